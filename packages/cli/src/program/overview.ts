@@ -30,6 +30,7 @@ Calls
   tool          the catalog: list, show
   policy        which calls run, need approval or are denied: show, set, explain
   mcp           serve the tools to an MCP client over stdio
+  client        let Claude Code, Codex, OpenCode, Gemini CLI, VS Code or Cursor use the tools: connect, list, disconnect
 
 Access and records
   key           create, list, revoke

@@ -6,6 +6,7 @@ import { addApprovalCommands } from "../commands/approval.ts";
 import { addBindingCommands } from "../commands/binding/binding.ts";
 import { addInvocationCommands } from "../commands/call/invocation.ts";
 import { addInvokeCommand } from "../commands/call/invoke.ts";
+import { addClientCommands } from "../commands/client.ts";
 import { addCompletionCommand } from "../commands/completion.ts";
 import { addConfigCommands } from "../commands/config.ts";
 import { addBackupCommands } from "../commands/gateway/backup.ts";
@@ -71,6 +72,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
   addToolCommands(program, toAction);
   addPolicyCommands(program, toAction);
   addMcpCommand(program, toAction);
+  addClientCommands(program, toAction);
   addConfigCommands(program, toAction);
   addKeyCommands(program, toAction);
   addRecordCommands(program, toAction);

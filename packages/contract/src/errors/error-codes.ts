@@ -658,6 +658,21 @@ export const ERROR_CODES = {
     "Start a gateway with `backplane up`, or set BACKPLANE_URL.",
     true,
   ),
+  "client.config_invalid": refusalSpec(
+    400,
+    "The configuration file of the client cannot be edited safely.",
+    "Correct the file at the place named in the message, then run the command again. Nothing was changed.",
+  ),
+  "client.config_changed": refusalSpec(
+    409,
+    "The configuration file of the client changed while it was being edited.",
+    "Run the command again; close the client first if it keeps writing the file.",
+  ),
+  "client.entry_conflict": refusalSpec(
+    409,
+    "The client has a server of this name that `backplane client connect` did not write.",
+    "Choose another name with --name, or remove that entry from the file yourself.",
+  ),
   "cli.usage": refusalSpec(
     400,
     "The command line is not valid.",

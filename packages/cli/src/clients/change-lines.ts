@@ -1,0 +1,34 @@
+/** The lines that a change removes and adds. Keys are masked, because the output may end up in a log. */
+
+export function describeChange(path: string, before: string | null, after: string): string {
+  const old_lines = before === null || before === "" ? [] : splitLines(before);
+  const new_lines = splitLines(after);
+  let start = 0;
+  while (start < Math.min(old_lines.length, new_lines.length) && old_lines[start] === new_lines[start])
+    start++;
+  let end = 0;
+  const most = Math.min(old_lines.length, new_lines.length) - start;
+  while (end < most && old_lines.at(-1 - end) === new_lines.at(-1 - end)) end++;
+  const removed = old_lines.slice(start, old_lines.length - end);
+  const added = new_lines.slice(start, new_lines.length - end);
+  return [
+    `--- ${before === null ? "/dev/null" : path}`,
+    `+++ ${path}`,
+    `@@ -${rangeOf(start, removed.length)} +${rangeOf(start, added.length)} @@`,
+    ...removed.map((line) => `-${maskKeys(line)}`),
+    ...added.map((line) => `+${maskKeys(line)}`),
+  ].join("\n");
+}
+
+function splitLines(text: string): string[] {
+  return (text.endsWith("\n") ? text.slice(0, -1) : text).split("\n");
+}
+
+/** As in a unified diff without context: an empty range names the line before it. */
+function rangeOf(start: number, count: number): string {
+  return `${count === 0 ? start : start + 1},${count}`;
+}
+
+function maskKeys(line: string): string {
+  return line.replaceAll(/bpk_[A-Za-z0-9_-]+/g, "bpk_…");
+}

@@ -1,0 +1,152 @@
+/**
+ * Reads and replaces the configuration file of another program. A symbolic link is followed, so that a dotfile kept
+ * elsewhere is changed there. The file is replaced by a rename, with the same mode and owner, after a copy of it was
+ * stored beside it.
+ */
+import { randomBytes } from "node:crypto";
+import {
+  accessSync,
+  chmodSync,
+  chownSync,
+  closeSync,
+  constants,
+  existsSync,
+  fsyncSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { dirname } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+
+export interface ConfigFile {
+  /** The path as the client names it. */
+  path: string;
+  /** The file that the path leads to. */
+  target: string;
+  /** Null if the file does not exist. */
+  text: string | null;
+  mode: number;
+  owner: { uid: number; gid: number } | null;
+}
+
+const MAX_BYTES = 32 * 1024 * 1024;
+const PRIVATE_MODE = 0o600;
+const BACKUP_SUFFIX = ".backplane-backup";
+
+export function readConfigFile(path: string): ConfigFile {
+  return explainFailure(path, () => read(path));
+}
+
+function read(path: string): ConfigFile {
+  if (!existsSync(path)) {
+    if (isLink(path)) throw invalidFile(path, "it is a symbolic link to a file that does not exist");
+    return { path, target: path, text: null, mode: PRIVATE_MODE, owner: null };
+  }
+  const target = realpathSync(path);
+  const { size, mode, uid, gid } = regularFile(path, target);
+  if (size > MAX_BYTES) throw invalidFile(path, `it is larger than ${MAX_BYTES / 1024 / 1024} MiB`);
+  const bytes = readFileSync(target);
+  const text = bytes.toString("utf8");
+  // Writing a file that is not UTF-8 would change bytes that are not ours.
+  if (!Buffer.from(text).equals(bytes)) throw invalidFile(path, "it is not UTF-8");
+  return { path, target, text, mode: mode & 0o7777, owner: { uid, gid } };
+}
+
+/** Returns the path of the backup, or null for a new file. Throws if the file has changed since it was read. */
+export function replaceConfigFile(file: ConfigFile, text: string): string | null {
+  return explainFailure(file.path, () => replace(file, text));
+}
+
+function replace(file: ConfigFile, text: string): string | null {
+  const { target, mode } = file;
+  const folder = dirname(target);
+  const owner = file.owner ?? createFolder(folder);
+  // A rename would replace a file that its owner has made read-only.
+  if (file.text !== null) accessSync(target, constants.W_OK);
+  if (read(file.path).text !== file.text)
+    throw new BackplaneError("client.config_changed", `${file.path} was changed by another program.`);
+  const backup = file.text === null ? null : `${target}${BACKUP_SUFFIX}`;
+  // The backup may hold credentials, so others may never read it, whatever the mode of the file is.
+  if (backup !== null) writeAtomically(backup, file.text!, mode & PRIVATE_MODE, owner);
+  writeAtomically(target, text, mode, owner);
+  return backup;
+}
+
+/** Whether other users of the machine can read the file. */
+export function isReadableByOthers({ text, mode }: ConfigFile): boolean {
+  return text !== null && process.platform !== "win32" && (mode & 0o044) !== 0;
+}
+
+export function invalidFile(path: string, why: string): BackplaneError {
+  return new BackplaneError("client.config_invalid", `${path} was not changed: ${why}.`);
+}
+
+/** Reports a failure of the file system, such as missing permission, as a problem of this file. */
+function explainFailure<T>(path: string, run: () => T): T {
+  try {
+    return run();
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (error instanceof BackplaneError || code === undefined) throw error;
+    throw invalidFile(path, `the file system answers ${code}`);
+  }
+}
+
+function regularFile(path: string, target: string) {
+  const stat = statSync(target);
+  if (!stat.isFile()) throw invalidFile(path, "it is not a regular file");
+  return stat;
+}
+
+function isLink(path: string): boolean {
+  return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
+}
+
+/** Creates the folder for its user alone. Returns the owner of the folder, who also owns what is created in it. */
+function createFolder(folder: string): { uid: number; gid: number } {
+  if (!existsSync(folder)) {
+    const owner = createFolder(dirname(folder));
+    mkdirSync(folder, { mode: 0o700 });
+    setOwner(folder, owner);
+  }
+  const { uid, gid } = statSync(folder);
+  return { uid, gid };
+}
+
+function writeAtomically(
+  target: string,
+  text: string,
+  mode: number,
+  owner: { uid: number; gid: number },
+): void {
+  const draft = `${target}.${randomBytes(6).toString("hex")}.tmp`;
+  try {
+    writeFileSync(draft, text, { mode: PRIVATE_MODE, flag: "wx" });
+    setOwner(draft, owner);
+    // The mode comes after the owner, because a change of owner clears some of its bits.
+    chmodSync(draft, mode);
+    const opened = openSync(draft, "r");
+    try {
+      fsyncSync(opened);
+    } finally {
+      closeSync(opened);
+    }
+    renameSync(draft, target);
+  } catch (error) {
+    rmSync(draft, { force: true });
+    throw error;
+  }
+}
+
+function setOwner(path: string, { uid, gid }: { uid: number; gid: number }): void {
+  if (process.getuid === undefined) return;
+  const now = statSync(path);
+  if (now.uid !== uid || now.gid !== gid) chownSync(path, uid, gid);
+}

@@ -1,0 +1,145 @@
+/**
+ * Changes the entry of the gateway in the text of a client's configuration file. Every change is parsed again and
+ * compared with what it should be, so a file that is written in an unexpected way is refused instead of damaged.
+ */
+import { isDeepStrictEqual } from "node:util";
+import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
+import { invalidFile } from "./config-file.ts";
+import { ConfigSyntaxError, parseJsonc, removeJsonProperty, setJsonProperty } from "./jsonc.ts";
+import type { KnownClient } from "./known-clients.ts";
+import { appendTomlTable, removeTomlTable } from "./toml-table.ts";
+
+export interface ClientConfig {
+  path: string;
+  client: KnownClient;
+  /** The text as it is edited; for a file that does not exist or is empty, an empty document. */
+  text: string;
+  document: JsonObject;
+}
+
+type ParseDocument = (text: string) => JsonObject;
+
+export async function parseClientConfig(
+  client: KnownClient,
+  path: string,
+  text: string | null,
+): Promise<ClientConfig> {
+  const empty = text === null || text.trim() === "";
+  const source = empty ? (client.format === "toml" ? "" : "{}\n") : text;
+  const parse = await parserOf(client);
+  try {
+    return { path, client, text: source, document: parse(source) };
+  } catch (error) {
+    if (!(error instanceof ConfigSyntaxError)) throw error;
+    throw invalidFile(path, `line ${error.line} cannot be parsed, ${error.message}`);
+  }
+}
+
+export function findEntry({ client, document }: ClientConfig, name: string): Json | undefined {
+  let value: Json | undefined = document;
+  for (const part of [...client.serversPath(document), name]) {
+    if (!isObject(value) || !Object.hasOwn(value, part)) return undefined;
+    value = value[part];
+  }
+  return value;
+}
+
+/** Returns the text of the file with the entry. */
+export async function setEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
+  const { client, text, document } = config;
+  const path = [...client.serversPath(document), name];
+  const edited =
+    client.format === "toml"
+      ? appendTomlTable(
+          findEntry(config, name) === undefined ? text : (removeTomlTable(text, path) ?? text),
+          path,
+          entry,
+        )
+      : setJsonProperty(text, parseJsonc(text, true), path, entry);
+  return await verified(config, edited, (expected) => {
+    let parent = expected;
+    for (const part of path.slice(0, -1)) {
+      parent[part] ??= {};
+      parent = parent[part] as JsonObject;
+    }
+    parent[name] = entry;
+  });
+}
+
+/** Returns the text of the file without the entry. */
+export async function removeEntry(config: ClientConfig, name: string): Promise<string> {
+  const { client, text, document } = config;
+  const path = [...client.serversPath(document), name];
+  const edited =
+    client.format === "toml"
+      ? removeTomlTable(text, path)
+      : removeJsonProperty(text, parseJsonc(text, true), path);
+  return await verified(config, edited, (expected) => {
+    let parent = expected;
+    for (const part of path.slice(0, -1)) parent = parent[part] as JsonObject;
+    delete parent[name];
+  });
+}
+
+async function verified(
+  { client, path, document }: ClientConfig,
+  edited: string | null,
+  change: (expected: JsonObject) => void,
+): Promise<string> {
+  const servers = client.serversPath(document).join(".");
+  const refusal = () =>
+    new BackplaneError(
+      "client.config_invalid",
+      `${path} was not changed: ${servers} is written in a way that cannot be edited safely.`,
+      {
+        fix: `Write ${servers} as an ordinary ${client.format === "toml" ? "table" : "object"}, or edit the file yourself.`,
+      },
+    );
+  if (edited === null) throw refusal();
+  const parse = await parserOf(client);
+  let found: JsonObject;
+  try {
+    found = parse(edited);
+  } catch {
+    throw refusal();
+  }
+  const expected = plain(document) as JsonObject;
+  change(expected);
+  const actual = plain(found) as JsonObject;
+  // An empty table that only held the entry has no header of its own in TOML.
+  if (client.format === "toml") for (const each of [expected, actual]) dropEmpty(each, servers);
+  if (!isDeepStrictEqual(actual, plain(expected))) throw refusal();
+  return edited;
+}
+
+function dropEmpty(document: JsonObject, name: string): void {
+  const table = document[name];
+  if (isObject(table) && Object.keys(table).length === 0) delete document[name];
+}
+
+/** The same value with ordinary objects, whatever the parser built. Dates of TOML stay as they are. */
+function plain(value: Json): Json {
+  if (Array.isArray(value)) return value.map(plain);
+  if (!isObject(value) || (value as object) instanceof Date) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, plain(inner as Json)]));
+}
+
+async function parserOf({ format }: KnownClient): Promise<ParseDocument> {
+  if (format !== "toml") return (text) => parseJsonc(text, format === "jsonc").value as JsonObject;
+  const { parse, TomlError } = await import("smol-toml");
+  return (text) => {
+    try {
+      return parse(text, { integersAsBigInt: "asNeeded" }) as JsonObject;
+    } catch (error) {
+      if (error instanceof TomlError) throw new ConfigSyntaxError(error.line, firstLine(error.message));
+      throw error;
+    }
+  };
+}
+
+function firstLine(message: string): string {
+  return message
+    .split("\n", 1)[0]!
+    .replace(/^Invalid TOML document: /, "")
+    .replace(/\.$/, "");
+}

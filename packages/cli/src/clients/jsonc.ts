@@ -1,0 +1,305 @@
+/**
+ * Changes one property of a JSON file and leaves every other byte as it is: comments, trailing commas, indentation and
+ * the order of properties. The parser keeps the position of each value for that reason.
+ */
+import type { Json, JsonObject } from "@backplane/contract";
+
+export interface JsonNode {
+  start: number;
+  end: number;
+  value: Json;
+  /** Set for an object. */
+  properties: JsonProperty[] | null;
+}
+
+interface JsonProperty {
+  name: string;
+  start: number;
+  node: JsonNode;
+  /** The position of the comma after the value, or null. */
+  comma: number | null;
+}
+
+export class ConfigSyntaxError extends Error {
+  readonly line: number;
+  constructor(line: number, message: string) {
+    super(message);
+    this.line = line;
+  }
+}
+
+interface Edit {
+  from: number;
+  to: number;
+  text: string;
+}
+
+const MAX_DEPTH = 500;
+const SCALAR = /-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/y;
+
+/** Parses a document whose root is an object. Comments and trailing commas are errors unless `comments` is set. */
+export function parseJsonc(text: string, comments: boolean): JsonNode {
+  let at = text.startsWith("\uFEFF") ? 1 : 0;
+
+  function fail(message: string, position = at): never {
+    throw new ConfigSyntaxError(text.slice(0, position).split("\n").length, message);
+  }
+
+  function skip(): void {
+    for (;;) {
+      while (at < text.length && " \t\r\n".includes(text[at]!)) at++;
+      if (text[at] !== "/") return;
+      const end = commentEnd(text, at);
+      if (end === null) fail("a comment is not closed");
+      if (!comments) fail("comments are not allowed in this file");
+      at = end;
+    }
+  }
+
+  function readString(): string {
+    const start = at;
+    for (at++; at < text.length && text[at] !== '"' && text[at] !== "\n"; at++) if (text[at] === "\\") at++;
+    if (text[at] !== '"') fail("a string is not closed", start);
+    at++;
+    try {
+      return JSON.parse(text.slice(start, at)) as string;
+    } catch {
+      return fail("a string is not valid", start);
+    }
+  }
+
+  function readNode(depth: number): JsonNode {
+    skip();
+    if (depth > MAX_DEPTH) fail("the file is nested too deeply");
+    const start = at;
+    switch (text[at]) {
+      case "{":
+        return readObject(depth, start);
+      case "[":
+        return readArray(depth, start);
+      case '"': {
+        const value = readString();
+        return { start, end: at, value, properties: null };
+      }
+      default: {
+        SCALAR.lastIndex = at;
+        const found = SCALAR.exec(text);
+        if (found === null) fail(at >= text.length ? "the file ends too early" : "a value is expected");
+        at += found[0].length;
+        return { start, end: at, value: JSON.parse(found[0]) as Json, properties: null };
+      }
+    }
+  }
+
+  /** Reads items up to `close`; `readItem` returns a function that receives the position of the comma. */
+  function readItems(close: string, readItem: () => (comma: number | null) => void): void {
+    at++;
+    for (let first = true; ; first = false) {
+      skip();
+      if (text[at] === close) {
+        if (!first && !comments) fail("a trailing comma is not allowed in this file");
+        break;
+      }
+      const setComma = readItem();
+      skip();
+      if (text[at] === ",") setComma(at++);
+      else if (text[at] === close) {
+        setComma(null);
+        break;
+      } else fail(`a comma or ${close} is expected`);
+    }
+    at++;
+  }
+
+  function readObject(depth: number, start: number): JsonNode {
+    // Without a prototype, so that a property named __proto__ is a property like any other.
+    const value = Object.create(null) as JsonObject;
+    const properties: JsonProperty[] = [];
+    readItems("}", () => {
+      if (text[at] !== '"') fail("a property name in double quotes is expected");
+      const property_start = at;
+      const name = readString();
+      skip();
+      if (text[at] !== ":") fail("a colon is expected");
+      at++;
+      const node = readNode(depth + 1);
+      value[name] = node.value;
+      const property: JsonProperty = { name, start: property_start, node, comma: null };
+      properties.push(property);
+      return (comma) => {
+        property.comma = comma;
+      };
+    });
+    return { start, end: at, value, properties };
+  }
+
+  function readArray(depth: number, start: number): JsonNode {
+    const value: Json[] = [];
+    readItems("]", () => {
+      value.push(readNode(depth + 1).value);
+      return () => undefined;
+    });
+    return { start, end: at, value, properties: null };
+  }
+
+  skip();
+  if (text[at] !== "{") fail("an object is expected");
+  const root = readNode(0);
+  skip();
+  if (at < text.length) fail("nothing may follow the closing brace");
+  return root;
+}
+
+/** Sets the property at `path` and creates the objects on the way to it. Null if a value on the way is not an object. */
+export function setJsonProperty(
+  text: string,
+  root: JsonNode,
+  path: readonly string[],
+  value: JsonObject,
+): string | null {
+  let parent = root;
+  for (const [i, name] of path.entries()) {
+    if (parent.properties === null) return null;
+    // The last of several equal names is the one that counts.
+    const property = parent.properties.findLast((each) => each.name === name);
+    const last = i === path.length - 1;
+    if (property === undefined) {
+      const nested = path.slice(i + 1).reduceRight<JsonObject>((inner, key) => ({ [key]: inner }), value);
+      return applyEdits(text, insertProperty(text, parent, name, nested));
+    }
+    if (last) {
+      const { start, end } = property.node;
+      const inline = !text.slice(property.start, end).includes("\n") && isInline(text, parent);
+      return applyEdits(text, [
+        { from: start, to: end, text: format(text, value, lineIndent(text, property.start), inline) },
+      ]);
+    }
+    parent = property.node;
+  }
+  return null;
+}
+
+/** Removes the property at `path`; returns the text unchanged if there is none. */
+export function removeJsonProperty(text: string, root: JsonNode, path: readonly string[]): string {
+  let parent = root;
+  for (const [i, name] of path.entries()) {
+    const siblings = parent.properties ?? [];
+    const index = siblings.findLastIndex((each) => each.name === name);
+    if (index < 0) return text;
+    if (i === path.length - 1) return applyEdits(text, cutProperty(text, parent, siblings, index));
+    parent = siblings[index]!.node;
+  }
+  return text;
+}
+
+function insertProperty(text: string, parent: JsonNode, name: string, value: JsonObject): Edit[] {
+  const siblings = parent.properties!;
+  const last = siblings.at(-1);
+  const eol = eolOf(text);
+  if (last === undefined) {
+    const outer = lineIndent(text, parent.start);
+    const indent = outer + unitOf(text);
+    const written = `${eol}${indent}${JSON.stringify(name)}: ${format(text, value, indent, false)}`;
+    const inside = text.slice(parent.start + 1, parent.end - 1);
+    return inside.trim() === ""
+      ? [{ from: parent.start + 1, to: parent.end - 1, text: `${written}${eol}${outer}` }]
+      : [{ from: parent.start + 1, to: parent.start + 1, text: written }];
+  }
+  if (isInline(text, parent)) {
+    const from = (last.comma ?? last.node.end - 1) + 1;
+    const written = ` ${JSON.stringify(name)}: ${format(text, value, "", true)}`;
+    return [{ from, to: from, text: last.comma === null ? `,${written}` : `${written},` }];
+  }
+  const indent = lineIndent(text, last.start);
+  const written = `${eol}${indent}${JSON.stringify(name)}: ${format(text, value, indent, false)}`;
+  // A comment behind the last property stays on its line.
+  const line_end = commentLineEnd(text, (last.comma ?? last.node.end - 1) + 1);
+  if (last.comma !== null) return [{ from: line_end, to: line_end, text: `${written},` }];
+  return [
+    { from: last.node.end, to: last.node.end, text: "," },
+    { from: line_end, to: line_end, text: written },
+  ];
+}
+
+function cutProperty(
+  text: string,
+  parent: JsonNode,
+  siblings: readonly JsonProperty[],
+  index: number,
+): Edit[] {
+  const { start, node, comma } = siblings[index]!;
+  const before = siblings[index - 1];
+  const to = comma === null ? node.end : comma + 1;
+  if (siblings.length === 1) {
+    const rest = text.slice(parent.start + 1, start) + text.slice(to, parent.end - 1);
+    if (rest.trim() === "") return [{ from: parent.start + 1, to: parent.end - 1, text: "" }];
+  }
+  let from = start;
+  while (from > 0 && " \t".includes(text[from - 1]!)) from--;
+  if (text[from - 1] === "\n") from -= text[from - 2] === "\r" ? 2 : 1;
+  const cut = { from, to, text: "" };
+  if (comma !== null || before === undefined || before.comma === null) return [cut];
+  return [{ from: before.comma, to: before.comma + 1, text: "" }, cut];
+}
+
+/** Whether the first property is on the line of the opening brace. */
+function isInline(text: string, { start, properties }: JsonNode): boolean {
+  const first = properties?.[0];
+  return first !== undefined && !text.slice(start, first.start).includes("\n");
+}
+
+function format(text: string, value: Json, indent: string, inline: boolean): string {
+  if (inline) return JSON.stringify(value);
+  return JSON.stringify(value, null, unitOf(text))
+    .split("\n")
+    .map((line, i) => (i === 0 ? line : indent + line))
+    .join(eolOf(text));
+}
+
+/** The white space at the start of the line of `position`. */
+function lineIndent(text: string, position: number): string {
+  const line = text.slice(text.lastIndexOf("\n", position - 1) + 1, position);
+  return /^[ \t]*/.exec(line)![0];
+}
+
+/** One step of indentation: that of the first indented property. */
+function unitOf(text: string): string {
+  return /\n([ \t]+)"/.exec(text)?.[1] ?? "  ";
+}
+
+function eolOf(text: string): string {
+  return text.includes("\r\n") ? "\r\n" : "\n";
+}
+
+/** The end of the line of `position`, if only white space and comments follow; else `position`. */
+function commentLineEnd(text: string, position: number): number {
+  let at = position;
+  let end = position;
+  for (;;) {
+    while (" \t".includes(text[at] ?? "x")) at++;
+    const closed = text[at] === "/" ? commentEnd(text, at) : null;
+    if (closed === null) return end;
+    at = closed;
+    end = closed;
+  }
+}
+
+/** The position after the comment that starts at `start`; null if it is not a comment or is not closed. */
+function commentEnd(text: string, start: number): number | null {
+  if (text[start + 1] === "/") {
+    const end = text.indexOf("\n", start);
+    if (end < 0) return text.length;
+    return text[end - 1] === "\r" ? end - 1 : end;
+  }
+  if (text[start + 1] !== "*") return null;
+  const end = text.indexOf("*/", start + 2);
+  return end < 0 ? null : end + 2;
+}
+
+function applyEdits(text: string, edits: readonly Edit[]): string {
+  let result = text;
+  // From the end, so that positions stay valid; of two edits at one position, the later one comes behind.
+  for (const { from, to, text: written } of edits.toReversed().toSorted((a, b) => b.from - a.from))
+    result = result.slice(0, from) + written + result.slice(to);
+  return result;
+}

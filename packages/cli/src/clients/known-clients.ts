@@ -1,0 +1,163 @@
+/** The MCP clients that `backplane client` can configure: where each keeps its servers and how an entry looks. */
+import { existsSync } from "node:fs";
+import { homedir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { isObject, type Json, type JsonObject } from "@backplane/contract";
+
+export interface ClientPlace {
+  env: Record<string, string | undefined>;
+  platform: NodeJS.Platform;
+}
+
+export interface KnownClient {
+  name: string;
+  title: string;
+  /** jsonc: JSON with comments and trailing commas. */
+  format: "json" | "jsonc" | "toml";
+  /** The command whose presence in PATH shows that the client is installed. */
+  command: string;
+  userFile(place: ClientPlace): string;
+  projectFile(folder: string): string;
+  /** The path of the object that holds the servers. */
+  serversPath(document: JsonObject): string[];
+  buildEntry(connection: Connection): JsonObject;
+  url_field: string;
+  headers_field: string;
+}
+
+export interface Connection {
+  /** The MCP endpoint of the gateway. */
+  url: string;
+  token: string;
+}
+
+const KEY = /^Bearer (bpk_[A-Za-z0-9_-]+)$/;
+
+const authorization = (token: string): JsonObject => ({ Authorization: `Bearer ${token}` });
+const underMcpServers = () => ["mcpServers"];
+
+export const KNOWN_CLIENTS: readonly KnownClient[] = [
+  {
+    name: "claude",
+    title: "Claude Code",
+    format: "json",
+    command: "claude",
+    userFile: (place) => join(place.env.CLAUDE_CONFIG_DIR || homeOf(place), ".claude.json"),
+    projectFile: (folder) => join(folder, ".mcp.json"),
+    serversPath: underMcpServers,
+    buildEntry: ({ url, token }) => ({ type: "http", url, headers: authorization(token) }),
+    url_field: "url",
+    headers_field: "headers",
+  },
+  {
+    name: "codex",
+    title: "Codex",
+    format: "toml",
+    command: "codex",
+    userFile: (place) => join(place.env.CODEX_HOME || join(homeOf(place), ".codex"), "config.toml"),
+    projectFile: (folder) => join(folder, ".codex", "config.toml"),
+    serversPath: () => ["mcp_servers"],
+    buildEntry: ({ url, token }) => ({ url, http_headers: authorization(token) }),
+    url_field: "url",
+    headers_field: "http_headers",
+  },
+  {
+    name: "opencode",
+    title: "OpenCode",
+    format: "jsonc",
+    command: "opencode",
+    userFile: (place) =>
+      place.env.OPENCODE_CONFIG || firstExisting(join(configFolderOf(place), "opencode"), OPENCODE_FILES),
+    projectFile: (folder) => firstExisting(folder, OPENCODE_FILES),
+    // OpenCode 2 reads both layouts, but a file that uses its own `mcp.servers` has to keep to it.
+    serversPath: ({ mcp }) => (isObject(mcp) && isServerTable(mcp.servers) ? ["mcp", "servers"] : ["mcp"]),
+    buildEntry: ({ url, token }) => ({ type: "remote", url, headers: authorization(token) }),
+    url_field: "url",
+    headers_field: "headers",
+  },
+  {
+    name: "gemini",
+    title: "Gemini CLI",
+    format: "jsonc",
+    command: "gemini",
+    userFile: (place) => join(homeOf(place), ".gemini", "settings.json"),
+    projectFile: (folder) => join(folder, ".gemini", "settings.json"),
+    serversPath: underMcpServers,
+    // `url` would select the older SSE transport.
+    buildEntry: ({ url, token }) => ({ httpUrl: url, headers: authorization(token) }),
+    url_field: "httpUrl",
+    headers_field: "headers",
+  },
+  {
+    name: "vscode",
+    title: "VS Code",
+    format: "jsonc",
+    command: "code",
+    userFile: (place) => join(codeFolderOf(place), "Code", "User", "mcp.json"),
+    projectFile: (folder) => join(folder, ".vscode", "mcp.json"),
+    serversPath: () => ["servers"],
+    buildEntry: ({ url, token }) => ({ type: "http", url, headers: authorization(token) }),
+    url_field: "url",
+    headers_field: "headers",
+  },
+  {
+    name: "cursor",
+    title: "Cursor",
+    format: "jsonc",
+    command: "cursor",
+    userFile: (place) => join(homeOf(place), ".cursor", "mcp.json"),
+    projectFile: (folder) => join(folder, ".cursor", "mcp.json"),
+    serversPath: underMcpServers,
+    buildEntry: ({ url, token }) => ({ type: "http", url, headers: authorization(token) }),
+    url_field: "url",
+    headers_field: "headers",
+  },
+];
+
+const OPENCODE_FILES = ["opencode.jsonc", "opencode.json"] as const;
+
+/** Null if the entry was not written by `client connect`: its credential is not a key of a gateway. */
+export function connectionOf(client: KnownClient, entry: Json | undefined): Connection | null {
+  if (entry === undefined || !isObject(entry)) return null;
+  const { [client.url_field]: url, [client.headers_field]: headers } = entry;
+  if (typeof url !== "string" || headers === undefined || !isObject(headers)) return null;
+  const key = typeof headers.Authorization === "string" ? KEY.exec(headers.Authorization) : null;
+  return key === null ? null : { url, token: key[1]! };
+}
+
+/** Whether the client seems to be installed: its configuration folder or file exists, or its command is in PATH. */
+export function isPresent(client: KnownClient, place: ClientPlace): boolean {
+  const file = client.userFile(place);
+  if (existsSync(file) || (dirname(file) !== homeOf(place) && existsSync(dirname(file)))) return true;
+  const folders = (place.env.PATH ?? "").split(place.platform === "win32" ? ";" : ":");
+  const suffixes = place.platform === "win32" ? [".cmd", ".exe"] : [""];
+  return folders.some(
+    (folder) =>
+      folder !== "" && suffixes.some((suffix) => existsSync(join(folder, `${client.command}${suffix}`))),
+  );
+}
+
+function homeOf({ env }: ClientPlace): string {
+  return env.HOME || homedir();
+}
+
+function configFolderOf(place: ClientPlace): string {
+  return place.env.XDG_CONFIG_HOME || join(homeOf(place), ".config");
+}
+
+function codeFolderOf(place: ClientPlace): string {
+  if (place.platform === "darwin") return join(homeOf(place), "Library", "Application Support");
+  if (place.platform === "win32") return place.env.APPDATA || join(homeOf(place), "AppData", "Roaming");
+  return configFolderOf(place);
+}
+
+/** The first file that exists, or the last name. */
+function firstExisting(folder: string, names: readonly string[]): string {
+  const found = names.find((name) => existsSync(join(folder, name)));
+  return resolve(folder, found ?? names.at(-1)!);
+}
+
+/** A server of OpenCode 1 could itself be called `servers`; a server has a type. */
+function isServerTable(value: Json | undefined): boolean {
+  return value !== undefined && isObject(value) && typeof value.type !== "string";
+}

@@ -1,0 +1,371 @@
+/** `client`: enters the gateway in the configuration of MCP clients, each with a key of its own. */
+import { resolve } from "node:path";
+import {
+  type ApiKey,
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  ROLES,
+  type Role,
+  toBackplaneError,
+} from "@backplane/contract";
+import { type Command, Option } from "commander";
+import { describeChange } from "../clients/change-lines.ts";
+import {
+  type ConfigFile,
+  isReadableByOthers,
+  readConfigFile,
+  replaceConfigFile,
+} from "../clients/config-file.ts";
+import {
+  type ClientConfig,
+  findEntry,
+  parseClientConfig,
+  removeEntry,
+  setEntry,
+} from "../clients/edit-entry.ts";
+import {
+  type ClientPlace,
+  type Connection,
+  connectionOf,
+  isPresent,
+  KNOWN_CLIENTS,
+  type KnownClient,
+} from "../clients/known-clients.ts";
+import { EXIT } from "../command-line/exit-codes.ts";
+import { parseList } from "../command-line/parse-flags.ts";
+import type { ToAction } from "../context/action.ts";
+import type { CommandContext } from "../context/context.ts";
+import { table } from "../terminal/output.ts";
+
+interface FileOptions {
+  folder?: string;
+  name: string;
+}
+
+interface EditOptions extends FileOptions {
+  dryRun?: boolean;
+}
+
+interface ConnectOptions extends EditOptions {
+  role?: Role;
+  tools?: string[];
+}
+
+/** The file of a client, read and parsed. */
+interface OpenedClient {
+  client: KnownClient;
+  file: ConfigFile;
+  config: ClientConfig;
+  entry: Json | undefined;
+  /** Null if there is no entry, or one that somebody else wrote. */
+  connection: Connection | null;
+}
+
+interface ListedClient {
+  client: string;
+  file: string;
+  present: boolean;
+  connected: boolean;
+  url: string | null;
+  /** Null if the client is not connected. */
+  works: boolean | null;
+  problem: string | null;
+}
+
+const NAMES = KNOWN_CLIENTS.map(({ name }) => name).join(", ");
+const CHECK_MS = 3_000;
+const PAGE = 100;
+/** Stands for the key in a dry run. */
+const SAMPLE_KEY = "bpk_new";
+
+export function addClientCommands(program: Command, toAction: ToAction): void {
+  const client = program.command("client").description("MCP clients that use the gateway's tools.");
+  const withFile = (command: Command) =>
+    command
+      .option("--folder <dir>", "edit the client's file of this project folder instead of the user's file")
+      .option("--name <name>", "name of the entry in the client's file", "backplane");
+  const dryRun = (command: Command) => command.option("--dry-run", "print the change and make none");
+  dryRun(
+    withFile(client.command("connect <client>").description(`Connect a client: ${NAMES}.`))
+      .addOption(new Option("--role <role>", "role of the client's key").choices(ROLES))
+      .option("--tools <patterns>", "tools that the client lists; it finds the others by search", parseList),
+  )
+    .addHelpText("after", "\nExample:\n  backplane client connect claude --tools 'mcp_github_*'\n")
+    .action(toAction(connect));
+  withFile(client.command("list").description("List the clients, their files and whether they work.")).action(
+    toAction(list),
+  );
+  dryRun(
+    withFile(
+      client.command("disconnect <client>").description("Remove the gateway's entry and revoke its key."),
+    ),
+  ).action(toAction(disconnect));
+}
+
+async function connect(
+  context: CommandContext,
+  options: ConnectOptions,
+  named: string,
+): Promise<number | undefined> {
+  const { out } = context;
+  const opened = await openClient(context, knownClient(named), options);
+  const { client, file, config, entry, connection } = opened;
+  const url = `${context.url()}/mcp`;
+  if (entry !== undefined && connection === null) throw conflict(opened, options.name);
+  const keep = connection?.url === url && options.tools === undefined && options.role === undefined;
+  if (keep && (await findProblem(connection)) === null) {
+    report(context, opened, url, false, () => `${client.title} is connected to ${url} already.`);
+    return undefined;
+  }
+  const build = (token: string) => mergeEntry(client, entry, { url, token });
+  // The edit is tried before the key exists, so a file that cannot be edited leaves no key behind.
+  const sample = await setEntry(config, options.name, build(SAMPLE_KEY));
+  if (options.dryRun === true) {
+    showChange(context, opened, sample);
+    return undefined;
+  }
+  const { key, token } = await createKey(context, client, options);
+  let backup: string | null;
+  try {
+    backup = replaceConfigFile(file, await setEntry(config, options.name, build(token)));
+  } catch (error) {
+    await context
+      .client()
+      .keys.revoke(key.id, { project: "*" })
+      .catch(() => undefined);
+    throw error;
+  }
+  const revoked = connection === null ? null : await revokeKey(context, client, connection);
+  report(context, opened, url, true, () => `Connected ${client.title} to ${url} in ${file.path}`, {
+    key: key.id,
+    backup,
+  });
+  if (out.json) return undefined;
+  if (backup !== null) out.note(`The file as it was: ${backup}`);
+  if (isReadableByOthers(file))
+    out.note(`Other users can read the key in ${file.path}. Run: chmod 600 ${file.target}`);
+  if (options.folder !== undefined) out.note(`${file.path} contains a key. Do not commit it.`);
+  if (revoked !== null && revoked !== "revoked") out.note(revoked);
+  out.note(`Restart ${client.title} to load the tools.`);
+  return undefined;
+}
+
+async function disconnect(
+  context: CommandContext,
+  options: EditOptions,
+  named: string,
+): Promise<number | undefined> {
+  const { out } = context;
+  const opened = await openClient(context, knownClient(named), options);
+  const { client, file, config, entry, connection } = opened;
+  if (entry === undefined) {
+    report(context, opened, null, false, () => `${client.title} is not connected in ${file.path}`);
+    return undefined;
+  }
+  if (connection === null) throw conflict(opened, options.name);
+  const text = await removeEntry(config, options.name);
+  if (options.dryRun === true) {
+    showChange(context, opened, text);
+    return undefined;
+  }
+  const backup = replaceConfigFile(file, text);
+  const revoked = await revokeKey(context, client, connection);
+  const done = revoked === "revoked";
+  report(context, opened, connection.url, true, () => `Disconnected ${client.title} in ${file.path}`, {
+    key_revoked: done,
+    backup,
+  });
+  if (!done) out.note(revoked);
+  return done ? undefined : EXIT.partial;
+}
+
+async function list(context: CommandContext, options: FileOptions): Promise<undefined> {
+  const place = placeOf(context);
+  const items: ListedClient[] = await Promise.all(
+    KNOWN_CLIENTS.map(async (client) => {
+      const about = { client: client.name, present: isPresent(client, place) };
+      try {
+        const { file, entry, connection } = await openClient(context, client, options);
+        const problem =
+          connection === null
+            ? entry === undefined
+              ? null
+              : "the entry was not written by `backplane client connect`"
+            : await findProblem(connection);
+        const connected = connection !== null;
+        return {
+          ...about,
+          file: file.path,
+          connected,
+          url: connection?.url ?? null,
+          works: connected ? problem === null : null,
+          problem,
+        };
+      } catch (error) {
+        const file = fileOf(context, client, options);
+        const problem = toBackplaneError(error).message;
+        return { ...about, file, connected: false, url: null, works: null, problem };
+      }
+    }),
+  );
+  context.out.data(items, () =>
+    table(
+      context.out,
+      ["CLIENT", "PRESENT", "CONNECTED", "WORKS", "GATEWAY", "FILE", "PROBLEM"],
+      items.map((item) => [
+        item.client,
+        item.present ? "yes" : "no",
+        item.connected ? "yes" : "no",
+        item.works === null ? null : item.works ? "yes" : "no",
+        item.url,
+        item.file,
+        item.problem,
+      ]),
+    ),
+  );
+  return undefined;
+}
+
+async function openClient(
+  context: CommandContext,
+  client: KnownClient,
+  options: FileOptions,
+): Promise<OpenedClient> {
+  const file = readConfigFile(fileOf(context, client, options));
+  const config = await parseClientConfig(client, file.path, file.text);
+  const entry = findEntry(config, options.name);
+  return { client, file, config, entry, connection: connectionOf(client, entry) };
+}
+
+function fileOf(context: CommandContext, client: KnownClient, { folder }: FileOptions): string {
+  if (folder === undefined) return client.userFile(placeOf(context));
+  return client.projectFile(resolve(context.io.cwd, folder));
+}
+
+function placeOf({ io }: CommandContext): ClientPlace {
+  return { env: io.env, platform: process.platform };
+}
+
+function knownClient(named: string): KnownClient {
+  const client = KNOWN_CLIENTS.find(({ name }) => name === named);
+  if (client !== undefined) return client;
+  throw new BackplaneError("cli.usage", `${named} is not a known client.`, {
+    fix: `Known clients: ${NAMES}. docs/mcp.md describes how to configure others.`,
+  });
+}
+
+/** Keeps what the user added to the entry, such as a timeout. */
+function mergeEntry(client: KnownClient, entry: Json | undefined, connection: Connection): JsonObject {
+  const built = client.buildEntry(connection);
+  if (entry === undefined) return built;
+  const before = entry as JsonObject;
+  const headers = client.headers_field;
+  return {
+    ...before,
+    ...built,
+    [headers]: { ...(before[headers] as JsonObject), ...(built[headers] as JsonObject) },
+  };
+}
+
+function conflict({ file }: OpenedClient, name: string): BackplaneError {
+  return new BackplaneError(
+    "client.entry_conflict",
+    `The server ${name} in ${file.path} was not written by \`backplane client connect\`.`,
+  );
+}
+
+/** The scope is the only one that the MCP endpoint needs. */
+async function createKey(
+  context: CommandContext,
+  { name }: KnownClient,
+  { role, tools }: ConnectOptions,
+): Promise<{ key: ApiKey; token: string }> {
+  const { org, project } = context.flags;
+  const { key, token } = await context.client().keys.create({
+    name: keyName(name),
+    scopes: ["invocations:write"],
+    role: role ?? "user",
+    ...(org === undefined ? {} : { org_id: org }),
+    ...(project === undefined ? {} : { project_id: project }),
+    ...(tools === undefined ? {} : { tools }),
+  });
+  if (token === null) throw new BackplaneError("internal", "The gateway returned a key without its token.");
+  return { key, token };
+}
+
+function keyName(client: string): string {
+  return `client:${client}`;
+}
+
+/** Returns "revoked", or a sentence that says why the key of the entry is still valid. */
+async function revokeKey(
+  context: CommandContext,
+  { name }: KnownClient,
+  { url, token }: Connection,
+): Promise<string> {
+  try {
+    if (url !== `${context.url()}/mcp`)
+      return `The key belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
+    const key = await findKey(context, keyName(name), token);
+    if (key !== null) await context.client().keys.revoke(key.id, { project: "*" });
+    return key === null ? "The gateway has no valid key of this entry." : "revoked";
+  } catch (error) {
+    return `The key was not revoked: ${toBackplaneError(error).message} Run \`backplane key list\` and \`backplane key revoke ID\`.`;
+  }
+}
+
+/** A key is stored as a hash; its name and the first characters of its token identify it. */
+async function findKey(context: CommandContext, name: string, token: string): Promise<ApiKey | null> {
+  let after: string | undefined;
+  do {
+    const page = await context
+      .client()
+      .keys.list({ limit: PAGE, project: "*", ...(after === undefined ? {} : { after }) });
+    const found = page.items.find(
+      (key) => key.name === name && key.revoked_at === null && token.startsWith(key.prefix),
+    );
+    if (found !== undefined) return found;
+    after = page.next ?? undefined;
+  } while (after !== undefined);
+  return null;
+}
+
+/** Null if the gateway of the entry answers an MCP request with its key. */
+async function findProblem({ url, token }: Connection): Promise<string | null> {
+  try {
+    const response = await fetch(url, {
+      method: "POST",
+      headers: {
+        authorization: `Bearer ${token}`,
+        "content-type": "application/json",
+        accept: "application/json, text/event-stream",
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, method: "ping" }),
+      signal: AbortSignal.timeout(CHECK_MS),
+      // The key must not be sent anywhere else.
+      redirect: "error",
+    });
+    await response.body?.cancel();
+    if (response.ok) return null;
+    return response.status === 401 ? "the key is not valid" : `the gateway answers ${response.status}`;
+  } catch {
+    return "no gateway answers";
+  }
+}
+
+function showChange(context: CommandContext, { client, file }: OpenedClient, text: string): void {
+  const change = describeChange(file.path, file.text, text);
+  context.out.data({ client: client.name, file: file.path, changed: false, diff: change }, () => change);
+}
+
+function report(
+  context: CommandContext,
+  { client, file }: OpenedClient,
+  url: string | null,
+  changed: boolean,
+  text: () => string,
+  more: JsonObject = {},
+): void {
+  context.out.data({ client: client.name, file: file.path, url, changed, ...more }, text);
+}

@@ -1,0 +1,279 @@
+/** Edits of configuration files: only the entry changes, and a file that cannot be edited safely is refused. */
+import type { Json, JsonObject } from "@backplane/contract";
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { describeChange } from "../../src/clients/change-lines.ts";
+import { findEntry, parseClientConfig, removeEntry, setEntry } from "../../src/clients/edit-entry.ts";
+import { connectionOf, KNOWN_CLIENTS } from "../../src/clients/known-clients.ts";
+
+const ENTRY: JsonObject = { type: "http", url: "http://127.0.0.1:7420/mcp" };
+
+function clientOf(name: string) {
+  return KNOWN_CLIENTS.find((client) => client.name === name)!;
+}
+const read = (client: string, text: string | null) => parseClientConfig(clientOf(client), "/c", text);
+const add = async (client: string, text: string | null, entry: JsonObject = ENTRY) =>
+  await setEntry(await read(client, text), "backplane", entry);
+const remove = async (client: string, text: string) =>
+  await removeEntry(await read(client, text), "backplane");
+
+const COMMENTED = `{
+  // Servers of the team.
+  "servers": {
+    "files": { "command": "files" }, // keep
+    /* the last one */
+    "last": {
+      "command": "last",
+    }, // with a comment
+  },
+  "inputs": [],
+}
+`;
+
+describe("JSON", () => {
+  verifies(
+    "client.connect",
+    "adds an entry and keeps comments, trailing commas and the indentation",
+    async () => {
+      const text = await add("vscode", COMMENTED);
+      expect(text).toBe(
+        COMMENTED.replace(
+          "}, // with a comment\n",
+          `}, // with a comment
+    "backplane": {
+      "type": "http",
+      "url": "http://127.0.0.1:7420/mcp"
+    },
+`,
+        ),
+      );
+      expect(await remove("vscode", text)).toBe(COMMENTED);
+    },
+  );
+
+  test.each([
+    ["the last property without a comma", '{\n\t"mcpServers": {\n\t\t"a": {}\n\t},\n\t"b": 1\n}'],
+    ["a comment behind it", '{\n  "mcpServers": {\n    "a": {} // x\n  }\n}\n'],
+    ["CRLF", '{\r\n  "mcpServers": {\r\n    "a": {}\r\n  }\r\n}\r\n'],
+    ["one line", '{"mcpServers": {"a": {}}, "z": [1, {"y": "}"}]}'],
+    ["an empty object", '{\n  "mcpServers": {},\n  "b": 1\n}\n'],
+    ["a byte order mark", '\uFEFF{\n  "mcpServers": {\n    "a": "\\u00e4\\""\n  }\n}\n'],
+  ])("restores every byte when an added entry is removed again: %s", async (_case, before) => {
+    const after = await add("gemini", before);
+    expect(findEntry(await read("gemini", after), "backplane")).toEqual(ENTRY);
+    expect(await remove("gemini", after)).toBe(before);
+  });
+
+  test("removes the first and a middle entry without its neighbours", async () => {
+    const text = (names: string[]) =>
+      `{\n  "mcpServers": {\n${names.map((name) => `    "${name}": {}`).join(",\n")}\n  }\n}\n`;
+    expect(await remove("cursor", text(["backplane", "b"]))).toBe(text(["b"]));
+    expect(await remove("cursor", text(["a", "backplane", "b"]))).toBe(text(["a", "b"]));
+    expect(await remove("cursor", text(["a", "backplane"]))).toBe(text(["a"]));
+  });
+
+  test("creates the objects on the way, also in a new or an empty file", async () => {
+    const written = '{\n  "mcpServers": {\n    "backplane": {}\n  }\n}\n';
+    expect(await add("claude", null, {})).toBe(written);
+    expect(await add("claude", "", {})).toBe(written);
+    expect(await add("claude", '{\n  "theme": "dark"\n}\n', {})).toBe(
+      '{\n  "theme": "dark",\n  "mcpServers": {\n    "backplane": {}\n  }\n}\n',
+    );
+  });
+
+  test("replaces an entry in place", async () => {
+    const text = await add(
+      "claude",
+      '{\n  "mcpServers": {\n    "backplane": { "url": "x" },\n    "b": {}\n  }\n}\n',
+    );
+    expect(JSON.parse(text)).toEqual({ mcpServers: { backplane: ENTRY, b: {} } });
+  });
+
+  verifies("client.connect", "refuses a file that cannot be parsed and names the line", async () => {
+    for (const [client, text, line] of [
+      ["claude", '{\n  "a": 1,\n  "b" 2\n}', 3],
+      ["claude", "{\n  // no comments here\n}", 2],
+      ["claude", '{\n  "a": 1,\n}', 3],
+      ["vscode", '{\n  "a": "open\n}', 2],
+      ["vscode", "{}\n{}", 2],
+      ["vscode", "[]", 1],
+      ["vscode", '{\n\n  "a": 01\n}', 3],
+      ["codex", "a = 1\nb = = 2\n", 2],
+    ] as const) {
+      await expect(read(client, text), text).rejects.toMatchObject({
+        code: "client.config_invalid",
+        message: expect.stringContaining(`line ${line} `),
+      });
+    }
+    await expect(read("vscode", `{"a": ${"[".repeat(100_000)}`)).rejects.toMatchObject({
+      code: "client.config_invalid",
+    });
+  });
+
+  test("refuses servers that are not an object, and an entry that occurs twice", async () => {
+    await expect(add("claude", '{"mcpServers": []}')).rejects.toMatchObject({
+      code: "client.config_invalid",
+    });
+    const twice = '{"mcpServers": {"backplane": {"a": 1}, "backplane": {"b": 2}}}';
+    await expect(remove("claude", twice)).rejects.toMatchObject({ code: "client.config_invalid" });
+  });
+
+  test("keeps a property named __proto__", async () => {
+    const before = '{\n  "__proto__": {\n    "a": 1\n  },\n  "mcpServers": {\n    "x": {}\n  }\n}\n';
+    expect(await remove("claude", await add("claude", before))).toBe(before);
+  });
+
+  test("uses mcp.servers of OpenCode 2 only in a file that has it", async () => {
+    const second =
+      '{\n  "mcp": {\n    "servers": {\n      "a": { "type": "remote", "url": "x" }\n    }\n  }\n}\n';
+    expect(JSON.parse(await add("opencode", second))).toMatchObject({
+      mcp: { servers: { backplane: ENTRY } },
+    });
+    const first = '{\n  "mcp": {\n    "a": { "type": "remote", "url": "x" }\n  }\n}\n';
+    expect(JSON.parse(await add("opencode", first))).toMatchObject({ mcp: { backplane: ENTRY } });
+  });
+});
+
+test("accepts exactly the objects that JSON.parse accepts", async () => {
+  const pieces = fc.constantFrom(
+    ...'{}[]:, \n"\\',
+    "1",
+    "-0.5e3",
+    "01",
+    "true",
+    '"a"',
+    '"\\u12"',
+    "//",
+    "/*",
+    "*/",
+  );
+  const texts = fc.oneof(
+    fc.array(pieces, { maxLength: 12 }).map((parts) => parts.join("")),
+    fc.object().map((value) => JSON.stringify(value, null, 1)),
+    fc.json(),
+  );
+  await fc.assert(
+    fc.asyncProperty(texts, async (text) => {
+      let expected: unknown = null;
+      try {
+        expected = JSON.parse(text);
+      } catch {
+        // Not JSON.
+      }
+      const valid = typeof expected === "object" && expected !== null && !Array.isArray(expected);
+      if (text.trim() === "") return;
+      const parsed = await read("claude", text).catch((error: { code: string }) => error.code);
+      if (!valid) expect(parsed).toBe("client.config_invalid");
+      else expect(JSON.stringify((parsed as { document: unknown }).document)).toBe(JSON.stringify(expected));
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test("restores the bytes of any document when an added entry is removed again", async () => {
+  const servers = fc.dictionary(fc.string(), fc.jsonValue()).filter((value) => !("backplane" in value));
+  await fc.assert(
+    fc.asyncProperty(
+      servers,
+      fc.jsonValue(),
+      fc.constantFrom("", "  ", "\t"),
+      async (mcpServers, other, indent) => {
+        const text = JSON.stringify({ before: other, mcpServers, after: other }, null, indent);
+        const added = await add("claude", text);
+        expect(JSON.parse(added).mcpServers.backplane).toEqual(ENTRY);
+        expect(await remove("claude", added)).toBe(text);
+      },
+    ),
+    { numRuns: 200 },
+  );
+});
+
+const TOML = `# Codex
+model = "o" # the model
+text = """
+[mcp_servers.backplane]
+"""
+
+[mcp_servers.files]
+command = "files"
+args = [
+  "a",
+]
+
+# About the profile.
+[profiles.fast]
+when = 2026-01-01T00:00:00Z
+big = 9007199254740993
+`;
+
+describe("TOML", () => {
+  const entry = clientOf("codex").buildEntry({ url: "http://127.0.0.1:7420/mcp", token: "bpk_a-B_9" });
+
+  verifies("client.connect", "adds a table to TOML and keeps the rest byte for byte", async () => {
+    const text = await add("codex", TOML, entry);
+    expect(text).toBe(
+      `${TOML}
+[mcp_servers.backplane]
+url = "http://127.0.0.1:7420/mcp"
+http_headers = { Authorization = "Bearer bpk_a-B_9" }
+`,
+    );
+    expect(connectionOf(clientOf("codex"), findEntry(await read("codex", text), "backplane"))).toEqual({
+      url: "http://127.0.0.1:7420/mcp",
+      token: "bpk_a-B_9",
+    });
+  });
+
+  test("removes the table and its sub-tables, and keeps the comment of the next table", async () => {
+    const before = `[mcp_servers.files]\ncommand = "x"\n\n# Next.\n[tui]\na = 1\n`;
+    const middle = before.replace(
+      "\n# Next.",
+      '\n[mcp_servers."backplane"]\nurl = "u"\n[mcp_servers.backplane.env_http_headers]\nA = "B"\n\n# Next.',
+    );
+    expect(await remove("codex", middle)).toBe(before);
+  });
+
+  test("refuses inline tables and a header that is part of a string", async () => {
+    await expect(add("codex", "mcp_servers = { a = { url = 'x' } }\n", entry)).rejects.toMatchObject({
+      code: "client.config_invalid",
+    });
+    await expect(remove("codex", "[mcp_servers]\nbackplane = { url = 'x' }\n")).rejects.toMatchObject({
+      code: "client.config_invalid",
+    });
+    await expect(remove("codex", await add("codex", TOML, entry))).rejects.toMatchObject({
+      code: "client.config_invalid",
+    });
+  });
+
+  test("restores every byte when an added table is removed again", async () => {
+    for (const before of ["a = 1\n", "a = 1\r\n[b]\r\nc = 2\r\n", "[mcp_servers.files]\ncommand = 'x'\n"])
+      expect(await remove("codex", await add("codex", before, entry))).toBe(before);
+  });
+});
+
+test("recognizes only entries with a key of a gateway as its own", () => {
+  const claude = clientOf("claude");
+  const headers = { Authorization: "Bearer bpk_abc" };
+  expect(connectionOf(claude, { url: "http://a/mcp", headers })).toEqual({
+    url: "http://a/mcp",
+    token: "bpk_abc",
+  });
+  const others: (Json | undefined)[] = [
+    undefined,
+    null,
+    "x",
+    { command: "backplane", args: ["mcp"] },
+    { url: "http://a/mcp" },
+    { url: "http://a/mcp", headers: { Authorization: "Bearer sk-other" } },
+    { url: 7, headers },
+  ];
+  for (const entry of others) expect(connectionOf(claude, entry), JSON.stringify(entry)).toBeNull();
+});
+
+test("describes a change by its lines and masks keys", () => {
+  expect(describeChange("/c", "a\nb\nc\n", "a\nBearer bpk_secret\nc\n")).toBe(
+    "--- /c\n+++ /c\n@@ -2,1 +2,1 @@\n-b\n+Bearer bpk_…",
+  );
+  expect(describeChange("/c", null, "a\n")).toBe("--- /dev/null\n+++ /c\n@@ -0,0 +1,1 @@\n+a");
+});

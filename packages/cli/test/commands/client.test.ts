@@ -1,0 +1,214 @@
+/** `backplane client` against a real gateway and the files of each client. */
+import {
+  chmodSync,
+  chownSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { ApiKey, JsonObject } from "@backplane/contract";
+import { parse } from "smol-toml";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { EXIT } from "../../src/index.ts";
+import { installKit, startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+let home = "";
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  await installKit(gateway);
+});
+afterAll(() => gateway.close());
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "backplane-client-"));
+  return () => rmSync(home, { recursive: true, force: true });
+});
+
+const client = (...argv: string[]) =>
+  gateway.backplane(["client", ...argv], { env: { HOME: home }, cwd: home });
+const listed = async () =>
+  await gateway.json<{ client: string; connected: boolean; works: boolean | null; problem: string | null }[]>(
+    ["client", "list"],
+    { env: { HOME: home }, cwd: home },
+  );
+const keysOf = async (name: string): Promise<ApiKey[]> => {
+  const { items } = await gateway.json<{ items: ApiKey[] }>(["key", "list", "--limit", "100"]);
+  return items.filter((key) => key.name === name && key.revoked_at === null);
+};
+const tokenIn = (file: string) => /bpk_[A-Za-z0-9_-]+/.exec(readFileSync(file, "utf8"))![0];
+const modeOf = (file: string) => statSync(file).mode & 0o777;
+
+const FILES: [string, string, string, (entry: string) => JsonObject][] = [
+  ["claude", ".claude.json", ".mcp.json", (text) => JSON.parse(text).mcpServers.backplane],
+  [
+    "codex",
+    ".codex/config.toml",
+    ".codex/config.toml",
+    (text) => (parse(text) as never as { mcp_servers: JsonObject }).mcp_servers.backplane as JsonObject,
+  ],
+  ["opencode", ".config/opencode/opencode.json", "opencode.json", (text) => JSON.parse(text).mcp.backplane],
+  [
+    "gemini",
+    ".gemini/settings.json",
+    ".gemini/settings.json",
+    (text) => JSON.parse(text).mcpServers.backplane,
+  ],
+  [
+    "vscode",
+    process.platform === "darwin"
+      ? "Library/Application Support/Code/User/mcp.json"
+      : ".config/Code/User/mcp.json",
+    ".vscode/mcp.json",
+    (text) => JSON.parse(text).servers.backplane,
+  ],
+  ["cursor", ".cursor/mcp.json", ".cursor/mcp.json", (text) => JSON.parse(text).mcpServers.backplane],
+];
+
+verifies(
+  "client.connect",
+  "connects each client with a key of its own in a private file, and disconnects it",
+  async () => {
+    for (const [name, path, project_path, entryOf] of FILES) {
+      const file = join(home, path);
+      const connected = await client("connect", name);
+      expect(connected, name).toMatchObject({ exit: EXIT.ok });
+      const entry = entryOf(readFileSync(file, "utf8"));
+      expect(entry.url ?? entry.httpUrl).toBe(`${gateway.url}/mcp`);
+      expect(modeOf(file)).toBe(0o600);
+      expect(connected.out + connected.err).not.toContain(tokenIn(file));
+      const keys = await keysOf(`client:${name}`);
+      expect(keys).toMatchObject([{ scopes: ["invocations:write"], role: "user" }]);
+      expect(keys[0]!.prefix).toBe(tokenIn(file).slice(0, 8));
+      expect((await listed()).find((item) => item.client === name)).toMatchObject({
+        present: true,
+        connected: true,
+        works: true,
+        url: `${gateway.url}/mcp`,
+      });
+      expect(await client("disconnect", name), name).toMatchObject({ exit: EXIT.ok });
+      expect(readFileSync(file, "utf8")).not.toContain("bpk_");
+      expect(await keysOf(`client:${name}`)).toEqual([]);
+      const folder = join(home, "project");
+      expect(await client("connect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
+      expect(tokenIn(join(folder, project_path))).toMatch(/^bpk_/);
+      expect(await client("disconnect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
+    }
+  },
+);
+
+verifies(
+  "client.connect",
+  "changes nothing when a client is connected already or a dry run is asked for",
+  async () => {
+    const file = join(home, ".claude.json");
+    const dry = await client("connect", "claude", "--dry-run");
+    expect(dry.out).toContain('+    "backplane": {');
+    expect(existsSync(file)).toBe(false);
+    expect(await keysOf("client:claude")).toEqual([]);
+    await client("connect", "claude");
+    const text = readFileSync(file, "utf8");
+    expect((await client("connect", "claude")).out).toContain("already");
+    expect(readFileSync(file, "utf8")).toBe(text);
+    const removal = await client("disconnect", "claude", "--dry-run");
+    expect(removal.out).toContain("bpk_…");
+    expect(removal.out).not.toContain(tokenIn(file));
+    expect(readFileSync(file, "utf8")).toBe(text);
+    await client("disconnect", "claude");
+    expect((await client("disconnect", "claude")).out).toContain("is not connected");
+  },
+);
+
+verifies("client.connect", "replaces a revoked key and keeps what the user added to the entry", async () => {
+  const file = join(home, ".gemini/settings.json");
+  await client("connect", "gemini");
+  const old = tokenIn(file);
+  const settings = JSON.parse(readFileSync(file, "utf8"));
+  settings.mcpServers.backplane.timeout = 5_000;
+  writeFileSync(file, JSON.stringify(settings, null, 4));
+  const [key] = await keysOf("client:gemini");
+  await gateway.json(["key", "revoke", key!.id, "--yes"]);
+  expect((await listed()).find((item) => item.client === "gemini")).toMatchObject({
+    connected: true,
+    works: false,
+    problem: "the key is not valid",
+  });
+  await client("connect", "gemini");
+  expect(tokenIn(file)).not.toBe(old);
+  expect(JSON.parse(readFileSync(file, "utf8")).mcpServers.backplane.timeout).toBe(5_000);
+  expect(await keysOf("client:gemini")).toHaveLength(1);
+  await client("disconnect", "gemini");
+});
+
+verifies(
+  "client.connect",
+  "follows a symbolic link, keeps mode and owner, and stores a private backup",
+  async () => {
+    const target = join(home, "dotfiles", "claude.json");
+    mkdirSync(dirname(target));
+    const before =
+      '{\n  "mcpServers": {\n    "other": { "headers": { "Authorization": "Bearer mine" } }\n  }\n}\n';
+    writeFileSync(target, before);
+    chmodSync(target, 0o644);
+    const root = process.getuid?.() === 0;
+    if (root) chownSync(target, 65_534, 65_534);
+    symlinkSync(target, join(home, ".claude.json"));
+    const { err } = await client("connect", "claude");
+    expect(err).toContain("chmod 600");
+    expect(err).toContain("claude.json.backplane-backup");
+    expect(modeOf(target)).toBe(0o644);
+    if (root) expect(statSync(target)).toMatchObject({ uid: 65_534, gid: 65_534 });
+    expect(readFileSync(`${target}.backplane-backup`, "utf8")).toBe(before);
+    expect(modeOf(`${target}.backplane-backup`)).toBe(0o600);
+    await client("disconnect", "claude");
+    expect(readFileSync(target, "utf8")).toBe(before);
+  },
+);
+
+verifies(
+  "client.connect",
+  "leaves an invalid file and an entry of somebody else alone, and creates no key",
+  async () => {
+    const file = join(home, ".claude.json");
+    for (const text of ['{\n  "a": 1,\n  oops\n}', '{"mcpServers": {"backplane": {"command": "mine"}}}']) {
+      writeFileSync(file, text);
+      for (const action of ["connect", "disconnect"]) {
+        const { exit, err } = await client(action, "claude");
+        expect(exit).toBe(EXIT.failed);
+        expect(err).toMatch(/line 3|was not written by/);
+      }
+      expect(readFileSync(file, "utf8")).toBe(text);
+    }
+    expect(await keysOf("client:claude")).toEqual([]);
+    expect((await client("connect", "emacs")).exit).toBe(EXIT.usage);
+    symlinkSync(join(home, "absent"), join(home, "dangling"));
+    const dangling = await gateway.backplane(["client", "connect", "opencode"], {
+      env: { HOME: home, OPENCODE_CONFIG: join(home, "dangling") },
+    });
+    expect(dangling.err).toContain("symbolic link");
+  },
+);
+
+test("removes the entry and reports the key when the gateway of the entry is another one", async () => {
+  const file = join(home, ".cursor/mcp.json");
+  await client("connect", "cursor");
+  writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, "http://127.0.0.1:9"));
+  expect((await listed()).find((item) => item.client === "cursor")).toMatchObject({ works: false });
+  const { exit, err } = await client("disconnect", "cursor");
+  expect(exit).toBe(EXIT.partial);
+  expect(err).toContain("http://127.0.0.1:9/mcp");
+  expect(readFileSync(file, "utf8")).not.toContain("bpk_");
+});
+
+verifies(["client.connect", "client.profiles"], "gives the client's key the tools of --tools", async () => {
+  await client("connect", "claude", "--tools", "echo,mcp_x_*");
+  expect(await keysOf("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
+  await client("disconnect", "claude");
+});
