@@ -35,7 +35,7 @@ export async function parseClientConfig(
   }
 }
 
-export function findEntry({ client, document }: ClientConfig, name: string): Json | undefined {
+export function findServerEntry({ client, document }: ClientConfig, name: string): Json | undefined {
   let value: Json | undefined = document;
   for (const part of [...client.serversPath(document), name]) {
     if (!isObject(value) || !Object.hasOwn(value, part)) return undefined;
@@ -45,13 +45,13 @@ export function findEntry({ client, document }: ClientConfig, name: string): Jso
 }
 
 /** Returns the text of the file with the entry. */
-export async function setEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
+export async function setServerEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
   const { client, text, document } = config;
   const path = [...client.serversPath(document), name];
   const edited =
     client.format === "toml"
       ? appendTomlTable(
-          findEntry(config, name) === undefined ? text : (removeTomlTable(text, path) ?? text),
+          findServerEntry(config, name) === undefined ? text : (removeTomlTable(text, path) ?? text),
           path,
           entry,
         )
@@ -67,7 +67,7 @@ export async function setEntry(config: ClientConfig, name: string, entry: JsonOb
 }
 
 /** Returns the text of the file without the entry. */
-export async function removeEntry(config: ClientConfig, name: string): Promise<string> {
+export async function removeServerEntry(config: ClientConfig, name: string): Promise<string> {
   const { client, text, document } = config;
   const path = [...client.serversPath(document), name];
   const edited =

@@ -19,10 +19,10 @@ import {
 } from "../clients/config-file.ts";
 import {
   type ClientConfig,
-  findEntry,
+  findServerEntry,
   parseClientConfig,
-  removeEntry,
-  setEntry,
+  removeServerEntry,
+  setServerEntry,
 } from "../clients/edit-entry.ts";
 import {
   type ClientPlace,
@@ -120,7 +120,7 @@ async function connect(
   }
   const build = (token: string) => mergeEntry(client, entry, { url, token });
   // The edit is tried before the key exists, so a file that cannot be edited leaves no key behind.
-  const sample = await setEntry(config, options.name, build(SAMPLE_KEY));
+  const sample = await setServerEntry(config, options.name, build(SAMPLE_KEY));
   if (options.dryRun === true) {
     showChange(context, opened, sample);
     return undefined;
@@ -128,7 +128,7 @@ async function connect(
   const { key, token } = await createKey(context, client, options);
   let backup: string | null;
   try {
-    backup = replaceConfigFile(file, await setEntry(config, options.name, build(token)));
+    backup = replaceConfigFile(file, await setServerEntry(config, options.name, build(token)));
   } catch (error) {
     await context
       .client()
@@ -164,7 +164,7 @@ async function disconnect(
     return undefined;
   }
   if (connection === null) throw conflict(opened, options.name);
-  const text = await removeEntry(config, options.name);
+  const text = await removeServerEntry(config, options.name);
   if (options.dryRun === true) {
     showChange(context, opened, text);
     return undefined;
@@ -234,7 +234,7 @@ async function openClient(
 ): Promise<OpenedClient> {
   const file = readConfigFile(fileOf(context, client, options));
   const config = await parseClientConfig(client, file.path, file.text);
-  const entry = findEntry(config, options.name);
+  const entry = findServerEntry(config, options.name);
   return { client, file, config, entry, connection: connectionOf(client, entry) };
 }
 

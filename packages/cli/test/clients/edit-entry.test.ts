@@ -4,7 +4,12 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { describeChange } from "../../src/clients/change-lines.ts";
-import { findEntry, parseClientConfig, removeEntry, setEntry } from "../../src/clients/edit-entry.ts";
+import {
+  findServerEntry,
+  parseClientConfig,
+  removeServerEntry,
+  setServerEntry,
+} from "../../src/clients/edit-entry.ts";
 import { connectionOf, KNOWN_CLIENTS } from "../../src/clients/known-clients.ts";
 
 const ENTRY: JsonObject = { type: "http", url: "http://127.0.0.1:7420/mcp" };
@@ -14,9 +19,9 @@ function clientOf(name: string) {
 }
 const read = (client: string, text: string | null) => parseClientConfig(clientOf(client), "/c", text);
 const add = async (client: string, text: string | null, entry: JsonObject = ENTRY) =>
-  await setEntry(await read(client, text), "backplane", entry);
+  await setServerEntry(await read(client, text), "backplane", entry);
 const remove = async (client: string, text: string) =>
-  await removeEntry(await read(client, text), "backplane");
+  await removeServerEntry(await read(client, text), "backplane");
 
 const COMMENTED = `{
   // Servers of the team.
@@ -61,7 +66,7 @@ describe("JSON", () => {
     ["a byte order mark", '\uFEFF{\n  "mcpServers": {\n    "a": "\\u00e4\\""\n  }\n}\n'],
   ])("restores every byte when an added entry is removed again: %s", async (_case, before) => {
     const after = await add("gemini", before);
-    expect(findEntry(await read("gemini", after), "backplane")).toEqual(ENTRY);
+    expect(findServerEntry(await read("gemini", after), "backplane")).toEqual(ENTRY);
     expect(await remove("gemini", after)).toBe(before);
   });
 
@@ -219,7 +224,7 @@ url = "http://127.0.0.1:7420/mcp"
 http_headers = { Authorization = "Bearer bpk_a-B_9" }
 `,
     );
-    expect(connectionOf(clientOf("codex"), findEntry(await read("codex", text), "backplane"))).toEqual({
+    expect(connectionOf(clientOf("codex"), findServerEntry(await read("codex", text), "backplane"))).toEqual({
       url: "http://127.0.0.1:7420/mcp",
       token: "bpk_a-B_9",
     });
