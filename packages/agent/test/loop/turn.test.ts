@@ -108,7 +108,7 @@ test("hides a tool deferred by the budget only from an agent that may search for
     [["a", "tool_search"], "budget", true],
   ] as const) {
     const turn = createTurn(allowed === null ? null : [...allowed]);
-    expect(turn.hides(tool(deferred_by)), `${allowed} ${deferred_by}`).toBe(hidden);
+    expect(turn.hides(tool(deferred_by)), JSON.stringify([allowed, deferred_by])).toBe(hidden);
     turn.found.add("a");
     expect(turn.hides(tool(deferred_by))).toBe(false);
   }

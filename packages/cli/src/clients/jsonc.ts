@@ -72,23 +72,17 @@ export function parseJsonc(text: string, comments: boolean): JsonNode {
     skip();
     if (depth > MAX_DEPTH) fail("the file is nested too deeply");
     const start = at;
-    switch (text[at]) {
-      case "{":
-        return readObject(depth, start);
-      case "[":
-        return readArray(depth, start);
-      case '"': {
-        const value = readString();
-        return { start, end: at, value, properties: null };
-      }
-      default: {
-        SCALAR.lastIndex = at;
-        const found = SCALAR.exec(text);
-        if (found === null) fail(at >= text.length ? "the file ends too early" : "a value is expected");
-        at += found[0].length;
-        return { start, end: at, value: JSON.parse(found[0]) as Json, properties: null };
-      }
+    if (text[at] === "{") return readObject(depth, start);
+    if (text[at] === "[") return readArray(depth, start);
+    if (text[at] === '"') {
+      const value = readString();
+      return { start, end: at, value, properties: null };
     }
+    SCALAR.lastIndex = at;
+    const found = SCALAR.exec(text);
+    if (found === null) fail(at >= text.length ? "the file ends too early" : "a value is expected");
+    at += found[0].length;
+    return { start, end: at, value: JSON.parse(found[0]) as Json, properties: null };
   }
 
   /** Reads items up to `close`; `readItem` returns a function that receives the position of the comma. */
