@@ -210,6 +210,22 @@ export function invocationCases(store: () => Store): void {
     expect(Object.keys(item!)).not.toContain("fence");
   });
 
+  verifies("client.profiles", "counts the latest calls of each export per project", async () => {
+    const scope = freshOrg();
+    const other = { ...scope, project_id: "proj_other" };
+    const open = async (where: typeof scope, export_id: string) =>
+      await store().invocations.open(sampleInvocation({ ...where, export_id }), { records: {} });
+    for (const name of ["oldest", "a", "b", "a"]) await open(scope, name);
+    for (const name of ["a", "c"]) await open(other, name);
+    await open(freshOrg(), "foreign");
+    const counted = async (where: Parameters<Store["invocations"]["countCalls"]>[0], latest: number) =>
+      Object.fromEntries(await store().invocations.countCalls(where, latest));
+    expect(await counted(scope, 10)).toEqual({ oldest: 1, a: 2, b: 1 });
+    expect(await counted(scope, 3)).toEqual({ a: 2, b: 1 });
+    expect(await counted({ ...scope, project_id: null }, 3)).toEqual({ a: 3, b: 1, c: 1 });
+    expect(await counted(freshOrg(), 3)).toEqual({});
+  });
+
   test("has stored all progress when the invocation is settled", async () => {
     const scope = freshOrg();
     const row = sampleInvocation(scope);

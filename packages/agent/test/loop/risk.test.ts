@@ -201,3 +201,28 @@ verifies(
     expect(offered(fixture)[0]).toContain("tool_search");
   },
 );
+
+verifies(
+  "client.profiles",
+  "sends 210 tools of 62,000 tokens as at most 8,000 tokens per model call",
+  async () => {
+    const fixture = await createTestSession();
+    const bindTool = async (n: number) => {
+      const tool = toolExport(`tool_${n}`, { description: `Does ${n}. ${"x".repeat(1_110)}` });
+      await fixture.bind(manifest([tool], { package_id: `acme/kit-${n}` }));
+    };
+    await Promise.all(Array.from({ length: 210 }, (_, n) => bindTool(n)));
+    const cost = async (tool_token_budget: number): Promise<number> => {
+      await fixture.kernel.policy.put(admin, "org", { tool_token_budget });
+      await fixture.say("/say done");
+      const { payload } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!;
+      // Four characters per token, as everywhere.
+      return Math.ceil(JSON.stringify((payload as { tools: Json }).tools).length / 4);
+    };
+    const before = await cost(10_000_000);
+    const after = await cost(8_000);
+    expect(before).toBeGreaterThan(62_000);
+    expect(after).toBeLessThanOrEqual(8_000);
+    expect(offered(fixture).at(-1)).toContain("tool_search");
+  },
+);

@@ -1,7 +1,8 @@
 /** The lines that a change removes and adds. Keys are masked, because the output may end up in a log. */
 
-export function describeChange(path: string, before: string | null, after: string): string {
-  const old_lines = before === null || before === "" ? [] : splitLines(before);
+/** Null stands for a file that does not exist. */
+export function describeChange(path: string, before: string | null, after: string | null): string {
+  const old_lines = splitLines(before);
   const new_lines = splitLines(after);
   let start = 0;
   while (start < Math.min(old_lines.length, new_lines.length) && old_lines[start] === new_lines[start])
@@ -13,14 +14,15 @@ export function describeChange(path: string, before: string | null, after: strin
   const added = new_lines.slice(start, new_lines.length - end);
   return [
     `--- ${before === null ? "/dev/null" : path}`,
-    `+++ ${path}`,
+    `+++ ${after === null ? "/dev/null" : path}`,
     `@@ -${rangeOf(start, removed.length)} +${rangeOf(start, added.length)} @@`,
     ...removed.map((line) => `-${maskKeys(line)}`),
     ...added.map((line) => `+${maskKeys(line)}`),
   ].join("\n");
 }
 
-function splitLines(text: string): string[] {
+function splitLines(text: string | null): string[] {
+  if (text === null || text === "") return [];
   return (text.endsWith("\n") ? text.slice(0, -1) : text).split("\n");
 }
 

@@ -25,6 +25,11 @@ import {
 import { dirname } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 
+interface FileOwner {
+  uid: number;
+  gid: number;
+}
+
 export interface ConfigFile {
   /** The path as the client names it. */
   path: string;
@@ -33,7 +38,8 @@ export interface ConfigFile {
   /** Null if the file does not exist. */
   text: string | null;
   mode: number;
-  owner: { uid: number; gid: number } | null;
+  /** Null for a file that does not exist. */
+  owner: FileOwner | null;
 }
 
 const MAX_BYTES = 32 * 1024 * 1024;
@@ -66,17 +72,40 @@ export function replaceConfigFile(file: ConfigFile, text: string): string | null
 
 function replace(file: ConfigFile, text: string): string | null {
   const { target, mode } = file;
-  const folder = dirname(target);
-  const owner = file.owner ?? createFolder(folder);
-  // A rename would replace a file that its owner has made read-only.
-  if (file.text !== null) accessSync(target, constants.W_OK);
-  if (read(file.path).text !== file.text)
-    throw new BackplaneError("client.config_changed", `${file.path} was changed by another program.`);
+  const owner = file.owner ?? createFolder(dirname(target));
+  assertUnchanged(file);
   const backup = file.text === null ? null : `${target}${BACKUP_SUFFIX}`;
   // The backup may hold credentials, so others may never read it, whatever the mode of the file is.
   if (backup !== null) writeAtomically(backup, file.text!, mode & PRIVATE_MODE, owner);
   writeAtomically(target, text, mode, owner);
   return backup;
+}
+
+/** Returns the text of the backup that `replaceConfigFile` stored, or null if there is none. */
+export function readBackup({ target }: ConfigFile): string | null {
+  const backup = `${target}${BACKUP_SUFFIX}`;
+  return explainFailure(backup, () => (existsSync(backup) ? read(backup).text : null));
+}
+
+/**
+ * Puts back the content that the file had before `replaceConfigFile`, or removes a file that did not exist before. The
+ * backup goes as well, because it has nothing that the file lacks.
+ */
+export function restoreConfigFile(file: ConfigFile, text: string | null): void {
+  explainFailure(file.path, () => {
+    assertUnchanged(file);
+    if (text === null) rmSync(file.target);
+    else writeAtomically(file.target, text, file.mode, file.owner);
+    rmSync(`${file.target}${BACKUP_SUFFIX}`, { force: true });
+  });
+}
+
+function assertUnchanged({ path, target, text, mode }: ConfigFile): void {
+  // A rename would replace a file that its owner has made read-only, and root may write any file.
+  if (text !== null && (mode & 0o222) === 0) throw invalidFile(path, "it is read-only");
+  if (text !== null) accessSync(target, constants.W_OK);
+  if (read(path).text !== text)
+    throw new BackplaneError("client.config_changed", `${path} was changed by another program.`);
 }
 
 /** Whether other users of the machine can read the file. */
@@ -109,23 +138,22 @@ function isLink(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() === true;
 }
 
-/** Creates the folder for its user alone. Returns the owner of the folder, who also owns what is created in it. */
-function createFolder(folder: string): { uid: number; gid: number } {
+/**
+ * Creates the folder for its user alone. Returns who should own what is created in it: for root the owner of the folder,
+ * so that `sudo` leaves no file that the user cannot change; null for other users, who own what they create.
+ */
+function createFolder(folder: string): FileOwner | null {
   if (!existsSync(folder)) {
     const owner = createFolder(dirname(folder));
     mkdirSync(folder, { mode: 0o700 });
     setOwner(folder, owner);
   }
+  if (process.getuid?.() !== 0) return null;
   const { uid, gid } = statSync(folder);
   return { uid, gid };
 }
 
-function writeAtomically(
-  target: string,
-  text: string,
-  mode: number,
-  owner: { uid: number; gid: number },
-): void {
+function writeAtomically(target: string, text: string, mode: number, owner: FileOwner | null): void {
   const draft = `${target}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     writeFileSync(draft, text, { mode: PRIVATE_MODE, flag: "wx" });
@@ -145,8 +173,8 @@ function writeAtomically(
   }
 }
 
-function setOwner(path: string, { uid, gid }: { uid: number; gid: number }): void {
-  if (process.getuid === undefined) return;
-  const now = statSync(path);
-  if (now.uid !== uid || now.gid !== gid) chownSync(path, uid, gid);
+function setOwner(path: string, owner: FileOwner | null): void {
+  if (owner === null || process.getuid === undefined) return;
+  const { uid, gid } = statSync(path);
+  if (uid !== owner.uid || gid !== owner.gid) chownSync(path, owner.uid, owner.gid);
 }

@@ -44,19 +44,17 @@ export function findServerEntry({ client, document }: ClientConfig, name: string
   return value;
 }
 
-/** Returns the text of the file with the entry. */
+/** Returns the text of the file with the entry. Of an entry that exists already, only the values that differ change. */
 export async function setServerEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
   const { client, text, document } = config;
   const path = [...client.serversPath(document), name];
-  const edited =
+  const before = findServerEntry(config, name);
+  const rewritten =
     client.format === "toml"
-      ? appendTomlTable(
-          findServerEntry(config, name) === undefined ? text : (removeTomlTable(text, path) ?? text),
-          path,
-          entry,
-        )
+      ? appendTomlTable(before === undefined ? text : (removeTomlTable(text, path) ?? text), path, entry)
       : setJsonProperty(text, parseJsonc(text, true), path, entry);
-  return await verified(config, edited, (expected) => {
+  const edits = before === undefined ? [rewritten] : [replaceValues(text, before, entry), rewritten];
+  return await firstVerified(config, edits, (expected) => {
     let parent = expected;
     for (const part of path.slice(0, -1)) {
       parent[part] ??= {};
@@ -74,42 +72,83 @@ export async function removeServerEntry(config: ClientConfig, name: string): Pro
     client.format === "toml"
       ? removeTomlTable(text, path)
       : removeJsonProperty(text, parseJsonc(text, true), path);
-  return await verified(config, edited, (expected) => {
+  return await firstVerified(config, [edited], (expected) => {
     let parent = expected;
     for (const part of path.slice(0, -1)) parent = parent[part] as JsonObject;
     delete parent[name];
   });
 }
 
-async function verified(
+/**
+ * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. Null stands for a file that does
+ * not exist. Such a candidate is the file as it was before, to the byte; removing the entry leaves an empty object or
+ * table behind where there was none.
+ */
+export async function findOriginal(
+  { client, path, text, document }: ClientConfig,
+  name: string,
+  candidates: readonly (string | null)[],
+): Promise<string | null | undefined> {
+  const entry = findServerEntry({ client, path, text, document }, name) as JsonObject;
+  for (const candidate of candidates) {
+    try {
+      const original = await parseClientConfig(client, path, candidate);
+      if (findServerEntry(original, name) !== undefined) continue;
+      if ((await setServerEntry(original, name, entry)) === text) return candidate;
+    } catch (error) {
+      // A copy that cannot be edited is not what the file was made of.
+      if (!(error instanceof BackplaneError)) throw error;
+    }
+  }
+  return undefined;
+}
+
+/** Replaces the strings that differ wherever they occur. Null if more than strings differ. */
+function replaceValues(text: string, before: Json, after: Json): string | null {
+  if (isDeepStrictEqual(plain(before), plain(after))) return text;
+  if (typeof before === "string" && typeof after === "string")
+    return before === "" ? null : text.replaceAll(before, () => after);
+  if (!isObject(before) || !isObject(after)) return null;
+  let edited: string | null = text;
+  for (const [name, value] of Object.entries(after)) {
+    const old: Json | undefined = Object.hasOwn(before, name) ? before[name] : undefined;
+    edited = old === undefined || edited === null ? null : replaceValues(edited, old, value as Json);
+  }
+  return edited;
+}
+
+/** Returns the first edit whose text parses to what `change` makes of the document. */
+async function firstVerified(
   { client, path, document }: ClientConfig,
-  edited: string | null,
+  edits: readonly (string | null)[],
   change: (expected: JsonObject) => void,
 ): Promise<string> {
-  const servers = client.serversPath(document).join(".");
-  const refusal = () =>
-    new BackplaneError(
-      "client.config_invalid",
-      `${path} was not changed: ${servers} is written in a way that cannot be edited safely.`,
-      {
-        fix: `Write ${servers} as an ordinary ${client.format === "toml" ? "table" : "object"}, or edit the file yourself.`,
-      },
-    );
-  if (edited === null) throw refusal();
   const parse = await parserOf(client);
-  let found: JsonObject;
-  try {
-    found = parse(edited);
-  } catch {
-    throw refusal();
-  }
+  const servers = client.serversPath(document).join(".");
   const expected = plain(document) as JsonObject;
   change(expected);
-  const actual = plain(found) as JsonObject;
-  // An empty table that only held the entry has no header of its own in TOML.
-  if (client.format === "toml") for (const each of [expected, actual]) dropEmpty(each, servers);
-  if (!isDeepStrictEqual(actual, plain(expected))) throw refusal();
-  return edited;
+  for (const edited of edits) {
+    const actual = edited === null ? null : parsedOrNull(parse, edited);
+    if (edited === null || actual === null) continue;
+    // An empty table that only held the entry has no header of its own in TOML.
+    if (client.format === "toml") for (const each of [expected, actual]) dropEmpty(each, servers);
+    if (isDeepStrictEqual(actual, plain(expected))) return edited;
+  }
+  throw new BackplaneError(
+    "client.config_invalid",
+    `${path} was not changed: ${servers} is written in a way that cannot be edited safely.`,
+    {
+      fix: `Write ${servers} as an ordinary ${client.format === "toml" ? "table" : "object"}, or edit the file yourself.`,
+    },
+  );
+}
+
+function parsedOrNull(parse: ParseDocument, text: string): JsonObject | null {
+  try {
+    return plain(parse(text)) as JsonObject;
+  } catch {
+    return null;
+  }
 }
 
 function dropEmpty(document: JsonObject, name: string): void {

@@ -14,11 +14,14 @@ import { describeChange } from "../clients/change-lines.ts";
 import {
   type ConfigFile,
   isReadableByOthers,
+  readBackup,
   readConfigFile,
   replaceConfigFile,
+  restoreConfigFile,
 } from "../clients/config-file.ts";
 import {
   type ClientConfig,
+  findOriginal,
   findServerEntry,
   parseClientConfig,
   removeServerEntry,
@@ -125,7 +128,8 @@ async function connect(
     showChange(context, opened, sample);
     return undefined;
   }
-  const { key, token } = await createKey(context, client, options);
+  const previous = connection?.url === url ? await findKey(context, client, connection) : null;
+  const { key, token } = await createKey(context, client, options, previous);
   let backup: string | null;
   try {
     backup = replaceConfigFile(file, await setServerEntry(config, options.name, build(token)));
@@ -164,12 +168,15 @@ async function disconnect(
     return undefined;
   }
   if (connection === null) throw conflict(opened, options.name);
-  const text = await removeServerEntry(config, options.name);
+  const original = await findOriginal(config, options.name, originalsOf(file));
+  const text = original === undefined ? await removeServerEntry(config, options.name) : original;
   if (options.dryRun === true) {
     showChange(context, opened, text);
     return undefined;
   }
-  const backup = replaceConfigFile(file, text);
+  let backup: string | null = null;
+  if (original === undefined) backup = replaceConfigFile(file, text!);
+  else restoreConfigFile(file, original);
   const revoked = await revokeKey(context, client, connection);
   const done = revoked === "revoked";
   report(context, opened, connection.url, true, () => `Disconnected ${client.title} in ${file.path}`, {
@@ -275,17 +282,29 @@ function conflict({ file }: OpenedClient, name: string): BackplaneError {
   );
 }
 
-/** The scope is the only one that the MCP endpoint needs. */
+/** What the file may have been before `connect`. A link keeps leading to a file, so its file is never removed. */
+function originalsOf(file: ConfigFile): (string | null)[] {
+  const backup = readBackup(file);
+  return backup === null ? (file.path === file.target ? [null] : []) : [backup];
+}
+
+/**
+ * The scope is the only one that the MCP endpoint needs. A key that replaces another one keeps its role, tools and
+ * project, so that connecting again never gives a client more than it had.
+ */
 async function createKey(
   context: CommandContext,
   { name }: KnownClient,
-  { role, tools }: ConnectOptions,
+  options: ConnectOptions,
+  previous: ApiKey | null,
 ): Promise<{ key: ApiKey; token: string }> {
-  const { org, project } = context.flags;
+  const { org } = context.flags;
+  const project = context.flags.project ?? previous?.project_id ?? undefined;
+  const tools = options.tools ?? previous?.tools;
   const { key, token } = await context.client().keys.create({
     name: keyName(name),
     scopes: ["invocations:write"],
-    role: role ?? "user",
+    role: options.role ?? previous?.role ?? "user",
     ...(org === undefined ? {} : { org_id: org }),
     ...(project === undefined ? {} : { project_id: project }),
     ...(tools === undefined ? {} : { tools }),
@@ -301,30 +320,35 @@ function keyName(client: string): string {
 /** Returns "revoked", or a sentence that says why the key of the entry is still valid. */
 async function revokeKey(
   context: CommandContext,
-  { name }: KnownClient,
-  { url, token }: Connection,
+  client: KnownClient,
+  connection: Connection,
 ): Promise<string> {
+  const { url } = connection;
   try {
     if (url !== `${context.url()}/mcp`)
       return `The key belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
-    const key = await findKey(context, keyName(name), token);
-    if (key !== null) await context.client().keys.revoke(key.id, { project: "*" });
-    return key === null ? "The gateway has no valid key of this entry." : "revoked";
+    const key = await findKey(context, client, connection);
+    if (key === null) return "The gateway has no key of this entry.";
+    if (key.revoked_at === null) await context.client().keys.revoke(key.id, { project: "*" });
+    return "revoked";
   } catch (error) {
     return `The key was not revoked: ${toBackplaneError(error).message} Run \`backplane key list\` and \`backplane key revoke ID\`.`;
   }
 }
 
-/** A key is stored as a hash; its name and the first characters of its token identify it. */
-async function findKey(context: CommandContext, name: string, token: string): Promise<ApiKey | null> {
+/** A key is stored as a hash; its name and the first characters of its token identify it. It may be revoked. */
+async function findKey(
+  context: CommandContext,
+  client: KnownClient,
+  { token }: Connection,
+): Promise<ApiKey | null> {
+  const name = keyName(client.name);
   let after: string | undefined;
   do {
     const page = await context
       .client()
       .keys.list({ limit: PAGE, project: "*", ...(after === undefined ? {} : { after }) });
-    const found = page.items.find(
-      (key) => key.name === name && key.revoked_at === null && token.startsWith(key.prefix),
-    );
+    const found = page.items.find((key) => key.name === name && token.startsWith(key.prefix));
     if (found !== undefined) return found;
     after = page.next ?? undefined;
   } while (after !== undefined);
@@ -354,7 +378,7 @@ async function findProblem({ url, token }: Connection): Promise<string | null> {
   }
 }
 
-function showChange(context: CommandContext, { client, file }: OpenedClient, text: string): void {
+function showChange(context: CommandContext, { client, file }: OpenedClient, text: string | null): void {
   const change = describeChange(file.path, file.text, text);
   context.out.data({ client: client.name, file: file.path, changed: false, diff: change }, () => change);
 }

@@ -3,8 +3,10 @@ import {
   chmodSync,
   chownSync,
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -45,6 +47,22 @@ const keysOf = async (name: string): Promise<ApiKey[]> => {
 };
 const tokenIn = (file: string) => /bpk_[A-Za-z0-9_-]+/.exec(readFileSync(file, "utf8"))![0];
 const modeOf = (file: string) => statSync(file).mode & 0o777;
+
+/** Sends one MCP request with the key of an entry. */
+async function askMcp(token: string, method: string, params: JsonObject = {}) {
+  const response = await fetch(`${gateway.url}/mcp`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${token}`,
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+    },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+  });
+  const text = await response.text();
+  const message = /^data: (.*)$/m.exec(text)?.[1] ?? text;
+  return { status: response.status, result: JSON.parse(message).result as JsonObject };
+}
 
 const FILES: [string, string, string, (entry: string) => JsonObject][] = [
   ["claude", ".claude.json", ".mcp.json", (text) => JSON.parse(text).mcpServers.backplane],
@@ -93,9 +111,13 @@ verifies(
         works: true,
         url: `${gateway.url}/mcp`,
       });
+      const token = tokenIn(file);
+      const { result } = await askMcp(token, "tools/call", { name: "echo", arguments: { text: "hi" } });
+      expect(JSON.stringify(result), name).toContain("hi");
       expect(await client("disconnect", name), name).toMatchObject({ exit: EXIT.ok });
-      expect(readFileSync(file, "utf8")).not.toContain("bpk_");
+      expect(existsSync(file), name).toBe(false);
       expect(await keysOf(`client:${name}`)).toEqual([]);
+      expect(await askMcp(token, "tools/list"), name).toMatchObject({ status: 401 });
       const folder = join(home, "project");
       expect(await client("connect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
       expect(tokenIn(join(folder, project_path))).toMatch(/^bpk_/);
@@ -169,8 +191,91 @@ verifies(
     expect(modeOf(`${target}.backplane-backup`)).toBe(0o600);
     await client("disconnect", "claude");
     expect(readFileSync(target, "utf8")).toBe(before);
+    expect(lstatSync(join(home, ".claude.json")).isSymbolicLink()).toBe(true);
+    expect(existsSync(`${target}.backplane-backup`)).toBe(false);
   },
 );
+
+verifies(
+  "client.connect",
+  "restores every byte of a file without servers, and removes only its entry from a file that was edited since",
+  async () => {
+    for (const [name, path, before, edited] of [
+      [
+        "claude",
+        ".claude.json",
+        '{"theme":"dark","projects":{}}',
+        '{"theme":"dark","projects":{"a":1}, "mcpServers": {}}',
+      ],
+      ["gemini", ".gemini/settings.json", "{\n  // mine\n}\n", null],
+      ["codex", ".codex/config.toml", 'model = "m"', 'model = "m"\n# mine\n'],
+      ["cursor", ".cursor/mcp.json", "", null],
+    ] as const) {
+      const file = join(home, path);
+      mkdirSync(dirname(file), { recursive: true });
+      writeFileSync(file, before);
+      await client("connect", name);
+      expect(tokenIn(file)).toMatch(/^bpk_/);
+      expect((await client("disconnect", name)).exit, name).toBe(EXIT.ok);
+      expect(readFileSync(file, "utf8"), name).toBe(before);
+      if (edited === null) continue;
+      await client("connect", name);
+      const text = readFileSync(file, "utf8");
+      writeFileSync(
+        file,
+        text.replace('"projects":{}', '"projects":{"a":1}').replace(/\n\n\[/, "\n# mine\n\n["),
+      );
+      expect((await client("disconnect", name)).exit, name).toBe(EXIT.ok);
+      expect(readFileSync(file, "utf8"), name).toBe(edited);
+    }
+  },
+);
+
+verifies("client.connect", "keeps the role and the tools of a client that is connected again", async () => {
+  await client("connect", "claude", "--role", "guest", "--tools", "echo");
+  const file = join(home, ".claude.json");
+  const old = tokenIn(file);
+  expect(await client("connect", "claude", "--tools", "slow")).toMatchObject({ exit: EXIT.ok });
+  expect(await keysOf("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
+  expect(await askMcp(old, "tools/list")).toMatchObject({ status: 401 });
+  const [key] = await keysOf("client:claude");
+  await gateway.json(["key", "revoke", key!.id, "--yes"]);
+  await client("connect", "claude");
+  expect(await keysOf("client:claude")).toMatchObject([{ role: "guest", tools: ["slow"] }]);
+  const [last] = await keysOf("client:claude");
+  await gateway.json(["key", "revoke", last!.id, "--yes"]);
+  // Nothing is left to revoke, so this is not a partial success.
+  expect(await client("disconnect", "claude")).toMatchObject({ exit: EXIT.ok });
+});
+
+test("changes only the key of an entry that is connected again, and keeps its comments", async () => {
+  for (const [name, path] of [
+    ["vscode", FILES[4]![1]],
+    ["codex", ".codex/config.toml"],
+  ] as const) {
+    const file = join(home, path);
+    await client("connect", name);
+    const comment = name === "codex" ? "# mine\n" : "// mine\n";
+    writeFileSync(file, readFileSync(file, "utf8").replace(/( *"?url"?)/, `${comment}$1`));
+    const before = readFileSync(file, "utf8");
+    const old = tokenIn(file);
+    await client("connect", name, "--role", "guest");
+    expect(tokenIn(file)).not.toBe(old);
+    expect(readFileSync(file, "utf8")).toBe(before.replace(old, tokenIn(file)));
+    await client("disconnect", name);
+  }
+});
+
+test("leaves a read-only file alone and revokes the key that was meant for it", async () => {
+  const file = join(home, ".claude.json");
+  writeFileSync(file, "{}\n", { mode: 0o444 });
+  const { exit, err } = await client("connect", "claude");
+  expect(exit).toBe(EXIT.failed);
+  expect(err).toContain("it is read-only");
+  expect(readFileSync(file, "utf8")).toBe("{}\n");
+  expect(await keysOf("client:claude")).toEqual([]);
+  expect(readdirSync(home)).toEqual([".claude.json"]);
+});
 
 verifies(
   "client.connect",
@@ -204,7 +309,7 @@ test("removes the entry and reports the key when the gateway of the entry is ano
   const { exit, err } = await client("disconnect", "cursor");
   expect(exit).toBe(EXIT.partial);
   expect(err).toContain("http://127.0.0.1:9/mcp");
-  expect(readFileSync(file, "utf8")).not.toContain("bpk_");
+  expect(existsSync(file)).toBe(false);
 });
 
 verifies(["client.connect", "client.profiles"], "gives the client's key the tools of --tools", async () => {

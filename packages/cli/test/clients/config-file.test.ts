@@ -1,0 +1,78 @@
+/** Files of other programs: what another program wrote is never lost, and nobody else can read the key. */
+import { execFileSync } from "node:child_process";
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import {
+  readBackup,
+  readConfigFile,
+  replaceConfigFile,
+  restoreConfigFile,
+} from "../../src/clients/config-file.ts";
+
+let folder = "";
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), "backplane-config-"));
+  return () => rmSync(folder, { recursive: true, force: true });
+});
+
+verifies("client.connect", "refuses to overwrite a file that changed after it was read", () => {
+  const path = join(folder, "config.json");
+  for (const before of [null, "{}"]) {
+    if (before !== null) writeFileSync(path, before);
+    const file = readConfigFile(path);
+    writeFileSync(path, '{"theirs": 1}');
+    for (const change of [() => replaceConfigFile(file, "{}"), () => restoreConfigFile(file, null)])
+      expect(change).toThrow(expect.objectContaining({ code: "client.config_changed" }));
+    expect(readFileSync(path, "utf8")).toBe('{"theirs": 1}');
+    expect(readdirSync(folder)).toEqual(["config.json"]);
+  }
+});
+
+test("loses no edit when two programs add an entry at the same time", () => {
+  const path = join(folder, "config.json");
+  writeFileSync(path, "0");
+  const first = readConfigFile(path);
+  const second = readConfigFile(path);
+  replaceConfigFile(first, "1");
+  expect(() => replaceConfigFile(second, "2")).toThrow(
+    expect.objectContaining({ code: "client.config_changed" }),
+  );
+  expect(readFileSync(path, "utf8")).toBe("1");
+  expect(readBackup(first)).toBe("0");
+});
+
+test("refuses a folder, a file that is not UTF-8, and a file that cannot be created", () => {
+  const path = join(folder, "x");
+  mkdirSync(path);
+  expect(() => readConfigFile(path)).toThrow("it is not a regular file");
+  writeFileSync(join(folder, "latin1"), Buffer.from([0x7b, 0xe4, 0x7d]));
+  expect(() => readConfigFile(join(folder, "latin1"))).toThrow("it is not UTF-8");
+  const below = join(folder, "latin1", "config.json");
+  expect(() => replaceConfigFile(readConfigFile(below), "{}")).toThrow(
+    expect.objectContaining({ code: "client.config_invalid" }),
+  );
+});
+
+test.skipIf(process.getuid?.() !== 0)("creates a file in a folder that is shared with other users", () => {
+  chmodSync(folder, 0o777);
+  const path = join(folder, "new", "config.json");
+  const module = new URL("../../src/clients/config-file.ts", import.meta.url).href;
+  const script = `const { readConfigFile, replaceConfigFile } = await import(${JSON.stringify(module)});
+replaceConfigFile(readConfigFile(${JSON.stringify(path)}), "{}");`;
+  const argv = ["--conditions=backplane-source", "--input-type=module", "--eval", script];
+  execFileSync(process.execPath, argv, { stdio: "pipe", cwd: folder, uid: 65_534, gid: 65_534 });
+  expect(statSync(path)).toMatchObject({ uid: 65_534 });
+  expect(statSync(path).mode & 0o777).toBe(0o600);
+});
