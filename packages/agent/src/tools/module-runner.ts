@@ -126,14 +126,19 @@ function processOperations({
   describe,
   request,
   serves,
+  servers,
   onNotice,
   fetch,
   listenerProof,
-}: Runner): Pick<Runner, "describe" | "request" | "serves" | "onNotice" | "fetch" | "listenerProof"> {
+}: Runner): Pick<
+  Runner,
+  "describe" | "request" | "serves" | "servers" | "onNotice" | "fetch" | "listenerProof"
+> {
   return {
     ...(describe === undefined ? {} : { describe }),
     ...(request === undefined ? {} : { request }),
     ...(serves === undefined ? {} : { serves }),
+    ...(servers === undefined ? {} : { servers }),
     ...(onNotice === undefined ? {} : { onNotice }),
     ...(fetch === undefined ? {} : { fetch }),
     ...(listenerProof === undefined ? {} : { listenerProof }),

@@ -39,6 +39,18 @@ const StatusSchema = z.object({
         last_error: z.string(),
       }),
     ),
+    /** Running MCP servers and other resident processes; only for the host's admin. */
+    servers: z.array(
+      z.object({
+        binding_id: z.string(),
+        package_id: z.string(),
+        pid: z.int(),
+        state: z.enum(["launching", "ready", "stopping"]),
+        calls: z.int(),
+        idle_ms: z.number(),
+        memory_bytes: z.number(),
+      }),
+    ),
   }),
   sandbox: z.object({ enabled: z.boolean(), available: z.boolean(), reason: z.string() }),
 });
@@ -124,6 +136,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
               running: health.runner.running,
               // A key must not see the plugins of other tenants.
               held_back: caller.actor === "admin" ? health.runner.held_back.map(withoutPoolKey) : [],
+              servers: caller.actor === "admin" ? await kernel.servers.processes() : [],
             },
             sandbox: health.runner.sandbox,
           },

@@ -12,6 +12,7 @@ import {
 import { type Command, Option } from "commander";
 import {
   mountOf,
+  parseIdleTimeout,
   parseList,
   parseServerName,
   parseVariable,
@@ -30,6 +31,8 @@ interface ServerOptions {
   args?: string[];
   env?: Record<string, string>;
   unsetEnv?: string[];
+  /** In seconds; 0 for never. */
+  idleTimeout?: number;
 }
 
 export interface BindingOptions extends ServerOptions {
@@ -57,6 +60,11 @@ export function bindingFlags(command: Command): Command {
       "--env <NAME=VALUE>",
       `environment variable of an MCP server; \${slot} stands for a secret; repeatable`,
       parseVariable,
+    )
+    .option(
+      "--idle-timeout <seconds>",
+      "stop an MCP server that had no call for this long; never: keep it, because its state would be lost",
+      parseIdleTimeout,
     )
     .addOption(
       new Option("--class <class>", "execution class; a lower one needs the admin token").choices(
@@ -147,8 +155,11 @@ function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
   return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
 }
 
-function serverConfig({ name, args, env, unsetEnv }: ServerOptions, before: JsonObject): JsonObject | null {
-  if ([name, args, env, unsetEnv].every((one) => one === undefined)) return null;
+function serverConfig(
+  { name, args, env, unsetEnv, idleTimeout }: ServerOptions,
+  before: JsonObject,
+): JsonObject | null {
+  if ([name, args, env, unsetEnv, idleTimeout].every((one) => one === undefined)) return null;
   const kept = isObject(before.env) ? Object.entries(before.env) : [];
   const variables = { ...Object.fromEntries(kept.filter(([key]) => !unsetEnv?.includes(key))), ...env };
   return {
@@ -156,6 +167,7 @@ function serverConfig({ name, args, env, unsetEnv }: ServerOptions, before: Json
     ...(name === undefined ? {} : { name }),
     ...(args === undefined ? {} : { args }),
     ...(env === undefined && unsetEnv === undefined ? {} : { env: variables }),
+    ...(idleTimeout === undefined ? {} : { idle_timeout_s: idleTimeout }),
   };
 }
 

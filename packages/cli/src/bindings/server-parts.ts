@@ -12,7 +12,7 @@ import type { BindingOptions, BindingParts } from "./binding-flags.ts";
 import { findInstalledPackage } from "./find-package.ts";
 import { ifAllowed } from "./report-tools.ts";
 
-const SERVER_FLAGS = ["name", "args", "env", "unsetEnv"] as const;
+const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const;
 
 /**
  * A server on stdio receives a secret in a variable of its slot's name, in capitals, unless the binding names another
@@ -70,7 +70,7 @@ function notAServer(
   flag: (typeof SERVER_FLAGS)[number],
   { package_id, binding_id }: Binding,
 ): BackplaneError {
-  const shown = flag === "unsetEnv" ? "unset-env" : flag;
+  const shown = flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   return new BackplaneError("cli.usage", `--${shown} is for MCP servers, and ${package_id} is not one.`, {
     fix: `Set its configuration instead: backplane binding set ${binding_id} --config JSON`,
   });

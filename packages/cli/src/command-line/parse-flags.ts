@@ -80,6 +80,13 @@ export function parseServerName(text: string): string {
   throw new InvalidArgumentError("--name takes up to 40 letters, digits, - and _, as in github.");
 }
 
+/** Seconds, or 0 for `never`. */
+export function parseIdleTimeout(text: string): number {
+  if (text === "never") return 0;
+  if (/^\d{1,5}$/.test(text) && Number(text) > 0 && Number(text) <= 86_400) return Number(text);
+  throw new InvalidArgumentError("--idle-timeout takes seconds, up to 86400, or never.");
+}
+
 /** Collects `folder[:target][:rw]`. The folder is on the gateway's machine. */
 export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
   const writable = text.endsWith(":rw");

@@ -27,6 +27,7 @@ const BINDING_FLAGS = [
   "config",
   "name",
   "env",
+  "idleTimeout",
   "secret",
   "class",
   "approval",

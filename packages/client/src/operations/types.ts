@@ -69,6 +69,16 @@ export interface GatewayStatus {
       retry_at: number;
       last_error: string;
     }[];
+    /** Running servers with their memory; empty for a caller other than the admin. */
+    servers: {
+      binding_id: string;
+      package_id: string;
+      pid: number;
+      state: "launching" | "ready" | "stopping";
+      calls: number;
+      idle_ms: number;
+      memory_bytes: number;
+    }[];
   };
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }

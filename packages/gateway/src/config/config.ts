@@ -82,6 +82,8 @@ const ConfigSchema = z.strictObject({
       queue_per_binding: z.int().min(1).max(100_000).default(INVOCATION_LIMITS.queue_per_binding),
       max_timeout_ms: millis(INVOCATION_LIMITS.host_max_timeout_ms),
       processes: z.int().min(1).max(10_000).default(64),
+      /** An MCP server without a call for this long is stopped; 0 for never. */
+      server_idle_ms: z.int().min(0).max(86_400_000).default(600_000),
     })
     .prefault({}),
   policy: z

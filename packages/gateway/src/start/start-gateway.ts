@@ -243,11 +243,19 @@ function retentionOf({ retention }: GatewayConfig) {
 }
 
 function runnerLimits({ limits, sandbox }: GatewayConfig) {
-  const { frame_bytes, processes, artifact_bytes } = limits;
+  const { frame_bytes, processes, artifact_bytes, server_idle_ms } = limits;
   const { prewarmed, prewarmed_bytes } = sandbox;
   // An inline input must fit into a frame together with its context.
   const inline_bytes = Math.min(limits.inline_bytes, Math.floor(frame_bytes / 2));
-  return { frame_bytes, processes, artifact_bytes, inline_bytes, prewarmed, prewarmed_bytes };
+  return {
+    frame_bytes,
+    processes,
+    server_idle_ms,
+    artifact_bytes,
+    inline_bytes,
+    prewarmed,
+    prewarmed_bytes,
+  };
 }
 
 function runnerTimeouts({ timeouts }: GatewayConfig) {

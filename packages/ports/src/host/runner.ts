@@ -120,6 +120,20 @@ export interface RunnerHealth {
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
+/** The process of a server that stays between calls. */
+export interface ServerProcess {
+  binding_id: string;
+  package_id: string;
+  pid: number;
+  state: "launching" | "ready" | "stopping";
+  /** Calls in flight. */
+  calls: number;
+  /** Time since its last call; 0 while it is in use. */
+  idle_ms: number;
+  /** Private memory of the process and its descendants; 0 where the system does not tell. */
+  memory_bytes: number;
+}
+
 /** The WWW-Authenticate challenge of a remote server, in `details.challenge` of `sign_in.needed`. */
 export interface ServerChallenge {
   status: 401 | 403;
@@ -166,6 +180,8 @@ export interface Runner {
   request?: (request: McpRequest, listener: RequestListener) => Promise<Json>;
   /** Whether a process for this request is running, so that it would not start one. */
   serves?: (request: ProcessRequest) => boolean;
+  /** The servers that run now. */
+  servers?: () => Promise<ServerProcess[]>;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Rejects with a BackplaneError; for a forbidden host its details contain the denial. */
   fetch?: (request: HostRequest) => Promise<HostAnswer>;

@@ -1,5 +1,6 @@
 /** Requests to the MCP servers of bindings other than tool calls: resources, prompts, completion. */
 import type { Json, JsonObject } from "@backplane/contract";
+import type { ServerProcess } from "../host/runner.ts";
 import type { Caller } from "../scope/scope.ts";
 import type { AnswerPluginRequest } from "./plugin-requests.ts";
 
@@ -58,4 +59,6 @@ export interface Servers {
    * the recipient may see the binding. Returns an unsubscribe function.
    */
   onNotice(listener: (notice: ServerNotice) => void): () => void;
+  /** The servers of all tenants that run on this node as processes, with their memory. Only for the host's admin. */
+  processes(): Promise<ServerProcess[]>;
 }

@@ -4,12 +4,13 @@
  * The number of processes is bounded. A process that is stopping gets no further call.
  */
 import type { BackplaneError } from "@backplane/contract";
-import type { Clock, ProcessRequest, RunnerHealth, RunnerNotice } from "@backplane/ports";
+import type { Clock, ProcessRequest, RunnerHealth, RunnerNotice, ServerProcess } from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
 import type { Dialect } from "../ports/dialect.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
 import { RemoteServer } from "../processes/remote-server.ts";
+import { privateBytes } from "../procfs/private-memory.ts";
 import { lifetimeOf } from "../sandbox/confinement.ts";
 import { createCallRedactor } from "../secrets/redact.ts";
 import { ProcessKeys, secretEnvironment, secretsKnownAtStart } from "../secrets/secret-environment.ts";
@@ -63,6 +64,25 @@ export class Pool {
 
   heldBack(): RunnerHealth["held_back"] {
     return this.#breaker.heldBack();
+  }
+
+  /** The resident servers that run as processes. Their memory is measured now, with their descendants. */
+  servers(): Promise<ServerProcess[]> {
+    const now = this.#deps.clock.monotonic();
+    const found = Array.from(this.#workers.all).filter(
+      ({ resident, process }) => resident && process.pid !== undefined && process.state !== "gone",
+    );
+    return Promise.all(
+      found.map(async ({ subject, process, calls, idle, idle_since }) => ({
+        binding_id: subject.binding_id,
+        package_id: subject.package_id,
+        pid: process.pid!,
+        state: process.state as ServerProcess["state"],
+        calls: calls.length,
+        idle_ms: idle ? Math.max(0, Math.round(now - idle_since)) : 0,
+        memory_bytes: await privateBytes(process.pid!),
+      })),
+    );
   }
 
   /** The fast path: a process that can take the call immediately (bench runner.warm-call). */
@@ -222,8 +242,9 @@ export class Pool {
       () => {
         begun = true;
         this.#breaker.succeeded(subject);
-        if (dialect.resident === true) this.#onUnused(worker);
-        else this.#watchIdle(worker);
+        this.#onUnused(worker);
+        const idle_ms = this.#idleTimeout(dialect, request);
+        if (worker.pooled && idle_ms !== null) this.#watchIdle(worker, idle_ms);
       },
       (error: BackplaneError) => {
         if (preparation.allowed) this.#recordFailedLaunch(worker, error);
@@ -311,13 +332,17 @@ export class Pool {
     else if (this.#slots.waiting > 0) this.#evict();
   }
 
+  #idleTimeout(dialect: Dialect, request: ProcessRequest): number | null {
+    const { limits } = this.#deps;
+    if (dialect.idleTimeout !== undefined) return dialect.idleTimeout(request, limits);
+    return dialect.resident === true ? null : limits.idle_ms;
+  }
+
   /** One timer per process and idle period instead of one per call. */
-  #watchIdle(worker: Worker): void {
-    if (!worker.pooled) return;
-    this.#onUnused(worker);
-    const { idle_ms } = this.#deps.limits;
+  #watchIdle(worker: Worker, idle_ms: number): void {
     const check = () => {
-      const rest = worker.idle ? worker.idle_since + idle_ms - this.#deps.clock.monotonic() : idle_ms;
+      const unneeded = worker.idle && worker.process.session?.inUse?.() !== true;
+      const rest = unneeded ? worker.idle_since + idle_ms - this.#deps.clock.monotonic() : idle_ms;
       if (rest <= 0) this.#stop(worker, "it was idle");
       else worker.idle_check = this.#deps.deadlines.set(rest, check);
     };

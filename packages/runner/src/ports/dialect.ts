@@ -22,6 +22,8 @@ export interface Dialect {
   readonly lifetime: "pooled" | "call";
   /** One process per binding even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
+  /** How long a resident server may be idle before it is stopped; null for ever. Without it a resident server stays. */
+  idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
   /** The timeout for starting its program, if it is not start_ms. */
   readonly launch_limit?: keyof RunnerTimeouts;
   /** False if the protocol cannot tell a call about its scratch folder; only the process has one. */
@@ -138,6 +140,8 @@ export interface DialectSession {
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   /** Updates config and secrets before a request that is not a call; a call brings its own. */
   refresh?(context: ProcessRequest["context"]): void;
+  /** Whether it is needed although no call runs, because clients wait for its notifications. */
+  inUse?(): boolean;
   call(exchange: DialectCall): void;
   /** False if the protocol has no cancel message, so that waiting for an acknowledgement is useless. */
   cancel(id: string, reason: string): boolean;

@@ -33,6 +33,8 @@ export interface RunnerLimits {
   waiting: number;
   /** A pooled process without a call for this long is stopped. */
   idle_ms: number;
+  /** An MCP server without a call for this long is stopped, unless its binding sets another time; 0 for never. */
+  server_idle_ms: number;
   /** Prewarmed processes of isolated exports over all pool keys; 0 for none. */
   prewarmed: number;
   /** Prewarmed processes per pool key. */
@@ -68,6 +70,7 @@ export const DEFAULT_LIMITS: RunnerLimits = {
   processes: 64,
   waiting: 10_000,
   idle_ms: 60_000,
+  server_idle_ms: 600_000,
   prewarmed: 16,
   prewarmed_per_key: 4,
   prewarmed_bytes: 512 * 1024 * 1024,

@@ -198,6 +198,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       return dialect !== null && pool.serves(request, dialect);
     },
 
+    servers: () => pool.servers(),
+
     onNotice(listener) {
       notices.add(listener);
       return () => void notices.delete(listener);

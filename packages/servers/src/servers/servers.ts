@@ -256,6 +256,7 @@ export function createServers(
           : await sendAfterApproval(wanted, bound, why, line);
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
+      processes: async () => (await runner.servers?.()) ?? [],
     },
   };
 }

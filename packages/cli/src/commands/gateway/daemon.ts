@@ -96,6 +96,7 @@ async function status(context: CommandContext): Promise<undefined> {
         runner.held_back
           .map((held) => `${held.package_id} (${held.failures} failures: ${held.last_error})`)
           .join("; ") || undefined,
+      servers: runner.servers.map(serverText).join("; ") || undefined,
       sandbox: `${sandbox.available ? "available" : "not available"}: ${sandbox.reason}`,
       you: `${caller.actor} in ${caller.org_id}/${caller.project_id ?? "*"} (${caller.role})`,
     }),
@@ -103,12 +104,19 @@ async function status(context: CommandContext): Promise<undefined> {
   return undefined;
 }
 
+type RunningServer = GatewayStatus["runner"]["servers"][number];
+
 const STORE_NAMES = { sqlite: "SQLite", postgres: "PostgreSQL" };
 
 function storeText({ ok, kind, schema_version, bytes }: GatewayStatus["store"]): string {
   if (!ok) return "does not answer";
   if (kind === null) return "ok";
   return `ok, ${STORE_NAMES[kind]}, schema ${schema_version}, ${megabytes(bytes ?? 0)}`;
+}
+
+function serverText({ package_id, state, calls, idle_ms, memory_bytes }: RunningServer): string {
+  const use = state !== "ready" ? state : calls > 0 ? `${calls} calls` : `idle for ${Math.round(idle_ms / 1000)} s`;
+  return `${package_id} (${megabytes(memory_bytes)}, ${use})`;
 }
 
 const megabytes = (bytes: number) => `${(bytes / 1024 / 1024).toFixed(1)} MiB`;

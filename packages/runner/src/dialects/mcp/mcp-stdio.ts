@@ -1,6 +1,7 @@
 /**
  * `mcp.stdio`: an MCP server as a process, one for all calls of a binding. The binding sets its arguments and
- * environment (`config.args`, `config.env`). The mounted folders are its roots.
+ * environment (`config.args`, `config.env`) and how long it may be idle (`config.idle_timeout_s`). The mounted folders
+ * are its roots.
  */
 import { BackplaneError, isObject, type JsonObject, placeholderSlots } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
@@ -16,6 +17,7 @@ import { StdioTransport } from "./stdio-transport.ts";
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const MAX_ARGS = 64;
 const MAX_TEXT = 4_096;
+const MAX_IDLE_S = 86_400;
 /** Remembered packages whose server exited or hung on `server/discover`, so that its next start skips it. */
 const MAX_WITHOUT_DISCOVERY = 1_000;
 
@@ -25,6 +27,10 @@ export function mcpStdio(): Dialect {
     protocol: "mcp.stdio",
     lifetime: "pooled",
     resident: true,
+    idleTimeout: ({ context }, { server_idle_ms }) => {
+      const seconds = idleSecondsOf(context.config);
+      return (seconds === null ? server_idle_ms : seconds * 1_000) || null;
+    },
     call_scratch: false,
     unsupportedReason: (request) =>
       request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
@@ -50,6 +56,7 @@ export function mcpStdio(): Dialect {
 function launchOf(request: ProcessRequest): DialectLaunch {
   const { package: pack, context } = request;
   requireConfiguredSecrets(request);
+  idleSecondsOf(context.config);
   const args = argsOf(context.config);
   const env = Object.entries(envOf(context.config));
   return {
@@ -81,6 +88,14 @@ function envOf({ env }: JsonObject): Record<string, string> {
       throw invalidConfig(`config.env.${name.slice(0, 80)}`, "is not a valid variable");
   }
   return env as Record<string, string>;
+}
+
+/** Null if the binding does not set it. */
+function idleSecondsOf({ idle_timeout_s: seconds }: JsonObject): number | null {
+  if (seconds === undefined) return null;
+  if (typeof seconds === "number" && Number.isInteger(seconds) && seconds >= 0 && seconds <= MAX_IDLE_S)
+    return seconds;
+  throw invalidConfig("config.idle_timeout_s", `must be a whole number from 0 (never) to ${MAX_IDLE_S}`);
 }
 
 function isText(value: unknown): value is string {

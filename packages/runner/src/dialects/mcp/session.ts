@@ -93,6 +93,11 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     this.#channel.transport.refresh?.(secrets, config);
   }
 
+  /** A server that is only asked to report changed lists is not in use: its lists are read again when it starts. */
+  inUse(): boolean {
+    return this.#subscription.watches || this.#subscribed.any;
+  }
+
   call(exchange: DialectCall): void {
     const { request } = exchange;
     this.refresh(request.context);

@@ -25,6 +25,11 @@ export class McpSubscription {
     this.#parts = parts;
   }
 
+  /** Whether a client watches a resource. */
+  get watches(): boolean {
+    return this.#watched.size > 0;
+  }
+
   begin(capabilities: JsonObject): void {
     const changes = (name: string) => isObject(capabilities[name]) && capabilities[name].listChanged === true;
     this.#lists = {
@@ -77,6 +82,10 @@ export class McpSubscription {
  */
 export class SessionSubscriptions {
   readonly #uris = new Set<string>();
+
+  get any(): boolean {
+    return this.#uris.size > 0;
+  }
 
   /** Called for each answered request; keeps track of those that subscribe and unsubscribe. */
   remember(method: string, uri: string): void {

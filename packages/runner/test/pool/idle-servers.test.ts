@@ -1,0 +1,111 @@
+/** MCP servers that stop while nobody uses them and start again with the next call. */
+import type { Json } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type RequestChange, requestOf } from "../support/request.ts";
+import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
+
+function mcp(tool: string, change: RequestChange = {}, behaviour = "plain"): RequestChange {
+  return {
+    protocol: "mcp.stdio",
+    entrypoint: ["node", "./mcp.mjs", behaviour],
+    export_id: `mcp_fixture_${tool}`,
+    native_name: tool,
+    input: {},
+    pool_key: "server",
+    ...change,
+  };
+}
+
+const text = (result: Json | null) => (result as { content: { text: string }[] }).content[0]!.text;
+const processes = ({ runner }: TestRunner) => runner.health().processes;
+const pidOf = async (testRunner: TestRunner, change: RequestChange = {}) =>
+  text((await testRunner.run(mcp("pid", change))).result);
+const withIdle = (idle_timeout_s: Json): RequestChange => ({ context: { config: { idle_timeout_s } } });
+
+verifies("server.idle", "stops an idle MCP server and starts it again with the next call", async () => {
+  const testRunner = createTestRunner({ limits: { server_idle_ms: 150 } });
+  const first = await pidOf(testRunner);
+  await until(() => processes(testRunner) === 0);
+  expect(await pidOf(testRunner)).not.toBe(first);
+});
+
+verifies("server.idle", "lets a call that arrives while the server stops run on a new process", async () => {
+  const testRunner = createTestRunner({ limits: { server_idle_ms: 100 } });
+  // The server ignores the end of its input, so it stops only after the grace period.
+  const first = await pidOf(testRunner, { env: { STAYS: "1" } });
+  await until(() => testRunner.runner.serves!(request(testRunner, { env: { STAYS: "1" } })) === false);
+  expect(processes(testRunner)).toBe(1);
+  expect(await pidOf(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
+});
+
+verifies("server.idle", "keeps a server that its binding excludes, whatever the limit of the gateway", async () => {
+  const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
+  const kept = await pidOf(testRunner, withIdle(0));
+  const other = await pidOf(testRunner, { pool_key: "other" });
+  await until(() => processes(testRunner) === 1);
+  expect(await pidOf(testRunner, withIdle(0))).toBe(kept);
+  expect(await pidOf(testRunner, { pool_key: "other" })).not.toBe(other);
+});
+
+test("stops a server after the time of its binding although the gateway keeps servers", async () => {
+  const testRunner = createTestRunner({ limits: { server_idle_ms: 0 } });
+  await pidOf(testRunner, withIdle(1));
+  await pidOf(testRunner, { pool_key: "other" });
+  await until(() => processes(testRunner) === 1);
+  expect(testRunner.runner.serves!(request(testRunner, { pool_key: "other" }))).toBe(true);
+});
+
+test("refuses an idle time that is not a whole number of seconds", async () => {
+  const outcome = await createTestRunner().run(mcp("pid", withIdle("soon")));
+  expect(outcome.error).toMatchObject({
+    code: "launch_failed",
+    message: expect.stringContaining("config.idle_timeout_s") as unknown,
+  });
+});
+
+test.each(["plain", "modern"])("%s: keeps a server while a client is subscribed to a resource", async (kind) => {
+  const testRunner = createTestRunner({ limits: { server_idle_ms: 100 } });
+  const send = (method: string) =>
+    testRunner.runner.request!(
+      { ...request(testRunner, {}, kind), method, params: { uri: "a://1" } },
+      { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
+    );
+  await send("resources/subscribe");
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(processes(testRunner)).toBe(1);
+  await send("resources/unsubscribe");
+  await until(() => processes(testRunner) === 0);
+});
+
+test("keeps a server while its question to the caller is open", async () => {
+  const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
+  let answer: (value: Json) => void = () => {};
+  let asked = false;
+  const call = testRunner.runner.run(request(testRunner, { native_name: "elicits" }), {
+    event: () => {},
+    answerRequest: () =>
+      new Promise((resolve) => {
+        asked = true;
+        answer = resolve;
+      }),
+  });
+  await until(() => asked);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  answer({ action: "decline" });
+  expect((await call).status).toBe("succeeded");
+});
+
+verifies("server.idle", "shows each running server with its memory", async () => {
+  const testRunner = createTestRunner();
+  await pidOf(testRunner);
+  const [server, ...others] = await testRunner.runner.servers!();
+  expect(others).toEqual([]);
+  expect(server).toMatchObject({ binding_id: "bind_1", package_id: "acme/fixture", state: "ready", calls: 0 });
+  // A Node process without work has more than 4 MiB of its own.
+  expect(server!.memory_bytes).toBeGreaterThan(4 * 1024 * 1024);
+});
+
+function request(testRunner: TestRunner, change: RequestChange, behaviour = "plain") {
+  return requestOf(mcp("pid", { ...change, env: { MARK: testRunner.mark, ...change.env } }, behaviour));
+}
