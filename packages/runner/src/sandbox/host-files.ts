@@ -1,20 +1,30 @@
 /** Reads which system files every sandbox shows, and creates the small files that replace the host's. */
 import { hash } from "node:crypto";
-import { constants } from "node:fs";
+import { constants, existsSync } from "node:fs";
 import { access, lstat, readlink } from "node:fs/promises";
 import type { PrivateCopies } from "../programs/private-copies.ts";
 import { INSIDE_UID, type SandboxHost } from "./plan.ts";
 
 /** Links into /usr on most systems, separate folders on others. */
 const PROGRAM_FOLDERS = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
-/** Alternatives, libraries and certificates: nothing about users or the network. */
-const ETC = ["/etc/alternatives", "/etc/ssl/certs", "/etc/ld.so.cache", "/etc/pki/tls/certs"];
+/** Alternatives, libraries, fonts and certificates: nothing about users or the network. */
+const ETC = ["/etc/alternatives", "/etc/fonts", "/etc/ssl/certs", "/etc/ld.so.cache", "/etc/pki/tls/certs"];
 
 /** Replacements for the host's files: the plugin's user, and localhost as the only host. */
 const FILES = {
   passwd: `plugin:x:${INSIDE_UID}:${INSIDE_UID}:plugin:/nonexistent:/bin/false\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n`,
   group: `plugin:x:${INSIDE_UID}:\nnogroup:x:65534:\n`,
   hosts: "127.0.0.1 localhost sandbox\n::1 localhost\n",
+} as const;
+
+/**
+ * Debian's chromium reads every file of this folder and exits if there is none. The host's files are replaced, because
+ * they may contain API keys. Chromium's own sandbox needs user namespaces, which no plugin can create, and /dev/shm is
+ * too small for it.
+ */
+const CHROMIUM = {
+  folder: "/etc/chromium.d",
+  flags: 'export CHROMIUM_FLAGS="$CHROMIUM_FLAGS --no-sandbox --disable-dev-shm-usage"\n',
 } as const;
 
 export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links">> {
@@ -48,8 +58,11 @@ export function hostsFile(
 }
 
 export function ownFiles(copies: PrivateCopies): SandboxHost["files"] {
-  return Object.entries(FILES).map(([name, text]) => ({
+  const files = Object.entries(FILES).map(([name, text]) => ({
     source: copies.put(name, Buffer.from(text)),
     target: `/etc/${name}`,
   }));
+  if (!existsSync(CHROMIUM.folder)) return files;
+  const source = copies.put("chromium-flags", Buffer.from(CHROMIUM.flags));
+  return [...files, { source, target: `${CHROMIUM.folder}/sandbox` }];
 }

@@ -24,6 +24,11 @@ export const INSIDE_UID = 1000;
 
 const NO_HOME = "/nonexistent";
 const HOSTS = "/etc/hosts";
+/**
+ * Git refuses to read a repository of another user, and mounted folders belong to users of the host. The sandbox shows
+ * only folders that the operator has granted, so all of them are accepted. Git before 2.46 does not accept a prefix.
+ */
+const GIT_CONFIG = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "safe.directory", GIT_CONFIG_VALUE_0: "*" };
 
 /** The parts of the host that every sandbox shows; read once at start. */
 export interface SandboxHost {
@@ -162,6 +167,7 @@ function environmentOf(
 ): Record<string, string> {
   const scratch = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
   return {
+    ...(grant.mounts.length > 0 && env.GIT_CONFIG_COUNT === undefined ? GIT_CONFIG : {}),
     ...env,
     ...network?.env,
     PATH: host.path.join(":"),

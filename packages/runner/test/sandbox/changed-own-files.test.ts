@@ -49,7 +49,7 @@ verifies("integrity.exec", "does not run changed sandbox files", async () => {
   // The system-call filter has no name, so processes that hold it open read the original.
   expect(
     readdirSync(own)
-      .filter((name) => !name.startsWith("hosts-"))
+      .filter((name) => !name.startsWith("hosts-") && name !== "chromium-flags")
       .sort(),
   ).toEqual(["group", "hosts", "passwd", "sandbox-init"]);
   overwrite(join(own, "passwd"));

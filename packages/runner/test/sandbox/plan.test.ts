@@ -142,6 +142,17 @@ test("adds listeners, variables and hosts for egress, and none without it", () =
   expect(hosts(planned)).toEqual(["/cache/hosts-a"]);
 });
 
+test("lets git read mounted repositories, unless the plugin has git settings of its own", () => {
+  const grant = noGrant({ mounts: [{ source: "/srv/code", target: "/data", writable: false }] });
+  expect(plan(requestWith({ grant }), HOST).env).toMatchObject({
+    GIT_CONFIG_COUNT: "1",
+    GIT_CONFIG_KEY_0: "safe.directory",
+  });
+  expect(plan(requestWith(), HOST).env).not.toHaveProperty("GIT_CONFIG_COUNT");
+  const env = { GIT_CONFIG_COUNT: "1", GIT_CONFIG_KEY_0: "core.pager", GIT_CONFIG_VALUE_0: "cat" };
+  expect(plan(requestWith({ grant, env }), HOST).env).toMatchObject(env);
+});
+
 test.each([
   ["/data/x", "/usr/lib"],
   ["/data/x", "/etc"],
