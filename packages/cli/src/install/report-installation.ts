@@ -23,10 +23,14 @@ interface Installed {
 }
 
 /** Returns the exit code: ok, or partial if a part was left out. */
-export async function reportInstallation(context: CommandContext, done: Installation): Promise<number> {
+export async function reportInstallation(
+  context: CommandContext,
+  done: Installation,
+  args: readonly string[] = [],
+): Promise<number> {
   for (const note of done.notes) context.out.note(plainLine(note));
   if (done.kind === "package") await reportPackage(context, done);
-  else await reportParts(context, done);
+  else await reportParts(context, done, args);
   return reportLeftOut(context, done.left_out);
 }
 
@@ -55,7 +59,11 @@ async function reportPackage(context: CommandContext, done: Installation): Promi
 }
 
 /** The servers of an mcp.json, of npm or at a URL, or the servers and skills of an Agent Plugin. */
-async function reportParts(context: CommandContext, done: Installation): Promise<void> {
+async function reportParts(
+  context: CommandContext,
+  done: Installation,
+  args: readonly string[],
+): Promise<void> {
   const { out } = context;
   const parts = groupByPackage(done);
   for (const { package: installed } of parts) {
@@ -63,7 +71,7 @@ async function reportParts(context: CommandContext, done: Installation): Promise
     const skills = (installed.manifest.skills ?? []).map(({ name }) => name);
     if (skills.length > 0) out.note(plainLine(`Skills: ${skills.join(", ")}`));
   }
-  reportExisting(context, done);
+  reportExisting(context, done, args);
   for (const { package: installed, bindings } of parts) {
     if (!isDescribed(installed.manifest.runtime.protocol)) continue;
     for (const binding of bindings) await reportServer(context, binding);
@@ -93,15 +101,31 @@ function installedLine({ package_id, version, digest }: Package): string {
 }
 
 /** Bindings that existed before: they were moved to the new version, or stay as they are. */
-function reportExisting(context: CommandContext, { bindings }: Installation): void {
+function reportExisting(
+  context: CommandContext,
+  { bindings }: Installation,
+  args: readonly string[] = [],
+): void {
   for (const { binding, change } of bindings) {
     if (change === "moved") reportVersionChange(context, binding);
     if (change !== "unchanged") continue;
     const name = binding.export_id === WHOLE_PACKAGE ? binding.package_id : binding.export_id;
+    if (args.length > 0 && JSON.stringify(args) !== JSON.stringify(binding.config.args)) {
+      const words = args.map(quoteWord).join(" ");
+      context.out.note(
+        plainLine(`The new arguments were not applied: ${name} is already bound. To apply them:`),
+      );
+      context.out.note(plainLine(`  backplane binding set ${binding.binding_id} -- ${words}`));
+      continue;
+    }
     context.out.note(
       `${name} is already bound; its settings were not changed. To change them: backplane binding set ${binding.binding_id} (--secret, --env, --name, --domains; arguments after --)`,
     );
   }
+}
+
+function quoteWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
 /** Lists the tools of the server, or the secrets that it still needs. */

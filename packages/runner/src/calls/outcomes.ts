@@ -9,10 +9,16 @@ import { exceededLimit } from "../sandbox/exit-cause.ts";
 
 export type Interruption = "deadline" | "user" | "shutdown";
 
-export function interrupted(why: Interruption, request: RunRequest): PluginAnswer {
+/** `start_failure` says why the last start of the process failed, for a call that waited for it to start. */
+export function interrupted(
+  why: Interruption,
+  request: RunRequest,
+  start_failure: string | null = null,
+): PluginAnswer {
   if (why === "deadline") {
     const message = `The plugin did not answer within the remaining ${Math.round(request.timeout_ms)} ms.`;
-    return failedAnswer(new BackplaneError("timeout", message));
+    const more = start_failure === null ? "" : ` Its last start failed: ${start_failure}`;
+    return failedAnswer(new BackplaneError("timeout", `${message}${more}`));
   }
   const code = why === "user" ? "cancelled" : "gateway_stopping";
   return { status: "cancelled", result: null, error: { code, message: new BackplaneError(code).message } };
@@ -22,17 +28,21 @@ const STDERR_BYTES = 16_384;
 
 /** Adds the exit status or kill reason and the error on stderr to a call whose process exited. */
 export function crashed(worker: Worker, answer: PluginAnswer): PluginAnswer {
+  const error = crashError(worker);
+  return error === null ? answer : failedAnswer(error);
+}
+
+/** Null if the process has no exit status. */
+export function crashError(worker: Worker): BackplaneError | null {
   const { exit, killReason } = worker.process;
   if (killReason !== null) {
     const message = `The plugin's process was stopped while this call ran: ${killReason}.`;
-    return failedAnswer(new BackplaneError("crashed", message, { details: { reason: killReason } }));
+    return new BackplaneError("crashed", message, { details: { reason: killReason } });
   }
-  if (exit === null) return answer;
+  if (exit === null) return null;
   const errors = describeStderr(worker.process.stderr.since(0, STDERR_BYTES).toString("utf8"));
   const message = `The plugin ${describeExit(exit)}.${errors === null ? "" : ` ${errors}`}`;
-  return failedAnswer(
-    new BackplaneError("crashed", message, { details: { exit_code: exit.code, signal: exit.signal } }),
-  );
+  return new BackplaneError("crashed", message, { details: { exit_code: exit.code, signal: exit.signal } });
 }
 
 /** Names the resource limit that the plugin exceeded, also for a call that timed out. */

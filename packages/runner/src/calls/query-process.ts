@@ -3,13 +3,15 @@
  * calls. They lease a process like a call does, so a resident process also serves them; a one-call process exits
  * afterwards.
  */
-import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { DescribeRequest } from "@backplane/ports";
 import type { Pool } from "../pool/pool.ts";
+import type { Worker } from "../pool/worker.ts";
 import type { Dialect, DialectSession } from "../ports/dialect.ts";
 import { type CallRedactor, createCallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import { explainRefusals } from "./explain-refusals.ts";
+import { crashError } from "./outcomes.ts";
 
 export interface QueryDeps {
   pool: Pool;
@@ -46,12 +48,22 @@ export async function queryProcess<T>(
     session.refresh?.(request.context);
     const answer = await Promise.race([question(session, stop.signal), late]);
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
-  } catch (error) {
+  } catch (thrown) {
+    const error = await nameCrash(worker, thrown);
     throw redactor.active ? redactError(toBackplaneError(error), redactor) : error;
   } finally {
     deadlines.clear(limit);
     pool.cancelLease(worker);
   }
+}
+
+/** Explains why the process exited instead of reporting a closed pipe. A remote server has no exit. */
+async function nameCrash(worker: Worker, error: unknown): Promise<unknown> {
+  const { process } = worker;
+  if (codeOf(error) !== "crashed" || process.pid === undefined || process.state === "ready") return error;
+  await process.gone;
+  // A process that did not become ready was explained by its start.
+  return error === process.failure ? (crashError(worker) ?? error) : error;
 }
 
 /** Errors may quote the stderr of the process, which can contain secrets. */

@@ -108,6 +108,11 @@ export class Breaker {
     }
   }
 
+  lastFailure(subject: LaunchSubject): string | null {
+    const record = this.#records.get(keyOf(subject));
+    return record === undefined || record.failures.length === 0 ? null : record.last_error;
+  }
+
   heldBack(): RunnerHealth["held_back"] {
     const list: RunnerHealth["held_back"] = [];
     for (const record of this.#records.values()) {

@@ -66,6 +66,11 @@ export class Pool {
     return this.#breaker.heldBack();
   }
 
+  /** Why the last start of this process's plugin failed; null if none failed since it last started. */
+  startFailure({ subject }: Worker): string | null {
+    return this.#breaker.lastFailure(subject);
+  }
+
   /** The resident servers that run as processes. Their memory is measured now, with their descendants. */
   servers(): Promise<ServerProcess[]> {
     const now = this.#deps.clock.monotonic();

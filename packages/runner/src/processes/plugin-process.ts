@@ -9,7 +9,12 @@ import type { Logger, ProcessRequest } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
 import type { Dialect, DialectSession, ProcessLink } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
-import { type ExitStatus, explainEarlyExit, type LaunchEnvironment } from "../programs/diagnose-launch.ts";
+import {
+  type ExitStatus,
+  explainEarlyExit,
+  type LaunchEnvironment,
+  STRAY_PREFIX,
+} from "../programs/diagnose-launch.ts";
 import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
 import type { Confined } from "../sandbox/launch-confined.ts";
 import type { ProcessTrees } from "../supervision/process-trees.ts";
@@ -215,7 +220,7 @@ export class PluginProcess implements PluginInstance {
       timeouts,
       limits,
       violation: (kind, request_id) => this.#violated(kind, request_id),
-      strayOutput: (text) => this.stderr.append(Buffer.from(`[stdout] ${text}\n`)),
+      strayOutput: (text) => this.stderr.append(Buffer.from(`${STRAY_PREFIX}${text}\n`)),
       failure: (error) => this.#failed(error),
       request: this.#spec.request,
       data_dir: plan.data_dir ?? null,

@@ -33,7 +33,14 @@ export function describeStderr(stderr: string): string | null {
   if (first === undefined || (errors.length === 1 && first === last))
     return `Last line on stderr: ${clip(lines[last]!)}`;
   const shown = errors.length > 1 ? errors : [first, ...contextAfter(lines, first)];
-  return `From stderr: ${shown.map((at) => clip(lines[at]!)).join(" | ")}`;
+  return `From stderr: ${withoutRepetitions(shown.map((at) => clip(lines[at]!))).join(" | ")}`;
+}
+
+/** Drops a line that another one contains: programs often log an error and then exit with it. */
+function withoutRepetitions(lines: readonly string[]): string[] {
+  return lines.filter(
+    (line, at) => !lines.some((other, index) => (other === line ? index < at : other.includes(line))),
+  );
 }
 
 /** The last lines with an error marker, without repetitions; else the first line that describes a failure. */

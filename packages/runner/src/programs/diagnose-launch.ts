@@ -83,6 +83,9 @@ export async function explainSpawn(
   return reason ?? `${name} could not be started (${code}). Try to start it manually on this machine.`;
 }
 
+/** Marks lines of stdout among those of stderr. */
+export const STRAY_PREFIX = "[stdout] ";
+
 /** Why a started process exited, or wrote something else, before its handshake. */
 export async function explainEarlyExit(
   entry: Extract<Entrypoint, { found: true }>,
@@ -97,10 +100,19 @@ export async function explainEarlyExit(
   if (stray) parts.push("Only protocol frames may go to stdout; print everything else to stderr.");
   const hint = await hintFor(entry, how, environment);
   if (hint !== null) parts.push(hint);
-  const errors = describeStderr(how.stderr);
+  const errors = describeStderr(stray ? withoutStray(how.stderr, stray) : how.stderr);
   if (errors !== null) parts.push(errors);
   else if (!stray && hint === null) parts.push("It wrote nothing to stderr; start it manually to see why.");
   return parts.join(" ");
+}
+
+/** Stray output is kept with stderr; what the message quotes already is not repeated. */
+function withoutStray(stderr: string, stray: string): string {
+  const quoted = (line: string) => line.startsWith(STRAY_PREFIX) && stray.includes(line.slice(STRAY_PREFIX.length).trim());
+  return stderr
+    .split("\n")
+    .filter((line) => !quoted(line))
+    .join("\n");
 }
 
 export function describeExit(exit: ExitStatus): string {

@@ -186,7 +186,8 @@ async function installServers(
   assertNoArgs(args, text);
   const settings = await installationSettings(context, options);
   const sent = withSlots(source, Object.keys(options.secret ?? {}));
-  return await reportInstallation(context, await sendInstallation(context, sent, settings));
+  const own = "named" in source && source.named.kind === "npm" ? (source.named.args ?? []) : [];
+  return await reportInstallation(context, await sendInstallation(context, sent, settings), own);
 }
 
 /** Each secret of the flags becomes a slot of the server, also if it is not bound yet. */

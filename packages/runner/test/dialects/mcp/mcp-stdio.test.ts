@@ -213,6 +213,32 @@ test.each([
   expect(outcome.error?.code).toBe(code);
 });
 
+test("quotes what a server printed on stdout at its start only once", async () => {
+  const outcome = await createTestRunner().run(mcp("prints-only", "echo"));
+  expect(outcome.error?.message.split("Usage: give me a folder")).toHaveLength(2);
+});
+
+test("explains a crash during a request that is not a call", async () => {
+  const testRunner = createTestRunner();
+  const request = { ...question(testRunner, "plain"), method: "prompts/get", params: { name: "dies" } };
+  await expect(testRunner.runner.request!(request, NOBODY)).rejects.toMatchObject({
+    code: "crashed",
+    message: expect.stringMatching(/exited with code 3 .*out of luck/) as unknown,
+  });
+});
+
+test("names the last crash when a call times out while the server starts", async () => {
+  const testRunner = createTestRunner();
+  const started = { pool_key: "slow", env: { START_MS: "400" } };
+  const first = await testRunner.run(mcp("dies-late", "echo", started));
+  expect(first.error).toMatchObject({ code: "crashed" });
+  const second = await testRunner.run(mcp("dies-late", "echo", { ...started, timeout_ms: 150 }));
+  expect(second.error).toMatchObject({
+    code: "timeout",
+    message: expect.stringContaining("no licence") as unknown,
+  });
+});
+
 test("starts a server that exited on server/discover without it the next time", async () => {
   const testRunner = createTestRunner();
   expect(await testRunner.run(mcp("dies-at-discover", "echo"))).toMatchObject({
