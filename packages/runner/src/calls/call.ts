@@ -14,6 +14,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { ArtifactFiles, Logger, RunListener, RunOutcome, RunRequest } from "@backplane/ports";
+import { scratchPathsIn } from "../artifacts/collect-server-files.ts";
 import { largeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
@@ -71,6 +72,7 @@ export class RunnerCall implements DialectCall {
   #scratch: CallScratch | null = null;
   readonly #lifetime: "pooled" | "call";
   #stderrFrom = 0;
+  #mentionsFiles = false;
   readonly #refusals = new CallRefusals();
 
   constructor(
@@ -122,6 +124,12 @@ export class RunnerCall implements DialectCall {
 
   #wantsScratch(): boolean {
     return this.request.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
+  }
+
+  /** The protocol cannot name a file of its process's scratch as an artifact. */
+  #wantsServerFiles(): boolean {
+    const { call_scratch, remote } = this.#dialect;
+    return call_scratch === false && remote !== true && this.request.grant.filesystem === "scratch";
   }
 
   #isDone(): boolean {
@@ -247,7 +255,9 @@ export class RunnerCall implements DialectCall {
     const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
     const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
     const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;
-    if (!slow && !hasArtifacts && this.#scratch === null) {
+    this.#mentionsFiles =
+      wasSent && this.#wantsServerFiles() && !hasArtifacts && scratchPathsIn(answer.result).length > 0;
+    if (!slow && !hasArtifacts && !this.#mentionsFiles && this.#scratch === null) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
       this.#finishAsync(answer, wasSent).catch((error: unknown) => {
@@ -263,6 +273,7 @@ export class RunnerCall implements DialectCall {
       wasSent,
       oneCall: this.#dialect.lifetime === "call",
       scratch: this.#scratch,
+      mentionsFiles: this.#mentionsFiles,
       redactor: this.#redactor,
       deps: this.#deps,
     });

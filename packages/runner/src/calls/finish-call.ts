@@ -3,9 +3,10 @@
  * one-call process, adds the cause of a crash, and removes scratch last. Protocol violations found on the way are
  * counted.
  */
-import { artifactsIn, toBackplaneError } from "@backplane/contract";
-import type { ArtifactFiles } from "@backplane/ports";
+import { artifactsIn, isObject, toBackplaneError } from "@backplane/contract";
+import type { ArtifactFiles, Logger } from "@backplane/ports";
 import { collectArtifacts } from "../artifacts/collect-artifacts.ts";
+import { collectServerFiles } from "../artifacts/collect-server-files.ts";
 import type { Worker } from "../pool/worker.ts";
 import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
@@ -21,12 +22,15 @@ export interface FinishContext {
   /** The processes of this dialect serve one call each. */
   oneCall: boolean;
   scratch: CallScratch | null;
+  /** The protocol has no artifacts, and its answer mentions files in the scratch of the process. */
+  mentionsFiles: boolean;
   redactor: CallRedactor;
   deps: {
     artifacts: ArtifactFiles | null;
     deadlines: Deadlines;
     limits: RunnerLimits;
     timeouts: RunnerTimeouts;
+    log: Logger;
   };
 }
 
@@ -55,6 +59,7 @@ async function finishOnWorker(
   let { answer, violations } = wasSent
     ? await collectFiles(process, first, end)
     : { answer: first, violations: 0 };
+  if (end.mentionsFiles) answer = await collectMentionedFiles(process, answer, end);
   if (oneCall && wasSent) {
     const tornDown = await tearDown(process, answer, end.deps);
     answer = tornDown.answer;
@@ -86,6 +91,27 @@ async function collectFiles(
     const failed =
       answer.error === null ? failedAnswer(toBackplaneError(error)) : { ...answer, result: null };
     return { answer: failed, violations: 1 };
+  } finally {
+    deadlines.clear(late);
+  }
+}
+
+/** Never fails the call: the answer of the server is complete without its files. */
+async function collectMentionedFiles(
+  process: PluginInstance,
+  answer: PluginAnswer,
+  { redactor, deps: { artifacts, deadlines, limits, log } }: FinishContext,
+): Promise<PluginAnswer> {
+  const { confined } = process;
+  if (!isObject(answer.result) || confined === null || artifacts === null) return answer;
+  const read = (path: string, max_bytes: number) => confined.readScratch(path, max_bytes);
+  const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
+  try {
+    const how = { read, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
+    return { ...answer, result: await collectServerFiles(answer.result, how) };
+  } catch (error) {
+    log.warn({ err: error }, "files of an MCP server could not be stored");
+    return answer;
   } finally {
     deadlines.clear(late);
   }

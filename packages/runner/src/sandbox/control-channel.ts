@@ -82,14 +82,14 @@ export class ControlChannel {
   }
 
   /** The contents of a file in a scratch folder, or the errno. */
-  async get(name: string, path: string, max_bytes: number): Promise<Buffer | number> {
+  get(name: string, path: string, max_bytes: number): Promise<Buffer | number> {
+    return this.getBelowScratch(`${folderName(name)}/${path}`, max_bytes);
+  }
+
+  /** The contents of a file anywhere in scratch, or the errno. The path must be one that `isArtifactPath` accepts. */
+  async getBelowScratch(path: string, max_bytes: number): Promise<Buffer | number> {
     const chunks: Buffer[] = [];
-    const errno = await this.#send(
-      `get ${folderName(name)}/${path} ${max_bytes}\n`,
-      NO_BYTES,
-      chunks,
-      max_bytes,
-    );
+    const errno = await this.#send(`get ${path} ${max_bytes}\n`, NO_BYTES, chunks, max_bytes);
     return errno === 0 ? Buffer.concat(chunks) : errno;
   }
 

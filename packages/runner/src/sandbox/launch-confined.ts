@@ -5,7 +5,7 @@
 import { existsSync, lstatSync } from "node:fs";
 import { join } from "node:path";
 import { getSystemErrorName } from "node:util";
-import { type ArtifactFault, BackplaneError } from "@backplane/contract";
+import { type ArtifactFault, BackplaneError, isArtifactPath } from "@backplane/contract";
 import { faultOf } from "../artifacts/artifact-fault.ts";
 import type { EgressSession } from "../egress/create-egress.ts";
 import { receiveListeners } from "../egress/receive-listeners.ts";
@@ -32,8 +32,10 @@ export interface Confined {
   /** Create and remove a scratch folder. False if that failed; the process must not be used again then. */
   makeScratch(name: string): Promise<boolean>;
   removeScratch(name: string): Promise<boolean>;
-  /** The contents of a file in scratch, or why it cannot be read. */
+  /** The contents of a file in a scratch folder, or why it cannot be read. */
   readArtifact(name: string, path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
+  /** The same for a file anywhere in the scratch of the process. */
+  readScratch(path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
   /** False if there is no space. */
   writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;
   kill(why?: "timeout"): void;
@@ -129,6 +131,11 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     removeScratch: async (name) => (await control.sendLine("remove", name)) === 0,
     readArtifact: async (name, path, max_bytes) => {
       const read = await control.get(name, path, max_bytes);
+      return typeof read === "number" ? faultOf(getSystemErrorName(-read)) : read;
+    },
+    readScratch: async (path, max_bytes) => {
+      if (!isArtifactPath(path)) return "bad_path";
+      const read = await control.getBelowScratch(path, max_bytes);
       return typeof read === "number" ? faultOf(getSystemErrorName(-read)) : read;
     },
     writeArtifact: async (name, file, bytes) => (await control.put(name, file, bytes)) === 0,

@@ -1,0 +1,138 @@
+/**
+ * Stores the files in scratch that the result of an MCP server mentions. A server has no protocol for artifacts: it
+ * writes into its temporary folder and answers with a path or a `file:` URI, which neither the model nor the user can
+ * open. Each file becomes an artifact of the call; a small text or image is also put into the result for the model.
+ */
+import { hash } from "node:crypto";
+import { basename } from "node:path";
+import { ARTIFACT_LIMITS, type ArtifactFault, isArtifactPath, isObject, type Json, type JsonObject } from "@backplane/contract";
+import type { ArtifactFiles } from "@backplane/ports";
+import type { CallRedactor } from "../secrets/redact.ts";
+import type { ReadArtifact } from "./collect-artifacts.ts";
+
+export interface ServerFiles {
+  /** Reads a file by its path below scratch, without following links. */
+  read: ReadArtifact;
+  keep: ArtifactFiles;
+  max_bytes: number;
+  redactor: CallRedactor;
+}
+
+/** A path in scratch: by its own name or by that of the link to it. It ends where a sentence or a quotation goes on. */
+const MENTION = /\/(?:tmp|sandbox\/scratch)\/[^\s"'`<>|*?()[\]{},;\\]+/g;
+/** A whole string that is a path or a URI may contain spaces. */
+const WHOLE = /^(?:file:\/\/)?\/(?:tmp|sandbox\/scratch)\/(.+)$/s;
+const PREFIX = /^\/(?:tmp|sandbox\/scratch)\//;
+const SCHEME = "file://";
+/** The files of one result may have this many times the size of one file. */
+const TOTAL_FACTOR = 4;
+const SHOWN_TEXT_BYTES = 64 * 1024;
+const SHOWN_IMAGE_BYTES = 1024 * 1024;
+
+const FAULTS: Partial<Record<ArtifactFault | "too_much", string>> = {
+  link: "it is a link or is reached through one",
+  setuid: "it has special permission bits",
+  too_large: "it is larger than limits.artifact_bytes",
+  too_much: "the files of this result are too large together",
+  secret: "it contains a secret of the call",
+  unreadable: "it could not be read",
+};
+
+/** Paths below scratch that the result mentions, each once, at most as many as a result may have. */
+export function scratchPathsIn(result: Json | null): string[] {
+  const found = new Set<string>();
+  search(result, found);
+  return [...found];
+}
+
+function search(value: Json | null, found: Set<string>): void {
+  if (found.size >= ARTIFACT_LIMITS.per_result) return;
+  if (typeof value === "string") searchText(value, found);
+  else if (Array.isArray(value)) for (const item of value) search(item, found);
+  else if (isObject(value)) {
+    for (const [key, item] of Object.entries(value)) {
+      // Base64 contains no paths, and may be long.
+      if (key !== "data" && key !== "blob") search(item, found);
+    }
+  }
+}
+
+function searchText(text: string, found: Set<string>): void {
+  const whole = text.length <= 1_024 ? WHOLE.exec(text)?.[1] : undefined;
+  if (whole !== undefined && add(text.startsWith("file:") ? decoded(whole) : whole, found)) return;
+  for (const { 0: mention, index } of text.matchAll(MENTION)) {
+    const path = mention.replace(PREFIX, "").replace(/[.:!]+$/, "");
+    add(index >= SCHEME.length && text.startsWith(SCHEME, index - SCHEME.length) ? decoded(path) : path, found);
+    if (found.size >= ARTIFACT_LIMITS.per_result) return;
+  }
+}
+
+function add(path: string, found: Set<string>): boolean {
+  if (!isArtifactPath(path)) return false;
+  found.add(path);
+  return true;
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURIComponent(path);
+  } catch {
+    return path;
+  }
+}
+
+/** The result with a block for each file. A path without a file is left alone, because any text may contain one. */
+export async function collectServerFiles(result: JsonObject, how: ServerFiles): Promise<JsonObject> {
+  const blocks: JsonObject[] = [];
+  const problems: string[] = [];
+  const present = Array.isArray(result.content) ? result.content : [];
+  let left = how.max_bytes * TOTAL_FACTOR;
+  for (const path of scratchPathsIn(result)) {
+    const content = await how.read(path, Math.min(how.max_bytes, left));
+    const fault = typeof content === "string" ? content : findSecret(content, how.redactor);
+    if (typeof content === "string" || fault !== null) {
+      const reason = FAULTS[fault === "too_large" && left < how.max_bytes ? "too_much" : fault!];
+      if (reason !== undefined) problems.push(`/tmp/${path}: ${reason}`);
+      continue;
+    }
+    left -= content.length;
+    const sha256 = hash("sha256", content, "hex");
+    await how.keep.keep(sha256, content);
+    blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
+    const shown = shownBlock(path, content);
+    if (shown !== null && !present.some((block) => isObject(block) && block.data === shown.data && shown.type === block.type))
+      blocks.push(shown);
+  }
+  if (problems.length > 0)
+    blocks.push({ type: "text", text: `[Files that cannot be opened: ${problems.join("; ")}.]` });
+  return blocks.length === 0 ? result : { ...result, content: [...present, ...blocks] };
+}
+
+/** The bytes are stored unchanged, so a file with a secret is refused where text would be redacted. */
+function findSecret(content: Buffer, redactor: CallRedactor): "secret" | null {
+  if (!redactor.active) return null;
+  const text = content.toString("latin1");
+  return redactor.text(text) === text ? null : "secret";
+}
+
+/** What a model can read of the file; null if it is too large or of another kind. */
+function shownBlock(path: string, content: Buffer): JsonObject | null {
+  const mimeType = content.length <= SHOWN_IMAGE_BYTES ? imageType(content) : null;
+  if (mimeType !== null) return { type: "image", data: content.toString("base64"), mimeType };
+  if (content.length > SHOWN_TEXT_BYTES || content.includes(0)) return null;
+  const text = content.toString("utf8");
+  if (!Buffer.from(text).equals(content)) return null;
+  return { type: "resource", resource: { uri: `file:///tmp/${encodeURI(path)}`, mimeType: "text/plain", text, name: basename(path) } };
+}
+
+const IMAGES: readonly [type: string, start: string][] = [
+  ["image/png", "\x89PNG\r\n\x1a\n"],
+  ["image/jpeg", "\xff\xd8\xff"],
+  ["image/gif", "GIF8"],
+];
+
+function imageType(content: Buffer): string | null {
+  const start = content.toString("latin1", 0, 16);
+  if (start.startsWith("RIFF") && start.slice(8, 12) === "WEBP") return "image/webp";
+  return IMAGES.find(([, magic]) => start.startsWith(magic))?.[0] ?? null;
+}

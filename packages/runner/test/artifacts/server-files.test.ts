@@ -1,0 +1,134 @@
+/** Files that an MCP server writes into its scratch and mentions in its answer. */
+import { hash } from "node:crypto";
+import type { Json, JsonObject } from "@backplane/contract";
+import type { ArtifactFiles } from "@backplane/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { scratchPathsIn } from "../../src/artifacts/collect-server-files.ts";
+import { createConfinedTestRunner } from "../support/confined-runner.ts";
+import type { RequestChange } from "../support/request.ts";
+
+const PNG = Buffer.from("89504e470d0a1a0a0000", "hex");
+const sha256 = (content: string | Buffer) => hash("sha256", content, "hex");
+
+function start(limits = {}) {
+  const kept = new Map<string, Uint8Array>();
+  const artifacts: ArtifactFiles = {
+    keep: async (digest, bytes) => void kept.set(digest, bytes),
+    open: async () => null,
+    sweep: async () => 0,
+  };
+  const testRunner = createConfinedTestRunner({ artifacts, limits });
+  const run = async (input: JsonObject, change: RequestChange = {}) => {
+    const outcome = await testRunner.run({
+      protocol: "mcp.stdio",
+      entrypoint: ["node", "./mcp.mjs", "plain"],
+      export_id: "mcp_fixture_files",
+      native_name: "files",
+      class: "isolated",
+      grant: { filesystem: "scratch" },
+      input,
+      ...change,
+    });
+    expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
+    return (outcome.result as { content: JsonObject[] }).content;
+  };
+  return { run, kept };
+}
+
+const says = (text: string): JsonObject => ({ content: [{ type: "text", text }] });
+const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
+  type: "file",
+  transport: "artifact",
+  path,
+  bytes: content.length,
+  sha256: sha256(content),
+});
+
+verifies("server.files", "stores a file that the answer names by path, URI or resource link", async () => {
+  const { run, kept } = start();
+  for (const answer of [
+    says("Saved to /tmp/out/report.md."),
+    says("Saved to file:///sandbox/scratch/out/report.md (new)"),
+    { content: [{ type: "resource_link", name: "report", uri: "file:///tmp/out/report.md" }] },
+    { content: [], structuredContent: { file: "/tmp/out/report.md" } },
+  ]) {
+    const content = await run({ write: { "/tmp/out/report.md": "# Report" }, answer: answer as JsonObject });
+    expect(content.slice(-2)).toEqual([
+      fileBlock("out/report.md", "# Report"),
+      {
+        type: "resource",
+        resource: {
+          uri: "file:///tmp/out/report.md",
+          name: "report.md",
+          mimeType: "text/plain",
+          text: "# Report",
+        },
+      },
+    ]);
+  }
+  expect([...kept.keys()]).toEqual([sha256("# Report")]);
+});
+
+verifies("server.files", "shows an image to the model, once", async () => {
+  const { run } = start();
+  const data = PNG.toString("base64");
+  const written = { write: { "/tmp/a b.png": data }, encoding: "base64" };
+  const image = { type: "image", data, mimeType: "image/png" };
+  const link = { type: "resource_link", name: "a", uri: "file:///tmp/a%20b.png" };
+  expect(await run({ ...written, answer: { content: [link] } })).toEqual([
+    link,
+    fileBlock("a b.png", PNG),
+    image,
+  ]);
+  expect(await run({ ...written, answer: { content: [image, link] } })).toEqual([
+    image,
+    link,
+    fileBlock("a b.png", PNG),
+  ]);
+});
+
+verifies("server.files", "neither follows links nor leaves scratch, and ignores paths without a file", async () => {
+  const { run, kept } = start();
+  const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
+  const content = await run({
+    write: { "/tmp/folder/x": "x" },
+    link: { "/tmp/link": "/etc/passwd" },
+    answer: says(text),
+  });
+  expect(content).toEqual([
+    { type: "text", text },
+    {
+      type: "text",
+      text: "[Files that cannot be opened: /tmp/link: it is a link or is reached through one.]",
+    },
+  ]);
+  expect(kept.size).toBe(0);
+});
+
+test("limits the size of files, and does not store a secret", async () => {
+  const { run, kept } = start({ artifact_bytes: 100 });
+  const big = "x".repeat(101);
+  const content = await run(
+    { write: { "/tmp/big": big, "/tmp/key": "the canary" }, answer: says("/tmp/big /tmp/key") },
+    { context: { secrets: { token: "canary" } } },
+  );
+  expect(content.at(-1)!.text).toMatch(/\/tmp\/big: it is larger.*\/tmp\/key: it contains a secret/);
+  expect(kept.size).toBe(0);
+});
+
+test("stores nothing without scratch", async () => {
+  const { run, kept } = start();
+  const answer = says("/tmp/a");
+  expect(await run({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
+  expect(kept.size).toBe(0);
+});
+
+test("finds each path once and at most 32, in linear time", () => {
+  const text = Array.from({ length: 100 }, (_, n) => `/tmp/f${n} /tmp/f${n}`).join(" ");
+  expect(scratchPathsIn(text)).toHaveLength(32);
+  const hostile: Json = "/tmp/%".repeat(300_000);
+  const before = performance.now();
+  scratchPathsIn([hostile, `/tmp/${"a".repeat(2_000_000)}`]);
+  expect(performance.now() - before).toBeLessThan(5_000);
+});
