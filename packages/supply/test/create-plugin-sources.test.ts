@@ -276,6 +276,7 @@ test("keeps the previous packages after an interrupted install, and removes its 
   const other = await pack(makePackage({ name: "other", plugins: { other: TOOL } }));
   const failing: Npm = {
     settings: (cwd) => npm.settings(cwd),
+    cli: () => npm.cli(),
     async run(args, cwd) {
       await npm.run(args, cwd);
       throw new Error("power failure");

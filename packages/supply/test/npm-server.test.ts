@@ -1,10 +1,12 @@
 /** MCP servers from npm as packages, with the real npm and a local registry. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { InstallScripts } from "@backplane/ports";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, openContentStore } from "../src/index.ts";
 import { createNpm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
@@ -31,7 +33,7 @@ function publish(name: string, about: object, files: Record<string, string> = {}
   registry.publish(name, manifest.version, archive, manifest);
 }
 
-async function open() {
+async function open(scripts: InstallScripts | null = null) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
   const env = {
@@ -46,6 +48,7 @@ async function open() {
     schemas,
     host: { os: "linux", arch: "amd64" },
     npm: createNpm({ env }),
+    scripts,
   });
   return { store, importer, close: () => schemas.close() };
 }
@@ -83,6 +86,92 @@ test("packs the whole locked dependency tree without running its code, with a re
   expect(lock).toContain("sha512-");
   expect(existsSync(ran)).toBe(false);
   expect((await importer.import(source)).digest).toBe(first.digest);
+  await close();
+}, 60_000);
+
+const NATIVE = { kind: "npm", spec: "acme-uses-native", args: [], secret_slots: [] } as const;
+
+function publishNative(): void {
+  const scripts = { install: "node-gyp rebuild" };
+  publish("acme-native", { main: "index.js", scripts }, { "index.js": "" });
+  publish(
+    "acme-uses-native",
+    { bin: "bin.mjs", dependencies: { "acme-native": "1.0.0" } },
+    { "bin.mjs": "#!/usr/bin/env node\n" },
+  );
+}
+
+verifies(
+  "server.native",
+  "names the install scripts that were not run, and how to allow them",
+  async () => {
+    publishNative();
+    const { importer, close } = await open();
+    const opened = await importer.open(NATIVE);
+    const { notes, manifest } = await opened.import(opened.parts[0]!);
+    expect(notes).toEqual([expect.stringContaining("acme-native@1.0.0")]);
+    expect(notes![0]).toContain("--allow-scripts acme-native");
+    expect(manifest.source).toBe("npm:acme-uses-native@1.0.0");
+    await close();
+  },
+  60_000,
+);
+
+verifies(
+  "server.native",
+  "runs allowed scripts, records them, and covers their result with the digest",
+  async () => {
+    publishNative();
+    const asked: string[][] = [];
+    const outside = join(root, "outside");
+    writeFileSync(outside, "untouched");
+    const scripts: InstallScripts = {
+      async run({ folder, packages }) {
+        asked.push([...packages]);
+        writeFileSync(join(folder, "node_modules/acme-native/built.node"), "native code");
+        mkdirSync(join(folder, "node_modules/.bin"), { recursive: true });
+        symlinkSync("../acme-native/built.node", join(folder, "node_modules/.bin/native"));
+        // Files that the gateway writes afterwards: the links must not be followed.
+        rmSync(join(folder, "package-lock.json"));
+        symlinkSync(outside, join(folder, "package-lock.json"));
+        symlinkSync(outside, join(folder, "vai-plugin.toml"));
+      },
+    };
+    const { store, importer, close } = await open(scripts);
+    const plain = await importer.open(NATIVE);
+    const opened = await importer.open({ ...NATIVE, allow_scripts: ["acme-native"] });
+    const before = await plain.import(plain.parts[0]!);
+    const { digest, manifest, notes } = await opened.import(opened.parts[0]!);
+    expect(asked).toEqual([["acme-native"]]);
+    expect(notes).toEqual([]);
+    expect(digest).not.toBe(before.digest);
+    expect(manifest.source).toBe("npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0");
+    const tree = await store.verified(digest);
+    expect(readFileSync(join(tree, "node_modules/acme-native/built.node"), "utf8")).toBe("native code");
+    expect(existsSync(join(tree, "node_modules/.bin"))).toBe(false);
+    expect(readFileSync(join(tree, "package-lock.json"), "utf8")).toContain("acme-native");
+    expect(readFileSync(outside, "utf8")).toBe("untouched");
+    await close();
+  },
+  60_000,
+);
+
+test("refuses links that a script leaves, and names without install scripts", async () => {
+  publishNative();
+  const scripts: InstallScripts = {
+    run: async ({ folder }) => symlinkSync("/etc/passwd", join(folder, "node_modules/acme-native/secret")),
+  };
+  const { importer, close } = await open(scripts);
+  const linked = await importer.open({ ...NATIVE, allow_scripts: ["acme-native"] });
+  await expect(linked.import(linked.parts[0]!)).rejects.toMatchObject({
+    code: "package.invalid",
+    message: expect.stringContaining("node_modules/acme-native/secret") as unknown,
+  });
+  const unknown = await importer.open({ ...NATIVE, allow_scripts: ["left-pad"] });
+  await expect(unknown.import(unknown.parts[0]!)).rejects.toMatchObject({
+    code: "plugin.source_invalid",
+    fix: "Packages with install scripts: acme-native.",
+  });
   await close();
 }, 60_000);
 

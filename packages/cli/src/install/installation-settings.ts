@@ -7,6 +7,8 @@ export interface InstallOptions extends BindingOptions {
   bind?: boolean;
   orgWide?: boolean;
   strict?: boolean;
+  /** Packages whose install scripts run. */
+  allowScripts?: string[];
 }
 
 /** Resolves the names of secrets, so that an unknown secret is reported before anything is sent. */

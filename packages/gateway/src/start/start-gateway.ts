@@ -117,6 +117,7 @@ async function compose(
     store: content,
     schemas,
     host: { os: hostOs(), arch: hostArch() },
+    scripts: { run: (request) => runner.installScripts.run(request) },
   });
   const files = openPackageImages({ store: content, dir: join(home.dir, "images"), log });
   closers.push(() => files.close());

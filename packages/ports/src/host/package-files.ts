@@ -22,6 +22,17 @@ export interface ImportedPackage {
    * unknown.
    */
   first_installed_at: string | null;
+  /** What the operator should know about the import, such as install scripts that did not run. */
+  notes?: readonly string[];
+}
+
+/** Runs install scripts of npm packages in the sandbox, without network and secrets. */
+export interface InstallScripts {
+  /**
+   * `folder` contains the package.json and node_modules; scripts may change everything in it. Throws
+   * `plugin.install_failed` with the end of the output, or `sandbox.unavailable`.
+   */
+  run(request: { folder: string; packages: readonly string[]; npm_cli: string }): Promise<void>;
 }
 
 export type PackageSource =
@@ -34,7 +45,7 @@ export type PackageSource =
     }
   | { kind: "folder"; path: string }
   /** An MCP server from the npm registry with all dependencies; the operator names its `secret_slots`. */
-  | { kind: "npm"; spec: string; secret_slots: readonly string[] }
+  | { kind: "npm"; spec: string; secret_slots: readonly string[]; allow_scripts?: readonly string[] }
   | WorkspaceSource;
 
 /** Tool files used in place from a folder of this machine. */

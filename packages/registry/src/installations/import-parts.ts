@@ -26,11 +26,12 @@ export async function importParts(
   caller: Caller,
   opened: OpenedSource,
   options: { strict: boolean; requireAccess: (part: SourcePart) => void },
-): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; held: HeldBytes }> {
+): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; notes: string[]; held: HeldBytes }> {
   const { strict } = options;
   const left_out = [...opened.left_out];
   if (strict) requireComplete(left_out, opened);
   const parts: ImportedPart[] = [];
+  const notes: string[] = [];
   const held: string[] = [];
   const discard = async () => {
     for (let digest = held.pop(); digest !== undefined; digest = held.pop()) await rows.discard(digest);
@@ -46,6 +47,7 @@ export async function importParts(
         requireRunnable(deps, row);
         requireDifferent(parts, row);
         parts.push({ part, row });
+        notes.push(...(imported.notes ?? []));
       } catch (error) {
         if (held.length > before) await rows.discard(held.pop()!);
         left_out.push(leaveOut(opened, part, error));
@@ -61,8 +63,11 @@ export async function importParts(
   const release = () => {
     for (const digest of held.splice(0)) deps.importer.release(digest);
   };
-  return { parts, left_out, held: { release, discard } };
+  return { parts, left_out, notes, held: { release, discard } };
 }
+
+/** In the source of a package whose install scripts ran; their results may differ from run to run. */
+const SCRIPTS_MARK = "; install scripts: ";
 
 async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Promise<Package> {
   const { org_id, package_id, version, digest } = draft;
@@ -73,7 +78,9 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   const message = `${package_id} ${version} is already installed with other content.`;
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
-  const other = slots(existing) === slots(draft) ? "other dependencies" : "other secret slots";
+  const same = slots(existing) === slots(draft);
+  const built = [existing, draft].some(({ manifest }) => manifest.source.includes(SCRIPTS_MARK));
+  const other = !same ? "other secret slots" : built ? "other results of install scripts" : "other dependencies";
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
     details,
     fix:

@@ -106,7 +106,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
       packages: stored.packages,
       bindings: stored.bindings.map(({ result }) => result),
       left_out: done.left_out,
-      notes: [...notes],
+      notes: [...notes, ...done.notes],
     };
     return { installation, parts: done.parts };
   }

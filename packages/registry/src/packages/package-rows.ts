@@ -55,7 +55,12 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
           summary: about,
         },
       ],
-      audit: auditOf(deps, caller, "package.install", row.id, { ...about, origin: row.origin }),
+      audit: auditOf(deps, caller, "package.install", row.id, {
+        ...about,
+        origin: row.origin,
+        // Names the install scripts that ran, if any.
+        ...(row.origin === "npm" ? { source: row.manifest.source } : {}),
+      }),
     };
   }
 

@@ -2,7 +2,7 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { DescribeRequest, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
+import type { DescribeRequest, InstallScripts, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
 import { RunnerCall, type RunnerCallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
 import { queryProcess } from "../calls/query-process.ts";
@@ -28,6 +28,7 @@ import { createConfinement } from "../sandbox/confinement.ts";
 import { ProcessTrees } from "../supervision/process-trees.ts";
 import { Watchdog } from "../supervision/watchdog.ts";
 import { Deadlines } from "../time/deadlines.ts";
+import { createInstallScripts } from "./install-scripts.ts";
 import { refuseRequest } from "./refuse-request.ts";
 import type { RunnerOptions } from "./runner-options.ts";
 import { shutDown } from "./shut-down.ts";
@@ -38,6 +39,7 @@ const NO_GUARD: InlineGuard = { runAsPlugin: (_who, work) => work(), runAsGatewa
 export interface ProcessRunner extends Runner {
   /** Must be closed before the runner. */
   moduleHost(options: ModuleHostOptions): ModuleHost;
+  readonly installScripts: InstallScripts;
 }
 
 export function createRunner(options: RunnerOptions): ProcessRunner {
@@ -127,6 +129,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
   const runner: ProcessRunner = {
     moduleHost: (host) => createModuleHost(host, { confinement, egress, scratch }),
+
+    installScripts: createInstallScripts({ confinement, deadlines, scratch, node: environment.interpreters.node }),
 
     run(request, listener) {
       if (confinement.opening !== null) {

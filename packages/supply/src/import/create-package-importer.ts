@@ -8,6 +8,7 @@ import { join, posix } from "node:path";
 import type {
   ImportedPackage,
   InstallationSource,
+  InstallScripts,
   PackageImporter,
   PackageSource,
   Schemas,
@@ -44,6 +45,8 @@ export interface ImporterParts {
   schemas: Schemas;
   host: HostPlatform;
   npm?: Npm;
+  /** Without it the install scripts of npm packages never run. */
+  scripts?: InstallScripts | null;
   limits?: UnpackLimits;
 }
 
@@ -59,6 +62,7 @@ export function createPackageImporter({
   host,
   limits = UNPACK_LIMITS,
   npm = createNpm(),
+  scripts = null,
 }: ImporterParts): PackageImporter {
   async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
     const staging = await store.stage();
@@ -120,8 +124,13 @@ export function createPackageImporter({
     });
 
   const partImport = (origin: ImportedPackage["origin"]): PartImport => ({
-    npm: async (spec, secret_slots) =>
-      importTree(await openSource({ kind: "npm", spec, secret_slots }, store, npm), "npm", null, NPM_LIMITS),
+    npm: async (spec, secret_slots, allow_scripts) => {
+      const notes: string[] = [];
+      const how = { scripts, note: (text: string) => void notes.push(text) };
+      const source = { kind: "npm", spec, secret_slots, allow_scripts } as const;
+      const opened = await openSource(source, store, npm, FORMATS, how);
+      return { ...(await importTree(opened, "npm", null, NPM_LIMITS)), notes };
+    },
     bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null),
     manifest: importManifest,
   });

@@ -12,7 +12,7 @@ import { listTree, type TreeListing } from "../tree/tree-listing.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
 import { invalidSource, missingManifest } from "./formats/no-source.ts";
-import { npmServer } from "./mcp/npm-server.ts";
+import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
 
 export interface SourceArchive {
   bytes: AsyncIterable<Uint8Array>;
@@ -30,13 +30,16 @@ export async function openSource(
   store: ContentStore,
   npm: Npm,
   formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
+  how: Pick<NpmServerOptions, "scripts" | "note"> = { scripts: null, note: () => {} },
 ): Promise<SourceArchive> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
     return { bytes, hints: name === undefined ? {} : { name }, created_at: born_at };
   }
   if (source.kind === "npm") {
-    return { bytes: npmServer(npm, source.spec, source.secret_slots), hints: {}, created_at: null };
+    const { spec, secret_slots, allow_scripts = [] } = source;
+    const bytes = npmServer(npm, { spec, secret_slots, allow_scripts, ...how });
+    return { bytes, hints: {}, created_at: null };
   }
   const { path } = source;
   if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);

@@ -13,6 +13,8 @@ export interface Npm {
   /** Returns the standard output. Throws `NpmFailure` with npm's message. */
   run(args: readonly string[], cwd: string): Promise<string>;
   settings(cwd: string): Promise<NpmSettings>;
+  /** The path of npm's program. Throws if npm is not a program for Node. */
+  cli(): Promise<string>;
 }
 
 export class NpmFailure extends BackplaneError {
@@ -76,6 +78,13 @@ export function createNpm(options: NpmOptions = {}): Npm {
   const direct = Object.fromEntries(Object.entries(clean).filter(([key]) => !/_proxy$/i.test(key)));
   return {
     settings,
+    async cli() {
+      const file = (await findNpm(node, env.PATH ?? "")).at(-1)!;
+      if (file.endsWith(".js")) return file;
+      throw new BackplaneError("plugin.install_failed", `${file} is not a program for Node.`, {
+        fix: "Install npm from nodejs.org; install scripts run with its npm-cli.js.",
+      });
+    },
     async run([command, ...args], cwd) {
       const proxy = await startRegistryProxy(await settings(cwd));
       const flags = [`--proxy=${proxy.url}`, `--https-proxy=${proxy.url}`, "--noproxy="];

@@ -5,6 +5,7 @@ import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
+import { parseList } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
@@ -64,6 +65,11 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--no-bind", "do not bind tool files, MCP servers and instruments")
     .option("--org-wide", "bind for the whole organisation instead of one project")
     .option("--strict", "install nothing if one of several servers or skills is invalid")
+    .option(
+      "--allow-scripts <name>",
+      "run the install scripts of this package in an npm server's tree, in the sandbox without network; repeatable",
+      parseList,
+    )
     .option("--editable", "link a folder of a kernel plugin or tool files; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
     .action(toAction(install));
@@ -122,6 +128,7 @@ async function install(
   }
   const found = readPluginSource(context.io.cwd, text);
   if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
+  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
   if (found.kind === "mcp") {
     const { document, file } = readMcpFile(found.path);
     const named = { kind: "mcp_json", document, file } as const;
@@ -145,8 +152,9 @@ async function installNpm(
   spec: string,
   args: string[],
 ): Promise<number> {
+  const { allowScripts: allow_scripts } = options;
   if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  if (args.length === 0) {
+  if (args.length === 0 && allow_scripts === undefined) {
     const { kind, plugins } = await context.client().installations.inspect({ kind: "npm", spec });
     if (kind === "kernel_plugins") {
       assertNoBindingFlags(options, text);
@@ -155,7 +163,7 @@ async function installNpm(
     }
   }
   return await installServers(context, options, text, [], {
-    named: { kind: "npm", spec, args },
+    named: { kind: "npm", spec, args, ...(allow_scripts === undefined ? {} : { allow_scripts }) },
     label: spec,
   });
 }

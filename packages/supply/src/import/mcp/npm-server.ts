@@ -1,12 +1,22 @@
 /**
  * Makes a package of an MCP server from the npm registry. The whole dependency tree is resolved, locked and installed
- * without running any of its code, and the package contains exactly these files, including the lock.
+ * without running any of its code, except for install scripts that the operator allows. The package contains exactly
+ * these files, including the lock.
  */
 import { lstat, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
+import type { InstallScripts } from "@backplane/ports";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
+import {
+  findInstallScripts,
+  replaceFile,
+  runAllowedScripts,
+  type ScriptedPackage,
+  selectAllowed,
+  skippedScriptsNote,
+} from "../../npm/install-scripts.ts";
 import { validateInstallSource } from "../../npm/install-source.ts";
 import type { Npm } from "../../npm/npm-command.ts";
 import { npmInstall } from "../../npm/npm-install.ts";
@@ -19,11 +29,23 @@ import { packageIdOf, serverManifest } from "./server-manifest.ts";
 /** Files of npm that contain times; the same tree must have the same digest. */
 const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
 
+/** Links of npm and node-gyp to programs, which scripts leave behind. The package does not contain them. */
+const TOOL_LINK = /(?:^|\/)(?:node_modules\/\.bin|build\/node_gyp_bins)\/[^/]+$/;
+
+export interface NpmServerOptions {
+  spec: string;
+  secret_slots: readonly string[];
+  /** Names of packages whose install scripts the operator allows. */
+  allow_scripts: readonly string[];
+  /** Null if scripts cannot run here. */
+  scripts: InstallScripts | null;
+  note(text: string): void;
+}
+
 /** Yields the tar of the package, and removes the folder that it was made from afterwards. */
 export async function* npmServer(
   npm: Npm,
-  spec: string,
-  secret_slots: readonly string[],
+  { spec, secret_slots, allow_scripts, scripts, note }: NpmServerOptions,
 ): AsyncGenerator<Uint8Array, void> {
   const source = validateInstallSource(spec);
   if (source.kind !== "npm") {
@@ -35,8 +57,15 @@ export async function* npmServer(
     await mkdir(dir);
     await writeFile(join(dir, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
     await npmInstall(npm, dir, source);
-    await writeFile(join(dir, MANIFEST_FILE), await manifestOf(dir, source.name, secret_slots));
-    const all = await requireRegularFiles(dir, await findFiles(dir));
+    const found = await findInstallScripts(dir);
+    const allowed = selectAllowed(found, allow_scripts);
+    const skipped = skippedScriptsNote(spec, found.filter((each) => !allowed.includes(each)));
+    if (skipped !== null) note(skipped);
+    // Before the scripts, which could change what it is made from.
+    const manifest = await manifestOf(dir, source.name, secret_slots, allowed);
+    if (allowed.length > 0) await runAllowedScripts(scripts, dir, allowed, await npm.cli());
+    await replaceFile(dir, MANIFEST_FILE, manifest);
+    const all = await requireRegularFiles(dir, await findFiles(dir), allowed.length > 0);
     const files = all.filter((path) => !EXCLUDED.test(path));
     const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(dir, path)));
     yield* tarOf(() => dir, listing);
@@ -45,7 +74,12 @@ export async function* npmServer(
   }
 }
 
-async function manifestOf(dir: string, name: string, secret_slots: readonly string[]): Promise<string> {
+async function manifestOf(
+  dir: string,
+  name: string,
+  secret_slots: readonly string[],
+  scripts: readonly ScriptedPackage[],
+): Promise<string> {
   const home = join(dir, "node_modules", name);
   const about = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
   if (about[PLUGIN_ENTRY_GROUP] !== undefined) {
@@ -57,7 +91,10 @@ async function manifestOf(dir: string, name: string, secret_slots: readonly stri
     name,
     ...optional("description", text(about.description)),
     ...optional("license", text(about.license)),
-    source: `npm:${name}@${text(about.version) ?? ""}`,
+    source: [
+      `npm:${name}@${text(about.version) ?? ""}`,
+      ...(scripts.length === 0 ? [] : [`install scripts: ${scripts.map(shownVersion).join(", ")}`]),
+    ].join("; "),
     runtime: { protocol: "mcp.stdio", entrypoint: ["node", program] },
     secret_slots,
   });
@@ -96,9 +133,18 @@ async function locateProgram(dir: string, home: string, name: string, about: Pac
   return `./${posix.join(...relative(root, file).split(sep))}`;
 }
 
+function shownVersion({ name, version }: ScriptedPackage): string {
+  return `${name}@${version}`;
+}
+
 /** Refuses links and devices, because the package must not depend on files outside it. Empty folders are ignored. */
-async function requireRegularFiles(dir: string, { files, irregular }: FoundTree): Promise<string[]> {
+async function requireRegularFiles(
+  dir: string,
+  { files, irregular }: FoundTree,
+  built: boolean,
+): Promise<string[]> {
   for (const path of irregular) {
+    if (built && TOOL_LINK.test(path)) continue;
     if ((await lstat(join(dir, path))).isDirectory()) continue;
     throw unusable(path, "it is neither a file nor a folder");
   }
