@@ -60,4 +60,12 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     to: "if (how.redactor.active && false) {",
     tests: ARTIFACTS,
   },
+  {
+    defence: "artifact of a server contains no secret",
+    file: `${RUNNER}/artifacts/collect-server-files.ts`,
+    from: 'redactor.text(text) === text ? null : "secret"',
+    to: "null",
+    tests: ["packages/runner/test/artifacts/server-files.test.ts"],
+    only: "does not store a secret",
+  },
 ];

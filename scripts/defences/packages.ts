@@ -87,4 +87,27 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: ["packages/supply/test/create-schemas.test.ts"],
     only: "waits for a processor",
   },
+  {
+    defence: "npm: a link in place of our file is not followed after install scripts",
+    file: `${NPM}/install-scripts.ts`,
+    from: '  await rm(join(dir, name), { recursive: true, force: true });\n  await writeFile(join(dir, name), content, { flag: "wx" });',
+    to: "  await rm(join(dir, `${name}.old`), { force: true });\n  await writeFile(join(dir, name), content);",
+    tests: ["packages/supply/test/npm-server.test.ts"],
+    only: "runs allowed scripts",
+  },
+  {
+    defence: "npm: install scripts run only for named packages",
+    file: `${NPM}/install-scripts.ts`,
+    from: "found.filter(({ name }) => allowed.includes(name))",
+    to: "[...found]",
+    tests: ["packages/supply/test/npm-server.test.ts"],
+    only: "install scripts that were not run",
+  },
+  {
+    defence: "npm: install scripts run only in the sandbox",
+    file: "packages/runner/src/runner/install-scripts.ts",
+    from: 'const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });',
+    to: 'const { sandbox, refusal } = confinement.of({ class: "worker", grant: { host: true } });',
+    tests: ["packages/runner/test/runner/install-scripts.test.ts"],
+  },
 ];

@@ -184,4 +184,12 @@ export const PROCESS_DEFENCES: Mutant[] = [
     to: "",
     tests: ["packages/supply/test/side-manifest.test.ts"],
   },
+  {
+    defence: "idle servers: a server with subscribers stays",
+    file: `${RUNNER}/pool/pool.ts`,
+    from: "worker.idle && worker.process.session?.inUse?.() !== true",
+    to: "worker.idle",
+    tests: ["packages/runner/test/pool/idle-servers.test.ts"],
+    only: "subscribed to a resource",
+  },
 ];

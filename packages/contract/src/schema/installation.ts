@@ -31,7 +31,9 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
         .array(z.string().min(1).max(214))
         .max(64)
         .optional()
-        .describe("Packages of its tree whose install scripts run, in the sandbox without network and secrets."),
+        .describe(
+          "Packages of its tree whose install scripts run, in the sandbox without network and secrets.",
+        ),
       secret_slots: SlotsSchema,
     })
     .describe("An MCP server from the npm registry."),

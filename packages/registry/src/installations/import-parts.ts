@@ -80,7 +80,11 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
   const same = slots(existing) === slots(draft);
   const built = [existing, draft].some(({ manifest }) => manifest.source.includes(SCRIPTS_MARK));
-  const other = !same ? "other secret slots" : built ? "other results of install scripts" : "other dependencies";
+  const other = !same
+    ? "other secret slots"
+    : built
+      ? "other results of install scripts"
+      : "other dependencies";
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
     details,
     fix:

@@ -5,7 +5,14 @@
  */
 import { hash } from "node:crypto";
 import { basename } from "node:path";
-import { ARTIFACT_LIMITS, type ArtifactFault, isArtifactPath, isObject, type Json, type JsonObject } from "@backplane/contract";
+import {
+  ARTIFACT_LIMITS,
+  type ArtifactFault,
+  isArtifactPath,
+  isObject,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
 import type { CallRedactor } from "../secrets/redact.ts";
 import type { ReadArtifact } from "./collect-artifacts.ts";
@@ -62,7 +69,10 @@ function searchText(text: string, found: Set<string>): void {
   if (whole !== undefined && add(text.startsWith("file:") ? decoded(whole) : whole, found)) return;
   for (const { 0: mention, index } of text.matchAll(MENTION)) {
     const path = mention.replace(PREFIX, "").replace(/[.:!]+$/, "");
-    add(index >= SCHEME.length && text.startsWith(SCHEME, index - SCHEME.length) ? decoded(path) : path, found);
+    add(
+      index >= SCHEME.length && text.startsWith(SCHEME, index - SCHEME.length) ? decoded(path) : path,
+      found,
+    );
     if (found.size >= ARTIFACT_LIMITS.per_result) return;
   }
 }
@@ -100,7 +110,10 @@ export async function collectServerFiles(result: JsonObject, how: ServerFiles): 
     await how.keep.keep(sha256, content);
     blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
     const shown = shownBlock(path, content);
-    if (shown !== null && !present.some((block) => isObject(block) && block.data === shown.data && shown.type === block.type))
+    if (
+      shown !== null &&
+      !present.some((block) => isObject(block) && block.data === shown.data && shown.type === block.type)
+    )
       blocks.push(shown);
   }
   if (problems.length > 0)
@@ -122,7 +135,10 @@ function shownBlock(path: string, content: Buffer): JsonObject | null {
   if (content.length > SHOWN_TEXT_BYTES || content.includes(0)) return null;
   const text = content.toString("utf8");
   if (!Buffer.from(text).equals(content)) return null;
-  return { type: "resource", resource: { uri: `file:///tmp/${encodeURI(path)}`, mimeType: "text/plain", text, name: basename(path) } };
+  return {
+    type: "resource",
+    resource: { uri: `file:///tmp/${encodeURI(path)}`, mimeType: "text/plain", text, name: basename(path) },
+  };
 }
 
 const IMAGES: readonly [type: string, start: string][] = [

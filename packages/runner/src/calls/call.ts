@@ -113,7 +113,9 @@ export class RunnerCall implements DialectCall {
     this.#interruption = why;
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#state === "waiting")
-      this.#finish(interrupted(why, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)));
+      this.#finish(
+        interrupted(why, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)),
+      );
     else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
       // Dialects without an acknowledgement end the call inside `cancel`.
       if (this.#isDone()) return;

@@ -108,7 +108,8 @@ export async function explainEarlyExit(
 
 /** Stray output is kept with stderr; what the message quotes already is not repeated. */
 function withoutStray(stderr: string, stray: string): string {
-  const quoted = (line: string) => line.startsWith(STRAY_PREFIX) && stray.includes(line.slice(STRAY_PREFIX.length).trim());
+  const quoted = (line: string) =>
+    line.startsWith(STRAY_PREFIX) && stray.includes(line.slice(STRAY_PREFIX.length).trim());
   return stderr
     .split("\n")
     .filter((line) => !quoted(line))

@@ -2,7 +2,14 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { DescribeRequest, InstallScripts, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
+import type {
+  DescribeRequest,
+  InstallScripts,
+  Runner,
+  RunnerHealth,
+  RunnerNotice,
+  RunOutcome,
+} from "@backplane/ports";
 import { RunnerCall, type RunnerCallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
 import { queryProcess } from "../calls/query-process.ts";
@@ -130,7 +137,12 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   const runner: ProcessRunner = {
     moduleHost: (host) => createModuleHost(host, { confinement, egress, scratch }),
 
-    installScripts: createInstallScripts({ confinement, deadlines, scratch, node: environment.interpreters.node }),
+    installScripts: createInstallScripts({
+      confinement,
+      deadlines,
+      scratch,
+      node: environment.interpreters.node,
+    }),
 
     run(request, listener) {
       if (confinement.opening !== null) {

@@ -88,23 +88,27 @@ verifies("server.files", "shows an image to the model, once", async () => {
   ]);
 });
 
-verifies("server.files", "neither follows links nor leaves scratch, and ignores paths without a file", async () => {
-  const { run, kept } = start();
-  const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
-  const content = await run({
-    write: { "/tmp/folder/x": "x" },
-    link: { "/tmp/link": "/etc/passwd" },
-    answer: says(text),
-  });
-  expect(content).toEqual([
-    { type: "text", text },
-    {
-      type: "text",
-      text: "[Files that cannot be opened: /tmp/link: it is a link or is reached through one.]",
-    },
-  ]);
-  expect(kept.size).toBe(0);
-});
+verifies(
+  "server.files",
+  "neither follows links nor leaves scratch, and ignores paths without a file",
+  async () => {
+    const { run, kept } = start();
+    const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
+    const content = await run({
+      write: { "/tmp/folder/x": "x" },
+      link: { "/tmp/link": "/etc/passwd" },
+      answer: says(text),
+    });
+    expect(content).toEqual([
+      { type: "text", text },
+      {
+        type: "text",
+        text: "[Files that cannot be opened: /tmp/link: it is a link or is reached through one.]",
+      },
+    ]);
+    expect(kept.size).toBe(0);
+  },
+);
 
 test("limits the size of files, and does not store a secret", async () => {
   const { run, kept } = start({ artifact_bytes: 100 });

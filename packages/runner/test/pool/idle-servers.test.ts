@@ -31,7 +31,10 @@ verifies("server.idle", "stops an idle MCP server and starts it again with the n
 });
 
 verifies("server.idle", "lets a call that arrives while the server stops run on a new process", async () => {
-  const testRunner = createTestRunner({ limits: { server_idle_ms: 100 } });
+  const testRunner = createTestRunner({
+    limits: { server_idle_ms: 100 },
+    timeouts: { shutdown_grace_ms: 60_000 },
+  });
   // The server ignores the end of its input, so it stops only after the grace period.
   const first = await pidOf(testRunner, { env: { STAYS: "1" } });
   await until(() => testRunner.runner.serves!(request(testRunner, { env: { STAYS: "1" } })) === false);
@@ -39,14 +42,18 @@ verifies("server.idle", "lets a call that arrives while the server stops run on 
   expect(await pidOf(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
 });
 
-verifies("server.idle", "keeps a server that its binding excludes, whatever the limit of the gateway", async () => {
-  const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
-  const kept = await pidOf(testRunner, withIdle(0));
-  const other = await pidOf(testRunner, { pool_key: "other" });
-  await until(() => processes(testRunner) === 1);
-  expect(await pidOf(testRunner, withIdle(0))).toBe(kept);
-  expect(await pidOf(testRunner, { pool_key: "other" })).not.toBe(other);
-});
+verifies(
+  "server.idle",
+  "keeps a server that its binding excludes, whatever the limit of the gateway",
+  async () => {
+    const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
+    const kept = await pidOf(testRunner, withIdle(0));
+    const other = await pidOf(testRunner, { pool_key: "other" });
+    await until(() => processes(testRunner) === 1);
+    expect(await pidOf(testRunner, withIdle(0))).toBe(kept);
+    expect(await pidOf(testRunner, { pool_key: "other" })).not.toBe(other);
+  },
+);
 
 test("stops a server after the time of its binding although the gateway keeps servers", async () => {
   const testRunner = createTestRunner({ limits: { server_idle_ms: 0 } });
@@ -64,19 +71,22 @@ test("refuses an idle time that is not a whole number of seconds", async () => {
   });
 });
 
-test.each(["plain", "modern"])("%s: keeps a server while a client is subscribed to a resource", async (kind) => {
-  const testRunner = createTestRunner({ limits: { server_idle_ms: 100 } });
-  const send = (method: string) =>
-    testRunner.runner.request!(
-      { ...request(testRunner, {}, kind), method, params: { uri: "a://1" } },
-      { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
-    );
-  await send("resources/subscribe");
-  await new Promise((resolve) => setTimeout(resolve, 500));
-  expect(processes(testRunner)).toBe(1);
-  await send("resources/unsubscribe");
-  await until(() => processes(testRunner) === 0);
-});
+test.each(["plain", "modern"])(
+  "%s: keeps a server while a client is subscribed to a resource",
+  async (kind) => {
+    const testRunner = createTestRunner({ limits: { server_idle_ms: 100 } });
+    const send = (method: string) =>
+      testRunner.runner.request!(
+        { ...request(testRunner, {}, kind), method, params: { uri: "a://1" } },
+        { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
+      );
+    await send("resources/subscribe");
+    await new Promise((resolve) => setTimeout(resolve, 500));
+    expect(processes(testRunner)).toBe(1);
+    await send("resources/unsubscribe");
+    await until(() => processes(testRunner) === 0);
+  },
+);
 
 test("keeps a server while its question to the caller is open", async () => {
   const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
@@ -101,7 +111,12 @@ verifies("server.idle", "shows each running server with its memory", async () =>
   await pidOf(testRunner);
   const [server, ...others] = await testRunner.runner.servers!();
   expect(others).toEqual([]);
-  expect(server).toMatchObject({ binding_id: "bind_1", package_id: "acme/fixture", state: "ready", calls: 0 });
+  expect(server).toMatchObject({
+    binding_id: "bind_1",
+    package_id: "acme/fixture",
+    state: "ready",
+    calls: 0,
+  });
   // A Node process without work has more than 4 MiB of its own.
   expect(server!.memory_bytes).toBeGreaterThan(4 * 1024 * 1024);
 });

@@ -35,13 +35,17 @@ test.runIf(existsSync("/etc/chromium.d") && existsSync("/usr/bin/chromium"))(
     chmodSync(folder, 0o755);
     writeFileSync(join(folder, "page.html"), "<p id=a></p><script>a.textContent = 6 * 7</script>");
     const sandbox = await openTestSandbox({ limits: { memory_bytes: 2 ** 31 } });
-    const ran = await sh(sandbox, "exec chromium --headless --disable-gpu --dump-dom file:///data/page.html", {
-      folder: await packageFolder(),
-      grant: {
-        filesystem: "scratch",
-        mounts: [{ source: folder, target: "/data", writable: false }],
+    const ran = await sh(
+      sandbox,
+      "exec chromium --headless --disable-gpu --dump-dom file:///data/page.html",
+      {
+        folder: await packageFolder(),
+        grant: {
+          filesystem: "scratch",
+          mounts: [{ source: folder, target: "/data", writable: false }],
+        },
       },
-    });
+    );
     expect(ran.out).toContain('<p id="a">42</p>');
   },
 );

@@ -31,13 +31,23 @@ export async function findInstallScripts(dir: string): Promise<ScriptedPackage[]
 }
 
 /** Throws if a name does not belong to a package with install scripts. */
-export function selectAllowed(found: readonly ScriptedPackage[], allowed: readonly string[]): ScriptedPackage[] {
+export function selectAllowed(
+  found: readonly ScriptedPackage[],
+  allowed: readonly string[],
+): ScriptedPackage[] {
   const unknown = allowed.find((name) => !found.some((each) => each.name === name));
   if (unknown === undefined) return found.filter(({ name }) => allowed.includes(name));
   const names = [...new Set(found.map(({ name }) => name))].join(", ");
-  throw new BackplaneError("plugin.source_invalid", `${unknown} is not a package with install scripts in this tree.`, {
-    fix: names === "" ? "Leave --allow-scripts out: no package has install scripts." : `Packages with install scripts: ${names}.`,
-  });
+  throw new BackplaneError(
+    "plugin.source_invalid",
+    `${unknown} is not a package with install scripts in this tree.`,
+    {
+      fix:
+        names === ""
+          ? "Leave --allow-scripts out: no package has install scripts."
+          : `Packages with install scripts: ${names}.`,
+    },
+  );
 }
 
 /** Scripts may change everything in the folder, so the lock is restored afterwards. */

@@ -115,7 +115,8 @@ function storeText({ ok, kind, schema_version, bytes }: GatewayStatus["store"]):
 }
 
 function serverText({ package_id, state, calls, idle_ms, memory_bytes }: RunningServer): string {
-  const use = state !== "ready" ? state : calls > 0 ? `${calls} calls` : `idle for ${Math.round(idle_ms / 1000)} s`;
+  const use =
+    state !== "ready" ? state : calls > 0 ? `${calls} calls` : `idle for ${Math.round(idle_ms / 1000)} s`;
   return `${package_id} (${megabytes(memory_bytes)}, ${use})`;
 }
 

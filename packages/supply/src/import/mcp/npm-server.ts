@@ -59,7 +59,10 @@ export async function* npmServer(
     await npmInstall(npm, dir, source);
     const found = await findInstallScripts(dir);
     const allowed = selectAllowed(found, allow_scripts);
-    const skipped = skippedScriptsNote(spec, found.filter((each) => !allowed.includes(each)));
+    const skipped = skippedScriptsNote(
+      spec,
+      found.filter((each) => !allowed.includes(each)),
+    );
     if (skipped !== null) note(skipped);
     // Before the scripts, which could change what it is made from.
     const manifest = await manifestOf(dir, source.name, secret_slots, allowed);
