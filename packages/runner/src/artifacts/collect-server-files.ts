@@ -66,7 +66,7 @@ function search(value: Json | null, found: Set<string>): void {
 
 function searchText(text: string, found: Set<string>): void {
   const whole = text.length <= 1_024 ? WHOLE.exec(text)?.[1] : undefined;
-  if (whole !== undefined && add(text.startsWith("file:") ? decoded(whole) : whole, found)) return;
+  if (whole !== undefined) add(text.startsWith(SCHEME) ? decoded(whole) : whole, found);
   for (const { 0: mention, index } of text.matchAll(MENTION)) {
     const path = mention.replace(PREFIX, "").replace(/[.:!]+$/, "");
     add(
@@ -77,10 +77,8 @@ function searchText(text: string, found: Set<string>): void {
   }
 }
 
-function add(path: string, found: Set<string>): boolean {
-  if (!isArtifactPath(path)) return false;
-  found.add(path);
-  return true;
+function add(path: string, found: Set<string>): void {
+  if (isArtifactPath(path)) found.add(path);
 }
 
 function decoded(path: string): string {

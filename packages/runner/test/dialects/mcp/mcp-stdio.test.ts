@@ -220,7 +220,7 @@ test("quotes what a server printed on stdout at its start only once", async () =
 
 test("explains a crash during a request that is not a call", async () => {
   const testRunner = createTestRunner();
-  const request = { ...question(testRunner, "plain"), method: "prompts/get", params: { name: "dies" } };
+  const request = { ...question(testRunner, "plain"), method: "resources/read", params: { uri: "a://dies" } };
   await expect(testRunner.runner.request!(request, NOBODY)).rejects.toMatchObject({
     code: "crashed",
     message: expect.stringMatching(/exited with code 3 .*out of luck/) as unknown,
