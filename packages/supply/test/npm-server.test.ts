@@ -11,7 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { InstallScripts } from "@backplane/ports";
+import type { InstallationSource, InstallScripts } from "@backplane/ports";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -97,7 +97,12 @@ test("packs the whole locked dependency tree without running its code, with a re
   await close();
 }, 60_000);
 
-const NATIVE = { kind: "npm", spec: "acme-uses-native", args: [], secret_slots: [] } as const;
+const NATIVE: Extract<InstallationSource, { kind: "npm" }> = {
+  kind: "npm",
+  spec: "acme-uses-native",
+  args: [],
+  secret_slots: [],
+};
 
 function publishNative(): void {
   const scripts = { install: "node-gyp rebuild" };

@@ -39,7 +39,7 @@ export interface NpmServerOptions {
   allow_scripts: readonly string[];
   /** Null if scripts cannot run here. */
   scripts: InstallScripts | null;
-  note(text: string): void;
+  note: (text: string) => void;
 }
 
 /** Yields the tar of the package, and removes the folder that it was made from afterwards. */
