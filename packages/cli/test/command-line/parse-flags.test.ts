@@ -1,9 +1,22 @@
 import { describe, expect, test } from "vitest";
 import { parsePackageName } from "../../src/bindings/find-package.ts";
-import { mountOf, parseList, percentage, slotPair, wholeNumber } from "../../src/command-line/parse-flags.ts";
+import {
+  mountOf,
+  parseIdleTimeout,
+  parseList,
+  percentage,
+  slotPair,
+  wholeNumber,
+} from "../../src/command-line/parse-flags.ts";
 import { expiry } from "../../src/commands/key.ts";
 
 describe("flags", () => {
+  test("parses the idle time of a server in seconds, with 0 for never", () => {
+    expect([parseIdleTimeout("never"), parseIdleTimeout("600")]).toEqual([0, 600]);
+    for (const bad of ["", "0", "-1", "1.5", "86401", "10m"])
+      expect(() => parseIdleTimeout(bad)).toThrow("--idle-timeout takes");
+  });
+
   test("parses folder, target and mode of a mount", () => {
     const first = mountOf("/srv/notes");
     expect(first).toEqual([{ source: "/srv/notes", target: "/data/notes", writable: false }]);

@@ -90,7 +90,7 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
     fix:
       other === "other secret slots"
         ? "Add the secret to its binding: backplane binding set NAME --secret SLOT=SECRET"
-        : "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
+        : "To change its settings: backplane binding set NAME. To replace it, remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
   });
 }
 
