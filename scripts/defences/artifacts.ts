@@ -68,4 +68,12 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/artifacts/server-files.test.ts"],
     only: "does not store a secret",
   },
+  {
+    defence: "artifact of a server on the host is not a file of the operator",
+    file: `${RUNNER}/pool/launch-preparation.ts`,
+    from: "if (operator_home !== null || this.#home === null)",
+    to: "if (this.#home === null)",
+    tests: ["packages/runner/test/pool/launch-preparation.test.ts"],
+    only: "operator's home",
+  },
 ];

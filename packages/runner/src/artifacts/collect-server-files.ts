@@ -17,19 +17,23 @@ import type { ArtifactFiles } from "@backplane/ports";
 import type { CallRedactor } from "../secrets/redact.ts";
 import type { ReadArtifact } from "./collect-artifacts.ts";
 
-export interface ServerFiles {
-  /** Reads a file by its path below scratch, without following links. */
+/** The temporary folder of a process. */
+export interface ProcessScratch {
+  /** The paths by which the process knows it; files are shown below the first one. */
+  roots: readonly [string, ...string[]];
+  /** Reads a file by its path below the folder, without following links. */
   read: ReadArtifact;
+}
+
+export interface ServerFiles {
+  scratch: ProcessScratch;
   keep: ArtifactFiles;
   max_bytes: number;
   redactor: CallRedactor;
 }
 
-/** A path in scratch: by its own name or by that of the link to it. It ends where a sentence or a quotation goes on. */
-const MENTION = /\/(?:tmp|sandbox\/scratch)\/[^\s"'`<>|*?()[\]{},;\\]+/g;
-/** A whole string that is a path or a URI may contain spaces. */
-const WHOLE = /^(?:file:\/\/)?\/(?:tmp|sandbox\/scratch)\/(.+)$/s;
-const PREFIX = /^\/(?:tmp|sandbox\/scratch)\//;
+/** A path ends where a sentence or a quotation goes on. */
+const PATH = "[^\\s\"'`<>|*?()[\\]{},;\\\\]+";
 const SCHEME = "file://";
 /** The files of one result may have this many times the size of one file. */
 const TOTAL_FACTOR = 4;
@@ -46,39 +50,53 @@ const FAULTS: Partial<Record<ArtifactFault | "too_much", string>> = {
 };
 
 /** Paths below scratch that the result mentions, each once, at most as many as a result may have. */
-export function scratchPathsIn(result: Json | null): string[] {
-  const found = new Set<string>();
-  search(result, found);
-  return [...found];
+export function findScratchPaths(result: Json | null, { roots }: Pick<ProcessScratch, "roots">): string[] {
+  const root = `(?:${roots.map(escapePattern).join("|")})/`;
+  const search: Search = {
+    mention: new RegExp(`(${SCHEME})?${root}(${PATH})`, "g"),
+    // A whole string that is a path or a URI may contain spaces.
+    whole: new RegExp(`^(${SCHEME})?${root}(.+)$`, "s"),
+    found: new Set(),
+  };
+  searchValue(result, search);
+  return [...search.found];
 }
 
-function search(value: Json | null, found: Set<string>): void {
-  if (found.size >= ARTIFACT_LIMITS.per_result) return;
-  if (typeof value === "string") searchText(value, found);
-  else if (Array.isArray(value)) for (const item of value) search(item, found);
+function escapePattern(text: string): string {
+  return text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+}
+
+/** Both expressions have the scheme, if any, and the path below scratch as groups. */
+interface Search {
+  mention: RegExp;
+  whole: RegExp;
+  found: Set<string>;
+}
+
+function searchValue(value: Json | null, search: Search): void {
+  if (search.found.size >= ARTIFACT_LIMITS.per_result) return;
+  if (typeof value === "string") searchText(value, search);
+  else if (Array.isArray(value)) for (const item of value) searchValue(item, search);
   else if (isObject(value)) {
     for (const [key, item] of Object.entries(value)) {
       // Base64 contains no paths, and may be long.
-      if (key !== "data" && key !== "blob") search(item, found);
+      if (key !== "data" && key !== "blob") searchValue(item, search);
     }
   }
 }
 
-function searchText(text: string, found: Set<string>): void {
-  const whole = text.length <= 1_024 ? WHOLE.exec(text)?.[1] : undefined;
-  if (whole !== undefined) add(text.startsWith(SCHEME) ? decoded(whole) : whole, found);
-  for (const { 0: mention, index } of text.matchAll(MENTION)) {
-    const path = mention.replace(PREFIX, "").replace(/[.:!]+$/, "");
-    add(
-      index >= SCHEME.length && text.startsWith(SCHEME, index - SCHEME.length) ? decoded(path) : path,
-      found,
-    );
+function searchText(text: string, { mention, whole, found }: Search): void {
+  const all = text.length <= 1_024 ? whole.exec(text) : null;
+  if (all !== null) add(all[1], all[2]!, found);
+  for (const [, scheme, path] of text.matchAll(mention)) {
+    add(scheme, path!.replace(/[.:!]+$/, ""), found);
     if (found.size >= ARTIFACT_LIMITS.per_result) return;
   }
 }
 
-function add(path: string, found: Set<string>): void {
-  if (isArtifactPath(path)) found.add(path);
+function add(scheme: string | undefined, path: string, found: Set<string>): void {
+  const plain = scheme === undefined ? path : decoded(path);
+  if (isArtifactPath(plain)) found.add(plain);
 }
 
 function decoded(path: string): string {
@@ -90,24 +108,29 @@ function decoded(path: string): string {
 }
 
 /** The result with a block for each file. A path without a file is left alone, because any text may contain one. */
-export async function collectServerFiles(result: JsonObject, how: ServerFiles): Promise<JsonObject> {
+export async function collectServerFiles(
+  result: JsonObject,
+  mentioned: readonly string[],
+  how: ServerFiles,
+): Promise<JsonObject> {
+  const [root] = how.scratch.roots;
   const blocks: JsonObject[] = [];
   const problems: string[] = [];
   const present = Array.isArray(result.content) ? result.content : [];
   let left = how.max_bytes * TOTAL_FACTOR;
-  for (const path of scratchPathsIn(result)) {
-    const content = await how.read(path, Math.min(how.max_bytes, left));
+  for (const path of mentioned) {
+    const content = await how.scratch.read(path, Math.min(how.max_bytes, left));
     const fault = typeof content === "string" ? content : findSecret(content, how.redactor);
     if (typeof content === "string" || fault !== null) {
       const reason = FAULTS[fault === "too_large" && left < how.max_bytes ? "too_much" : fault!];
-      if (reason !== undefined) problems.push(`/tmp/${path}: ${reason}`);
+      if (reason !== undefined) problems.push(`${root}/${path}: ${reason}`);
       continue;
     }
     left -= content.length;
     const sha256 = hash("sha256", content, "hex");
     await how.keep.keep(sha256, content);
     blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
-    const shown = shownBlock(path, content);
+    const shown = shownBlock(`${root}/${path}`, content);
     if (
       shown !== null &&
       !present.some((block) => isObject(block) && block.data === shown.data && shown.type === block.type)
@@ -135,7 +158,7 @@ function shownBlock(path: string, content: Buffer): JsonObject | null {
   if (!Buffer.from(text).equals(content)) return null;
   return {
     type: "resource",
-    resource: { uri: `file:///tmp/${encodeURI(path)}`, mimeType: "text/plain", text, name: basename(path) },
+    resource: { uri: `${SCHEME}${encodeURI(path)}`, mimeType: "text/plain", text, name: basename(path) },
   };
 }
 

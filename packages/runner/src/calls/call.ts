@@ -14,7 +14,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { ArtifactFiles, Logger, RunListener, RunOutcome, RunRequest } from "@backplane/ports";
-import { scratchPathsIn } from "../artifacts/collect-server-files.ts";
+import { findScratchPaths } from "../artifacts/collect-server-files.ts";
 import { largeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
@@ -72,7 +72,6 @@ export class RunnerCall implements DialectCall {
   #scratch: CallScratch | null = null;
   readonly #lifetime: "pooled" | "call";
   #stderrFrom = 0;
-  #mentionsFiles = false;
   readonly #refusals = new CallRefusals();
 
   constructor(
@@ -128,10 +127,10 @@ export class RunnerCall implements DialectCall {
     return this.request.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
   }
 
-  /** The protocol cannot name a file of its process's scratch as an artifact. */
-  #wantsServerFiles(): boolean {
-    const { call_scratch, remote } = this.#dialect;
-    return call_scratch === false && remote !== true && this.request.grant.filesystem === "scratch";
+  /** The files of its process that the result mentions, if the protocol cannot name them as artifacts. */
+  #mentionedFiles(result: Json | null): string[] {
+    const scratch = this.#worker?.process.scratch ?? null;
+    return scratch === null || this.#dialect.call_scratch !== false ? [] : findScratchPaths(result, scratch);
   }
 
   #isDone(): boolean {
@@ -257,25 +256,24 @@ export class RunnerCall implements DialectCall {
     const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
     const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
     const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;
-    this.#mentionsFiles =
-      wasSent && this.#wantsServerFiles() && !hasArtifacts && scratchPathsIn(answer.result).length > 0;
-    if (!slow && !hasArtifacts && !this.#mentionsFiles && this.#scratch === null) {
+    const mentioned = wasSent && !hasArtifacts ? this.#mentionedFiles(answer.result) : [];
+    if (!slow && !hasArtifacts && mentioned.length === 0 && this.#scratch === null) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
-      this.#finishAsync(answer, wasSent).catch((error: unknown) => {
+      this.#finishAsync(answer, wasSent, mentioned).catch((error: unknown) => {
         this.#deps.log.error({ err: error }, "call did not finish cleanly");
         this.#settle(failedAnswer(toBackplaneError(error)), wasSent);
       });
     }
   }
 
-  async #finishAsync(first: PluginAnswer, wasSent: boolean): Promise<void> {
+  async #finishAsync(first: PluginAnswer, wasSent: boolean, mentioned: readonly string[]): Promise<void> {
     const { answer, violations } = await finishCall(first, {
       worker: this.#worker,
       wasSent,
       oneCall: this.#dialect.lifetime === "call",
       scratch: this.#scratch,
-      mentionsFiles: this.#mentionsFiles,
+      mentioned,
       redactor: this.#redactor,
       deps: this.#deps,
     });

@@ -22,8 +22,8 @@ export interface FinishContext {
   /** The processes of this dialect serve one call each. */
   oneCall: boolean;
   scratch: CallScratch | null;
-  /** The protocol has no artifacts, and its answer mentions files in the scratch of the process. */
-  mentionsFiles: boolean;
+  /** Paths below the scratch of the process that the answer mentions, for a protocol without artifacts. */
+  mentioned: readonly string[];
   redactor: CallRedactor;
   deps: {
     artifacts: ArtifactFiles | null;
@@ -59,7 +59,7 @@ async function finishOnWorker(
   let { answer, violations } = wasSent
     ? await collectFiles(process, first, end)
     : { answer: first, violations: 0 };
-  if (end.mentionsFiles) answer = await collectMentionedFiles(process, answer, end);
+  if (end.mentioned.length > 0) answer = await collectMentionedFiles(process, answer, end);
   if (oneCall && wasSent) {
     const tornDown = await tearDown(process, answer, end.deps);
     answer = tornDown.answer;
@@ -100,15 +100,14 @@ async function collectFiles(
 async function collectMentionedFiles(
   process: PluginInstance,
   answer: PluginAnswer,
-  { redactor, deps: { artifacts, deadlines, limits, log } }: FinishContext,
+  { mentioned, redactor, deps: { artifacts, deadlines, limits, log } }: FinishContext,
 ): Promise<PluginAnswer> {
-  const { confined } = process;
-  if (!isObject(answer.result) || confined === null || artifacts === null) return answer;
-  const read = (path: string, max_bytes: number) => confined.readScratch(path, max_bytes);
+  const { scratch } = process;
+  if (!isObject(answer.result) || scratch === null || artifacts === null) return answer;
   const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
-    const how = { read, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
-    return { ...answer, result: await collectServerFiles(answer.result, how) };
+    const how = { scratch, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
+    return { ...answer, result: await collectServerFiles(answer.result, mentioned, how) };
   } catch (error) {
     log.warn({ err: error }, "files of an MCP server could not be stored");
     return answer;

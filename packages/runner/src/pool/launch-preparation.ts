@@ -142,6 +142,8 @@ export class LaunchPreparation {
     if (lifetime === "pooled" && grant.filesystem === "scratch") this.#home = await scratch.makeForProcess();
     // A tool on the host is the operator's own program and gets the operator's home.
     const operator_home = grant.host === true ? environment.host_paths.home : null;
-    return { runtime, folder, home: operator_home ?? home ?? this.#home, ...data_dir };
+    if (operator_home !== null || this.#home === null)
+      return { runtime, folder, home: operator_home ?? home, ...data_dir };
+    return { runtime, folder, home: home ?? this.#home, scratch: this.#home, ...data_dir };
   }
 }

@@ -28,6 +28,8 @@ export interface LaunchPlan {
   folder: string;
   /** The plugin's only writable folder; null without a grant for one. */
   home: string | null;
+  /** The home of a plain process, if it was made for this process: never the folder of the operator. */
+  scratch?: string;
   /** Secrets as environment variables; only for a sandboxed process. */
   secret_env?: Record<string, string>;
   /** The data folder, as the process sees it. */

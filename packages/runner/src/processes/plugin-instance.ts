@@ -1,5 +1,6 @@
 /** A running plugin: a local process or a remote server, with the same lifecycle. */
 import type { BackplaneError } from "@backplane/contract";
+import type { ProcessScratch } from "../artifacts/collect-server-files.ts";
 import type { DialectSession } from "../ports/dialect.ts";
 import type { ExitStatus } from "../programs/diagnose-launch.ts";
 import type { ExitCause } from "../sandbox/exit-cause.ts";
@@ -24,6 +25,8 @@ export interface PluginInstance {
   /** Undefined before the launch and for a remote server. */
   readonly pid: number | undefined;
   readonly confined: Confined | null;
+  /** Its temporary folder; null without a grant for one, before the launch and for a remote server. */
+  readonly scratch: ProcessScratch | null;
   /** Sends SIGKILL immediately. */
   kill(reason: string): void;
   /** Asks it to exit and kills it after the grace period. */

@@ -7,6 +7,8 @@
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Logger, ProcessRequest } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
+import type { ProcessScratch } from "../artifacts/collect-server-files.ts";
+import { readBeneath } from "../artifacts/read-beneath.ts";
 import type { Dialect, DialectSession, ProcessLink } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import {
@@ -17,6 +19,7 @@ import {
 } from "../programs/diagnose-launch.ts";
 import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
 import type { Confined } from "../sandbox/launch-confined.ts";
+import { INSIDE } from "../sandbox/plan.ts";
 import type { ProcessTrees } from "../supervision/process-trees.ts";
 import type { Watchdog } from "../supervision/watchdog.ts";
 import { afterOwnTime } from "../time/after-own-time.ts";
@@ -66,6 +69,7 @@ export class PluginProcess implements PluginInstance {
   failure: BackplaneError | null = null;
   abandoned = false;
   session: DialectSession | null = null;
+  scratch: ProcessScratch | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
   #launched: Launched | null = null;
@@ -132,6 +136,7 @@ export class PluginProcess implements PluginInstance {
       const plan = await this.#spec.prepare();
       this.#assertNotKilled();
       this.#launched = await this.#launch(plan);
+      this.scratch = scratchOf(this.#launched, plan);
       this.#supervise(this.#launched);
       // The process may have been abandoned during its launch.
       if (this.#killed) killLaunched(this.#launched);
@@ -185,12 +190,12 @@ export class PluginProcess implements PluginInstance {
     child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
     child.once("exit", (code, signal) => {
       this.exit = { code, signal };
-      // Kills what the exited process finish behind.
+      // Kills what the exited process left behind.
       launched.confined?.kill();
       const treeEnded = launched.tree?.end() ?? Promise.resolve();
       void treeEnded.then(() => this.#deps.watchdog.forget(pid));
       if (this.state === "ready") this.state = "stopping";
-      // A descendant that finish the process group could hold the pipes open forever.
+      // A descendant that left the process group could hold the pipes open forever.
       const stopWait = afterOwnTime(this.#deps.deadlines, null, PIPE_WAIT_MS, () => {
         for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       });
@@ -320,4 +325,18 @@ export class PluginProcess implements PluginInstance {
       });
     });
   }
+}
+
+/** A sandboxed process sees its folder as /tmp, too. */
+function scratchOf({ confined }: Launched, plan: LaunchPlan): ProcessScratch | null {
+  if (confined !== null) {
+    if (plan.confine?.grant.filesystem !== "scratch") return null;
+    return {
+      roots: ["/tmp", INSIDE.scratch],
+      read: (path, max_bytes) => confined.readScratch(path, max_bytes),
+    };
+  }
+  const { scratch } = plan;
+  if (scratch === undefined) return null;
+  return { roots: [scratch], read: (path, max_bytes) => readBeneath(scratch, path, max_bytes) };
 }

@@ -19,6 +19,7 @@ export class RemoteServer implements PluginInstance {
   readonly exitCause = null;
   readonly pid = undefined;
   readonly confined = null;
+  readonly scratch = null;
   state: PluginInstance["state"] = "launching";
   killReason: string | null = null;
   failure: BackplaneError | null = null;

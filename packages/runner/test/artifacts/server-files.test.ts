@@ -1,24 +1,28 @@
 /** Files that an MCP server writes into its scratch and mentions in its answer. */
 import { hash } from "node:crypto";
+import { readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { Json, JsonObject } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { scratchPathsIn } from "../../src/artifacts/collect-server-files.ts";
+import { findScratchPaths } from "../../src/artifacts/collect-server-files.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import type { RequestChange } from "../support/request.ts";
+import { createTestRunner, type TestRunner } from "../support/runner.ts";
+import { emptyFolder } from "../support/sandbox.ts";
 
 const PNG = Buffer.from("89504e470d0a1a0a0000", "hex");
 const sha256 = (content: string | Buffer) => hash("sha256", content, "hex");
 
-function start(limits = {}) {
+function start(limits = {}, create: (options: object) => TestRunner = createConfinedTestRunner) {
   const kept = new Map<string, Uint8Array>();
   const artifacts: ArtifactFiles = {
     keep: async (digest, bytes) => void kept.set(digest, bytes),
     open: async () => null,
     sweep: async () => 0,
   };
-  const testRunner = createConfinedTestRunner({ artifacts, limits });
+  const testRunner = create({ artifacts, limits });
   const run = async (input: JsonObject, change: RequestChange = {}) => {
     const outcome = await testRunner.run({
       protocol: "mcp.stdio",
@@ -33,8 +37,10 @@ function start(limits = {}) {
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
     return (outcome.result as { content: JsonObject[] }).content;
   };
-  return { run, kept };
+  return { run, kept, testRunner };
 }
+
+const SANDBOX = { roots: ["/tmp", "/sandbox/scratch"] } as const;
 
 const says = (text: string): JsonObject => ({ content: [{ type: "text", text }] });
 const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
@@ -128,11 +134,38 @@ test("stores nothing without scratch", async () => {
   expect(kept.size).toBe(0);
 });
 
+verifies("server.files", "stores files in the temporary folder of a server without a sandbox", async () => {
+  const { run, kept, testRunner } = start({}, createTestRunner);
+  const plain: RequestChange = { class: "worker" };
+  await run({ answer: says("started") }, plain);
+  const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
+  const home = join(testRunner.scratch_root, name);
+  const content = await run({ write: { [`${home}/a.md`]: "# A" }, answer: says(`See ${home}/a.md.`) }, plain);
+  expect(content[1]).toEqual(fileBlock("a.md", "# A"));
+  expect(content[2]).toMatchObject({ resource: { uri: `file://${home}/a.md`, text: "# A" } });
+  expect([...kept.keys()]).toEqual([sha256("# A")]);
+});
+
+test("stores no file of the host for a server without a sandbox", async () => {
+  const { run, kept, testRunner } = start({}, createTestRunner);
+  const outside = join(emptyFolder(), "secret.txt");
+  writeFileSync(outside, "of the host");
+  await run({ answer: says("started") }, { class: "worker" });
+  const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
+  const link = join(testRunner.scratch_root, name, "link");
+  const text = `${outside} ${link}`;
+  const content = await run({ link: { [link]: outside }, answer: says(text) }, { class: "worker" });
+  expect(content.slice(1)).toEqual([
+    { type: "text", text: `[Files that cannot be opened: ${link}: it is a link or is reached through one.]` },
+  ]);
+  expect(kept.size).toBe(0);
+});
+
 test("finds each path once and at most 32, in linear time", () => {
   const text = Array.from({ length: 100 }, (_, n) => `/tmp/f${n} /tmp/f${n}`).join(" ");
-  expect(scratchPathsIn(text)).toHaveLength(32);
+  expect(findScratchPaths(text, SANDBOX)).toHaveLength(32);
   const hostile: Json = "/tmp/%".repeat(300_000);
   const before = performance.now();
-  scratchPathsIn([hostile, `/tmp/${"a".repeat(2_000_000)}`]);
+  findScratchPaths([hostile, `/tmp/${"a".repeat(2_000_000)}`], SANDBOX);
   expect(performance.now() - before).toBeLessThan(5_000);
 });

@@ -94,8 +94,12 @@ test("releases the slot if the package files are not the installed ones", async 
 });
 
 test("gives a host tool the operator's home, and no other class", async () => {
-  const host = prepare(vai("echo", { grant: { host: true } }));
-  expect(await host.preparation.prepare()).toMatchObject({ home: "/home/operator" });
+  const host = prepare(vai("echo", { grant: { host: true, filesystem: "scratch" } }));
+  const plan = await host.preparation.prepare();
+  expect(plan).toMatchObject({ home: "/home/operator" });
+  // Files of the operator are not those of the tool.
+  expect(plan.scratch).toBeUndefined();
+  await host.preparation.release();
   const isolated = prepare(vai("echo", { class: "isolated" }));
   await expect(isolated.preparation.prepare()).rejects.toMatchObject({ code: "sandbox.unavailable" });
 });
