@@ -192,4 +192,20 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/pool/idle-servers.test.ts"],
     only: "subscribed to a resource",
   },
+  {
+    defence: "idle servers: they stop",
+    file: `${RUNNER}/pool/pool.ts`,
+    from: 'if (rest <= 0) this.#stop(worker, "it was idle");',
+    to: "if (rest <= 0) worker.idle_check = this.#deps.deadlines.set(idle_ms, check);",
+    tests: ["packages/runner/test/pool/idle-servers.test.ts"],
+    only: "stops an idle MCP server",
+  },
+  {
+    defence: "status: servers of other tenants are for the host's admin",
+    file: "packages/api/src/routes/system.ts",
+    from: 'servers: caller.actor === "admin" ? await kernel.servers.processes() : [],',
+    to: "servers: await kernel.servers.processes(),",
+    tests: ["packages/api/test/routes/system.test.ts"],
+    only: "memory of running servers",
+  },
 ];

@@ -1,5 +1,6 @@
 import type { Kernel } from "@backplane/ports";
 import { afterEach, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
@@ -34,6 +35,28 @@ test("reports running work, the caller's scope and the sandbox in the status", a
     invocations: { running: 0, waiting_approval: 0, queued: 0 },
     sandbox: { available: true },
   });
+});
+
+verifies("server.idle", "shows the memory of running servers to the host's admin only", async () => {
+  const servers = [
+    {
+      binding_id: "bind_1",
+      package_id: "acme/browser",
+      pid: 4711,
+      state: "ready",
+      calls: 0,
+      idle_ms: 61_000,
+      memory_bytes: 80 * 1024 * 1024,
+    } as const,
+  ];
+  t = await startApi({
+    wrap: (kernel) => ({ ...kernel, servers: { ...kernel.servers, processes: async () => servers } }),
+  });
+  expect((await t.call("GET", "/v1/status")).json.runner.servers).toEqual(servers);
+  const body = { name: "other", role: "admin", project_id: "proj_a", scopes: ["secrets:read"] };
+  const { token } = (await t.call("POST", "/v1/keys", { body })).json;
+  const { json } = await t.call("GET", "/v1/status", { token });
+  expect(json.runner.servers).toEqual([]);
 });
 
 test("counts requests by route and status, and invocations by final status", async () => {
