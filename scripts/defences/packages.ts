@@ -98,7 +98,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "npm: install scripts run only for named packages",
     file: `${NPM}/install-scripts.ts`,
-    from: "found.filter(({ name }) => allowed.includes(name))",
+    from: "found.filter(({ name }) => this.#names.includes(name))",
     to: "[...found]",
     tests: ["packages/supply/test/npm-server.test.ts"],
     only: "install scripts that were not run",

@@ -161,6 +161,54 @@ test("installs each server of an mcp.json and never copies a secret from it", as
   expect(refused.stderr).toContain("that is not visible in the sandbox");
 });
 
+verifies(
+  "server.native",
+  "builds a native server of an mcp.json with --allow-scripts, and calls it",
+  async () => {
+    const name = "acme-native-server";
+    const manifest = {
+      name,
+      version: "1.0.0",
+      bin: "server.mjs",
+      scripts: { install: "node build.mjs" },
+      hasInstallScript: true,
+    };
+    const dir = join(folder, "native", "package");
+    mkdirSync(dir, { recursive: true });
+    cpSync(MCP_PROGRAM, join(dir, "mcp.mjs"));
+    writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
+    writeFileSync(join(dir, "server.mjs"), 'import "./built.mjs";\nimport "./mcp.mjs";\n');
+    writeFileSync(
+      join(dir, "build.mjs"),
+      'import { writeFileSync } from "node:fs";\nwriteFileSync("built.mjs", "export const built = true;\\n");\n',
+    );
+    const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
+    registry.publish(name, "1.0.0", archive, manifest);
+    const file = join(folder, "native.json");
+    writeFileSync(
+      file,
+      JSON.stringify({ mcpServers: { native: { command: "npx", args: [name, "plain"] } } }),
+    );
+
+    const plain = await gateway.cli("plugin", "install", file);
+    expect(plain.stderr).toContain(`Install scripts were not run: ${name}@1.0.0`);
+    expect(plain.stderr).toContain(`--allow-scripts ${name}`);
+    expect(plain.stderr).toContain("built.mjs");
+
+    const built = await gateway.cli("plugin", "install", file, "--allow-scripts", name);
+    expect(built.code, built.stderr).toBe(0);
+    expect(built.stderr).not.toContain("Install scripts were not run");
+    // The binding moved from the version without scripts.
+    expect(built.stderr).toContain(`1.0.0+scripts.${name}`);
+    expect(await call("mcp_native_args")).toMatchObject({ status: "succeeded" });
+    const audit = await gateway.cli("audit", "list", "--project", "*", "--json");
+    expect(audit.stdout).toContain(`npm:${name}@1.0.0; install scripts: ${name}@1.0.0`);
+    const unknown = await gateway.cli("plugin", "install", file, "--allow-scripts", "left-pad");
+    expect(unknown.code).not.toBe(0);
+    expect(unknown.stderr).toContain(`Dependencies with install scripts: ${name}.`);
+  },
+);
+
 test("skips and names an invalid server of an mcp.json; --strict installs none", async () => {
   const file = join(folder, "mixed.json");
   const mcpServers = {

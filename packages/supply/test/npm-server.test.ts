@@ -11,6 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { JsonObject } from "@backplane/contract";
 import type { InstallationSource, InstallScripts } from "@backplane/ports";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -152,13 +153,16 @@ verifies(
     };
     const { store, importer, close } = await open(scripts);
     const plain = await importer.open(NATIVE);
-    const opened = await importer.open({ ...NATIVE, allow_scripts: ["acme-native"] });
+    const opened = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
     const before = await plain.import(plain.parts[0]!);
     const { digest, manifest, notes } = await opened.import(opened.parts[0]!);
     expect(asked).toEqual([["acme-native"]]);
     expect(notes).toEqual([]);
     expect(digest).not.toBe(before.digest);
-    expect(manifest.source).toBe("npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0");
+    expect(manifest).toMatchObject({
+      version: "1.0.0+scripts.acme-native",
+      source: "npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0",
+    });
     const tree = await store.verified(digest);
     expect(readFileSync(join(tree, "node_modules/acme-native/built.node"), "utf8")).toBe("native code");
     expect(existsSync(join(tree, "node_modules/.bin"))).toBe(false);
@@ -169,22 +173,84 @@ verifies(
   60_000,
 );
 
-test("refuses links that a script leaves, and names without install scripts", async () => {
+test("refuses links that a script leaves", async () => {
   publishNative();
   const scripts: InstallScripts = {
     run: async ({ folder }) => symlinkSync("/etc/passwd", join(folder, "node_modules/acme-native/secret")),
   };
   const { importer, close } = await open(scripts);
-  const linked = await importer.open({ ...NATIVE, allow_scripts: ["acme-native"] });
+  const linked = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
   await expect(linked.import(linked.parts[0]!)).rejects.toMatchObject({
     code: "package.invalid",
     message: expect.stringContaining("node_modules/acme-native/secret") as unknown,
   });
-  const unknown = await importer.open({ ...NATIVE, allow_scripts: ["left-pad"] });
-  await expect(unknown.import(unknown.parts[0]!)).rejects.toMatchObject({
+  await close();
+}, 60_000);
+
+verifies(
+  "server.native",
+  "runs allowed scripts of the servers of an mcp.json and of an Agent Plugin",
+  async () => {
+    publishNative();
+    publish("acme-plain", { bin: "bin.mjs" }, { "bin.mjs": "#!/usr/bin/env node\n" });
+    const asked: string[][] = [];
+    const scripts: InstallScripts = { run: async ({ packages }) => void asked.push([...packages]) };
+    const { importer, close } = await open(scripts);
+    const mcpServers = {
+      plain: { command: "npx", args: ["-y", "acme-plain"] },
+      native: { command: "npx", args: ["-y", "acme-uses-native"] },
+    };
+    const path = mkdtempSync(join(root, "agent-plugin-"));
+    const $schema = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
+    writeFileSync(join(path, "plugin.json"), JSON.stringify({ $schema, name: "acme", version: "1.0.0" }));
+    writeFileSync(join(path, "mcp.json"), JSON.stringify({ mcpServers }));
+    const document = { mcpServers } as JsonObject;
+    const sources: InstallationSource[] = [
+      { kind: "mcp_json", document, file: "mcp.json", secret_slots: [] },
+      { kind: "folder", path },
+    ];
+    for (const source of sources) {
+      const opened = await importer.open(source, { allow_scripts: ["acme-native"] });
+      const imported = [];
+      for (const part of opened.parts) imported.push(await opened.import(part));
+      expect(imported.map(({ manifest }) => manifest.source)).toEqual([
+        "npm:acme-plain@1.0.0",
+        "npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0",
+      ]);
+      expect(() => opened.assertScriptsFound()).not.toThrow();
+      await opened.end();
+    }
+    expect(asked).toEqual([["acme-native"], ["acme-native"]]);
+    await close();
+  },
+  60_000,
+);
+
+test("refuses names without install scripts, and says which packages have some", async () => {
+  publishNative();
+  const { importer, close } = await open({ run: async () => {} });
+  const opened = await importer.open(NATIVE, { allow_scripts: ["left-pad"] });
+  const { notes } = await opened.import(opened.parts[0]!);
+  expect(notes).toEqual([expect.stringContaining("acme-native@1.0.0")]);
+  const refused = expect.objectContaining({
     code: "plugin.source_invalid",
-    fix: "Packages with install scripts: acme-native.",
-  });
+    fix: "Dependencies with install scripts: acme-native.",
+  }) as unknown;
+  expect(() => opened.assertScriptsFound()).toThrow(refused as Error);
+  await close();
+}, 60_000);
+
+test("does not name install scripts of packages for another platform", async () => {
+  const scripts = { install: "node-gyp rebuild" };
+  publish("acme-foreign", { os: ["aix"], scripts, hasInstallScript: true }, {});
+  publish(
+    "acme-uses-foreign",
+    { bin: "bin.mjs", optionalDependencies: { "acme-foreign": "1.0.0" } },
+    { "bin.mjs": "#!/usr/bin/env node\n" },
+  );
+  const { importer, close } = await open();
+  const opened = await importer.open({ ...NATIVE, spec: "acme-uses-foreign" });
+  expect((await opened.import(opened.parts[0]!)).notes).toEqual([]);
   await close();
 }, 60_000);
 

@@ -7,7 +7,7 @@ export interface InstallOptions extends BindingOptions {
   bind?: boolean;
   orgWide?: boolean;
   strict?: boolean;
-  /** Packages whose install scripts run. */
+  /** Names of npm packages. */
   allowScripts?: string[];
 }
 
@@ -16,12 +16,13 @@ export async function installationSettings(
   context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {
-  const { bind, orgWide, strict } = options;
+  const { bind, orgWide, strict, allowScripts: allow_scripts } = options;
   return {
     ...(bind === false ? {} : await bindingParts(context, options)),
     ...(bind === undefined ? {} : { bind }),
     ...(orgWide === true ? { org_wide: true } : {}),
     ...(strict === true ? { strict: true } : {}),
+    ...(allow_scripts === undefined ? {} : { allow_scripts }),
   };
 }
 

@@ -27,13 +27,6 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
         .regex(/^[@a-z0-9]/, "must be the name of a package, such as @scope/server@1.2.3")
         .max(256),
       args: z.array(z.string().max(4_096)).max(256).default([]).describe("Arguments of the server."),
-      allow_scripts: z
-        .array(z.string().min(1).max(214))
-        .max(64)
-        .optional()
-        .describe(
-          "Packages of its tree whose install scripts run, in the sandbox without network and secrets.",
-        ),
       secret_slots: SlotsSchema,
     })
     .describe("An MCP server from the npm registry."),
@@ -66,6 +59,13 @@ export const InstallationSettingsSchema = z.strictObject({
     ),
   org_wide: z.boolean().optional().describe("True binds for the whole org instead of the caller's project."),
   strict: z.boolean().optional().describe("True installs nothing if a part of the source cannot be used."),
+  allow_scripts: z
+    .array(z.string().min(1).max(214))
+    .max(64)
+    .optional()
+    .describe(
+      "Packages among the dependencies of servers from npm whose install scripts run, in the sandbox without network and secrets.",
+    ),
   config: JsonObjectSchema.optional(),
   secrets: z.record(SlotSchema, SecretRefSchema).optional(),
   rollout: RolloutSchema.optional(),

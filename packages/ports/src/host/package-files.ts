@@ -45,7 +45,7 @@ export type PackageSource =
     }
   | { kind: "folder"; path: string }
   /** An MCP server from the npm registry with all dependencies; the operator names its `secret_slots`. */
-  | { kind: "npm"; spec: string; secret_slots: readonly string[]; allow_scripts?: readonly string[] }
+  | { kind: "npm"; spec: string; secret_slots: readonly string[] }
   | WorkspaceSource;
 
 /** Tool files used in place from a folder of this machine. */
@@ -78,6 +78,13 @@ export interface SourcePart {
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
 }
 
+export interface OpenOptions {
+  /** Then what the source contains is not detected. */
+  only?: "package" | "agent_plugin" | undefined;
+  /** The packages from npm whose install scripts run. */
+  allow_scripts?: readonly string[] | undefined;
+}
+
 /** A source that was read but not installed; `end` removes the unpacked files. */
 export interface OpenedSource extends Pick<Installation, "kind" | "plugin"> {
   parts: readonly SourcePart[];
@@ -85,6 +92,8 @@ export interface OpenedSource extends Pick<Installation, "kind" | "plugin"> {
   notes: readonly string[];
   /** Must not be called concurrently. Throws like `PackageImporter.import`. */
   import(part: SourcePart): Promise<ImportedPackage>;
+  /** Throws if `allow_scripts` names a package without install scripts in all trees that were imported. */
+  assertScriptsFound(): void;
   end(): Promise<void>;
 }
 
@@ -95,10 +104,9 @@ export interface PackageImporter {
    */
   import(source: PackageSource): Promise<ImportedPackage>;
   /**
-   * Opens a source that may contain several packages. Throws package.* and leaves no files. With `only`, what the source
-   * contains is not detected.
+   * Opens a source that may contain several packages. Throws package.* and leaves no files.
    */
-  open(source: InstallationSource, only?: "package" | "agent_plugin"): Promise<OpenedSource>;
+  open(source: InstallationSource, options?: OpenOptions): Promise<OpenedSource>;
   /** Says what the source is and what an installation would bind. Runs no code of it and leaves no files. */
   inspect(source: InstallationSource): Promise<SourceInspection>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */

@@ -56,6 +56,8 @@ export async function importParts(
     if (strict || parts.length === 0) requireComplete(left_out, opened);
     if (parts.length === 0)
       throw new BackplaneError("package.invalid", `${nameOf(opened)} has no server and no skill.`);
+    // The dependencies of a part that could not be downloaded are unknown.
+    if (left_out.length === opened.left_out.length) opened.assertScriptsFound();
   } catch (error) {
     await discard();
     throw error;
@@ -79,7 +81,7 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
   const same = slots(existing) === slots(draft);
-  const built = [existing, draft].some(({ manifest }) => manifest.source.includes(SCRIPTS_MARK));
+  const built = draft.manifest.source.includes(SCRIPTS_MARK);
   const other = !same
     ? "other secret slots"
     : built

@@ -72,7 +72,10 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     only?: "package" | "agent_plugin",
     check?: (packages: readonly Package[]) => void,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
-    const opened = await importer.open(withSecretSlots(source, settings), only);
+    const opened = await importer.open(withSecretSlots(source, settings), {
+      only,
+      allow_scripts: settings.allow_scripts,
+    });
     let stored: Stored;
     let done: Awaited<ReturnType<typeof importParts>>;
     try {

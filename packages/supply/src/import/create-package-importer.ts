@@ -9,6 +9,7 @@ import type {
   ImportedPackage,
   InstallationSource,
   InstallScripts,
+  OpenOptions,
   PackageImporter,
   PackageSource,
   Schemas,
@@ -17,6 +18,7 @@ import { NPM_LIMITS, UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
+import { AllowedScripts } from "../npm/install-scripts.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
@@ -123,11 +125,11 @@ export function createPackageImporter({
       return await installStaged(await readStaged(staging, listing, {}, null), "upload", null);
     });
 
-  const partImport = (origin: ImportedPackage["origin"]): PartImport => ({
-    npm: async (spec, secret_slots, allow_scripts) => {
+  const partImport = (origin: ImportedPackage["origin"], allowed: AllowedScripts): PartImport => ({
+    npm: async (spec, secret_slots) => {
       const notes: string[] = [];
-      const how = { scripts, note: (text: string) => void notes.push(text) };
-      const source = { kind: "npm", spec, secret_slots, allow_scripts } as const;
+      const how = { allowed, scripts, note: (text: string) => void notes.push(text) };
+      const source = { kind: "npm", spec, secret_slots } as const;
       const opened = await openSource(source, store, npm, FORMATS, how);
       return { ...(await importTree(opened, "npm", null, NPM_LIMITS)), notes };
     },
@@ -139,7 +141,8 @@ export function createPackageImporter({
   async function unpackContent(
     source: Extract<InstallationSource, { kind: "archive" | "folder" }>,
     staging: Staging,
-    only: "package" | "agent_plugin" | undefined,
+    only: OpenOptions["only"],
+    allowed: AllowedScripts,
   ): Promise<SourceContent> {
     const origin = originOf(source);
     if (source.kind === "folder" && only === undefined) {
@@ -150,7 +153,7 @@ export function createPackageImporter({
       only === "package" ? FORMATS : only === "agent_plugin" ? [AGENT_PLUGIN] : [...FORMATS, AGENT_PLUGIN];
     const { bytes, hints, created_at } = await openSource(source, store, npm, formats);
     const listing = await unpackArchive(bytes, staging.tree, limits);
-    const into = partImport(origin);
+    const into = partImport(origin, allowed);
     if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
     const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
     if (foreign !== null) return foreign;
@@ -160,13 +163,14 @@ export function createPackageImporter({
 
   async function openContent(
     source: InstallationSource,
-    only?: "package" | "agent_plugin",
+    allowed: AllowedScripts,
+    only?: OpenOptions["only"],
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
     if (source.kind !== "archive" && source.kind !== "folder")
-      return { content: openServers(source, partImport("upload")), end: async () => {} };
+      return { content: openServers(source, partImport("upload", allowed)), end: async () => {} };
     const staging = await store.stage();
     try {
-      return { content: await unpackContent(source, staging, only), end: () => staging.end() };
+      return { content: await unpackContent(source, staging, only, allowed), end: () => staging.end() };
     } catch (error) {
       await staging.end();
       throw error;
@@ -199,13 +203,15 @@ export function createPackageImporter({
       const opened = await openSource(source, store, npm);
       return await importTree(opened, originOf(source), source.kind === "workspace" ? toolFiles : null);
     },
-    async open(source, only) {
-      const { content, end } = await openContent(source, only);
+    async open(source, { only, allow_scripts = [] } = {}) {
+      const allowed = new AllowedScripts(allow_scripts);
+      const { content, end } = await openContent(source, allowed, only);
       const { parts, plugins: _named, ...rest } = content;
       return {
         ...rest,
         parts,
         import: (part) => parts.find((known) => known === part)!.importPart(),
+        assertScriptsFound: () => allowed.assertFound(),
         end,
       };
     },
@@ -213,7 +219,7 @@ export function createPackageImporter({
       const { content, end } =
         source.kind === "npm"
           ? { content: await inspectNpm(npm, source), end: async () => {} }
-          : await openContent(source);
+          : await openContent(source, new AllowedScripts([]));
       await end();
       const { kind, plugin, parts, plugins = [], left_out, notes } = content;
       return {

@@ -36,7 +36,7 @@ export function openServers(source: ServerSource, into: PartImport): SourceConte
       : {
           servers: [
             source.kind === "npm"
-              ? npmServerEntry(source.spec, source.args, source.allow_scripts)
+              ? npmServerEntry(source.spec, source.args)
               : remoteServer(source.name, source.url, source.headers),
           ],
           left_out: [],

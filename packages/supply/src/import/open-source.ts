@@ -5,6 +5,7 @@ import { basename, isAbsolute } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { PackageSource, WorkspaceSource } from "@backplane/ports";
 import type { ContentStore } from "../content/content-store.ts";
+import { AllowedScripts } from "../npm/install-scripts.ts";
 import type { Npm } from "../npm/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
@@ -30,16 +31,15 @@ export async function openSource(
   store: ContentStore,
   npm: Npm,
   formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
-  how: Pick<NpmServerOptions, "scripts" | "note"> = { scripts: null, note: () => {} },
+  how: Pick<NpmServerOptions, "allowed" | "scripts" | "note"> = withoutScripts(),
 ): Promise<SourceArchive> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
     return { bytes, hints: name === undefined ? {} : { name }, created_at: born_at };
   }
   if (source.kind === "npm") {
-    const { spec, secret_slots, allow_scripts = [] } = source;
-    const bytes = npmServer(npm, { spec, secret_slots, allow_scripts, ...how });
-    return { bytes, hints: {}, created_at: null };
+    const { spec, secret_slots } = source;
+    return { bytes: npmServer(npm, { spec, secret_slots, ...how }), hints: {}, created_at: null };
   }
   const { path } = source;
   if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);
@@ -78,4 +78,8 @@ async function workspaceBytes(
   const tree = await store.verified(keep.digest);
   const mixed: TreeListing = listTree([...found.files.filter((file) => !names.has(file.path)), ...kept]);
   return tarOf((file) => (names.has(file) ? tree : path), mixed);
+}
+
+function withoutScripts(): Pick<NpmServerOptions, "allowed" | "scripts" | "note"> {
+  return { allowed: new AllowedScripts([]), scripts: null, note: () => {} };
 }

@@ -2,6 +2,7 @@
  * Install scripts of npm packages. None runs unless the operator allows those of a package by name; they then run where
  * the gateway provides a sandbox for them.
  */
+import { existsSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
@@ -18,49 +19,60 @@ export interface ScriptedPackage {
 
 const LOCK_FILE = "package-lock.json";
 
-/** The packages of the tree that have install scripts, by name. */
+/** The installed packages that have install scripts, by name. */
 export async function findInstallScripts(dir: string): Promise<ScriptedPackage[]> {
   const { packages = {} } = JSON.parse(await readFile(join(dir, LOCK_FILE), "utf8")) as ScriptLock;
   const found = new Map<string, ScriptedPackage>();
   for (const [location, { version = "", hasInstallScript }] of Object.entries(packages)) {
-    if (location === "" || hasInstallScript !== true) continue;
+    // The lock also contains optional packages of other platforms, which are not installed.
+    if (location === "" || hasInstallScript !== true || !existsSync(join(dir, location))) continue;
     const name = location.slice(location.lastIndexOf("node_modules/") + "node_modules/".length);
     found.set(`${name}@${version}`, { name, version });
   }
   return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** Throws if a name does not belong to a package with install scripts. */
-export function selectAllowed(
-  found: readonly ScriptedPackage[],
-  allowed: readonly string[],
-): ScriptedPackage[] {
-  const unknown = allowed.find((name) => !found.some((each) => each.name === name));
-  if (unknown === undefined) return found.filter(({ name }) => allowed.includes(name));
-  const names = [...new Set(found.map(({ name }) => name))].join(", ");
-  throw new BackplaneError(
-    "plugin.source_invalid",
-    `${unknown} is not a package with install scripts in this tree.`,
-    {
-      fix:
-        names === ""
-          ? "Leave --allow-scripts out: no package has install scripts."
-          : `Packages with install scripts: ${names}.`,
-    },
-  );
+/** The packages whose install scripts an operator allows, for all dependency trees of one source. */
+export class AllowedScripts {
+  readonly #names: readonly string[];
+  readonly #found = new Set<string>();
+
+  constructor(names: readonly string[]) {
+    this.#names = names;
+  }
+
+  select(found: readonly ScriptedPackage[]): ScriptedPackage[] {
+    for (const { name } of found) this.#found.add(name);
+    return found.filter(({ name }) => this.#names.includes(name));
+  }
+
+  /** A name without scripts in every tree is probably a typing error. */
+  assertFound(): void {
+    const unknown = this.#names.find((name) => !this.#found.has(name));
+    if (unknown === undefined) return;
+    throw new BackplaneError(
+      "plugin.source_invalid",
+      `Install scripts of ${unknown} are allowed, but it is not a dependency with install scripts.`,
+      {
+        fix:
+          this.#found.size === 0
+            ? "Leave --allow-scripts out: no dependency has install scripts."
+            : `Dependencies with install scripts: ${[...this.#found].sort().join(", ")}.`,
+      },
+    );
+  }
 }
 
 /** Scripts may change everything in the folder, so the lock is restored afterwards. */
-export async function runAllowedScripts(
+export async function runScripts(
   scripts: InstallScripts | null,
   dir: string,
-  allowed: readonly ScriptedPackage[],
+  selected: readonly ScriptedPackage[],
   npm_cli: string,
 ): Promise<void> {
-  if (allowed.length === 0) return;
   if (scripts === null) throw new BackplaneError("sandbox.unavailable", "Install scripts need the sandbox.");
   const lock = await readFile(join(dir, LOCK_FILE));
-  await scripts.run({ folder: dir, packages: [...new Set(allowed.map(({ name }) => name))], npm_cli });
+  await scripts.run({ folder: dir, packages: [...new Set(selected.map(({ name }) => name))], npm_cli });
   await replaceFile(dir, LOCK_FILE, lock);
 }
 
@@ -71,8 +83,7 @@ export async function replaceFile(dir: string, name: string, content: string | U
 }
 
 /** What the operator should know about scripts that did not run. */
-export function skippedScriptsNote(spec: string, skipped: readonly ScriptedPackage[]): string | null {
-  if (skipped.length === 0) return null;
+export function skippedScriptsNote(spec: string, skipped: readonly ScriptedPackage[]): string {
   const names = skipped.map(({ name, version }) => `${name}@${version}`).join(", ");
   const flags = [...new Set(skipped.map(({ name }) => `--allow-scripts ${name}`))].join(" ");
   return `Install scripts were not run: ${names}. If the server fails without them, install it with ${flags} (npm:${spec}); they run in the sandbox, without network and secrets.`;

@@ -13,6 +13,7 @@ import type {
   ImportedPackage,
   InstallationSource,
   OpenedSource,
+  OpenOptions,
   PackageImporter,
   PackageSource,
 } from "@backplane/ports";
@@ -71,7 +72,7 @@ export class TestImporter implements PackageImporter {
   }
 
   /** Every source is one package; other contents are detected by supply. */
-  async open(source: InstallationSource, only?: "package" | "agent_plugin"): Promise<OpenedSource> {
+  async open(source: InstallationSource, { only }: OpenOptions = {}): Promise<OpenedSource> {
     if (only === "agent_plugin")
       throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
     const imported = await this.import(source as { kind: "folder"; path: string });
@@ -82,6 +83,7 @@ export class TestImporter implements PackageImporter {
       left_out: [],
       notes: [],
       import: async () => imported,
+      assertScriptsFound: () => {},
       end: async () => {},
     };
   }

@@ -67,7 +67,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--strict", "install nothing if one of several servers or skills is invalid")
     .option(
       "--allow-scripts <name>",
-      "run the install scripts of this package in an npm server's tree, in the sandbox without network; repeatable",
+      "run the install scripts of this npm package, which a server depends on, in the sandbox without network; repeatable",
       parseList,
     )
     .option("--editable", "link a folder of a kernel plugin or tool files; changes are loaded on save")
@@ -128,7 +128,6 @@ async function install(
   }
   const found = readPluginSource(context.io.cwd, text);
   if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
-  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
   if (found.kind === "mcp") {
     const { document, file } = readMcpFile(found.path);
     const named = { kind: "mcp_json", document, file } as const;
@@ -137,6 +136,7 @@ async function install(
   if (found.kind === "agent-plugin")
     return await installServers(context, options, text, args, { path: found.path, folder: true });
   assertNoArgs(args, text);
+  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
   if (options.bind === false || found.kind !== "package" || !bindsAutomatically(found))
     assertNoBindingFlags(options, text);
   if (found.kind === "package") return await installPackage(context, options, text, found);
@@ -152,9 +152,8 @@ async function installNpm(
   spec: string,
   args: string[],
 ): Promise<number> {
-  const { allowScripts: allow_scripts } = options;
   if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  if (args.length === 0 && allow_scripts === undefined) {
+  if (args.length === 0 && options.allowScripts === undefined) {
     const { kind, plugins } = await context.client().installations.inspect({ kind: "npm", spec });
     if (kind === "kernel_plugins") {
       assertNoBindingFlags(options, text);
@@ -163,7 +162,7 @@ async function installNpm(
     }
   }
   return await installServers(context, options, text, [], {
-    named: { kind: "npm", spec, args, ...(allow_scripts === undefined ? {} : { allow_scripts }) },
+    named: { kind: "npm", spec, args },
     label: spec,
   });
 }

@@ -11,7 +11,7 @@ export interface McpServerEntry {
   server_name?: string;
   /** The source from which the server is installed. */
   from:
-    | { kind: "npm"; spec: string; allow_scripts?: readonly string[] }
+    | { kind: "npm"; spec: string }
     | { kind: "http"; url: string; headers: Record<string, string> }
     | { kind: "command"; command: string }
     /** A program in this folder, or one that gets files of the folder as arguments. */
@@ -50,15 +50,11 @@ export function remoteServer(name: string, url: string, headers: Record<string, 
 }
 
 /** The server of an npm package. */
-export function npmServerEntry(
-  spec: string,
-  args: readonly string[],
-  allow_scripts: readonly string[] = [],
-): McpServerEntry {
+export function npmServerEntry(spec: string, args: readonly string[]): McpServerEntry {
   return {
     name: spec,
     server_name: shortServerName(spec),
-    from: { kind: "npm", spec, allow_scripts },
+    from: { kind: "npm", spec },
     args: [...args],
     env: {},
     secret_env: {},

@@ -10,11 +10,11 @@ import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 import type { InstallScripts } from "@backplane/ports";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import {
+  type AllowedScripts,
   findInstallScripts,
   replaceFile,
-  runAllowedScripts,
+  runScripts,
   type ScriptedPackage,
-  selectAllowed,
   skippedScriptsNote,
 } from "../../npm/install-scripts.ts";
 import { validateInstallSource } from "../../npm/install-source.ts";
@@ -35,8 +35,7 @@ const TOOL_LINK = /(?:^|\/)(?:node_modules\/\.bin|build\/node_gyp_bins)\/[^/]+$/
 export interface NpmServerOptions {
   spec: string;
   secret_slots: readonly string[];
-  /** Names of packages whose install scripts the operator allows. */
-  allow_scripts: readonly string[];
+  allowed: AllowedScripts;
   /** Null if scripts cannot run here. */
   scripts: InstallScripts | null;
   note: (text: string) => void;
@@ -45,7 +44,7 @@ export interface NpmServerOptions {
 /** Yields the tar of the package, and removes the folder that it was made from afterwards. */
 export async function* npmServer(
   npm: Npm,
-  { spec, secret_slots, allow_scripts, scripts, note }: NpmServerOptions,
+  { spec, secret_slots, allowed, scripts, note }: NpmServerOptions,
 ): AsyncGenerator<Uint8Array, void> {
   const source = validateInstallSource(spec);
   if (source.kind !== "npm") {
@@ -58,17 +57,14 @@ export async function* npmServer(
     await writeFile(join(dir, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
     await npmInstall(npm, dir, source);
     const found = await findInstallScripts(dir);
-    const allowed = selectAllowed(found, allow_scripts);
-    const skipped = skippedScriptsNote(
-      spec,
-      found.filter((each) => !allowed.includes(each)),
-    );
-    if (skipped !== null) note(skipped);
+    const selected = allowed.select(found);
+    const skipped = found.filter((each) => !selected.includes(each));
+    if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
     // Before the scripts, which could change what it is made from.
-    const manifest = await manifestOf(dir, source.name, secret_slots, allowed);
-    if (allowed.length > 0) await runAllowedScripts(scripts, dir, allowed, await npm.cli());
+    const manifest = await manifestOf(dir, source.name, secret_slots, selected);
+    if (selected.length > 0) await runScripts(scripts, dir, selected, await npm.cli());
     await replaceFile(dir, MANIFEST_FILE, manifest);
-    const all = await requireRegularFiles(dir, await findFiles(dir), allowed.length > 0);
+    const all = await requireRegularFiles(dir, await findFiles(dir), selected.length > 0);
     const files = all.filter((path) => !EXCLUDED.test(path));
     const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(dir, path)));
     yield* tarOf(() => dir, listing);
@@ -89,8 +85,10 @@ async function manifestOf(
     throw unusable(name, "it is a kernel plugin", `backplane plugin install npm:${name} without arguments`);
   }
   const program = await locateProgram(dir, home, name, about);
+  const { package_id, version } = describeServer(name, about);
   return serverManifest({
-    ...describeServer(name, about),
+    package_id,
+    version: builtVersion(version, scripts),
     name,
     ...optional("description", text(about.description)),
     ...optional("license", text(about.license)),
@@ -134,6 +132,16 @@ async function locateProgram(dir: string, home: string, name: string, about: Pac
   const root = await realpath(dir);
   if (file === null || !file.startsWith(root + sep)) throw unusable(name, `its program ${path} is not in it`);
   return `./${posix.join(...relative(root, file).split(sep))}`;
+}
+
+/**
+ * The same version with and without scripts has other content, so the names become build metadata of the version. A binding
+ * can then move from one to the other.
+ */
+function builtVersion(version: string, scripts: readonly ScriptedPackage[]): string {
+  if (scripts.length === 0) return version;
+  const names = new Set(scripts.map(({ name }) => name.replace(/[^0-9A-Za-z-]+/g, "-").replace(/^-/, "")));
+  return `${version}${version.includes("+") ? "." : "+"}scripts.${[...names].join(".")}`;
 }
 
 function shownVersion({ name, version }: ScriptedPackage): string {

@@ -40,7 +40,7 @@ export function serverPart(
       binds: true,
     },
     async importPart() {
-      if (from.kind === "npm") return await into.npm(from.spec, secret_slots, from.allow_scripts ?? []);
+      if (from.kind === "npm") return await into.npm(from.spec, secret_slots);
       const runtime: ServerDraft["runtime"] =
         from.kind === "http"
           ? { protocol: "mcp.http", url: from.url }

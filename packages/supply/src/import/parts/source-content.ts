@@ -18,11 +18,7 @@ export interface SourceContent extends Pick<Installation, "kind" | "plugin"> {
 
 /** Imports a part like any other package. */
 export interface PartImport {
-  npm(
-    spec: string,
-    secret_slots: readonly string[],
-    allow_scripts: readonly string[],
-  ): Promise<ImportedPackage>;
+  npm(spec: string, secret_slots: readonly string[]): Promise<ImportedPackage>;
   bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;
   /** A package that consists of its manifest. */
   manifest(text: string): Promise<ImportedPackage>;
