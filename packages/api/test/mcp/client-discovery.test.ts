@@ -33,3 +33,16 @@ test("says in JSON why a wrong or missing token is refused at /mcp", async () =>
   expect(await refused("wrong-token")).toMatch(/auth\.invalid/);
   expect(await refused(null)).toMatch(/auth\.missing/);
 });
+
+test.each(["/register", "/token"])(
+  "tells a client that tries OAuth at %s to send a key, in the form of OAuth",
+  async (url) => {
+    const headers = { host: "127.0.0.1:7420" };
+    const refused = await t.api.inject({ method: "POST", url, headers, payload: { client_name: "x" } });
+    expect(refused.statusCode).toBe(404);
+    expect(refused.json()).toEqual({
+      error: "invalid_request",
+      error_description: expect.stringContaining("Authorization: Bearer"),
+    });
+  },
+);
