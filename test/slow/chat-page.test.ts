@@ -44,6 +44,35 @@ test("explains how to sign in, and continues automatically once a sign-in link w
   expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
 });
 
+test("shows the sign-in once and asks nothing more after the session of this browser has ended", async () => {
+  const { page, tab } = await signedIn();
+  await sendMessage(page, '/tool agent {"goal": "Say hi"}');
+  await page.waitForSelector(".approval");
+  const other = await tab();
+  await waitUntilLive(other);
+  const [cookie] = await page.context().cookies();
+  await other.evaluate(() => fetch("/v1/logout", { method: "POST" }));
+  await other.close();
+  // The browser keeps a cookie that the gateway no longer accepts.
+  await page.context().addCookies([cookie!]);
+  const port = Number(new URL(chat.gateway.url).port);
+  await chat.gateway.kill9();
+  chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
+  await page.waitForSelector("#signed-out:visible");
+  const asked: string[] = [];
+  page.on("request", (request) => asked.push(request.url()));
+  page.on("websocket", (socket) => asked.push(socket.url()));
+  await page.waitForTimeout(4_000);
+  expect(asked).toEqual([]);
+  // A person who returns to the tab, for example from another browser window, does not have to reload it.
+  await page.evaluate('dispatchEvent(new Event("focus"))');
+  await page.waitForTimeout(1_000);
+  expect(asked.filter((url) => url.endsWith("/v1/status"))).toHaveLength(1);
+  expect(await page.locator("#signed-out").isVisible()).toBe(true);
+  await waitUntilLive(await tab(await signInLink(chat.gateway)));
+  await waitUntilLive(page);
+});
+
 test("streams an answer that ends with the server's text; the examples of the empty state work", async () => {
   const { page, problems } = await signedIn();
   expect(await page.locator("#empty").textContent()).toContain(
@@ -100,6 +129,9 @@ test("shows identical approval requests as one card with one answer, focused on 
   expect(await page.locator(".approval pre").textContent()).toBe('{\n  "goal": "Say hi"\n}');
   expect(await page.locator(".approval .risk").textContent()).toBe("? Unknown risk");
   expect(await page.locator(".approval .left").textContent()).toMatch(/^\d+ s left$/);
+  const topOf = async (text: string) =>
+    (await page.locator(".approval button", { hasText: text }).boundingBox())!.y;
+  expect(await topOf("Reject")).toBeGreaterThan(await topOf("Always this tool"));
   await page.click("text=Allow once");
   await page.waitForSelector(".approval", { state: "detached" });
   await waitUntilIdle(page);

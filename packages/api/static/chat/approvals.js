@@ -13,7 +13,7 @@ const RISKS = {
 const CAREFUL = new Set(["high", "critical", "unknown"]);
 const POLL_MS = 1_000;
 
-/** `acts`: send(op) returns its ref or null, speak(text), changed(had_focus), mayFocus(). */
+/** `acts`: send(op) returns its ref or null, speak(text), changed(had_focus), mayFocus(), isLive(). */
 export function createApprovals(container, acts) {
   const pending = new Map();
   const cards = new Map();
@@ -88,7 +88,7 @@ export function createApprovals(container, acts) {
 
   function tick() {
     for (const [digest, card] of cards) countDown(card, groupOf(digest));
-    if (!document.hidden) void refresh();
+    if (!document.hidden && acts.isLive()) void refresh();
   }
 
   /** Approvals of sub-agents are shown in the conversation that started them. */
@@ -110,7 +110,7 @@ export function createApprovals(container, acts) {
       for (const id of known) if (!ids.has(id)) remove(id);
       for (const one of open) if (!known.includes(one.id)) add(one);
     } catch {
-      // The status chip shows that the gateway is unreachable; the next poll tries again.
+      // The status chip shows that the gateway is unreachable; the page refreshes again when it is attached.
     } finally {
       refreshing = false;
     }

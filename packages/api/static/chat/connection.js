@@ -2,10 +2,11 @@
 // no entry is missed or repeated.
 //
 //   connecting → live → reconnecting → live …, and signed-out while this browser has no login
+//
+// Signed out, the page sends nothing until another tab signs in or this one gets the focus.
 
 const FIRST_DELAY_MS = 200;
 const MAX_DELAY_MS = 2_000;
-const SIGNED_OUT_DELAY_MS = 1_500;
 const ANSWER_MS = 10_000;
 
 /** `handlers`: state(name), op(op), since() for the next attach, attached(op). */
@@ -21,7 +22,9 @@ export function createConnection(handlers) {
   let refs = 0;
   let attached = false;
   let known = false;
+  let signed_out = false;
   let queue = [];
+  const tabs = new BroadcastChannel("login");
 
   const ready = () => socket?.readyState === WebSocket.OPEN;
 
@@ -54,6 +57,8 @@ export function createConnection(handlers) {
     opened.addEventListener("open", () => {
       delay = FIRST_DELAY_MS;
       known = true;
+      signed_out = false;
+      tabs.postMessage("signed-in");
       startHeartbeat(20_000);
       if (session_id === null) handlers.state("live");
       else attach();
@@ -106,9 +111,9 @@ export function createConnection(handlers) {
     attached = false;
     queue = [];
     if (known) handlers.state("reconnecting");
-    if (await signedOut()) {
+    signed_out = await isSignedOut();
+    if (signed_out) {
       handlers.state("signed-out");
-      retryIn(SIGNED_OUT_DELAY_MS);
       return;
     }
     retryIn(delay);
@@ -121,7 +126,7 @@ export function createConnection(handlers) {
   }
 
   /** A browser does not expose why an upgrade was rejected. */
-  async function signedOut() {
+  async function isSignedOut() {
     try {
       return (await fetch("/v1/status", { headers: { accept: "application/json" } })).status === 401;
     } catch {
@@ -129,9 +134,18 @@ export function createConnection(handlers) {
     }
   }
 
+  /** Another tab may have signed in. */
+  async function recheckSignIn() {
+    if (!signed_out) return;
+    signed_out = await isSignedOut();
+    if (!signed_out && socket === null) open();
+  }
+
   addEventListener("online", () => {
     if (socket === null && retry !== null) retryIn(0);
   });
+  addEventListener("focus", () => void recheckSignIn());
+  tabs.addEventListener("message", () => void recheckSignIn());
   open();
 
   return {

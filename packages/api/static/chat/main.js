@@ -40,6 +40,7 @@ const approvals = createApprovals(byId("approvals"), {
   send: (op) => connection.send(op),
   speak,
   mayFocus: composer.isEmpty,
+  isLive: () => state === "live",
   changed(had_focus) {
     if (had_focus) composer.focus();
     follow();
