@@ -1,4 +1,12 @@
-// The overview page: the status of the gateway, read with the cookie of this browser.
+// The overview page: the status of the gateway, read with the cookie of this browser. It keeps a connection, so that it
+// never says that a gateway is running which has stopped.
+import { createConnection } from "/static/chat/connection.js";
+
+const STATES = {
+  live: { heading: "The gateway is running", lead: "Loading the status…" },
+  reconnecting: { heading: "The gateway does not respond", lead: "Waiting for it to return…" },
+  "signed-out": { heading: "The gateway is running", lead: "Sign in to see the status." },
+};
 const byId = (id) => document.getElementById(id);
 
 async function read(path) {
@@ -42,38 +50,43 @@ function row(invocation) {
   return line;
 }
 
-async function showState() {
+function showState(name) {
+  const { heading, lead } = STATES[name];
+  byId("state").textContent = heading;
+  byId("lead").textContent = lead;
+  byId("signed-out").hidden = name !== "signed-out";
+  // Figures of a gateway that does not respond would be outdated.
+  for (const id of ["tiles", "recent", "empty", "sign-out"]) byId(id).hidden = true;
+  if (name === "live") void showFigures();
+}
+
+async function showFigures() {
   try {
-    const status = await read("/v1/status");
-    const [packages, bindings, invocations] = await Promise.all([
+    const [status, packages, bindings, invocations] = await Promise.all([
+      read("/v1/status"),
       read("/v1/plugin-packages?limit=500"),
       read("/v1/plugin-bindings?limit=500"),
       read("/v1/invocations?limit=10"),
     ]);
-    byId("sign-out").hidden = false;
     const isolation = status.sandbox.available ? "isolated plugins can run" : status.sandbox.reason;
     byId("lead").textContent =
       `Version ${status.version}, ${status.ready ? "ready" : "not ready"}; ${isolation}`;
-    byId("tiles").append(
+    byId("tiles").replaceChildren(
       tile("packages", amount(packages)),
       tile("bindings", amount(bindings)),
       tile("running", String(status.invocations.running)),
       tile("awaiting approval", String(status.invocations.waiting_approval)),
       tile("store", status.store.ok ? "up" : "down", status.store.ok ? "good" : "bad"),
     );
-    byId("tiles").hidden = false;
-    byId("rows").append(...invocations.items.map(row));
-    byId(invocations.items.length > 0 ? "recent" : "empty").hidden = false;
+    byId("rows").replaceChildren(...invocations.items.map(row));
+    const list = invocations.items.length > 0 ? "recent" : "empty";
+    for (const id of ["tiles", list, "sign-out"]) byId(id).hidden = false;
   } catch (error) {
-    const signedOut = error.code === "auth.missing" || error.code === "auth.invalid";
-    byId("signed-out").hidden = !signedOut;
-    byId("lead").textContent = signedOut
-      ? "Sign in to see the status."
-      : `The status could not be loaded: ${error.message}`;
+    byId("lead").textContent = `The status could not be loaded: ${error.message}`;
   }
 }
 
 byId("sign-out").addEventListener("click", () => {
   void fetch("/v1/logout", { method: "POST" }).then(() => location.reload());
 });
-void showState();
+createConnection({ state: showState, op() {}, since: () => 0, attached() {} });

@@ -67,5 +67,5 @@ test("has a remedy for every error code", () => {
 
 test("serves the overview page", async () => {
   const page = await get("/overview");
-  expect([page.status, page.text.includes("The gateway is running")]).toEqual([200, true]);
+  expect([page.status, page.text.includes("Connecting to the gateway")]).toEqual([200, true]);
 });
