@@ -81,7 +81,12 @@ test("supports keyboard-only use: new line, send, stop, resume, approve, find an
   await page.waitForSelector(".approval");
   expect(await focused()).toBe("Reject");
   // The answers that cover more than this call are between the two.
-  const answers = ["Always this tool", "This tool in this session", "Allow in this session", "Allow once"];
+  const answers = [
+    "Always this tool",
+    "This tool in this session",
+    "Same call in this session",
+    "Allow once",
+  ];
   for (const label of answers) {
     await page.keyboard.press("Shift+Tab");
     expect(await focused()).toBe(label);
@@ -227,6 +232,12 @@ test("changes the model through the gateway and shows a refusal with its code an
     (await chat.gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(
       (row) => row.active,
     )?.id;
+  await page.waitForSelector("#provider option[value=llm-openai]", { state: "attached" });
+  expect(await page.locator("#provider option").allTextContents()).toEqual([
+    "llm-anthropic, not configured",
+    "llm-echo",
+    "llm-openai, not configured",
+  ]);
   await page.selectOption("#provider", "llm-openai");
   await page.waitForSelector("#spoken:has-text('llm-openai')", { state: "attached" });
   expect(await active()).toBe("llm-openai");

@@ -110,7 +110,7 @@ export function createApprovals(container, acts) {
       for (const id of known) if (!ids.has(id)) remove(id);
       for (const one of open) if (!known.includes(one.id)) add(one);
     } catch {
-      // The status chip shows that the gateway is unreachable; the page refreshes again when it is attached.
+      // The status chip shows that the gateway is unreachable; attaching refreshes again.
     } finally {
       refreshing = false;
     }
@@ -175,15 +175,15 @@ function makeCard(approval, onAnswer) {
       el("span", { class: `risk ${risk}` }, el("span", { "aria-hidden": "true" }, icon), ` ${word}`),
       left,
     ),
-    brief ? el("p", { class: "brief" }, brief) : null,
+    // The default only repeats the arguments.
+    brief && !brief.startsWith(`${tool} {`) ? el("p", { class: "brief" }, brief) : null,
     reason ? el("p", { class: "muted" }, reason) : null,
     changed?.length > 0 ? el("p", {}, `Changed since the last request: ${changed.join(", ")}`) : null,
     el("pre", { tabindex: "0", "aria-label": "The exact arguments" }, pretty(input)),
+    el("div", { class: "row" }, once, ...lasting),
     el(
       "div",
       { class: "row" },
-      once,
-      ...lasting,
       reject,
       el("label", { class: "field grow" }, el("span", { class: "sr" }, "Feedback when rejecting"), feedback),
     ),
@@ -218,7 +218,7 @@ function lastingAnswers({ tool, may_cover }) {
   };
   add(
     session.includes("arguments"),
-    "Allow in this session",
+    "Same call in this session",
     { response: "approve_for_session" },
     "The same call with the same arguments runs without asking until this session ends.",
   );

@@ -27,10 +27,7 @@ export function setUpProviders(select, showError, speak) {
     try {
       const rows = await call("GET", "/api/llm-providers");
       active = rows.find((row) => row.active)?.id ?? "";
-      const options = rows.map(({ id, label, plugin }) => {
-        const name = label || id;
-        return el("option", { value: id }, name.includes(plugin) ? name : `${name} (${plugin})`);
-      });
+      const options = rows.map((row) => el("option", { value: row.id }, optionText(row)));
       if (active === "") options.unshift(el("option", { value: "" }, "None active"));
       select.replaceChildren(...options);
       select.value = active;
@@ -54,4 +51,12 @@ export function setUpProviders(select, showError, speak) {
     );
   });
   return { refresh };
+}
+
+/** Marks a provider that cannot answer. */
+function optionText({ id, label, plugin, config, config_schema }) {
+  const title = label || id;
+  const full = title.includes(plugin) ? title : `${title} (${plugin})`;
+  const ready = (config_schema?.required ?? []).every((name) => name in config);
+  return ready ? full : `${full}, not configured`;
 }
