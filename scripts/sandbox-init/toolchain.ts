@@ -5,7 +5,7 @@
  */
 import { execFileSync } from "node:child_process";
 import { hash } from "node:crypto";
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync } from "node:fs";
 import { join, resolve } from "node:path";
 
 export const SOURCES = resolve(import.meta.dirname, "../../packages/runner/sandbox-init");
@@ -90,26 +90,47 @@ export function toolchainVersions(arch: Arch): Record<string, string> | null {
 /** Compiles one program with the exact toolchain. Throws if it is not installed or a source has an error. */
 export function compileShipped(arch: Arch, target: string, folder: string = SOURCES): void {
   const { compiler, musl } = TOOLCHAINS[arch];
-  compile(compiler, [`-specs=${musl}/musl-gcc.specs`, ...SHIPPED_FLAGS], arch, target, folder);
+  const specs = `-specs=${musl}/musl-gcc.specs`;
+  const args = [specs, ...SHIPPED_FLAGS, ...headerFlags(arch), "-o", target, ...programFiles(folder)];
+  runCompiler(compiler, args, folder);
 }
 
-/** Compiles a program for this machine with any compiler. Its bytes differ from those of the shipped one. */
-export function compileLocally(target: string, folder: string = SOURCES): void {
+/**
+ * Compiles a program for this machine with any compiler. Its bytes differ from those of the shipped one. Each object is
+ * kept in `objects` under the checksum of its sources, so that a change of one file compiles only that file.
+ */
+export function compileLocally(target: string, folder: string, objects: string): void {
   const compiler = LOCAL_COMPILERS.find((file) => existsSync(file));
   if (compiler === undefined) throw new Error("There is no C compiler: apt-get install -y gcc libc6-dev");
-  compile(compiler, FLAGS, process.arch as Arch, target, folder);
+  mkdirSync(objects, { recursive: true });
+  const digests = sourceDigests(folder);
+  const headers = Object.entries(digests).filter(([name]) => name.endsWith(".h"));
+  const kept = programFiles(folder).map((name) => {
+    const object = join(objects, `${hash("sha256", JSON.stringify([digests[name], headers]), "hex")}.o`);
+    if (!existsSync(object)) {
+      const draft = `${object}.${process.pid}`;
+      runCompiler(
+        compiler,
+        [...FLAGS, ...headerFlags(process.arch as Arch), "-c", "-o", draft, name],
+        folder,
+      );
+      renameSync(draft, object);
+    }
+    return object;
+  });
+  runCompiler(compiler, [...FLAGS, "-o", target, ...kept], folder);
 }
 
 /** The names are relative, so that no path of this machine gets into the program. */
-function compile(compiler: string, flags: string[], arch: Arch, target: string, folder: string): void {
-  const files = sourceFiles(folder).filter((name) => name.endsWith(".c"));
-  const args = [
-    ...flags,
-    ...KERNEL_HEADERS[arch].flatMap((folder) => ["-idirafter", folder]),
-    "-o",
-    target,
-    ...files,
-  ];
+function programFiles(folder: string): string[] {
+  return sourceFiles(folder).filter((name) => name.endsWith(".c"));
+}
+
+function headerFlags(arch: Arch): string[] {
+  return KERNEL_HEADERS[arch].flatMap((folder) => ["-idirafter", folder]);
+}
+
+function runCompiler(compiler: string, args: string[], folder: string): void {
   execFileSync(compiler, args, {
     cwd: folder,
     env: { PATH: "/usr/bin:/bin", LC_ALL: "C", SOURCE_DATE_EPOCH: "0" },

@@ -5,6 +5,7 @@
  */
 import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
@@ -80,6 +81,6 @@ export function weakened(...changes: Change[]): { init: string } {
     );
   }
   const init = join(folder, "prebuilt");
-  buildLocally(init, folder);
+  buildLocally(init, folder, join(tmpdir(), "sandbox-init-objects"));
   return { init };
 }
