@@ -16,8 +16,8 @@ const poll = { timeout: Number(process.env.BACKPLANE_POLL_MS ?? 60_000), interva
 export default defineConfig({
   ...shared,
   test: {
-    // Left alone it keeps one core free, which on two of them is half the machine.
-    maxWorkers: availableParallelism(),
+    // One of them usually waits: for a limit to pass, a process to start or an outage to end.
+    maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: LongestFirst },
     reporters: [
       "default",
@@ -49,10 +49,6 @@ export default defineConfig({
         ...shared,
         test: {
           name: "slow",
-          // One of them usually waits: for an outage, a lease or a restart.
-          maxWorkers: availableParallelism() + 1,
-          // Projects with another number of workers do not run at the same time.
-          sequence: { groupOrder: 1 },
           globalSetup: ["test/support/run-folder.ts"],
           include: ["test/slow/**/*.test.ts"],
           testTimeout: 3_600_000,
