@@ -6,6 +6,7 @@ const FILES = ["test/hostile/files.test.ts"];
 const KEPT = ["packages/runner/test/sandbox/kept-folders.test.ts"];
 const STAGE = ["packages/runner/test/sandbox/stage.test.ts"];
 const BOUNDARY = ["test/hostile/boundary.test.ts"];
+const TRACE = ["packages/runner/test/sandbox/direct-attempts.test.ts"];
 const NO_WAY_AROUND = "no way around the boundary";
 
 export const SANDBOX_DEFENCES: Mutant[] = [
@@ -227,5 +228,83 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     to: 'true "$pid"',
     tests: ["packages/runner/test/cgroup/janitor.test.ts"],
     hangs: true,
+  },
+  {
+    defence: "trace: every address is local inside",
+    file: `${INIT}/trace.c`,
+    from: 'return add_route(netlink, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);',
+    to: "return 0;",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: the reset of a connection is not a refusal",
+    file: `${INIT}/trace.c`,
+    from: "BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1)",
+    to: "BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 0)",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: IPv6",
+    file: `${INIT}/trace.c`,
+    from: "if (open_family(netlink, AF_INET6) < 0) close_sockets(of_four);",
+    to: "(void)of_four;",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: attempts over the limit are counted",
+    file: `${INIT}/trace.c`,
+    from: "    unlisted++;\n    return;",
+    to: "    return;",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: what was refused last is reported before the exit",
+    file: `${INIT}/init.c`,
+    from: "  if (getpid() == 1) kill(-1, SIGKILL);\n  send_refusals();",
+    to: "  if (getpid() == 1) kill(-1, SIGKILL);",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: never in a network that is in use",
+    file: `${INIT}/listeners.c`,
+    from: '  if (request.ifr_flags & IFF_UP) refuse("a network in use", EBUSY);',
+    to: "",
+    tests: BOUNDARY,
+    only: "a network that is in use",
+  },
+  {
+    defence: "trace: a call waits for its refusals",
+    file: `${RUNNER}/calls/call.ts`,
+    from: "const refusals = wasSent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;",
+    to: "const refusals = null;",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: each call of a worker waits for its refusals",
+    file: `${RUNNER}/sandbox/launch-confined.ts`,
+    from: "(counter !== null && counter === reported)",
+    to: "reported !== null",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: the counter of packets does not outlive the sandbox",
+    file: `${RUNNER}/sandbox/launch-confined.ts`,
+    from: "    traffic?.close();\n",
+    to: "",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: retries of one connection are one entry",
+    file: `${RUNNER}/egress/destinations/refusals.ts`,
+    from: "if (known !== undefined) known.count = (known.count ?? 1) + count;\n  else if",
+    to: "if",
+    tests: TRACE,
+  },
+  {
+    defence: "trace: a cut name is not a name",
+    file: `${RUNNER}/egress/destinations/direct-attempt.ts`,
+    from: "    if (length > MAX_LABEL) return null;\n",
+    to: "",
+    tests: ["packages/runner/test/egress/destinations/direct-attempt.test.ts"],
   },
 ];

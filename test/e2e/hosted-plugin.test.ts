@@ -188,8 +188,10 @@ test("has no network by default, and reaches only the admin's allowed_domains un
   const { port } = server.address() as AddressInfo;
   const nothing = async () => {
     expect(await probe("dial", { host: "127.0.0.1", port })).toEqual({ refused: "ECONNREFUSED" });
-    expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
-    expect(await probe("datagram", { host: "1.1.1.1", port: 53 })).toEqual({ refused: "ENETUNREACH" });
+    expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ECONNREFUSED" });
+    // A socket that is not connected is not told that nothing received its datagram.
+    expect(await probe("datagram", { host: "1.1.1.1", port: 53 })).toEqual({ got: "sent" });
+    await expect.poll(() => gateway.log()).toMatch(/"host":"1.1.1.1","port":53,"reason":"direct.datagram"/);
     expect((await probe("resolve", { name: "example.com" })).refused).toMatch(/^E/);
     expect((await probe("page", { url: `http://${address}/` })).refused).toMatch(/ECONNREFUSED/);
     expect((await probe("dial", { path: join(gateway.home, "x.sock") })).refused).toBe("ENOENT");
@@ -203,7 +205,7 @@ test("has no network by default, and reaches only the admin's allowed_domains un
   await allow([address]);
   await expect.poll(() => probe("page", { url: `http://${address}/` })).toEqual({ got: "from outside" });
   expect((await probe("page", { url: "http://evil.test/" })).got).not.toBe("from outside");
-  expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
+  expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ECONNREFUSED" });
   expect(gateway.log()).toMatch(/"host":"evil.test".*connection of a plugin refused/);
   await allow([]);
   await expect.poll(async () => (await probe("page", { url: `http://${address}/` })).refused).toBeDefined();

@@ -156,7 +156,8 @@ verifies(
         expect(tried.get("bare")).toBe(403);
         for (const url of input.urls) expect([url, tried.get(url)]).toEqual([url, "unreachable"]);
         const reasons = record.egress!.refusals.map(({ reason }) => reason);
-        expect(new Set(reasons)).toEqual(new Set(["gateway.route", "gateway.no_token"]));
+        const direct = ["direct.connection", "direct.lookup"];
+        expect(new Set(reasons)).toEqual(new Set(["gateway.route", "gateway.no_token", ...direct]));
       }
     }
     expect(reached).toEqual([]);

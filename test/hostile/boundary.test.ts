@@ -88,6 +88,16 @@ test("is unavailable if the host's root is still on top of the sandbox's: the ke
   expect(status).toMatchObject({ available: false, reason: expect.stringContaining("user namespace") });
 });
 
+test("is unavailable in a network that is in use, whose routes it would replace", async () => {
+  // Without the second change, a defect of this check would cut off the machine that runs the test.
+  const changes: Change[] = [
+    ["stage.c", " | CLONE_NEWNET", ""],
+    ["first-process.c", "  open_trace();", "  (void)open_trace;"],
+  ];
+  const { status } = await openTestSandbox({ ...weakened(...changes), bwrap: [] });
+  expect(status).toMatchObject({ available: false, reason: expect.stringContaining("a network in use") });
+});
+
 test("is unavailable if the plugin's user is root inside", async () => {
   const change: Change = ["user.c", '"%d %u 1", INSIDE_ID, uid', '"0 %u 1", uid'];
   const { status } = await openTestSandbox({ ...weakened(change), bwrap: [] });

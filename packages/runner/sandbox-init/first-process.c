@@ -59,6 +59,7 @@ void run_first_process(const struct user *user, int proc) {
   die_with_outer_process();
   name_host();
   raise_loopback();
+  open_trace();
   begin_root();
   int count = read_words(words), at = 0;
   while (at < count) at += execute_command(words + at, count - at, user->is_other ? 0 : BIND_WHOLE);

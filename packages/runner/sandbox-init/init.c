@@ -2,10 +2,11 @@
  * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
  *   l<resource>=<value>   s<scratch folder>   k<bytes files folder>   n<address port>   e<NAME=value>   a<argument>
  *   w<working folder>
- * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX` and
- * `put NAME/FILE BYTES` ("ok", "no ERRNO"; see artifact.c); at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When
- * the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after the plugin's exit
- * until then, so that the gateway can read the files that it left.
+ * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX`,
+ * `put NAME/FILE BYTES` and `trace` ("ok", "no ERRNO"; see artifact.c); between answers "refused tcp|udp ADDRESS PORT
+ * COUNT [QUESTION]" and "unlisted COUNT", or once "untraced ERRNO" (see trace.c); at last "ended CODE SIGNAL CPU_MS
+ * MAXRSS_KB FULL". When the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after
+ * the plugin's exit until then, so that the gateway can read the files that it left.
  * It cannot be read or traced from inside and has no privilege that the plugin does not have.
  */
 #define _GNU_SOURCE
@@ -149,6 +150,11 @@ static size_t execute_file_command(char *line, const char *rest, size_t length) 
 }
 
 static void execute_command(char *line) {
+  if (strcmp(line, "trace") == 0) {
+    send_refusals();
+    answer(0);
+    return;
+  }
   char *name = strchr(line, ' ');
   if (name == NULL || scratch == NULL || strchr(name, '/') != NULL || name[1] == '.' || name[1] == '\0') {
     errno = EINVAL;
@@ -204,6 +210,7 @@ static void report(int status, int full) {
    * mean the namespace; outside of one it would mean every process on the machine.
    */
   if (getpid() == 1) kill(-1, SIGKILL);
+  send_refusals();
   snprintf(line, sizeof line, "ended %d %d %ld %ld %d\n", code, signal, cpu_ms, used.ru_maxrss,
            full ? 2 : scratch_is_full());
   send_line(line);
@@ -212,12 +219,18 @@ static void report(int status, int full) {
 }
 
 static void supervise(pid_t plugin, int signals) {
-  struct pollfd watched[2] = {{CONTROL_FD, POLLIN, 0}, {signals, POLLIN, 0}};
+  struct pollfd watched[2 + MAX_TRACED] = {{CONTROL_FD, POLLIN, 0}, {signals, POLLIN, 0}};
   struct signalfd_siginfo ignored;
   int full = 0;
-  for (int wait = -1;;) {
-    if (plugin > 0 && !full && (full = kept_is_full(&wait)) != 0) kill(plugin, SIGKILL);
-    if (poll(watched, 2, plugin > 0 && !full ? wait : -1) < 0 && errno != EINTR) _exit(126);
+  for (;;) {
+    int wait = -1;
+    if (plugin > 0 && !full && (full = kept_is_full(&wait)) != 0) {
+      kill(plugin, SIGKILL);
+      wait = -1;
+    }
+    int traced = watch_refusals(watched + 2, &wait);
+    if (poll(watched, (nfds_t)(2 + traced), wait) < 0 && errno != EINTR) _exit(126);
+    send_watched_refusals(watched + 2, traced);
     if (watched[1].revents != 0) {
       if (read(signals, &ignored, sizeof ignored) < 0 && errno != EAGAIN) _exit(126);
       int status;
@@ -237,6 +250,10 @@ int run_plugin(void) {
   char line[32];
 
   send_listeners();
+  if (trace_failure() != 0) {
+    snprintf(line, sizeof line, "untraced %d\n", trace_failure());
+    send_line(line);
+  }
   install_filter();
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
@@ -271,6 +288,7 @@ int run_init(void) {
   syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
   read_order();
   open_listeners();
+  open_trace();
   drop_capabilities();
   return run_plugin();
 }

@@ -217,12 +217,6 @@ static int exceeds_limits(int at) {
   return sum.hidden || sum.bytes > kept[at].bytes || sum.files > kept[at].files;
 }
 
-static long long now_ms(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 int kept_is_full(int *wait_ms) {
   static long long next;
   *wait_ms = -1;

@@ -93,14 +93,19 @@ static void wait_for_acknowledgement(void) {
   }
 }
 
-/* The loopback interface of a new network namespace is down. */
+/*
+ * The loopback interface of a new network namespace is down. If it is up, this network belongs to others, and the
+ * routes of trace.c would cut them off.
+ */
 void raise_loopback(void) {
   struct ifreq request;
   memset(&request, 0, sizeof request);
   strcpy(request.ifr_name, "lo");
-  request.ifr_flags = IFF_UP | IFF_RUNNING;
   int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0 || ioctl(fd, SIOCSIFFLAGS, &request) < 0) fail("loopback");
+  if (fd < 0 || ioctl(fd, SIOCGIFFLAGS, &request) < 0) fail("loopback");
+  if (request.ifr_flags & IFF_UP) refuse("a network in use", EBUSY);
+  request.ifr_flags = IFF_UP | IFF_RUNNING;
+  if (ioctl(fd, SIOCSIFFLAGS, &request) < 0) fail("loopback");
   close(fd);
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "sandbox-init.h"
@@ -38,6 +39,12 @@ void write_whole(int fd, const void *from, size_t length) {
     if (n <= 0) _exit(126);
     done += (size_t)n;
   }
+}
+
+long long now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
 }
 
 char *read_records(size_t max, size_t *length) {

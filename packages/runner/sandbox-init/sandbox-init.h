@@ -23,6 +23,7 @@
 /* The plugin's user and group inside. */
 #define INSIDE_ID 1000
 
+#include <poll.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -78,6 +79,20 @@ int kept_is_full(int *wait_ms);
 __attribute__((noreturn)) void fail(const char *what);
 __attribute__((noreturn)) void refuse(const char *what, int code);
 
+/*
+ * Reports of refused connections (trace.c). `open_trace` needs the rights over the network namespace. Without them
+ * nothing is reported, and `trace_failure` returns why.
+ */
+#define MAX_TRACED 4
+void open_trace(void);
+int trace_failure(void);
+/* Sends what was refused since the last time. */
+void send_refusals(void);
+/* For the loop of PID 1: what to poll, and for how long at most, so that a flood of refusals costs little. */
+int watch_refusals(struct pollfd *watched, int *wait_ms);
+void send_watched_refusals(const struct pollfd *watched, int count);
+
+/* Fails if the network namespace is not a new one. */
 void raise_loopback(void);
 /* `ADDRESS PORT`. Stores the pointer, not a copy. */
 void add_listener(const char *text);
@@ -88,6 +103,7 @@ void send_listeners(void);
 /* Transfers all bytes. Exits if the gateway is gone. */
 void read_whole(int fd, void *into, size_t length);
 void write_whole(int fd, const void *from, size_t length);
+long long now_ms(void);
 /* Reads a length and NUL-terminated records. Exits if the gateway is gone or the length is wrong. */
 char *read_records(size_t max, size_t *length);
 

@@ -89,6 +89,8 @@ export const EgressRecordSchema = z.object({
       message: z.string(),
       detail: z.string().optional(),
       at: TimestampSchema,
+      /** How often, if more than once; `at` is the first time then. */
+      count: z.int().optional(),
       /** Several calls shared the process, so any of them may have caused it. */
       shared: z.literal(true).optional(),
     }),

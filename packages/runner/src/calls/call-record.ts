@@ -6,34 +6,51 @@ import {
   type JsonObject,
   REDACTED,
 } from "@backplane/contract";
-import { REFUSAL_REASONS, type Refusal } from "../egress/destinations/refusals.ts";
+import { addDistinct, REFUSAL_REASONS, type Refusal } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
 import { createCallRedactor, DELEGATION_TOKEN, refusalRedactor, secretsOf } from "../secrets/redact.ts";
 
-/** Keeps the first refusals in full and counts all of them. */
+/** Keeps the first distinct refusals in full and counts all of them. */
 export class CallRefusals {
-  #record: EgressRecord | null = null;
+  #refused = 0;
+  readonly #own: Refusal[] = [];
+  readonly #shared: Refusal[] = [];
 
-  add({ host, port, reason, detail, at }: Refusal, shared: boolean): void {
-    this.#record ??= { refused: 0, refusals: [] };
-    this.#record.refused++;
-    if (this.#record.refusals.length >= INVOCATION_LIMITS.refusals) return;
-    this.#record.refusals.push({
-      host: withoutToken(host),
-      port,
-      reason,
-      message: REFUSAL_REASONS[reason],
-      ...(detail === undefined ? {} : { detail: withoutToken(detail) }),
-      at: new Date(at).toISOString(),
-      ...(shared ? { shared } : {}),
-    });
+  add(refusal: Refusal, shared: boolean): void {
+    this.#refused += refusal.count ?? 1;
+    const [kept, other] = shared ? [this.#shared, this.#own] : [this.#own, this.#shared];
+    addDistinct(kept, refusal, INVOCATION_LIMITS.refusals - other.length);
   }
 
   /** Null when nothing was refused; `secrets` is not called then. */
   record(secrets: () => readonly string[]): EgressRecord | null {
-    if (this.#record === null) return null;
-    return refusalRedactor(secrets()).json(this.#record as unknown as JsonObject) as unknown as EgressRecord;
+    if (this.#refused === 0) return null;
+    const refusals = [
+      ...this.#own.map((refusal) => recordOf(refusal)),
+      ...this.#shared.map((refusal) => ({ ...recordOf(refusal), shared: true as const })),
+    ].sort((a, b) => a.at.localeCompare(b.at));
+    const record = { refused: this.#refused, refusals };
+    return refusalRedactor(secrets()).json(record as unknown as JsonObject) as unknown as EgressRecord;
   }
+}
+
+function recordOf({
+  host,
+  port,
+  reason,
+  detail,
+  at,
+  count,
+}: Refusal): Omit<EgressRecord["refusals"][number], "shared"> {
+  return {
+    host: withoutToken(host),
+    port,
+    reason,
+    message: REFUSAL_REASONS[reason],
+    ...(detail === undefined ? {} : { detail: withoutToken(detail) }),
+    at: new Date(at).toISOString(),
+    ...(count === undefined ? {} : { count }),
+  };
 }
 
 /** Removes delegation tokens of every call: calls that share a process can know each other's tokens. */

@@ -257,18 +257,25 @@ export class RunnerCall implements DialectCall {
     const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");
     const hasArtifacts = wasSent && artifactsIn(answer.result).length > 0;
     const mentioned = wasSent && !hasArtifacts ? this.#mentionedFiles(answer.result) : [];
-    if (!slow && !hasArtifacts && mentioned.length === 0 && this.#scratch === null) {
+    const refusals = wasSent ? (this.#worker!.process.confined?.pendingRefusals() ?? null) : null;
+    if (!slow && !hasArtifacts && mentioned.length === 0 && refusals === null && this.#scratch === null) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
-      this.#finishAsync(answer, wasSent, mentioned).catch((error: unknown) => {
+      this.#finishAsync(answer, wasSent, mentioned, refusals).catch((error: unknown) => {
         this.#deps.log.error({ err: error }, "call did not finish cleanly");
         this.#settle(failedAnswer(toBackplaneError(error)), wasSent);
       });
     }
   }
 
-  async #finishAsync(first: PluginAnswer, wasSent: boolean, mentioned: readonly string[]): Promise<void> {
+  async #finishAsync(
+    first: PluginAnswer,
+    wasSent: boolean,
+    mentioned: readonly string[],
+    refusals: Promise<void> | null,
+  ): Promise<void> {
     const { answer, violations } = await finishCall(first, {
+      refusals,
       worker: this.#worker,
       wasSent,
       oneCall: this.#dialect.lifetime === "call",

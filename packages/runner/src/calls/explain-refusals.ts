@@ -13,7 +13,11 @@ export function explainRefusals(
   secrets: readonly string[],
 ): BackplaneError {
   const redactor = refusalRedactor(secrets);
-  const nameOf = (one: Refusal) => redactor.text(formatDestination(one)).replace(DELEGATION_TOKEN, REDACTED);
+  // The port of a lookup is that of the name server.
+  const nameOf = (one: Refusal) =>
+    redactor
+      .text(formatDestination(one, one.reason === "direct.lookup" ? one.port : 0))
+      .replace(DELEGATION_TOKEN, REDACTED);
   const named = new Map(refusals.early.map((one) => [nameOf(one), one]));
   const [first] = named;
   if (first === undefined) return error;
@@ -39,9 +43,11 @@ function sentenceOf(reason: RefusalReason): string {
 }
 
 function fixFor(reason: RefusalReason, destination: string, binding_id: string): string | undefined {
-  if (reason === "domain.not_allowed")
+  if (reason === "domain.not_allowed" || reason === "direct.lookup")
     return `If it needs this destination: backplane binding set ${binding_id} --domains ${destination}`;
   if (reason === "address.forbidden" || reason === "address.literal")
     return `If you trust this destination, ask the operator to add "${destination}" to egress.allow_private in backplane.toml.`;
+  if (reason === "direct.connection")
+    return `If you trust this destination, ask the operator to add "${destination}" to egress.allow_private in backplane.toml, then: backplane binding set ${binding_id} --domains ${destination}`;
   return undefined;
 }

@@ -17,6 +17,8 @@ import type { CallScratch } from "./call-scratch.ts";
 import { crashed, withLimit } from "./outcomes.ts";
 
 export interface FinishContext {
+  /** Resolves when the call's refused connections are known; null if they are. */
+  refusals: Promise<void> | null;
   worker: Worker | null;
   wasSent: boolean;
   /** The processes of this dialect serve one call each. */
@@ -40,12 +42,25 @@ export interface FinishedCall {
 }
 
 const ARTIFACTS_MS = 30_000;
+/** PID 1 answers in microseconds, but shares the processors with its plugin. */
+const REFUSALS_MS = 5_000;
 
 export async function finishCall(first: PluginAnswer, end: FinishContext): Promise<FinishedCall> {
   const ended =
     end.worker === null ? { answer: first, violations: 0 } : await finishOnWorker(end.worker, first, end);
   await end.scratch?.clear();
+  if (end.refusals !== null) await within(REFUSALS_MS, end.refusals, end.deps.deadlines);
   return ended;
+}
+
+function within(ms: number, done: Promise<void>, deadlines: Deadlines): Promise<void> {
+  return new Promise((resolve) => {
+    const late = deadlines.set(ms, resolve);
+    void done.then(() => {
+      deadlines.clear(late);
+      resolve();
+    });
+  });
 }
 
 async function finishOnWorker(

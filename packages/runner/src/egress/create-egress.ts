@@ -8,6 +8,7 @@ import type { Server, Socket } from "node:net";
 import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
 import { type AddressRule, publicExceptOwn } from "./destinations/address.ts";
 import { allowList } from "./destinations/allow-list.ts";
+import { type DirectAttempt, refusalOf } from "./destinations/direct-attempt.ts";
 import type { EgressPolicy } from "./destinations/policy.ts";
 import { type Refusal, RefusalRecord } from "./destinations/refusals.ts";
 import { type Resolver, systemResolver } from "./destinations/resolve.ts";
@@ -51,6 +52,8 @@ export interface EgressSession extends SandboxNetwork {
   proof: string;
   /** Accepts connections on one of `listeners`, which sandbox-init opened. */
   attach(listener: EgressListener, server: Server): void;
+  /** Records what ended inside the sandbox; `unlisted` counts attempts of which nothing else is known. */
+  recordDirect(attempt: DirectAttempt | { unlisted: number }): void;
   /** Pauses all connections while no call is in flight. */
   hold(held: boolean): void;
   /** Resets the counts of bytes, connections and refusals for the next invocation. */
@@ -122,6 +125,14 @@ function sessionOf(
       server.on("error", () => {});
       server.on("connection", (socket) => accept(listener, socket));
       if (state.closed) server.close();
+    },
+    recordDirect: (attempt) => {
+      if ("unlisted" in attempt) {
+        state.refusals.add({ host: "", port: 0 }, "direct.unlisted", undefined, attempt.unlisted);
+        return;
+      }
+      const { destination, reason } = refusalOf(attempt);
+      state.refusals.add(destination, reason, undefined, attempt.count);
     },
     refusals: () => state.refusals.list(),
     counts: () => ({

@@ -7,7 +7,7 @@
 
 import { REDACTED } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
-import type { Refusal } from "../egress/destinations/refusals.ts";
+import { addDistinct, type Refusal } from "../egress/destinations/refusals.ts";
 import { DELEGATION_TOKEN, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { ActiveCall } from "./worker.ts";
@@ -33,7 +33,7 @@ export class WorkerRefusals {
 
   add(refusal: Refusal): void {
     for (const call of this.#calls) call.refused(refusal, this.#calls.length > 1);
-    if (this.#calls.length === 0 && this.#early.length < MAX_EARLY) this.#early.push(refusal);
+    if (this.#calls.length === 0) addDistinct(this.#early, refusal, MAX_EARLY);
     // A process that retries in a loop must not fill the log.
     if (++this.#logged > MAX_EARLY) return;
     const { binding_id, package_id } = this.#subject;

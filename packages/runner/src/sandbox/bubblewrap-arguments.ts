@@ -21,14 +21,19 @@ const NAMESPACES = [
   ...words("--unsetenv NODE_CHANNEL_FD --unsetenv NODE_CHANNEL_SERIALIZATION_MODE"),
 ];
 
-/** For sandbox-init only, until its listeners are open: low ports, and the capability to drop both permanently. */
-const LOW_PORTS = words("--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP");
-const LOWEST_FREE_PORT = 1024;
+/**
+ * For sandbox-init only, until its listeners are open: low ports, the report of refused connections, and the
+ * capability to drop all of them permanently.
+ */
+const INIT_CAPABILITIES = words(
+  "--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_NET_ADMIN --cap-add CAP_NET_RAW --cap-add CAP_SETPCAP",
+);
 
 export function bwrapCommand(plan: SandboxPlan, bwrap: string, init: string): string[] {
   return [
     bwrap,
-    ...namespaces(plan),
+    ...NAMESPACES,
+    ...INIT_CAPABILITIES,
     ...PROC,
     ...DEV,
     ...plan.mounts.flatMap(({ source, target, writable }) => [
@@ -45,10 +50,6 @@ export function bwrapCommand(plan: SandboxPlan, bwrap: string, init: string): st
     ...words("--remount-ro /"),
     ...words(`-- ${INSIDE.init} init`),
   ];
-}
-
-function namespaces({ listeners }: SandboxPlan): string[] {
-  return [...NAMESPACES, ...(listeners.some(({ port }) => port < LOWEST_FREE_PORT) ? LOW_PORTS : [])];
 }
 
 /** This version of bwrap cannot limit the number of files. */

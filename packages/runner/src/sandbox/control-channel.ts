@@ -5,6 +5,7 @@
  */
 import type { Duplex } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
+import type { DirectAttempt } from "../egress/destinations/direct-attempt.ts";
 import type { SandboxPlan } from "./plan.ts";
 
 /** How the plugin's process exited, as reported by PID 1. */
@@ -29,7 +30,8 @@ interface PendingRequest {
   limit: number;
 }
 
-const MAX_LINE = 256;
+/** The longest line reports a refused DNS query. */
+const MAX_LINE = 1024;
 const NO_BYTES = Buffer.alloc(0);
 const FOLDER = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,199}$/;
 
@@ -43,7 +45,10 @@ export class ControlChannel {
   /** Bytes of a file that follow before the next line. */
   #expectedBytes = 0;
   #onStart: (start: StartResult) => void = () => {};
+  /** Why refused connections are not reported, as errno; null if they are. Known once the plugin has started. */
+  untraced: number | null = null;
   #onEnded: () => void = () => {};
+  #onRefused: (attempt: DirectAttempt | { unlisted: number }) => void = () => {};
   #closing = false;
   readonly #waiting: PendingRequest[] = [];
 
@@ -93,6 +98,11 @@ export class ControlChannel {
     return errno === 0 ? Buffer.concat(chunks) : errno;
   }
 
+  /** Resolves when everything that was refused until now has been reported. */
+  async trace(): Promise<void> {
+    await this.#send("trace\n");
+  }
+
   /** Creates a file in a scratch folder. Returns 0 or the errno. */
   put(name: string, file: string, bytes: Uint8Array): Promise<number> {
     return this.#send(`put ${folderName(name)}/${file} ${bytes.length}\n`, bytes);
@@ -101,6 +111,10 @@ export class ControlChannel {
   /** Called when the plugin's process has exited; PID 1 may wait for last requests. */
   onEnded(run: () => void): void {
     this.#onEnded = run;
+  }
+
+  onRefused(run: (attempt: DirectAttempt | { unlisted: number }) => void): void {
+    this.#onRefused = run;
   }
 
   /** Closes when no request is pending. */
@@ -161,6 +175,9 @@ export class ControlChannel {
     else if (word === "failed") this.#onStart({ started: false, errno: numbers[0] ?? null });
     else if (word === "ok") this.#settle(0);
     else if (word === "no") this.#settle(numbers[0] ?? EPIPE);
+    else if (word === "refused") this.#refused(rest);
+    else if (word === "unlisted") this.#onRefused({ unlisted: numbers[0] ?? 0 });
+    else if (word === "untraced") this.untraced = numbers[0] ?? 0;
     else if (word === "data") this.#expectData(numbers[0] ?? -1);
     else if (word === "ended" && numbers.length === 5) {
       const [code, signal, cpu_ms, peak_kb, full] = numbers as [number, number, number, number, number];
@@ -174,6 +191,17 @@ export class ControlChannel {
       };
       this.#onEnded();
     }
+  }
+
+  #refused([protocol, address, port, count, question]: string[]): void {
+    if ((protocol !== "tcp" && protocol !== "udp") || address === undefined) return;
+    this.#onRefused({
+      protocol,
+      address,
+      port: Number(port),
+      count: Number(count),
+      question: question === undefined || question === "" ? null : Buffer.from(question, "hex"),
+    });
   }
 
   #expectData(bytes: number): void {

@@ -21,6 +21,7 @@ import type { PreparedSlot } from "./prepared-slots.ts";
 import { ownFilesChanged, type Spawned, spawnConfined } from "./spawn-confined.ts";
 import { stageArguments } from "./stage-arguments.ts";
 import { claimStateFolder } from "./state-user.ts";
+import { openTraffic, type Traffic } from "./traffic.ts";
 import { userNamespaceFix } from "./user-namespaces.ts";
 
 export interface Confined {
@@ -38,6 +39,13 @@ export interface Confined {
   readScratch(path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
   /** False if there is no space. */
   writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;
+  /**
+   * Resolves when everything that was refused inside until now is in the record of the egress session. Null if that
+   * is so already.
+   */
+  pendingRefusals(): Promise<void> | null;
+  /** Why connections that are refused inside are not recorded, as errno; null if they are. */
+  untraced: number | null;
   kill(why?: "timeout"): void;
   /** Resolves when the last process of the sandbox has exited and the slot is released. */
   exitCause: Promise<ExitCause>;
@@ -96,9 +104,12 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   const received = egress === null ? Promise.resolve() : receiveListeners(child, egress);
   received.catch(() => {});
   let timed_out = false;
+  let traffic: Traffic | null = null;
+  control.onRefused((attempt) => egress?.recordDirect(attempt));
   const exitCause = new Promise<void>((resolve) => child.once("close", () => resolve())).then(async () => {
     // An open listener would keep the sandbox's network namespace alive.
     await egress?.close();
+    traffic?.close();
     const counted = parts.slots.release(slot);
     const exit = { code: child.exitCode, signal: child.signalCode };
     const cpu_bounded = request.lifetime === "call";
@@ -123,10 +134,21 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), parts.host.limits));
   if (listenerError !== null) await end(() => listenerError);
   if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);
+  // The outer process of bwrap is not in the network namespace.
+  if (prepared.staged !== null) traffic = openTraffic(spawned.pid);
+  let reported: string | null = null;
   return {
     child,
     pid: spawned.pid,
     egress,
+    untraced: control.untraced,
+    pendingRefusals: () => {
+      const counter = traffic?.counter() ?? null;
+      if (control.untraced !== null || (counter !== null && counter === reported)) return null;
+      return control.trace().then(() => {
+        reported = counter;
+      });
+    },
     makeScratch: async (name) => (await control.sendLine("make", name)) === 0,
     removeScratch: async (name) => (await control.sendLine("remove", name)) === 0,
     readArtifact: async (name, path, max_bytes) => {

@@ -1,4 +1,5 @@
 /** The self-test at start: checks the claims of the sandbox against what the kernel reports about a process in it. */
+import { getSystemErrorName } from "node:util";
 import type { Grant } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 import { createEgress } from "../egress/create-egress.ts";
@@ -47,6 +48,16 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
   clearTimeout(late);
   const wrong = checkProbe(status, INSIDE_UID);
   if (wrong !== null) throw sandboxError(wrong, "Report this with the output of `backplane doctor`.");
+  const { untraced } = probe;
+  checks.push({
+    name: "trace",
+    ok: untraced === null,
+    message:
+      untraced === null
+        ? "connections that are refused inside are recorded"
+        : `connections that are refused inside are not recorded (${getSystemErrorName(-untraced)})`,
+    ...(untraced === null ? {} : { fix: "Give the gateway the capability CAP_NET_RAW." }),
+  });
   checks.push({
     name: "trial",
     ok: true,

@@ -16,7 +16,7 @@ export interface SandboxStatus {
 }
 
 /** Optional checks. If one fails the boundary is weaker, which the status says. */
-const OPTIONAL = new Set(["cgroups", "users"]);
+const OPTIONAL = new Set(["cgroups", "users", "trace"]);
 
 export function statusOf(checks: readonly SandboxCheck[]): SandboxStatus {
   const sandboxError = checks.find(({ name, ok }) => !ok && !OPTIONAL.has(name));

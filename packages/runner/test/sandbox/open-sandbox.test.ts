@@ -33,7 +33,14 @@ function ourCgroups(): string[] {
 test("reports each part of the active boundary", async () => {
   const { status } = await openTestSandbox();
   expect(status).toMatchObject({ available: true });
-  expect(status.checks.map(({ name }) => name)).toEqual(["system", "backend", "users", "cgroups", "trial"]);
+  expect(status.checks.map(({ name }) => name)).toEqual([
+    "system",
+    "backend",
+    "users",
+    "cgroups",
+    "trace",
+    "trial",
+  ]);
   for (const { ok, fix } of status.checks) expect(ok || fix !== undefined).toBe(true);
 });
 

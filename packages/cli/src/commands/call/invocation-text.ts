@@ -64,28 +64,65 @@ export function classText({ class: name, grant }: Pick<Invocation, "class" | "gr
   return grant?.host === true ? "host" : name;
 }
 
-/** Refused connections, and the command that allows them if only a domain is missing. */
+/** Refused connections, and what allows those that a grant can allow. */
 export function refusedLines({ egress, grant, binding_id }: Invocation): string[] {
   if (egress === null) return [];
   const { refused, refusals } = egress;
-  const lines = refusals.map(({ host, port, reason, message, detail, shared }) => {
+  const lines = refusals.map(({ host, port, reason, message, detail, count, shared }) => {
     const more = detail === undefined ? "" : ` (${detail})`;
+    const times = count === undefined ? "" : ` (${count} times)`;
     const whose = shared ? " [shared process: may belong to another call]" : "";
-    return plainLine(`${host === "" ? "(no host)" : host}:${port} ${reason}: ${message}${more}${whose}`);
+    return `${host === "" ? "(no host)" : bracketed(host)}:${port} ${reason}: ${message}${more}${times}${whose}`;
   });
-  if (refused > refusals.length) lines.push(`and ${refused - refusals.length} more`);
-  const asked = refusals
-    .filter(({ host, reason }) => reason === "domain.not_allowed" && host !== "")
-    .map(({ host, port }) => (WEB_PORTS.includes(port) ? host : `${host}:${port}`));
-  if (asked.length > 0) {
-    // The flag replaces the list, so the domains that are already allowed are repeated.
-    const names = [...new Set([...(grant?.allowed_domains ?? []), ...asked])].join(",");
-    lines.push(plainLine(`To allow them: backplane binding set ${binding_id} --domains ${names}`));
+  const listed = refusals.reduce((sum, { count = 1 }) => sum + count, 0);
+  if (refused > listed) lines.push(`and ${refused - listed} more`);
+  const allowed = grant?.allowed_domains ?? [];
+  // The flag replaces the list, so the domains that are already allowed are repeated.
+  const setDomains = (names: readonly string[]) =>
+    `backplane binding set ${binding_id} --domains ${[...new Set([...allowed, ...names])].join(",")}`;
+  const wanted = refusals.filter(({ host, reason }) => NAMED.includes(reason) && host !== "");
+  const missing = wanted.filter(({ host }) => !matchesWildcard(allowed, host)).map(domainOf);
+  const ignoring = wanted.filter(({ host }) => matchesWildcard(allowed, host)).map(domainOf);
+  if (missing.length > 0) lines.push(`To allow them: ${setDomains(missing)}`);
+  if (ignoring.length > 0) {
+    lines.push(`Allowed, but only for programs that use the proxy (HTTP_PROXY): ${ignoring.join(", ")}`);
   }
-  return lines;
+  const addresses = [...new Set(refusals.filter(isAddress).map(domainOf))];
+  if (addresses.length > 0) {
+    const list = JSON.stringify(addresses);
+    lines.push(
+      `Addresses need the operator: add ${list} to egress.allow_private in backplane.toml, then ${setDomains(addresses)}`,
+    );
+  }
+  return lines.map(plainLine);
 }
 
+type RefusalEntry = NonNullable<Invocation["egress"]>["refusals"][number];
+
+/** Reasons that a grant for the name removes. */
+const NAMED = ["domain.not_allowed", "direct.lookup"];
 const WEB_PORTS = [80, 443];
+
+/** As `--domains` takes it: a lookup is for no port, and a name without a port means 80 and 443 for most programs. */
+function domainOf({ host, port, reason }: RefusalEntry): string {
+  const anyPort = reason === "direct.lookup" || (reason === "domain.not_allowed" && WEB_PORTS.includes(port));
+  return anyPort ? host : `${bracketed(host)}:${port}`;
+}
+
+function bracketed(host: string): string {
+  return host.includes(":") ? `[${host}]` : host;
+}
+
+/** Only the proxy reaches IPv6 addresses, and it is told of those with another reason. */
+function isAddress({ host, reason }: RefusalEntry): boolean {
+  return reason === "address.literal" || (reason === "direct.connection" && !host.includes(":"));
+}
+
+function matchesWildcard(allowed: readonly string[], name: string): boolean {
+  return allowed.some(
+    (pattern) => pattern === "*" || (pattern.startsWith("*.") && name.endsWith(pattern.slice(1))),
+  );
+}
 
 /** A plugin event as one line. */
 export function eventLine(item: Pick<InvocationEvent, "event">): string {

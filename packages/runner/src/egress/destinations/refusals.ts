@@ -19,6 +19,12 @@ export const REFUSAL_REASONS = {
   "gateway.no_scope": "The gateway can only be reached with a delegated scope.",
   "gateway.no_token": "The gateway can only be reached from here with the delegated token.",
   "gateway.route": "This is not one of the gateway's delegated routes.",
+  "direct.connection":
+    "Nothing accepts connections at this address inside the sandbox; other hosts are reached only through its proxy.",
+  "direct.datagram":
+    "Nothing receives datagrams at this address inside the sandbox, and its proxy does not forward any.",
+  "direct.lookup": "The sandbox has no name server; its proxy resolves the names that the grant allows.",
+  "direct.unlisted": "More was refused inside the sandbox than can be listed; the number is an estimate.",
   "limit.connections": "Too many connections.",
   "limit.bytes": "The invocation has used up its bytes.",
   "limit.time": "The connection took too long.",
@@ -33,8 +39,10 @@ export interface Refusal {
   reason: RefusalReason;
   /** More about the reason, e.g. the address or the other name. */
   detail?: string;
-  /** Milliseconds since the epoch. */
+  /** Milliseconds since the epoch, of the first one. */
   at: number;
+  /** Absent for one. */
+  count?: number;
 }
 
 const MAX_TEXT = 300;
@@ -52,14 +60,15 @@ export class RefusalRecord {
     this.#onRefusal = onRefusal;
   }
 
-  add(destination: { host: string; port: number }, reason: RefusalReason, detail?: string): void {
-    this.count++;
+  add(destination: { host: string; port: number }, reason: RefusalReason, detail?: string, count = 1): void {
+    this.count += count;
     const refusal: Refusal = {
       host: escapeForLog(destination.host),
       port: destination.port,
       reason,
       ...(detail === undefined ? {} : { detail: escapeForLog(detail) }),
       at: this.#clock.now(),
+      ...(count === 1 ? {} : { count }),
     };
     if (this.#kept.length < this.#capacity) this.#kept.push(refusal);
     this.#onRefusal(refusal);
@@ -73,6 +82,16 @@ export class RefusalRecord {
   list(): Refusal[] {
     return this.#kept.map((refusal) => ({ ...refusal }));
   }
+}
+
+/** Adds to the count of an equal refusal, so that retries of one connection leave room for others. */
+export function addDistinct(kept: Refusal[], refusal: Refusal, capacity: number): void {
+  const { host, port, reason, detail, count = 1 } = refusal;
+  const known = kept.find(
+    (one) => one.host === host && one.port === port && one.reason === reason && one.detail === detail,
+  );
+  if (known !== undefined) known.count = (known.count ?? 1) + count;
+  else if (kept.length < capacity) kept.push({ ...refusal });
 }
 
 export function escapeForLog(text: string): string {

@@ -2,6 +2,7 @@
  * The sandbox configuration for egress: listeners that sandbox-init opens inside and passes out, names for
  * /etc/hosts, and environment variables. A pure function of the grant, so that processes can be prewarmed.
  */
+import { isIPv4 } from "node:net";
 import type { Grant } from "@backplane/contract";
 import { allowList } from "../destinations/allow-list.ts";
 import { hostKind } from "../destinations/destination.ts";
@@ -41,11 +42,12 @@ export function sandboxNetwork(
   const gateway_url = inside?.url ?? null;
   if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
 
-  const names = allowList(grant.allowed_domains).exact.filter(
-    ({ host }) => hostKind(host) === "name" || LOOPBACK.test(host),
-  );
+  const exact = allowList(grant.allowed_domains).exact;
+  // Every address is local inside (sandbox-init/trace.c), so a listener also accepts connections to other addresses.
+  const reached = exact.filter(({ host }) => hostKind(host) === "name" || isIPv4(host));
+  const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
   const taken = new Set([PROXY.port as number, ...own.map(({ port }) => port)]);
-  const ports = new Set(names.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
+  const ports = new Set(reached.flatMap(({ ports }) => (ports.length === 0 ? DEFAULT_PORTS : ports)));
   // One listener per port for all names; the address tells them apart.
   const named = [...ports]
     .filter((port) => port > 0 && port < 65_536 && !taken.has(port))

@@ -26,7 +26,7 @@ test("egress: has the proxy, an address for each exact name, and one listener pe
       "db.acme.test:5432",
       "*.cdn.test",
       "*:8443",
-      "10.0.0.1:80",
+      "10.0.0.1:8000",
       "odd.test:3128",
     ],
   });
@@ -35,6 +35,7 @@ test("egress: has the proxy, an address for each exact name, and one listener pe
     { role: "named", address: "0.0.0.0", port: 80 },
     { role: "named", address: "0.0.0.0", port: 443 },
     { role: "named", address: "0.0.0.0", port: 5432 },
+    { role: "named", address: "0.0.0.0", port: 8000 },
   ]);
   expect(way.hosts).toEqual([
     { address: "127.64.0.1", name: "api.acme.test" },

@@ -1,0 +1,50 @@
+import type { Invocation } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { refusedLines } from "../../../src/commands/call/invocation-text.ts";
+
+type Entry = NonNullable<Invocation["egress"]>["refusals"][number];
+
+const refusal = (host: string, port: number, reason: string, more: Partial<Entry> = {}): Entry => ({
+  host,
+  port,
+  reason,
+  message: "Refused.",
+  at: "2026-01-01T00:00:00.000Z",
+  ...more,
+});
+
+function linesFor(refusals: Entry[], allowed_domains: string[] = [], refused = refusals.length): string[] {
+  const grant = { network: "egress", allowed_domains };
+  return refusedLines({
+    binding_id: "bind_1",
+    grant,
+    egress: { refused, refusals },
+  } as unknown as Invocation);
+}
+
+test("names the command that allows the names that were looked up or requested", () => {
+  const refusals = [refusal("a.test", 53, "direct.lookup"), refusal("b.test", 8443, "domain.not_allowed")];
+  expect(linesFor(refusals, ["c.test"])).toEqual([
+    "a.test:53 direct.lookup: Refused.",
+    "b.test:8443 domain.not_allowed: Refused.",
+    "To allow them: backplane binding set bind_1 --domains c.test,a.test,b.test:8443",
+  ]);
+});
+
+test("says that a name behind a wildcard needs the proxy", () => {
+  expect(linesFor([refusal("x.cdn.test", 53, "direct.lookup")], ["*.cdn.test"]).at(-1)).toBe(
+    "Allowed, but only for programs that use the proxy (HTTP_PROXY): x.cdn.test",
+  );
+});
+
+test("names the operator's setting and the grant for addresses, and nothing for a direct IPv6 connection", () => {
+  const refusals = [refusal("10.0.0.5", 5432, "direct.connection", { count: 3 })];
+  expect(linesFor(refusals, [], 5)).toEqual([
+    "10.0.0.5:5432 direct.connection: Refused. (3 times)",
+    "and 2 more",
+    'Addresses need the operator: add ["10.0.0.5:5432"] to egress.allow_private in backplane.toml, then backplane binding set bind_1 --domains 10.0.0.5:5432',
+  ]);
+  expect(linesFor([refusal("fd00::5", 80, "direct.connection")])).toEqual([
+    "[fd00::5]:80 direct.connection: Refused.",
+  ]);
+});
