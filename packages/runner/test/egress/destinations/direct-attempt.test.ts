@@ -18,6 +18,10 @@ test.each([
   ["a name that is cut off", label("acme")],
   ["a label that is cut off", Buffer.from([40, 97])],
   ["a compression pointer", Buffer.from([0xc0, 0x0c, 0, 1, 0, 1])],
+  [
+    "a pointer that would be a long label",
+    Buffer.concat([Buffer.from([0xc0]), Buffer.alloc(0xc0, "a"), TYPE_A]),
+  ],
   ["nothing", Buffer.alloc(0)],
 ])("names the name server if the question has %s", (_, question) => {
   expect(refusalOf({ ...QUERY, question })).toEqual({
