@@ -14,7 +14,7 @@ import {
   withArtifacts,
 } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
-import type { CallRedactor } from "../secrets/redact.ts";
+import { type CallRedactor, hasSecret } from "../secrets/redact.ts";
 
 export type ReadArtifact = (path: string, max_bytes: number) => Promise<Buffer | ArtifactFault>;
 
@@ -61,11 +61,7 @@ async function collectFile(reference: JsonObject, how: Collection): Promise<Json
   const digest = hash("sha256", content, "hex");
   if (bytes !== undefined && bytes !== content.length) throw refused(path, "bad_size");
   if (sha256 !== undefined && sha256 !== digest) throw refused(path, "bad_hash");
-  // The bytes are stored unchanged, so a file with a secret is refused where an answer would be redacted.
-  if (how.redactor.active) {
-    const text = content.toString("latin1");
-    if (how.redactor.text(text) !== text) throw refused(path, "secret");
-  }
+  if (hasSecret(content, how.redactor)) throw refused(path, "secret");
   await how.keep.keep(digest, content);
   return { ...reference, bytes: content.length, sha256: digest };
 }

@@ -14,7 +14,7 @@ import {
   type JsonObject,
 } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
-import type { CallRedactor } from "../secrets/redact.ts";
+import { type CallRedactor, hasSecret } from "../secrets/redact.ts";
 import type { ReadArtifact } from "./collect-artifacts.ts";
 
 /** The temporary folder of a process. */
@@ -120,7 +120,7 @@ export async function collectServerFiles(
   let left = how.max_bytes * TOTAL_FACTOR;
   for (const path of mentioned) {
     const content = await how.scratch.read(path, Math.min(how.max_bytes, left));
-    const fault = typeof content === "string" ? content : findSecret(content, how.redactor);
+    const fault = typeof content === "string" ? content : hasSecret(content, how.redactor) ? "secret" : null;
     if (typeof content === "string" || fault !== null) {
       const reason = FAULTS[fault === "too_large" && left < how.max_bytes ? "too_much" : fault!];
       if (reason !== undefined) problems.push(`${root}/${path}: ${reason}`);
@@ -140,13 +140,6 @@ export async function collectServerFiles(
   if (problems.length > 0)
     blocks.push({ type: "text", text: `[Files that cannot be opened: ${problems.join("; ")}.]` });
   return blocks.length === 0 ? result : { ...result, content: [...present, ...blocks] };
-}
-
-/** The bytes are stored unchanged, so a file with a secret is refused where text would be redacted. */
-function findSecret(content: Buffer, redactor: CallRedactor): "secret" | null {
-  if (!redactor.active) return null;
-  const text = content.toString("latin1");
-  return redactor.text(text) === text ? null : "secret";
 }
 
 /** What a model can read of the file; null if it is too large or of another kind. */

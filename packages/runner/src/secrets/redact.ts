@@ -51,6 +51,18 @@ export function refusalRedactor(secrets: readonly string[]): CallRedactor {
   return createCallRedactor([...new Set(secrets.flatMap((secret) => [secret, secret.toLowerCase()]))]);
 }
 
+/**
+ * Bytes are stored unchanged, so a file with a secret is refused where text would be redacted. They may be text in UTF-8
+ * between bytes of another kind, or text with one byte per character.
+ */
+export function hasSecret(content: Buffer, redactor: CallRedactor): boolean {
+  if (!redactor.active) return false;
+  return (["utf8", "latin1"] as const).some((encoding) => {
+    const text = content.toString(encoding);
+    return redactor.text(text) !== text;
+  });
+}
+
 /** The number of earlier values that a process is assumed to know. */
 const REMEMBERED = 8;
 

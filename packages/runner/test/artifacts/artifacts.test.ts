@@ -111,10 +111,13 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     },
   );
 
-  test("refuses a file that contains a secret of the call", async () => {
+  test.each([
+    ["secret", "canary-in-a-file"],
+    ["secret", "canary-in-ä-filé"],
+    ["encoded_secret", "canary-in-a-file"],
+  ])("refuses a file that contains a secret of the call: %s %s", async (plant, token) => {
     const { run, kept } = start();
-    const context = { secrets: { token: "canary-in-a-file" } };
-    const { error } = await run({ plant: "secret" }, { context });
+    const { error } = await run({ plant }, { context: { secrets: { token } } });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
     expect(kept.size).toBe(0);
   });
