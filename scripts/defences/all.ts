@@ -14,6 +14,7 @@ import { POLICY_MUTANTS } from "./behaviour/policy.ts";
 import { TAPE_MUTANTS } from "./behaviour/tape.ts";
 import { BEHAVIOUR } from "./behaviour.ts";
 import { CALL_DEFENCES } from "./calls.ts";
+import { CLIENT_DEFENCES } from "./clients.ts";
 import { COMPACTION_DEFENCES } from "./compaction.ts";
 import { DAMAGE_DEFENCES } from "./damage.ts";
 import { DESTINATION_DEFENCES } from "./destinations.ts";
@@ -44,6 +45,7 @@ export const MUTANTS: Mutant[] = [
   ...SANDBOX_DEFENCES,
   ...ARTIFACT_DEFENCES,
   ...CALL_DEFENCES,
+  ...CLIENT_DEFENCES,
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,
   ...UPGRADE_DEFENCES,

@@ -1,7 +1,6 @@
 /** Files of other programs: what another program wrote is never lost, and nobody else can read the key. */
-import { execFileSync } from "node:child_process";
 import {
-  chmodSync,
+  chownSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -12,7 +11,7 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { beforeEach, expect, test } from "vitest";
+import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
   readBackup,
@@ -65,14 +64,17 @@ test("refuses a folder, a file that is not UTF-8, and a file that cannot be crea
   );
 });
 
-test.skipIf(process.getuid?.() !== 0)("creates a file in a folder that is shared with other users", () => {
-  chmodSync(folder, 0o777);
-  const path = join(folder, "new", "config.json");
-  const module = new URL("../../src/clients/config-file.ts", import.meta.url).href;
-  const script = `const { readConfigFile, replaceConfigFile } = await import(${JSON.stringify(module)});
-replaceConfigFile(readConfigFile(${JSON.stringify(path)}), "{}");`;
-  const argv = ["--conditions=backplane-source", "--input-type=module", "--eval", script];
-  execFileSync(process.execPath, argv, { stdio: "pipe", cwd: folder, uid: 65_534, gid: 65_534 });
-  expect(statSync(path)).toMatchObject({ uid: 65_534 });
-  expect(statSync(path).mode & 0o777).toBe(0o600);
+test.skipIf(process.getuid?.() !== 0)("gives a new file the owner of its folder only as root", () => {
+  chownSync(folder, 1_234, 1_234);
+  const create = (name: string) => {
+    const path = join(folder, name, "config.json");
+    replaceConfigFile(readConfigFile(path), "{}");
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    return statSync(path).uid;
+  };
+  expect(create("as-root")).toBe(1_234);
+  // Another user may not change owners, and a folder that is shared with others may belong to any of them.
+  vi.spyOn(process, "getuid").mockReturnValue(1_000);
+  onTestFinished(() => void vi.restoreAllMocks());
+  expect(create("as-user")).toBe(0);
 });

@@ -1,0 +1,68 @@
+/** The configuration of another program is never damaged, and its key is never readable for others or wider than before. */
+import type { Mutant } from "./mutant.ts";
+
+const FILE = "packages/cli/src/clients/config-file.ts";
+const FILE_TESTS = ["packages/cli/test/clients/config-file.test.ts"];
+const EDIT = "packages/cli/src/clients/edit-entry.ts";
+const EDIT_TESTS = ["packages/cli/test/clients/edit-entry.test.ts"];
+const COMMAND = "packages/cli/src/commands/client.ts";
+const COMMAND_TESTS = ["packages/cli/test/commands/client.test.ts"];
+
+export const CLIENT_DEFENCES: Mutant[] = [
+  {
+    defence: "client: a file that changed after it was read is not overwritten",
+    file: FILE,
+    from: "if (read(path).text !== text)",
+    to: "if (read(path).text === undefined)",
+    tests: FILE_TESTS,
+  },
+  {
+    defence: "client: a file that is not UTF-8 is refused",
+    file: FILE,
+    from: "if (!Buffer.from(text).equals(bytes))",
+    to: "if (Buffer.from(text).equals(bytes) && !bytes.equals(bytes))",
+    tests: FILE_TESTS,
+  },
+  {
+    defence: "client: a read-only file is refused",
+    file: FILE,
+    from: "(mode & 0o222) === 0",
+    to: "(mode & 0o222) === 1",
+    tests: COMMAND_TESTS,
+  },
+  {
+    defence: "client: the backup is private",
+    file: FILE,
+    from: "mode & PRIVATE_MODE, owner",
+    to: "mode, owner",
+    tests: COMMAND_TESTS,
+  },
+  {
+    defence: "client: an edit must parse to the expected document",
+    file: EDIT,
+    from: "if (isDeepStrictEqual(actual, plain(expected))) return edited;",
+    to: "return edited;",
+    tests: EDIT_TESTS,
+  },
+  {
+    defence: "client: an entry of somebody else is not replaced",
+    file: COMMAND,
+    from: "if (entry !== undefined && connection === null) throw conflict(opened, options.name);",
+    to: "",
+    tests: COMMAND_TESTS,
+  },
+  {
+    defence: "client: a replaced key keeps its role",
+    file: COMMAND,
+    from: 'options.role ?? previous?.role ?? "user"',
+    to: 'options.role ?? "user"',
+    tests: COMMAND_TESTS,
+  },
+  {
+    defence: "client: a key whose file was not written is revoked",
+    file: COMMAND,
+    from: '      .keys.revoke(key.id, { project: "*" })\n      .catch(() => undefined);\n    throw error;',
+    to: "      .keys.list({ limit: 1 })\n      .catch(() => undefined);\n    throw error;",
+    tests: COMMAND_TESTS,
+  },
+];
