@@ -153,7 +153,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
         policies,
         listTools: async (caller) => (await tools.snapshot(caller)).plans,
       }),
-      keys: createKeys(deps, calls.live, authority),
+      keys: createKeys(deps, calls.live, authority, policies),
       policy: { explain: (caller, question) => explain(explain_deps, caller, question) },
       audit: {
         list: async (caller, filter, page) => {

@@ -458,6 +458,20 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DEFERRED,
   },
   {
+    defence: "deferral: a key cannot refer to a profile that does not exist",
+    file: "packages/door/src/keys/keys.ts",
+    from: "await requireProfiles(scope, body.tools ?? []);",
+    to: "",
+    tests: DEFERRED,
+  },
+  {
+    defence: "deferral: a profile stands for its tools",
+    file: DEFER,
+    from: "findProfile(policy, pattern) ?? [pattern]",
+    to: "[pattern]",
+    tests: DEFERRED,
+  },
+  {
     defence: "policy: the audit log lists changed fields only",
     file: STORED,
     from: "if (JSON.stringify(a) !== JSON.stringify(b))",

@@ -92,7 +92,11 @@ export function addClientCommands(program: Command, toAction: ToAction): void {
   dryRun(
     withFile(client.command("connect <client>").description(`Connect a client: ${NAMES}.`))
       .addOption(new Option("--role <role>", "role of the client's key").choices(ROLES))
-      .option("--tools <patterns>", "tools that the client lists; it finds the others by search", parseList),
+      .option(
+        "--tools <patterns>",
+        "tools that the client lists, or @PROFILE; it finds the others by search",
+        parseList,
+      ),
   )
     .addHelpText("after", "\nExample:\n  backplane client connect claude --tools 'mcp_github_*'\n")
     .action(toAction(connect));

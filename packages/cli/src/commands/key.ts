@@ -24,7 +24,7 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
     .option("--expires <when>", "expiry as a time (2030-01-31T00:00:00Z) or a duration (90d, 12h)")
     .option(
       "--tools <patterns>",
-      "tools that are listed for the key; the others are found by search",
+      "tools that are listed for the key, or @PROFILE; the others are found by search",
       parseList,
     )
     .addHelpText(

@@ -39,8 +39,8 @@ interface ExplainOptions {
 const FIELDS =
   "\nFields: tolerance.conversation|background|headless (none, low, medium, full), allowed_tool_categories,\n" +
   "allowed_origins, roles.ROLE, risks.TOOL, floor, host, rules, lasting_approvals (none, low, medium, full),\n" +
-  "deferred_tools, pinned_tools, tool_token_budget. JSON values are stored as JSON; null resets a field to its\n" +
-  "default; . is the whole policy.\n" +
+  "deferred_tools, pinned_tools, tool_token_budget, tool_profiles.NAME. JSON values are stored as JSON; null\n" +
+  "resets a field to its default; . is the whole policy.\n" +
   "See docs/policy.md.\n\nExamples:\n" +
   "  backplane policy set tolerance.conversation medium\n" +
   '  backplane policy set allowed_origins \'["core","bundled","plugin"]\'\n' +

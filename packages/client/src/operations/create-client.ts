@@ -55,7 +55,7 @@ export interface NewKey {
   org_id?: string;
   project_id?: string | null;
   expires_at?: string;
-  /** Patterns of the tools that are listed for the key; the others are found by search. */
+  /** Patterns of the tools that are listed for the key, or `@PROFILE`; the others are found by search. */
   tools?: string[];
 }
 

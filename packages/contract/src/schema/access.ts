@@ -1,7 +1,6 @@
 /** Secrets, API keys and the audit log. */
 import { z } from "zod";
 import { KEY_SCOPES, ROLES } from "../vocabulary/vocabulary.ts";
-import { ToolPatternSchema } from "./policy.ts";
 import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from "./scalars.ts";
 
 export const SecretSchema = z.object({
@@ -37,6 +36,15 @@ export const SecretKeyRotationSchema = z.object({
   unused_keys: z.array(z.string()).describe("keys that no longer seal any secret and can be removed"),
 });
 
+/** A tool that a key lists, or `@NAME` for the tools of a profile. */
+const ListedToolSchema = z
+  .string()
+  .max(128)
+  .regex(
+    /^(?:@[a-z0-9][a-z0-9_-]*|[A-Za-z0-9_*-]+)$/,
+    "write a tool name, with * for any characters, or @NAME of a tool profile",
+  );
+
 export const KeySchema = z.object({
   id: z.string(),
   name: z.string(),
@@ -52,7 +60,7 @@ export const KeySchema = z.object({
     .array(z.string())
     .optional()
     .describe(
-      "The tools that are listed for the key, `*` allowed; the others are found by search. Absent: all.",
+      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. Absent: all.",
     ),
 });
 export const KeyCreateSchema = z.strictObject({
@@ -63,12 +71,12 @@ export const KeyCreateSchema = z.strictObject({
   scopes: z.array(z.enum(KEY_SCOPES)).min(1, "name at least one scope"),
   expires_at: TimestampSchema.optional(),
   tools: z
-    .array(ToolPatternSchema)
+    .array(ListedToolSchema)
     .min(1)
     .max(64)
     .optional()
     .describe(
-      "The tools that are listed for the key, `*` allowed; the others are found by search. Absent: all.",
+      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. Absent: all.",
     ),
 });
 

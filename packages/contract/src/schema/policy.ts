@@ -26,6 +26,12 @@ export const ToolPatternSchema = z
   .max(128)
   .regex(/^[A-Za-z0-9_*-]+$/, "write a tool name, with * for any characters");
 
+/** The name of a group of tools in `tool_profiles`. */
+const ProfileNameSchema = z
+  .string()
+  .max(64)
+  .regex(/^[a-z0-9][a-z0-9_-]*$/, "write lower-case letters, digits, _ and -");
+
 const RISK = z.enum(RISKS);
 
 const MatchSchema = z
@@ -141,6 +147,10 @@ export const PolicySchema = z.strictObject({
     .max(10_000_000)
     .optional()
     .describe("Estimated tokens of the tools in a model call. Above it, the least used tools are deferred."),
+  tool_profiles: z
+    .record(ProfileNameSchema, boundedList(ToolPatternSchema))
+    .optional()
+    .describe("Named groups of tools. A key that lists @NAME lists the tools of that group."),
   archived: z
     .boolean()
     .optional()

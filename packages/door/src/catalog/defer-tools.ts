@@ -23,13 +23,24 @@ export function deferByProfile(
   policy: EffectivePolicy,
 ): void {
   if (tools === undefined) return;
-  const chosen = compileToolPatterns(tools);
+  const chosen = compileToolPatterns(tools.flatMap((pattern) => findProfile(policy, pattern) ?? [pattern]));
   for (const each of listed) {
     const { name } = each.tool;
     // The operator of the key named the tool, which counts more than a default of its author.
     if (chosen(name)) setDeferral(each, null);
     else if (each.tool.deferred_by === null && mayDefer(each, policy)) setDeferral(each, "profile");
   }
+}
+
+/** Returns the tools of the profile that `@NAME` refers to: none if it was removed, null if the pattern names a tool. */
+function findProfile({ document }: EffectivePolicy, pattern: string): readonly string[] | null {
+  const name = profileNameOf(pattern);
+  return name === null ? null : (document.tool_profiles[name] ?? []);
+}
+
+/** Returns NAME of `@NAME`, or null for the pattern of a tool. */
+export function profileNameOf(pattern: string): string | null {
+  return pattern.startsWith("@") ? pattern.slice(1) : null;
 }
 
 /** Whether the tools that are not deferred cost more than the budget. */

@@ -11,9 +11,10 @@ import {
   requireOperator,
   type Scope,
 } from "@backplane/ports";
-import { randomToken, tokenHash } from "@backplane/registry";
+import { type Policies, randomToken, tokenHash } from "@backplane/registry";
 import type { Authority } from "../authority/authority.ts";
 import type { LiveCalls } from "../calls/live-calls.ts";
+import { profileNameOf } from "../catalog/defer-tools.ts";
 import { authenticate } from "./authenticate.ts";
 
 const KEY_PREFIX = "bpk_";
@@ -22,13 +23,19 @@ interface KeyFilter {
   project?: string;
 }
 
-export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authority): Kernel["keys"] {
+export function createKeys(
+  deps: KernelDeps,
+  live: LiveCalls,
+  authority: Authority,
+  policies: Pick<Policies, "of">,
+): Kernel["keys"] {
   const { store } = deps;
 
   async function create(caller: Caller, body: KeyCreate) {
     requireOperator(caller, "create keys");
     const scope = targetScope(caller, body);
     refuseEscalation(caller, body, "create");
+    await requireProfiles(scope, body.tools ?? []);
     const token = KEY_PREFIX + randomToken(deps);
     const key: ApiKey = {
       id: deps.ids.next("key"),
@@ -47,6 +54,18 @@ export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authori
     const audit = auditOf(deps, caller, "key.create", key.id, about, scope);
     await store.keys.create(key, tokenHash(token), { audit });
     return { key, token };
+  }
+
+  /** A misspelt profile would list nothing and look like a key that works. */
+  async function requireProfiles(scope: Scope, tools: readonly string[]): Promise<void> {
+    const names = tools.flatMap((pattern) => profileNameOf(pattern) ?? []);
+    if (names.length === 0) return;
+    const { tool_profiles } = (await policies.of(scope)).document;
+    const unknown = names.find((name) => !Object.hasOwn(tool_profiles, name));
+    if (unknown === undefined) return;
+    throw new BackplaneError("request.invalid", `The policy has no tool profile ${unknown}.`, {
+      fix: `Create it with \`backplane policy set tool_profiles.${unknown} '["TOOL"]'\`.`,
+    });
   }
 
   async function revoke(caller: Caller, id: string, { project }: KeyFilter = {}): Promise<void> {

@@ -101,6 +101,35 @@ verifies("client.profiles", "lists the tools that a key names and finds the othe
   expect(await deferredFor(fixture, user)).toMatchObject({ tool_b: "budget" });
 });
 
+verifies(
+  "client.profiles",
+  "lists the tools of a named profile for every key that refers to it",
+  async () => {
+    const fixture = await bindTools();
+    const { kernel } = fixture;
+    const create = async (...tools: string[]) =>
+      await kernel.keys.create(admin, {
+        name: "client:x",
+        scopes: ["invocations:write"],
+        role: "user",
+        tools,
+      });
+    await expect(create("@review")).rejects.toMatchObject({
+      code: "request.invalid",
+      message: expect.stringContaining("review"),
+    });
+    await setPolicy(fixture, { tool_profiles: { review: ["tool_a"], write: ["tool_b"] } });
+    const first = await kernel.keys.authenticate((await create("@review")).token);
+    const second = await kernel.keys.authenticate((await create("@review", "@write", "tool_d")).token);
+    expect(Object.keys(await deferredFor(fixture, first))).toEqual(["tool_b", "tool_c", "tool_d"]);
+    expect(Object.keys(await deferredFor(fixture, second))).toEqual(["tool_c"]);
+    // A change of the profile applies to all its keys; a project can redefine it.
+    await setPolicy(fixture, { tool_profiles: { review: ["tool_c"], write: [] } });
+    expect(Object.keys(await deferredFor(fixture, first))).toEqual(["tool_a", "tool_b", "tool_d"]);
+    expect(Object.keys(await deferredFor(fixture, second))).toEqual(["tool_a", "tool_b"]);
+  },
+);
+
 test("does not defer by budget for a plugin, nor where the policy withholds tool_search", async () => {
   const fixture = await bindTools();
   await setPolicy(fixture, { tool_token_budget: 0 });

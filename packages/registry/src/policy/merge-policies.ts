@@ -30,6 +30,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   deferred_tools: [],
   pinned_tools: [],
   tool_token_budget: 8_000,
+  tool_profiles: {},
   archived: false,
 };
 
@@ -63,6 +64,7 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
     pinned_tools: [...new Set([...(org.pinned_tools ?? []), ...(project.pinned_tools ?? [])])],
     // Not a right but a cost, so a project may also raise it.
     tool_token_budget: project.tool_token_budget ?? org.tool_token_budget ?? defaults.tool_token_budget,
+    tool_profiles: { ...org.tool_profiles, ...project.tool_profiles },
     archived: org.archived === true || project.archived === true,
   };
 }

@@ -76,3 +76,13 @@ test("archives every project of an archived org", () => {
   expect(archived({}, { archived: true })).toBe("project");
   expect(archived({}, {})).toBeNull();
 });
+
+test("lets a project replace a tool profile of its org and keep the others", () => {
+  const { tool_profiles, pinned_tools, tool_token_budget } = both(
+    { tool_profiles: { review: ["a"], write: ["b"] }, pinned_tools: ["a"], tool_token_budget: 100 },
+    { tool_profiles: { review: ["c"] }, pinned_tools: ["b"], tool_token_budget: 200 },
+  );
+  expect(tool_profiles).toEqual({ review: ["c"], write: ["b"] });
+  expect(pinned_tools).toEqual(["a", "b"]);
+  expect(tool_token_budget).toBe(200);
+});
