@@ -27,6 +27,7 @@ import type { Mutant } from "./mutant.ts";
 import { PACKAGE_DEFENCES } from "./packages.ts";
 import { PLUGIN_DEFENCES } from "./plugins.ts";
 import { PROCESS_DEFENCES } from "./processes.ts";
+import { PROGRESS_DEFENCES } from "./progress.ts";
 import { SANDBOX_DEFENCES } from "./sandbox.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
@@ -54,6 +55,7 @@ export const MUTANTS: Mutant[] = [
   ...FENCE_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
+  ...PROGRESS_DEFENCES,
   ...INTEGRITY_DEFENCES,
   ...DAMAGE_DEFENCES,
   ...HOME_DEFENCES,

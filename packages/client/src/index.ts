@@ -20,5 +20,6 @@ export type {
   WatchOptions,
 } from "./operations/types.ts";
 export type { FollowOptions } from "./transport/follow.ts";
+export type { RequestObserver } from "./transport/http.ts";
 export type { CallOptions } from "./transport/requests.ts";
 export { readSse, type SseMessage } from "./transport/sse.ts";

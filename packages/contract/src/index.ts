@@ -75,5 +75,6 @@ export {
 } from "./vocabulary/config-key.ts";
 export * from "./vocabulary/limits.ts";
 export * from "./vocabulary/mcp.ts";
+export * from "./vocabulary/progress.ts";
 export * from "./vocabulary/risk.ts";
 export * from "./vocabulary/vocabulary.ts";

@@ -10,6 +10,8 @@ export interface Registry {
   /** Other URLs for the archives of packages. */
   tarballs: Map<string, string>;
   requests: string[];
+  /** Requests whose path matches are never answered. */
+  stalls: RegExp | null;
   close(): Promise<void>;
 }
 
@@ -20,6 +22,7 @@ export async function startRegistry(): Promise<Registry> {
   const server = createServer((request, response) => {
     const path = decodeURIComponent(request.url ?? "");
     requests.push(path);
+    if (registry.stalls?.test(path)) return;
     const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(path) ?? [];
     const versions = packages.get(name);
     const archive = version === undefined ? undefined : versions?.get(version)?.archive;
@@ -46,10 +49,11 @@ export async function startRegistry(): Promise<Registry> {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  return {
+  const registry: Registry = {
     url,
     tarballs,
     requests,
+    stalls: null,
     publish(name, version, archive, manifest) {
       const versions = packages.get(name) ?? new Map();
       packages.set(name, versions.set(version, { archive, manifest }));
@@ -60,4 +64,5 @@ export async function startRegistry(): Promise<Registry> {
         server.close(() => resolve());
       }),
   };
+  return registry;
 }

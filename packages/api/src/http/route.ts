@@ -3,7 +3,7 @@
  * always match what is served.
  */
 import type { DelegationScope, KeyScope } from "@backplane/contract";
-import type { Caller } from "@backplane/ports";
+import type { Caller, Operation } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { z } from "zod";
 
@@ -50,6 +50,8 @@ export interface RouteContext<P, Q, B, A> {
   body: B;
   request: FastifyRequest;
   reply: FastifyReply;
+  /** On a route with `progress`, if the client asked for an event stream. */
+  operation?: Operation;
 }
 
 type Headers = Record<string, string>;
@@ -87,6 +89,11 @@ export interface Route<
   idempotent?: boolean;
   /** Accepts If-Match or If-None-Match and responds with an ETag. */
   etag?: boolean;
+  /**
+   * With `Accept: text/event-stream` the client receives the progress and then the body, and cancels the work when it
+   * disconnects.
+   */
+  progress?: boolean;
   responses: Record<number, { description: string; schema?: z.ZodType; type?: string }>;
   handler(
     context: RouteContext<z.output<P>, z.output<Q>, z.output<B>, A>,

@@ -96,7 +96,8 @@ function describe(route: Route, components: Components): JsonSchema {
     ],
     responses: responses(route, components),
   };
-  if (route.description !== undefined) operation.description = route.description;
+  if (route.progress === true) operation.description = [route.description, PROGRESS_TEXT].join(" ").trim();
+  else if (route.description !== undefined) operation.description = route.description;
   if (route.auth === "public") operation.security = [];
   else if ("scope" in route.auth) operation["x-backplane-scope"] = route.auth.scope;
   else if ("host" in route.auth) operation["x-backplane-scope"] = "admin token";
@@ -107,6 +108,11 @@ function describe(route: Route, components: Components): JsonSchema {
   if (Object.keys(content).length > 0) operation.requestBody = { required: true, content };
   return operation;
 }
+
+const PROGRESS_TEXT =
+  "With `Accept: text/event-stream` the response is a stream of server-sent events: `progress` items (ProgressEvent, at " +
+  "least one every 2 s), then one `result` with the body below, or one `error` with the ErrorEnvelope. If the client " +
+  "disconnects, the gateway stops the work; what it has begun to store is stored completely.";
 
 /** The route of an adapter: the plugin supplies the schema of the body and describes the responses in text. */
 function describeMount(mount: AdapterMount, components: Components): JsonSchema {
@@ -139,6 +145,7 @@ function responses(route: Route, components: Components): JsonSchema {
         [response.type ?? "application/json"]: {
           schema: response.schema ? components.convert(response.schema, "output") : { type: "string" },
         },
+        ...(route.progress === true ? { "text/event-stream": { schema: { type: "string" } } } : {}),
       };
     if (route.etag && status !== "304" && status !== "204")
       described.headers = { ETag: { schema: { type: "string" } } };

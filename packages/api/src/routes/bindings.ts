@@ -49,13 +49,14 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       body: BindingCreateSchema,
       idempotent: true,
       etag: true,
+      progress: true,
       responses: {
         200: { description: "An existing binding was moved to this version.", schema: BindingSchema },
         201: { description: "Created.", schema: BindingSchema },
       },
-      handler: ({ caller, body, request }) =>
+      handler: ({ caller, body, request, operation }) =>
         createOnce(kernel, caller, request, body, async () => {
-          const binding = await kernel.bindings.create(caller, body);
+          const binding = await kernel.bindings.create(caller, body, operation);
           const status = binding.generation === 1 ? 201 : 200;
           return { status, json: binding, headers: { etag: etagOf(binding) } };
         }),
@@ -70,10 +71,11 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingUpgradeSchema,
+      progress: true,
       responses: { 200: { description: "The bindings of the package.", schema: UpgradedSchema } },
-      handler: async ({ caller, body }) => ({
+      handler: async ({ caller, body, operation }) => ({
         status: 200,
-        json: { items: await kernel.bindings.upgrade(caller, body) },
+        json: { items: await kernel.bindings.upgrade(caller, body, operation) },
       }),
     }),
     defineRoute({
@@ -87,11 +89,12 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "bindings:write" },
       params: IdParams,
       etag: true,
+      progress: true,
       responses: { 200: { description: "Rolled back.", schema: BindingSchema } },
-      async handler({ caller, params, request }) {
+      async handler({ caller, params, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
         const expected = await expectedGeneration(request.headers["if-match"], now);
-        const binding = await kernel.bindings.rollback(caller, params.id, expected);
+        const binding = await kernel.bindings.rollback(caller, params.id, expected, operation);
         return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
       },
     }),
@@ -141,11 +144,12 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       params: IdParams,
       body: BindingPatchSchema,
       etag: true,
+      progress: true,
       responses: { 200: { description: "Changed.", schema: BindingSchema } },
-      async handler({ caller, params, body, request }) {
+      async handler({ caller, params, body, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
         const expected = await expectedGeneration(request.headers["if-match"], now);
-        const binding = await kernel.bindings.patch(caller, params.id, body, expected);
+        const binding = await kernel.bindings.patch(caller, params.id, body, expected, operation);
         return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
       },
     }),

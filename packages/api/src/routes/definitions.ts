@@ -52,15 +52,16 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,
+      progress: true,
       responses: {
         200: {
           description: "The definitions, or the reason why the server did not describe them.",
           schema: DefinitionsSchema,
         },
       },
-      handler: async ({ caller, params }) => ({
+      handler: async ({ caller, params, operation }) => ({
         status: 200,
-        json: await kernel.definitions.refresh(caller, params.id),
+        json: await kernel.definitions.refresh(caller, params.id, operation),
       }),
     }),
     defineRoute({

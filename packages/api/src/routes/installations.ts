@@ -6,7 +6,7 @@ import {
   InstallationSettingsSchema,
   SourceInspectionSchema,
 } from "@backplane/contract/schema";
-import type { Caller, InstallationSource } from "@backplane/ports";
+import type { Caller, InstallationSource, Operation } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import { defineRoute, type Route } from "../http/route.ts";
 import { checkRequest } from "../requests/check-request.ts";
@@ -42,20 +42,21 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       body: InstallationRequestSchema,
       uploads: ARCHIVE_TYPES,
       idempotent: true,
+      progress: true,
       responses: {
         201: { description: "Installed, in whole or in part.", schema: InstallationSchema },
         200: { description: "Nothing had to be changed.", schema: InstallationSchema },
       },
-      handler({ caller, body, query, request }) {
+      handler({ caller, body, query, request, operation }) {
         const raw: unknown = body;
         if (isUpload(raw)) {
           const settings = readSettings(request);
           const archive = (bytes: AsyncIterable<Uint8Array>) =>
-            install(caller, { kind: "archive", bytes, ...query }, settings);
+            install(caller, { kind: "archive", bytes, ...query }, settings, operation);
           return importUpload(kernel, caller, request, raw, upload_bytes, archive, { settings, ...query });
         }
         const { source, ...settings } = body;
-        return createOnce(kernel, caller, request, body, () => install(caller, source, settings));
+        return createOnce(kernel, caller, request, body, () => install(caller, source, settings, operation));
       },
     }),
     defineRoute({
@@ -71,11 +72,12 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       query: ArchiveQuery,
       body: InspectBody,
       uploads: ARCHIVE_TYPES,
+      progress: true,
       responses: { 200: { description: "What it is.", schema: SourceInspectionSchema } },
-      handler({ caller, body, query, request }) {
+      handler({ caller, body, query, request, operation }) {
         const inspect = async (source: InstallationSource) => ({
           status: 200,
-          json: await kernel.installations.inspect(caller, source),
+          json: await kernel.installations.inspect(caller, source, operation),
         });
         const raw: unknown = body;
         if (!isUpload(raw)) return inspect(body.source);
@@ -86,8 +88,13 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
     }),
   ];
 
-  async function install(caller: Caller, source: InstallationSource, settings: InstallationSettings) {
-    const done = await kernel.installations.install(caller, source, settings);
+  async function install(
+    caller: Caller,
+    source: InstallationSource,
+    settings: InstallationSettings,
+    operation: Operation | undefined,
+  ) {
+    const done = await kernel.installations.install(caller, source, settings, operation);
     const changed =
       done.packages.some(({ created }) => created) ||
       done.bindings.some(({ change }) => change !== "unchanged");

@@ -114,7 +114,11 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       clock,
       max,
       count: (change) => metrics.streams(change),
-      describe: (error, request_id) => JSON.stringify(toErrorResponse(error, request_id, docs_url).envelope),
+      describe: (error, request_id) => {
+        const { envelope, unexpected } = toErrorResponse(error, request_id, docs_url);
+        if (unexpected !== null) log.error({ request_id, err: unexpected }, "request failed");
+        return JSON.stringify(envelope);
+      },
       isCredentialValid: async ({ raw }) => {
         try {
           await gate.authenticator.authenticate(raw.headers, false);
@@ -186,7 +190,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   app.addHook("onRoute", ({ method, url }) => {
     for (const each of [method].flat()) served.push(`${each} ${url}`);
   });
-  registerRoutes(app, routes, gate, metrics);
+  registerRoutes(app, routes, { gate, metrics, streams, clock });
   registerAdapterRoutes(app, { adapters: kernel.adapters, gate, metrics, unknown });
   app.decorate("servedRoutes", served);
   app.decorate("mintLoginCode", () => console_login.mintCode());

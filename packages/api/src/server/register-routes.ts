@@ -4,32 +4,42 @@
  * http.invoke.cpu).
  */
 import { Readable } from "node:stream";
+import type { Clock } from "@backplane/ports";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";
 import { fastifyPath, type Route, type RouteContext, type RouteResponse } from "../http/route.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { isUpload } from "../requests/upload.ts";
+import type { EventStreams } from "../sse/event-streams.ts";
+import { progressItems, wantsEventStream } from "../sse/progress-stream.ts";
 
-export function registerRoutes(
-  app: FastifyInstance,
-  routes: readonly Route[],
-  gate: Gate,
-  metrics: Metrics,
-): void {
+interface RegistrationDeps {
+  gate: Gate;
+  metrics: Metrics;
+  streams: EventStreams;
+  clock: Clock;
+}
+
+export function registerRoutes(app: FastifyInstance, routes: readonly Route[], deps: RegistrationDeps): void {
   for (const route of routes) {
-    const meter = metrics.route(route.operation_id);
-    if (route.uploads === undefined) register(app, route, gate, meter);
+    const meter = deps.metrics.route(route.operation_id);
+    if (route.uploads === undefined) register(app, route, deps, meter);
     // Fastify accepts other media types than JSON only inside this scope, and passes them on as streams.
     else
       void app.register(async (scope) => {
         scope.addContentTypeParser([...route.uploads!], (_request, payload, done) => done(null, payload));
-        register(scope, route, gate, meter);
+        register(scope, route, deps, meter);
       });
   }
 }
 
-function register(app: FastifyInstance, route: Route, gate: Gate, meter: RouteMeter): void {
+function register(
+  app: FastifyInstance,
+  route: Route,
+  { gate, streams, clock }: RegistrationDeps,
+  meter: RouteMeter,
+): void {
   const { auth, params, query, body } = route;
   app.route({
     method: route.method,
@@ -57,6 +67,12 @@ function register(app: FastifyInstance, route: Route, gate: Gate, meter: RouteMe
         request,
         reply,
       };
+      if (route.progress === true && wantsEventStream(request))
+        return streams.stream(reply, (stop) =>
+          progressItems(clock, request.id, stop, (operation) =>
+            route.handler({ ...context, operation } as never),
+          ),
+        );
       const answer = route.handler(context as never);
       if (answer instanceof Promise) return answer.then((ready) => send(reply, ready));
       return send(reply, answer);

@@ -56,7 +56,7 @@ export async function runScriptedChat(
   try {
     await conversation.open(session.last_entry_id);
     for (const message of messages) {
-      const run = await conversation.say(message);
+      const run = await out.during("Waiting for the answer", () => conversation.say(message));
       runs.push(run);
       const content = run.output?.content ?? "";
       if (!out.json && content !== "") io.stdout.write(`${plainText(content).replace(/\n?$/, "\n")}`);

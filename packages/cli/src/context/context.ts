@@ -3,6 +3,7 @@ import { type Client, createClient } from "@backplane/client";
 import type { Io } from "../terminal/io.ts";
 import { createOutput, type Output } from "../terminal/output.ts";
 import { locateHome, locateToken, locateUrl } from "./locate-gateway.ts";
+import { createRequestObserver } from "./observe-request.ts";
 
 export interface GlobalFlags {
   json?: boolean;
@@ -31,16 +32,22 @@ export function createContext(io: Io, flags: GlobalFlags): CommandContext {
   const home = locateHome(flags, io.env, io.cwd);
   const url = () => locateUrl(flags, io.env, home);
   const token = () => locateToken(flags, io.env, home);
+  const out = createOutput(io, flags);
   let client: Client | undefined;
   return {
     io,
     flags,
-    out: createOutput(io, flags),
+    out,
     home,
     url,
     token,
     client() {
-      client ??= createClient({ url: url(), token: token(), headers: scopeHeaders(flags) });
+      client ??= createClient({
+        url: url(),
+        token: token(),
+        headers: scopeHeaders(flags),
+        observe: createRequestObserver(io, out),
+      });
       return client;
     },
   };

@@ -9,10 +9,10 @@ import {
   type Installation,
   type InstallationRequest,
   type InstallationSettings,
+  PROGRESS_STEPS,
+  type ProgressStep,
 } from "@backplane/contract";
-import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
-import { plainLine } from "../terminal/plain-text.ts";
 
 /** A folder or an archive of this machine, or a source that the gateway reads itself. */
 export type SentSource =
@@ -26,9 +26,11 @@ export async function sendInstallation(
 ): Promise<Installation> {
   try {
     return "named" in source
-      ? await sendNamed(context, source, settings)
+      ? await context.client().installations.install({ source: source.named, ...settings })
       : await sendArchive(context, source, settings);
   } catch (error) {
+    if (codeOf(error) === "request.cancelled")
+      throw interruptedInstallation(error, "named" in source ? source.label : source.path);
     // On the command line an unknown slot is a wrong flag.
     const { details, fix } = error as { details?: ErrorDetails; fix?: string };
     if (codeOf(error) !== "binding.invalid" || details?.unknown_slot === undefined) throw error;
@@ -36,26 +38,19 @@ export async function sendInstallation(
   }
 }
 
-/** The gateway may download packages for minutes, and continues after this command was interrupted. */
-async function sendNamed(
-  context: CommandContext,
-  { named, label }: Extract<SentSource, { named: unknown }>,
-  settings: InstallationSettings,
-): Promise<Installation> {
-  const { io, out } = context;
-  const stopListening = io.onSignal(() => {
-    out.note(
-      plainLine(
-        `Interrupted. The gateway continues to install ${label}. To see the result: backplane plugin list`,
-      ),
-    );
-    io.exit(EXIT.interrupted);
+/** Says whether something was installed. The gateway stores everything at once, in the step `store`. */
+export function interruptedInstallation(error: unknown, label: string): BackplaneError {
+  const { details } = error as { details?: ErrorDetails & { step?: ProgressStep | null } };
+  const step = PROGRESS_STEPS.indexOf(details?.step ?? "read");
+  const stored = step >= PROGRESS_STEPS.indexOf("store");
+  const message = stored
+    ? `Interrupted. ${label} may be installed already; the gateway stopped what came after.`
+    : `Interrupted. The gateway stopped the installation of ${label}; nothing was installed.`;
+  return new BackplaneError("request.cancelled", message, {
+    ...(details === undefined ? {} : { details }),
+    fix: stored ? "backplane plugin list" : "Run the command again to install it.",
+    cause: error,
   });
-  try {
-    return await context.client().installations.install({ source: named, ...settings });
-  } finally {
-    stopListening();
-  }
 }
 
 async function sendArchive(

@@ -8,7 +8,7 @@ export type Signal = "SIGINT" | "SIGTERM";
 export interface Io {
   stdin: Readable & { isTTY?: boolean; setRawMode?(on: boolean): unknown };
   stdout: Writable & { isTTY?: boolean };
-  stderr: Writable & { isTTY?: boolean };
+  stderr: Writable & { isTTY?: boolean; columns?: number };
   env: Record<string, string | undefined>;
   cwd: string;
   /** How `up --detach` starts this program again, with the same Node flags. */
@@ -19,7 +19,12 @@ export interface Io {
   onCrash(listener: (error: unknown) => void): () => void;
   /** Ends the process immediately, for a second Ctrl-C. */
   exit(code: number): void;
+  /** How long a command may wait without printing anything; infinite for tests of other output. */
+  silence_ms: number;
 }
+
+/** Together with the interval at which the line is drawn, no command is silent for 2 s. */
+const SILENCE_MS = 1_000;
 
 /** npm and the launcher forward the Ctrl-C that the terminal already sent to every process. */
 const SAME_KEY_PRESS_MS = 300;
@@ -57,6 +62,7 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
       };
     },
     exit: (code) => process.exit(code),
+    silence_ms: SILENCE_MS,
   };
 }
 

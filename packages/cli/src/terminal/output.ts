@@ -1,6 +1,7 @@
 /** Prints data on stdout (one JSON document with --json) and everything else on stderr. */
 import type { Io } from "./io.ts";
 import { plainLine } from "./plain-text.ts";
+import { createStatusLine, type StatusLine } from "./status-line.ts";
 
 export type Colour = "red" | "green" | "yellow" | "bold" | "dim";
 const SGR: Record<Colour, string> = { red: "31", green: "32", yellow: "33", bold: "1", dim: "2" };
@@ -14,6 +15,10 @@ export interface Output {
   line(value: unknown, text: () => string): void;
   /** Prints progress or a hint; does nothing with --quiet. */
   note(text: string): void;
+  /** Shows what the command is waiting for; nothing with --quiet or --json. */
+  readonly status: StatusLine;
+  /** Shows `text` while `work` runs. */
+  during<T>(text: string, work: () => Promise<T>): Promise<T>;
   paint(colour: Colour, text: string): string;
 }
 
@@ -22,7 +27,9 @@ export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean })
   const quiet = flags.quiet === true;
   const coloured =
     io.stdout.isTTY === true && !json && (io.env.NO_COLOR ?? "") === "" && io.env.TERM !== "dumb";
+  const status = createStatusLine(io, { shown: !json && !quiet });
   const data = (value: unknown, text: () => string) => {
+    status.clear();
     const printed = json ? JSON.stringify(value) : text();
     if (printed !== "") io.stdout.write(printed.endsWith("\n") ? printed : `${printed}\n`);
   };
@@ -31,7 +38,17 @@ export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean })
     quiet,
     data,
     line: data,
+    status,
+    async during(text, work) {
+      const wait = status.begin(text);
+      try {
+        return await work();
+      } finally {
+        wait.end();
+      }
+    },
     note(text) {
+      status.clear();
       if (!quiet) io.stderr.write(`${text}\n`);
     },
     paint: (colour, text) => (coloured ? `\u001b[${SGR[colour]}m${text}\u001b[0m` : text),

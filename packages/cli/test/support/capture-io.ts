@@ -26,6 +26,8 @@ export interface CaptureOptions {
   /** The content of stdin, which then ends; undefined for an empty stdin, null for one that stays open. */
   stdin?: string | null;
   tty?: boolean;
+  /** Default: nothing is printed while a command waits, however busy the machine is. */
+  silence_ms?: number;
 }
 
 export function captureIo(options: CaptureOptions = {}): CapturedIo {
@@ -70,6 +72,7 @@ export function captureIo(options: CaptureOptions = {}): CapturedIo {
     },
     exits,
     raw,
+    silence_ms: options.silence_ms ?? Number.POSITIVE_INFINITY,
   };
 }
 

@@ -40,16 +40,16 @@ const LISTS: Record<ExportKind, string> = {
 };
 
 export function createPluginClient(http: Http) {
-  const { get, post, remove } = createRequests(http);
+  const { get, post, postWatched, remove } = createRequests(http);
 
   return {
     /** Packages of any source with their bindings, all in one transaction. */
     installations: {
       /** Says what the source is. Changes nothing. */
       inspect: (source: InstallationRequest["source"], call?: CallOptions) =>
-        post<SourceInspection>("/v1/plugin-installations:inspect", { source }, call),
+        postWatched<SourceInspection>("/v1/plugin-installations:inspect", { source }, call),
       install: (request: InstallationRequest, call?: CallOptions) =>
-        post<Installation>("/v1/plugin-installations", request, call),
+        postWatched<Installation>("/v1/plugin-installations", request, call),
       /** An archive of any format. */
       installArchive: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
@@ -65,6 +65,7 @@ export function createPluginClient(http: Http) {
           upload: bytes,
           headers: { "installation-settings": asciiJson(settings), ...idempotencyHeader(call) },
           signal: call.signal,
+          progress: true,
         }),
     },
     packages: {
@@ -107,7 +108,8 @@ export function createPluginClient(http: Http) {
       remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
     },
     bindings: {
-      create: (body: BindingCreate, call?: CallOptions) => post<Binding>("/v1/plugin-bindings", body, call),
+      create: (body: BindingCreate, call?: CallOptions) =>
+        postWatched<Binding>("/v1/plugin-bindings", body, call),
       list: (query: PageOptions & { kind?: ExportKind; package_id?: string } = {}) =>
         get<ListOf<Binding>>("/v1/plugin-bindings", { ...query }),
       get: (id: string) => get<Binding>(`/v1/plugin-bindings/${pathSegment(id)}`),
@@ -118,16 +120,18 @@ export function createPluginClient(http: Http) {
           path: `/v1/plugin-bindings/${pathSegment(id)}`,
           json: body,
           headers: ifMatch(when.generation),
+          progress: true,
         }),
       /** Upgrades all bindings of a package in one scope, or none. */
       upgrade: async (body: BindingUpgrade) =>
-        (await post<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
+        (await postWatched<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
       /** Rolls back to the previous version. */
       rollback: (id: string, when: { generation?: number } = {}) =>
         http.json<Binding>({
           method: "POST",
           path: `/v1/plugin-bindings/${pathSegment(id)}:rollback`,
           headers: ifMatch(when.generation),
+          progress: true,
         }),
       validate: (id: string) =>
         post<ValidationReport>(`/v1/plugin-bindings/${pathSegment(id)}:validate`, undefined),
@@ -136,7 +140,7 @@ export function createPluginClient(http: Http) {
       definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}/definitions`),
       /** Asks the server for its tools again. */
       describe: (id: string) =>
-        post<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
+        postWatched<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
       /** Whether the gateway is signed in to its server. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
       /** Starts a sign-in; for admins only, like the two below. */

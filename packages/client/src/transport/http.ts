@@ -2,7 +2,14 @@
  * Requests over fetch. An error response becomes the BackplaneError that the gateway threw, with its code, details and
  * request id. No response at all becomes daemon.unreachable.
  */
-import { BackplaneError, type ErrorDetails, isErrorCode } from "@backplane/contract";
+import {
+  BackplaneError,
+  ERROR_CODES,
+  type ErrorDetails,
+  isErrorCode,
+  type ProgressEvent,
+} from "@backplane/contract";
+import { readSse } from "./sse.ts";
 
 export interface HttpOptions {
   url: string;
@@ -10,6 +17,15 @@ export interface HttpOptions {
   /** Extra headers for every request, such as Backplane-Project. */
   headers?: Record<string, string>;
   fetch?: typeof fetch;
+  /** Called for every request, until its response was read; a stream counts until it is open. */
+  observe?: (request: Pick<HttpRequest, "method" | "path" | "progress">) => RequestObserver;
+}
+
+export interface RequestObserver {
+  /** Aborts the request. */
+  signal?: AbortSignal;
+  progress(event: ProgressEvent): void;
+  end(): void;
 }
 
 export interface HttpRequest {
@@ -20,6 +36,8 @@ export interface HttpRequest {
   upload?: NonNullable<RequestInit["body"]> | AsyncIterable<Uint8Array>;
   headers?: Record<string, string | undefined>;
   signal?: AbortSignal | undefined;
+  /** The route reports its progress, and stops its work when this client disconnects. */
+  progress?: boolean;
 }
 
 export interface Http {
@@ -34,8 +52,17 @@ export function createHttp(options: HttpOptions): Http {
   const send = options.fetch ?? fetch;
 
   async function open(request: HttpRequest): Promise<Response> {
+    const observer = options.observe?.(request);
+    try {
+      return await fetchChecked(request, joinSignals(request.signal, observer?.signal));
+    } finally {
+      observer?.end();
+    }
+  }
+
+  async function fetchChecked(request: HttpRequest, signal: AbortSignal | undefined): Promise<Response> {
     const init: RequestInit & { duplex?: "half" } = { method: request.method, headers: headersOf(request) };
-    if (request.signal !== undefined) init.signal = request.signal;
+    if (signal !== undefined) init.signal = signal;
     if (request.upload !== undefined) {
       init.body = request.upload as NonNullable<RequestInit["body"]>;
       init.duplex = "half";
@@ -44,15 +71,28 @@ export function createHttp(options: HttpOptions): Http {
     try {
       response = await send(base + request.path + queryOf(request.query), init);
     } catch (cause) {
-      if (request.signal?.aborted) throw cause;
+      if (signal?.aborted) throw cause;
       throw unreachable(base, cause);
     }
     if (response.ok) return response;
     throw await toError(response);
   }
 
+  /** A gateway or a proxy that does not support progress responds with JSON. */
+  async function readBody(response: Response, onProgress: (event: ProgressEvent) => void): Promise<unknown> {
+    if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true)
+      return await response.json();
+    for await (const { event, data } of readSse(response.body as unknown as AsyncIterable<Uint8Array>)) {
+      if (event === "progress") onProgress(JSON.parse(data) as ProgressEvent);
+      if (event === "result") return JSON.parse(data);
+      if (event === "error") throw errorOf(data, null);
+    }
+    throw new Error("the event stream ended without a result");
+  }
+
   function headersOf(request: HttpRequest): Record<string, string> {
-    const headers: Record<string, string> = { accept: "application/json", ...options.headers };
+    const accept = request.progress === true ? "text/event-stream, application/json" : "application/json";
+    const headers: Record<string, string> = { accept, ...options.headers };
     if (options.token !== undefined) headers.authorization = `Bearer ${options.token}`;
     if (request.json !== undefined) headers["content-type"] = "application/json";
     if (request.upload !== undefined) headers["content-type"] = "application/octet-stream";
@@ -64,12 +104,16 @@ export function createHttp(options: HttpOptions): Http {
   return {
     open,
     async json<T>(request: HttpRequest) {
-      const response = await open(request);
+      const observer = options.observe?.(request);
+      const signal = joinSignals(request.signal, observer?.signal);
       try {
-        return (await response.json()) as T;
+        const response = await fetchChecked(request, signal);
+        return (await readBody(response, (event) => observer?.progress(event))) as T;
       } catch (cause) {
-        if (request.signal?.aborted) throw cause;
+        if (signal?.aborted || cause instanceof BackplaneError) throw cause;
         throw unreachable(base, cause);
+      } finally {
+        observer?.end();
       }
     },
     async empty(request) {
@@ -85,20 +129,30 @@ export function unreachable(base: string, cause: unknown): BackplaneError {
 
 /** A response without an error envelope is not from a gateway, but from a proxy or another program on the port. */
 async function toError(response: Response): Promise<BackplaneError> {
-  const text = await response.text().catch(() => "");
+  return errorOf(await response.text().catch(() => ""), response.status);
+}
+
+/** `status` is null for an error that arrived as an event. */
+function errorOf(text: string, status: number | null): BackplaneError {
   const sent = readEnvelope(text);
   if (sent === null)
     return new BackplaneError(
       "daemon.unreachable",
-      `The server at this address is not a Backplane gateway (status ${response.status}).`,
-      { details: { status: response.status } },
+      `The server at this address is not a Backplane gateway (status ${status}).`,
+      { details: { status } },
     );
   const { fix, ...details } = sent.details ?? {};
-  return new BackplaneError(isErrorCode(sent.code) ? sent.code : "internal", sent.message, {
-    details: { ...details, request_id: sent.request_id, status: response.status },
+  const code = isErrorCode(sent.code) ? sent.code : "internal";
+  return new BackplaneError(code, sent.message, {
+    details: { ...details, request_id: sent.request_id, status: status ?? ERROR_CODES[code].http },
     retryable: sent.retryable === true,
     ...(typeof fix === "string" ? { fix } : {}),
   });
+}
+
+function joinSignals(...signals: readonly (AbortSignal | undefined)[]): AbortSignal | undefined {
+  const given = signals.filter((signal) => signal !== undefined);
+  return given.length > 1 ? AbortSignal.any(given) : given[0];
 }
 
 interface SentError {

@@ -10,18 +10,29 @@ export interface CallOptions {
 }
 
 export function createRequests(http: Http) {
+  const post = <T>(
+    path: string,
+    json: unknown,
+    call: CallOptions = {},
+    query?: Query,
+    more: Pick<HttpRequest, "progress"> = {},
+  ) =>
+    http.json<T>({
+      method: "POST",
+      path,
+      json,
+      headers: idempotencyHeader(call),
+      signal: call.signal,
+      ...(query && { query }),
+      ...more,
+    });
   return {
     get: <T>(path: string, query?: Query, call: CallOptions = {}) =>
       http.json<T>({ method: "GET", path, ...(query && { query }), signal: call.signal }),
-    post: <T>(path: string, json: unknown, call: CallOptions = {}, query?: Query) =>
-      http.json<T>({
-        method: "POST",
-        path,
-        json,
-        headers: idempotencyHeader(call),
-        signal: call.signal,
-        ...(query && { query }),
-      }),
+    post,
+    /** For a route that reports its progress. */
+    postWatched: <T>(path: string, json: unknown, call: CallOptions = {}) =>
+      post<T>(path, json, call, undefined, { progress: true }),
     remove: (path: string) => http.empty({ method: "DELETE", path }),
   };
 }

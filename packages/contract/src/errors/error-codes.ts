@@ -189,6 +189,11 @@ export const ERROR_CODES = {
     "Try again after the time in the Retry-After header.",
     true,
   ),
+  "request.cancelled": refusalSpec(
+    409,
+    "The operation was stopped before it finished.",
+    "Run it again if you need the result.",
+  ),
   "route.not_found": refusalSpec(404, "There is no such route.", "See /openapi.json for the routes."),
   "idempotency.conflict": refusalSpec(
     409,

@@ -14,6 +14,7 @@ export * from "./invocation.ts";
 export * from "./manifest.ts";
 export * from "./package.ts";
 export * from "./policy.ts";
+export * from "./progress.ts";
 export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";

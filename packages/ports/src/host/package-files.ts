@@ -9,6 +9,7 @@ import type {
   Package,
   SourceInspection,
 } from "@backplane/contract";
+import type { Operation } from "./operation.ts";
 
 /** A package that was read from an archive or a folder, checked, and unpacked into the content store. */
 export interface ImportedPackage {
@@ -30,9 +31,14 @@ export interface ImportedPackage {
 export interface InstallScripts {
   /**
    * `folder` contains the package.json and node_modules; scripts may change everything in it. Throws
-   * `plugin.install_failed` with the end of the output, or `sandbox.unavailable`.
+   * `plugin.install_failed` with the end of the output, `sandbox.unavailable`, or `request.cancelled` after an abort.
    */
-  run(request: { folder: string; packages: readonly string[]; npm_cli: string }): Promise<void>;
+  run(request: {
+    folder: string;
+    packages: readonly string[];
+    npm_cli: string;
+    signal: AbortSignal;
+  }): Promise<void>;
 }
 
 export type PackageSource =
@@ -83,6 +89,8 @@ export interface OpenOptions {
   only?: "package" | "agent_plugin" | undefined;
   /** The packages from npm whose install scripts run. */
   allow_scripts?: readonly string[] | undefined;
+  /** Opening and importing report to it and throw `request.cancelled` when it is cancelled. */
+  operation?: Operation | undefined;
 }
 
 /** A source that was read but not installed; `end` removes the unpacked files. */
@@ -108,7 +116,7 @@ export interface PackageImporter {
    */
   open(source: InstallationSource, options?: OpenOptions): Promise<OpenedSource>;
   /** Says what the source is and what an installation would bind. Runs no code of it and leaves no files. */
-  inspect(source: InstallationSource): Promise<SourceInspection>;
+  inspect(source: InstallationSource, operation?: Operation): Promise<SourceInspection>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `most`. */

@@ -12,6 +12,7 @@ import type {
   Runtime,
   TerminalStatus,
 } from "@backplane/contract";
+import type { Operation } from "./operation.ts";
 
 export interface RunRequest {
   invocation_id: string;
@@ -174,8 +175,11 @@ export interface Runner {
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
   /** Stops the processes of outdated generations of a binding after their calls in flight have finished. */
   retire(binding_id: string, keep_pool_key?: string): void;
-  /** Asks the process of a described package for its tools. Rejects with a BackplaneError. */
-  describe?: (request: DescribeRequest) => Promise<Description>;
+  /**
+   * Asks the process of a described package for its tools. Rejects with a BackplaneError. Reports the steps of a launch to
+   * `operation`; when it is cancelled, a process that nobody else waits for is not started any further.
+   */
+  describe?: (request: DescribeRequest, operation?: Operation) => Promise<Description>;
   /** Rejects with a BackplaneError. */
   request?: (request: McpRequest, listener: RequestListener) => Promise<Json>;
   /** Whether a process for this request is running, so that it would not start one. */

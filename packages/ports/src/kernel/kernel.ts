@@ -46,6 +46,7 @@ import type {
   SourceInspection,
   ValidationReport,
 } from "@backplane/contract";
+import type { Operation } from "../host/operation.ts";
 import type { InstallationSource } from "../host/package-files.ts";
 import type { RunnerHealth } from "../host/runner.ts";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
@@ -87,15 +88,17 @@ export interface Kernel {
   /** Installs packages from any source and binds them, in one transaction. */
   installations: {
     /** Says what the source is. Changes nothing and runs no code of the source. */
-    inspect(caller: Caller, source: InstallationSource): Promise<SourceInspection>;
+    inspect(caller: Caller, source: InstallationSource, operation?: Operation): Promise<SourceInspection>;
     /**
      * All packages and bindings are stored together; after an error there is no row and there are no bytes. A part of a
-     * source with several parts that cannot be used is left out and reported, unless `strict` is set.
+     * source with several parts that cannot be used is left out and reported, unless `strict` is set. A cancelled
+     * operation throws `request.cancelled` unless the transaction has begun.
      */
     install(
       caller: Caller,
       source: InstallationSource,
       settings: InstallationSettings,
+      operation?: Operation,
     ): Promise<Installation>;
   };
   packages: {
@@ -112,7 +115,8 @@ export interface Kernel {
     remove(caller: Caller, id: string): Promise<void>;
   };
   bindings: {
-    create(caller: Caller, body: BindingCreate): Promise<Binding>;
+    /** This and the three operations below report the launch of the server to `operation`. */
+    create(caller: Caller, body: BindingCreate, operation?: Operation): Promise<Binding>;
     get(caller: Caller, id: string): Promise<Binding>;
     list(
       caller: Caller,
@@ -120,11 +124,17 @@ export interface Kernel {
       page: Page,
     ): Promise<PageOf<Binding>>;
     /** `expected` is the generation from If-Match; without it the patch is retried after a concurrent change. */
-    patch(caller: Caller, id: string, body: BindingPatch, expected: number | undefined): Promise<Binding>;
+    patch(
+      caller: Caller,
+      id: string,
+      body: BindingPatch,
+      expected: number | undefined,
+      operation?: Operation,
+    ): Promise<Binding>;
     /** Moves all bindings of a package in one scope to another version, in one transaction. */
-    upgrade(caller: Caller, body: BindingUpgrade): Promise<Binding[]>;
+    upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]>;
     /** Returns to the version before the last upgrade, with the settings of that version. */
-    rollback(caller: Caller, id: string, expected?: number): Promise<Binding>;
+    rollback(caller: Caller, id: string, expected?: number, operation?: Operation): Promise<Binding>;
     validate(caller: Caller, id: string): Promise<ValidationReport>;
     /** `expected` is the generation from If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;

@@ -17,6 +17,7 @@ import {
   HOST_ADMIN,
   type Kernel,
   type KernelDeps,
+  type Operation,
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
@@ -41,18 +42,18 @@ interface BindingsParts {
 export function createBindings({ deps, planner, effects, revocation }: BindingsParts): Kernel["bindings"] {
   const { store } = deps;
 
-  async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
+  async function create(caller: Caller, body: BindingCreate, operation?: Operation): Promise<Binding> {
     requireOperator(caller, "bind exports");
     const change = await planner.create(caller, body);
     const { before, row, records } = change;
     if (before === null) await store.bindings.create(row, records);
     else await store.bindings.updateAll([{ row, expected: before.generation, records }]);
-    await effects.apply(caller, [change]);
+    await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
   }
 
-  async function upgrade(caller: Caller, body: BindingUpgrade): Promise<Binding[]> {
+  async function upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]> {
     requireOperator(caller, "upgrade bindings");
     const scope = planner.resolveScope(caller, body.org_wide);
     const { package_id, package_version, bindings: settings = {} } = body;
@@ -65,14 +66,19 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     // All move in one transaction. The old version serves calls until it is committed.
     const moves = await planner.moveAll(caller, older, package_version, settings);
     if (moves.length > 0) await store.bindings.updateAll(moves.map(toUpdate));
-    await effects.apply(caller, moves);
+    await effects.apply(caller, moves, operation);
     const moved = new Map(moves.map(({ row }) => [row.binding_id, row]));
     const all = existing.map((binding) => moved.get(binding.binding_id) ?? binding);
     await effects.announce(caller, all);
     return all;
   }
 
-  async function rollback(caller: Caller, id: string, expected?: number): Promise<Binding> {
+  async function rollback(
+    caller: Caller,
+    id: string,
+    expected?: number,
+    operation?: Operation,
+  ): Promise<Binding> {
     requireOperator(caller, "change bindings");
     const { binding: before } = await getBound(caller, id);
     if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
@@ -97,7 +103,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const { row, records } = change;
     if (!(await store.bindings.update(row, before.generation, records)))
       throw outdated((await getBound(caller, id)).binding);
-    await effects.apply(caller, [change]);
+    await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
   }
@@ -107,6 +113,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     id: string,
     body: BindingPatch,
     expected: number | undefined,
+    operation?: Operation,
   ): Promise<Binding> {
     requireOperator(caller, "change bindings");
     let version: string | undefined;
@@ -121,7 +128,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
       const change = await planner.patch(caller, before, body, "binding.change");
       const { row, records } = change;
       if (!(await store.bindings.update(row, before.generation, records))) continue;
-      await effects.apply(caller, [change]);
+      await effects.apply(caller, [change], operation);
       await effects.announce(caller, [row]);
       return row;
     }

@@ -1,14 +1,14 @@
 /** What follows when changes of bindings are stored. */
 
 import type { Binding } from "@backplane/contract";
-import type { Caller, Changes, KernelDeps } from "@backplane/ports";
+import type { Caller, Changes, KernelDeps, Operation } from "@backplane/ports";
 import type { DefinitionsService } from "../definitions/definitions.ts";
 import type { CredentialMoves } from "./move-binding.ts";
 import type { PlannedChange } from "./plan-change.ts";
 
 export interface ChangeEffects {
   /** Retires the processes of the old generations, ends sign-ins at old addresses, and asks for the definitions. */
-  apply(caller: Caller, stored: readonly PlannedChange[]): Promise<void>;
+  apply(caller: Caller, stored: readonly PlannedChange[], operation?: Operation): Promise<void>;
   /** Resolves after every listener, such as the dependents of a plugin, has handled the change. */
   announce(caller: Caller, bindings: readonly Binding[]): Promise<void>;
 }
@@ -27,12 +27,12 @@ export function createChangeEffects({
   changes,
 }: EffectsParts): ChangeEffects {
   return {
-    async apply(caller, stored) {
+    async apply(caller, stored, operation) {
       for (const { before, row } of stored) if (before !== null) deps.runner.retire(row.binding_id);
       for (const { before, row, found } of stored)
         if (before !== null) await credentials.dropOldCredentials(caller, before, row, found);
       for (const { row, found } of stored)
-        await definitions.describe({ binding: row, package: found.package });
+        await definitions.describe({ binding: row, package: found.package }, operation);
     },
     announce: (caller, bindings) => changes.emitAndWait("bindings.changed", { caller, bindings }),
   };

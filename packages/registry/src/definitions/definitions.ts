@@ -24,6 +24,7 @@ import {
   type DefinitionsFacade,
   type Description,
   type KernelDeps,
+  type Operation,
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
@@ -39,7 +40,7 @@ export interface DefinitionsService {
    * Describes a binding that was created or changed. Never throws. Resolves to null when the package lists its own
    * exports.
    */
-  describe(bound: BoundPackage): Promise<Definitions | null>;
+  describe(bound: BoundPackage, operation?: Operation): Promise<Definitions | null>;
   /** While `work` moves the binding to `package_digest`, `describe` uses this description and requests no other. */
   withDescription<T>(
     binding_id: string,
@@ -77,17 +78,24 @@ export function createDefinitions({
   /** One request at a time per binding; a second one waits for the first. */
   const inFlight = new Map<string, Promise<Definitions>>();
 
-  const preview = async ({ binding, package: pack }: BoundPackage): Promise<Description> =>
+  const preview = async (
+    { binding, package: pack }: BoundPackage,
+    operation?: Operation,
+  ): Promise<Description> =>
     await checkDescription(
       deps,
-      await requestDescription(deps, policies, tokens, { binding, package: pack }),
+      await requestDescription(deps, policies, tokens, { binding, package: pack }, operation),
     );
 
-  async function describeAndStore(bound: BoundPackage, known?: Description): Promise<Definitions> {
+  async function describeAndStore(
+    bound: BoundPackage,
+    known: Description | undefined,
+    operation: Operation | undefined,
+  ): Promise<Definitions> {
     let description: Description;
     try {
       await requireReady(bound);
-      description = known ?? (await preview(bound));
+      description = known ?? (await preview(bound, operation));
     } catch (error) {
       return await storeFailure(bound, error);
     }
@@ -159,13 +167,17 @@ export function createDefinitions({
     };
   }
 
-  function enqueueDescription(bound: BoundPackage, known?: Description): Promise<Definitions> {
+  function enqueueDescription(
+    bound: BoundPackage,
+    operation?: Operation,
+    known?: Description,
+  ): Promise<Definitions> {
     const id = bound.binding.binding_id;
     const running = inFlight.get(id);
     const next = (
       running === undefined
-        ? describeAndStore(bound, known)
-        : running.then(() => describeAndStore(bound, known))
+        ? describeAndStore(bound, known, operation)
+        : running.then(() => describeAndStore(bound, known, operation))
     ).finally(() => {
       if (inFlight.get(id) === next) inFlight.delete(id);
     });
@@ -200,8 +212,8 @@ export function createDefinitions({
         const { binding } = await getDescribed(caller, id);
         return await store.definitions.get(binding.scope.org_id, id);
       },
-      async refresh(caller, id) {
-        return await enqueueDescription(await getChangeable(caller, id, "describe bindings"));
+      async refresh(caller, id, operation) {
+        return await enqueueDescription(await getChangeable(caller, id, "describe bindings"), operation);
       },
       async accept(caller, id, export_id, revision) {
         const bound = await getChangeable(caller, id, "accept changed tools");
@@ -228,7 +240,7 @@ export function createDefinitions({
         return row;
       },
     },
-    preview,
+    preview: (bound) => preview(bound),
     async withDescription(binding_id, package_digest, description, work) {
       const name = `${binding_id}\n${package_digest}`;
       prepared.set(name, description);
@@ -238,12 +250,13 @@ export function createDefinitions({
         prepared.delete(name);
       }
     },
-    async describe(bound) {
+    async describe(bound, operation) {
       const { protocol } = bound.package.manifest.runtime;
       if (!isDescribed(protocol) || bound.binding.status !== "active") return null;
       try {
         return await enqueueDescription(
           bound,
+          operation,
           prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`),
         );
       } catch (error) {
@@ -332,6 +345,7 @@ async function requestDescription(
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
   bound: BoundPackage,
+  operation: Operation | undefined,
 ): Promise<Description> {
   const { protocol } = bound.package.manifest.runtime;
   const { describe } = deps.runner;
@@ -340,6 +354,6 @@ async function requestDescription(
   }
   const request = await createProcessRequest(deps, policies, bound, bound.binding.scope);
   return await sendProcessRequest(tokens, bound, request, (given) =>
-    describe({ ...given, timeout_ms: DESCRIBE_MS }),
+    describe({ ...given, timeout_ms: DESCRIBE_MS }, operation),
   );
 }

@@ -4,7 +4,14 @@
  */
 
 import { BackplaneError, isPartFault, type LeftOut, leftOut, type Package } from "@backplane/contract";
-import type { Caller, KernelDeps, OpenedSource, SourcePart } from "@backplane/ports";
+import {
+  type Caller,
+  type KernelDeps,
+  type OpenedSource,
+  type Operation,
+  requireNotCancelled,
+  type SourcePart,
+} from "@backplane/ports";
 import type { PackageRows } from "../packages/package-rows.ts";
 
 export interface ImportedPart {
@@ -25,7 +32,7 @@ export async function importParts(
   rows: PackageRows,
   caller: Caller,
   opened: OpenedSource,
-  options: { strict: boolean; requireAccess: (part: SourcePart) => void },
+  options: { strict: boolean; operation: Operation; requireAccess: (part: SourcePart) => void },
 ): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; notes: string[]; held: HeldBytes }> {
   const { strict } = options;
   const left_out = [...opened.left_out];
@@ -40,6 +47,7 @@ export async function importParts(
     for (const part of opened.parts) {
       const before = held.length;
       try {
+        requireNotCancelled(options.operation);
         options.requireAccess(part);
         const imported = await opened.import(part);
         held.push(imported.digest);

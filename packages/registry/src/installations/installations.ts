@@ -1,6 +1,6 @@
 /**
  * Installs packages from any source and binds them. Everything is read, imported and checked first; then one transaction
- * stores all packages and bindings. Whatever fails before the commit leaves no row and no bytes.
+ * stores all packages and bindings. Whatever fails or is cancelled before the commit leaves no row and no bytes.
  */
 
 import {
@@ -19,8 +19,11 @@ import {
   type Kernel,
   type KernelDeps,
   type OpenedSource,
+  type Operation,
+  requireNotCancelled,
   requireOperator,
   requireScope,
+  unwatchedOperation,
 } from "@backplane/ports";
 import type { ChangeEffects } from "../bindings/change-effects.ts";
 import type { PackageFinder } from "../bindings/check-binding.ts";
@@ -42,6 +45,13 @@ interface InstallationsParts {
   rows: PackageRows;
   createPlanner: (packages: PackageFinder) => BindingPlanner;
   effects: ChangeEffects;
+}
+
+/** What an installation may be limited to, and whom it is done for. */
+interface InstallOptions {
+  operation: Operation;
+  only?: "package" | "agent_plugin";
+  check?: (packages: readonly Package[]) => void;
 }
 
 interface Stored {
@@ -69,12 +79,14 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     caller: Caller,
     source: InstallationSource,
     settings: InstallationSettings,
-    only?: "package" | "agent_plugin",
-    check?: (packages: readonly Package[]) => void,
+    { operation, only, check }: InstallOptions,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
+    requireNotCancelled(operation);
+    operation.report({ step: "read", message: "Reading the source" });
     const opened = await importer.open(withSecretSlots(source, settings), {
       only,
       allow_scripts: settings.allow_scripts,
+      operation,
     });
     let stored: Stored;
     let done: Awaited<ReturnType<typeof importParts>>;
@@ -82,12 +94,13 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
       requirePackages(opened);
       done = await importParts(deps, rows, caller, opened, {
         strict: settings.strict === true,
+        operation,
         // A part that comes from a registry is not part of the upload.
         requireAccess: (part) => requireSourceAccess(caller, part.registry ? "npm" : source.kind),
       });
       try {
         check?.(done.parts.map(({ row }) => row));
-        stored = await storeParts(caller, opened, done.parts, settings);
+        stored = await storeParts(caller, opened, done.parts, settings, operation);
         done.held.release();
       } finally {
         await done.held.discard();
@@ -96,7 +109,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
       await opened.end();
     }
     const changes = stored.bindings.flatMap(({ change }) => change ?? []);
-    await effects.apply(caller, changes);
+    await effects.apply(caller, changes, operation);
     if (changes.length > 0)
       await effects.announce(
         caller,
@@ -119,6 +132,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     opened: OpenedSource,
     parts: readonly ImportedPart[],
     settings: InstallationSettings,
+    operation: Operation,
   ): Promise<Stored> {
     const binds = bindsParts(opened, parts, settings);
     if (binds) requireScope(caller, "bindings:write");
@@ -128,6 +142,9 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     for (let attempt = 1; ; attempt++) {
       const bindings = binds ? await planBindings(planner, caller, opened, parts, settings) : [];
       const changes = bindings.flatMap(({ change }) => change ?? []);
+      // The last moment at which the installation can be cancelled.
+      requireNotCancelled(operation);
+      operation.report({ step: "store", message: "Storing packages and bindings" });
       try {
         const stored = await store.installations.commit({
           packages,
@@ -158,23 +175,24 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
   ) {
     requireOperator(caller, "install packages");
     requireSourceAccess(caller, source.kind);
-    return await install(caller, source, { bind: false, strict }, only);
+    return await install(caller, source, { bind: false, strict }, { only, operation: unwatchedOperation() });
   }
 
   return {
     installations: {
-      async inspect(caller, source) {
+      async inspect(caller, source, operation = unwatchedOperation()) {
         requireAccess(caller, source);
-        return await importer.inspect(source);
+        return await importer.inspect(source, operation);
       },
-      async install(caller, source, settings) {
+      async install(caller, source, settings, operation = unwatchedOperation()) {
         requireAccess(caller, source);
-        return (await install(caller, source, settings)).installation;
+        return (await install(caller, source, settings, { operation })).installation;
       },
     },
     async installChecked(caller, source, settings, check) {
       requireAccess(caller, source);
-      return (await install(caller, source, settings, "package", check)).installation;
+      const options = { only: "package", check, operation: unwatchedOperation() } as const;
+      return (await install(caller, source, settings, options)).installation;
     },
     packages: {
       async install(caller, source) {

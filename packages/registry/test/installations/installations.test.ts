@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type ProgressReport } from "@backplane/contract";
 import type { Caller, Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
@@ -43,6 +43,42 @@ describe.each([
 ])("with %s", (_name, open) => {
   const create = async (wrap: (store: Store) => Store = (store) => store) =>
     await createInstaller(wrap(await open()));
+
+  verifies("run.progress", "a cancelled installation stores nothing until the commit has begun", async () => {
+    const t = await create();
+    const { installations } = t.fixture.kernel;
+    const moments: ((progress: ProgressReport) => boolean)[] = [
+      ({ step }) => step === "read",
+      ({ step }) => step === "unpack",
+      ({ step }) => step === "check",
+      // Everything is imported; the rows are planned next.
+      ({ unit, done, total }) => unit === "files" && done === total,
+    ];
+    for (const cancels of moments) {
+      const stop = new AbortController();
+      const report = (progress: ProgressReport) => {
+        if (cancels(progress)) stop.abort();
+      };
+      const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+      const installing = installations.install(
+        admin,
+        archive,
+        { bind: true },
+        { signal: stop.signal, report },
+      );
+      await expect(installing).rejects.toMatchObject({ code: "request.cancelled" });
+      await expectNothing(t);
+      expect(t.writes).toEqual([]);
+    }
+    const stop = new AbortController();
+    const report = (progress: ProgressReport) => {
+      if (progress.step === "store") stop.abort();
+    };
+    const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+    const done = await installations.install(admin, archive, { bind: true }, { signal: stop.signal, report });
+    expect(done.bindings).toHaveLength(2);
+    expect(await t.packages()).toHaveLength(1);
+  });
 
   verifies(
     "pkg.install-atomic",

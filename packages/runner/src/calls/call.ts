@@ -251,7 +251,8 @@ export class RunnerCall implements DialectCall {
       const { refusals, waiting } = this.#worker;
       // The process never got this call, and what was refused to it while it started is often the reason.
       for (const refusal of refusals.early) this.refused(refusal, waiting > 1);
-      this.#deps.pool.cancelLease(this.#worker);
+      if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);
+      else this.#deps.pool.cancelLease(this.#worker);
     }
     const oneCallProcess = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
     const slow = oneCallProcess || (this.#worker !== null && answer.error?.code === "crashed");

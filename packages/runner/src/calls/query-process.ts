@@ -4,10 +4,11 @@
  * afterwards.
  */
 import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { DescribeRequest } from "@backplane/ports";
+import { type DescribeRequest, type Operation, requireNotCancelled } from "@backplane/ports";
 import type { Pool } from "../pool/pool.ts";
 import type { Worker } from "../pool/worker.ts";
 import type { Dialect, DialectSession } from "../ports/dialect.ts";
+import type { LaunchStep } from "../processes/plugin-process.ts";
 import { type CallRedactor, createCallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import { explainRefusals } from "./explain-refusals.ts";
@@ -23,7 +24,9 @@ export async function queryProcess<T>(
   dialect: Dialect,
   request: DescribeRequest,
   question: (session: DialectSession, signal: AbortSignal) => Promise<T>,
+  operation?: Operation,
 ): Promise<T> {
+  if (operation !== undefined) requireNotCancelled(operation);
   const redactor = createCallRedactor(Object.values(request.context.secrets));
   const stop = new AbortController();
   let reject: (error: BackplaneError) => void = () => {};
@@ -35,7 +38,15 @@ export async function queryProcess<T>(
     reject(new BackplaneError("timeout", message));
     stop.abort();
   });
+  const cancel = () => {
+    reject(new BackplaneError("request.cancelled"));
+    stop.abort();
+  };
   const worker = pool.lease(request, dialect, null);
+  operation?.signal.addEventListener("abort", cancel);
+  const stopWatching = worker.watchLaunch((step) =>
+    operation?.report({ step, message: LAUNCH_MESSAGES[step](request.package.package_id) }),
+  );
   try {
     const ready = worker.process.ready.then(() => pool.check(worker));
     await Promise.race([ready, late]).catch((error: unknown) => {
@@ -53,7 +64,10 @@ export async function queryProcess<T>(
     throw redactor.active ? redactError(toBackplaneError(error), redactor) : error;
   } finally {
     deadlines.clear(limit);
-    pool.cancelLease(worker);
+    operation?.signal.removeEventListener("abort", cancel);
+    stopWatching();
+    if (operation?.signal.aborted) pool.abandonLease(worker);
+    else pool.cancelLease(worker);
   }
 }
 
@@ -65,6 +79,11 @@ async function nameCrash(worker: Worker, error: unknown): Promise<unknown> {
   // A process that did not become ready was explained by its start.
   return error === process.failure ? (crashError(worker) ?? error) : error;
 }
+const LAUNCH_MESSAGES: Record<LaunchStep, (package_id: string) => string> = {
+  prepare: (package_id) => `Preparing ${package_id}`,
+  launch: (package_id) => `Starting ${package_id}`,
+  initialize: (package_id) => `Waiting for ${package_id} to answer`,
+};
 
 /** Errors may quote the stderr of the process, which can contain secrets. */
 function redactError(error: BackplaneError, redactor: CallRedactor): BackplaneError {

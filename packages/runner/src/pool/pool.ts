@@ -156,6 +156,14 @@ export class Pool {
     this.#onUnused(worker);
   }
 
+  /** Cancels the lease of a caller that was cancelled. A process that only this caller waits for is not started. */
+  abandonLease(worker: Worker): void {
+    this.cancelLease(worker);
+    if (!worker.unused || worker.process.state !== "launching") return;
+    this.#workers.withdraw(worker);
+    worker.process.kill("its only caller was cancelled");
+  }
+
   startCall(worker: Worker, call: ActiveCall): void {
     worker.startCall(call);
   }
@@ -229,6 +237,7 @@ export class Pool {
       notice,
       violation: (_kind, request_id) => worker.recordViolation(request_id),
       prepare: () => preparation.prepare(),
+      launchStep: (step) => worker.launchReached(step),
     });
     const worker = new Worker({
       process,

@@ -6,6 +6,7 @@
 import type { EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { PluginInstance } from "../processes/plugin-instance.ts";
+import type { LaunchStep } from "../processes/plugin-process.ts";
 import type { Deadline } from "../time/deadlines.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { WorkerRefusals } from "./worker-refusals.ts";
@@ -64,6 +65,8 @@ export class Worker {
   /** Time of the last check of its files; null if there was none since the process became ready. */
   checked_at: number | null = null;
   readonly check: () => Promise<void>;
+  #launchStep: LaunchStep = "prepare";
+  readonly #launchListeners = new Set<(step: LaunchStep) => void>();
 
   constructor(parts: WorkerParts) {
     this.process = parts.process;
@@ -77,6 +80,18 @@ export class Worker {
     this.refusals = parts.refusals;
     this.check = parts.check;
     this.released = parts.process.gone;
+  }
+
+  launchReached(step: LaunchStep): void {
+    this.#launchStep = step;
+    for (const listener of this.#launchListeners) listener(step);
+  }
+
+  /** Calls the listener with the current step of the launch and with each later one. Returns a function that removes it. */
+  watchLaunch(listener: (step: LaunchStep) => void): () => void {
+    if (this.process.state === "launching") listener(this.#launchStep);
+    this.#launchListeners.add(listener);
+    return () => void this.#launchListeners.delete(listener);
   }
 
   get unused(): boolean {

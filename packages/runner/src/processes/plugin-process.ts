@@ -4,7 +4,7 @@
  * `ready` settles once. `gone` resolves when the process is reaped, all its descendants are killed and its pipes
  * are closed. The reason of a kill is kept for the calls that it ends.
  */
-import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, type JsonObject, type ProgressStep, toBackplaneError } from "@backplane/contract";
 import type { Logger, ProcessRequest } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
 import type { ProcessScratch } from "../artifacts/collect-server-files.ts";
@@ -41,6 +41,9 @@ export interface ProcessDeps {
   log: Logger;
 }
 
+/** Acquiring what the launch needs, starting the program, waiting for its handshake. */
+export type LaunchStep = Extract<ProgressStep, "prepare" | "launch" | "initialize">;
+
 export interface ProcessSpec {
   dialect: Dialect;
   package: { package_id: string; version: string };
@@ -49,6 +52,8 @@ export interface ProcessSpec {
   notice(method: string, params: JsonObject): void;
   /** Acquires what the launch needs: a slot, verified files, a home folder. */
   prepare(): Promise<LaunchPlan>;
+  /** The launch has reached this step; it begins with `prepare`. */
+  launchStep?: (step: LaunchStep) => void;
   /** A protocol violation. Without a request id it belongs to any call in flight. */
   violation(kind: string, request_id: string | undefined): void;
 }
@@ -135,12 +140,14 @@ export class PluginProcess implements PluginInstance {
     try {
       const plan = await this.#spec.prepare();
       this.#assertNotKilled();
+      this.#spec.launchStep?.("launch");
       this.#launched = await this.#launch(plan);
       this.scratch = scratchOf(this.#launched, plan);
       this.#supervise(this.#launched);
       // The process may have been abandoned during its launch.
       if (this.#killed) killLaunched(this.#launched);
       this.#assertNotKilled();
+      this.#spec.launchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
       // Usually long since: what it starts for a call is then in the cgroup too.

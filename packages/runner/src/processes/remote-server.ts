@@ -60,6 +60,7 @@ export class RemoteServer implements PluginInstance {
     await Promise.resolve();
     try {
       this.#assertNotKilled();
+      this.#spec.launchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#link());
       await this.session.open();
       if (this.failure !== null) throw this.failure;

@@ -5,6 +5,7 @@ import { BackplaneError } from "@backplane/contract";
 import type {
   DescribeRequest,
   InstallScripts,
+  Operation,
   Runner,
   RunnerHealth,
   RunnerNotice,
@@ -124,6 +125,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   async function withSession<T>(
     request: DescribeRequest,
     work: (session: DialectSession, signal: AbortSignal) => Promise<T>,
+    operation?: Operation,
   ): Promise<T> {
     await confinement.opening;
     if (closing !== null) throw new BackplaneError("gateway_stopping");
@@ -131,7 +133,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     const dialect = dialectFor(protocol);
     const refusal = refuseRequest(request, null, dialect, confinement);
     if (refusal !== null || dialect === null) throw refusal!;
-    return await queryProcess({ pool, deadlines }, dialect, request, work);
+    return await queryProcess({ pool, deadlines }, dialect, request, work, operation);
   }
 
   const runner: ProcessRunner = {
@@ -192,12 +194,13 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     runs: (protocol) => dialectFor(protocol) !== null,
 
-    async describe(request) {
+    async describe(request, operation) {
       if (isInline(request)) return await inline.describe(request);
-      return await withSession(request, (session) => {
+      const describe = (session: DialectSession) => {
         if (session.describe === undefined) throw unsupportedRequest(request, "describe itself");
         return session.describe();
-      });
+      };
+      return await withSession(request, describe, operation);
     },
 
     async request(request, listener) {

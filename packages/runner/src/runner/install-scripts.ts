@@ -51,7 +51,7 @@ const COMMAND = [
 export function createInstallScripts(parts: InstallScriptParts): InstallScripts {
   const { confinement, deadlines, scratch } = parts;
   return {
-    async run({ folder, packages, npm_cli }) {
+    async run({ folder, packages, npm_cli, signal }) {
       await confinement.opening;
       const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });
       if (sandbox === null) throw refusal!;
@@ -68,7 +68,7 @@ export function createInstallScripts(parts: InstallScriptParts): InstallScripts 
           ...(await toolsFor(parts.node, npm_cli)),
           state: folder,
         });
-        await waitForExit(confined, deadlines, packages);
+        await waitForExit(confined, deadlines, packages, signal);
       } finally {
         await scratch.remove(empty);
       }
@@ -96,6 +96,7 @@ async function waitForExit(
   confined: Confined,
   deadlines: Deadlines,
   packages: readonly string[],
+  stop: AbortSignal,
 ): Promise<void> {
   const output = new StderrRing(OUTPUT_BYTES);
   const { child } = confined;
@@ -106,8 +107,13 @@ async function waitForExit(
   child.stdin.on("error", () => {});
   child.stdin.end();
   const late = deadlines.set(LIMIT_MS, () => confined.kill("timeout"));
+  const kill = () => confined.kill();
+  stop.addEventListener("abort", kill);
+  if (stop.aborted) kill();
   const { code, signal } = await confined.exitCause;
   deadlines.clear(late);
+  stop.removeEventListener("abort", kill);
+  if (stop.aborted) throw new BackplaneError("request.cancelled");
   if (code === 0) return;
   const how = signal === null ? `exit code ${code ?? "unknown"}` : signal;
   const said = describeStderr(output.since(0, OUTPUT_BYTES).toString("utf8")) ?? "They wrote nothing.";

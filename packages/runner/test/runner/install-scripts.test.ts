@@ -4,6 +4,7 @@ import { existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from
 import { createServer } from "node:net";
 import { dirname, join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { processesWith } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { ProcessRunner } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
@@ -29,11 +30,12 @@ function treeOf(packages: Record<string, object>): string {
   return folder;
 }
 
-const run = (folder: string, packages: string[]) =>
+const run = (folder: string, packages: string[], signal = new AbortController().signal) =>
   (createConfinedTestRunner().runner as ProcessRunner).installScripts.run({
     folder,
     packages,
     npm_cli: realpathSync(NPM_CLI),
+    signal,
   });
 
 verifies(
@@ -67,6 +69,22 @@ verifies(
     expect(built.env).not.toContain("canary-of-the-host");
     expect(connections).toBe(0);
     expect(existsSync(join(folder, "node_modules/other/ran"))).toBe(false);
+  },
+  120_000,
+);
+
+verifies(
+  "run.progress",
+  "ends scripts that are cancelled",
+  async () => {
+    const folder = treeOf({ native: { install: "touch began; sleep 987654" } });
+    const stop = new AbortController();
+    const running = run(folder, ["native"], stop.signal);
+    running.catch(() => {});
+    await expect.poll(() => existsSync(join(folder, "node_modules/native/began"))).toBe(true);
+    stop.abort();
+    await expect(running).rejects.toMatchObject({ code: "request.cancelled" });
+    await expect.poll(() => processesWith("987654")).toEqual([]);
   },
   120_000,
 );

@@ -12,6 +12,7 @@ import { mkdirSync } from "node:fs";
 import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import { type Operation, requireNotCancelled, unwatchedOperation } from "@backplane/ports";
 import { syncFile, syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 import { mapConcurrently } from "../tree/read-tree.ts";
@@ -29,9 +30,9 @@ export interface Staging {
   tree: string;
   /**
    * Installs the staged tree. Idempotent; replaces a damaged tree. The tree cannot be removed before `release` is called,
-   * so that it stays until its package row exists.
+   * so that it stays until its package row exists. Cancelling the operation stops it while nothing is installed yet.
    */
-  install(listing: TreeListing): Promise<void>;
+  install(listing: TreeListing, operation?: Operation): Promise<void>;
   /** Removes the staging folder, whether it was installed or not. */
   end(): Promise<void>;
 }
@@ -149,11 +150,11 @@ export function openContentStore(dir: string): ContentStore {
       const tree = join(staged, "tree");
       return {
         tree,
-        async install(listing) {
+        async install(listing, operation = unwatchedOperation()) {
           const { digest } = listing;
           const target = folderOf(digest);
           await writeFile(join(staged, "listing"), formatListing(listing.files), { mode: 0o400, flag: "wx" });
-          await makeDurable(staged, listing.files);
+          await makeDurable(staged, listing.files, operation);
           hold(digest);
           try {
             await locks.run(digest, async () => {
@@ -226,17 +227,22 @@ export function corrupt(digest: string, difference: Difference): BackplaneError 
 }
 
 /** Makes files and folders read-only and flushes them, so that only the following rename can be lost. */
-async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<void> {
+async function makeDurable(staged: string, files: readonly TreeFile[], operation: Operation): Promise<void> {
   const tree = join(staged, "tree");
   const folders = new Set<string>([tree]);
   for (const { path } of files) {
     for (let folder = dirname(path); folder !== "."; folder = dirname(folder))
       folders.add(join(tree, folder));
   }
+  let done = 0;
   await mapConcurrently(files, async ({ path, mode }) => {
+    requireNotCancelled(operation);
     const file = join(tree, path);
     await chmod(file, mode === "0755" ? 0o555 : 0o444);
     await syncFile(file);
+    done += 1;
+    const message = "Writing the files to disk";
+    operation.report({ step: "unpack", message, done, total: files.length, unit: "files" });
   });
   await syncFile(join(staged, "listing"));
   await mapConcurrently([...folders], async (folder) => {

@@ -5,14 +5,17 @@
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import type {
-  ImportedPackage,
-  InstallationSource,
-  InstallScripts,
-  OpenOptions,
-  PackageImporter,
-  PackageSource,
-  Schemas,
+import {
+  type ImportedPackage,
+  type InstallationSource,
+  type InstallScripts,
+  type OpenOptions,
+  type Operation,
+  type PackageImporter,
+  type PackageSource,
+  requireNotCancelled,
+  type Schemas,
+  unwatchedOperation,
 } from "@backplane/ports";
 import { NPM_LIMITS, UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
@@ -90,12 +93,15 @@ export function createPackageImporter({
     { staging, listing, manifest, text, installed_at, own_entrypoint }: StagedPackage,
     origin: ImportedPackage["origin"],
     created_at: string | null,
+    operation: Operation,
   ): Promise<ImportedPackage> {
+    operation.report({ step: "check", message: `Checking ${manifest.package_id} ${manifest.version}` });
     checkPlatform(manifest, host);
     const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
     if (!own_entrypoint) checkEntrypoint(manifest, listing, text);
     checkSkills(manifest, listing);
-    await staging.install(listing);
+    requireNotCancelled(operation);
+    await staging.install(listing, operation);
     return {
       digest: listing.digest,
       size_bytes: listing.size_bytes,
@@ -110,31 +116,38 @@ export function createPackageImporter({
     { bytes, hints, created_at }: SourceArchive,
     origin: ImportedPackage["origin"],
     known: PackageFormat | null,
+    operation: Operation,
     within: UnpackLimits = limits,
   ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
-      const listing = await unpackArchive(bytes, staging.tree, within);
-      return await installStaged(await readStaged(staging, listing, hints, known), origin, created_at);
+      const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, within);
+      const staged = await readStaged(staging, listing, hints, known);
+      return await installStaged(staged, origin, created_at, operation);
     });
 
-  const importManifest = (text: string): Promise<ImportedPackage> =>
+  const importManifest = (text: string, operation: Operation): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
       await mkdir(staging.tree);
       await writeFile(join(staging.tree, MANIFEST_FILE), text);
       const listing = listTree([await readTreeFile(staging.tree, MANIFEST_FILE)]);
-      return await installStaged(await readStaged(staging, listing, {}, null), "upload", null);
+      const staged = await readStaged(staging, listing, {}, null);
+      return await installStaged(staged, "upload", null, operation);
     });
 
-  const partImport = (origin: ImportedPackage["origin"], allowed: AllowedScripts): PartImport => ({
+  const partImport = (
+    origin: ImportedPackage["origin"],
+    allowed: AllowedScripts,
+    operation: Operation,
+  ): PartImport => ({
     npm: async (spec, secret_slots) => {
       const notes: string[] = [];
       const how = { allowed, scripts, note: (text: string) => void notes.push(text) };
       const source = { kind: "npm", spec, secret_slots } as const;
-      const opened = await openSource(source, store, npm, FORMATS, how);
-      return { ...(await importTree(opened, "npm", null, NPM_LIMITS)), notes };
+      const opened = await openSource(source, store, npm, operation, FORMATS, how);
+      return { ...(await importTree(opened, "npm", null, operation, NPM_LIMITS)), notes };
     },
-    bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null),
-    manifest: importManifest,
+    bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null, operation),
+    manifest: (text) => importManifest(text, operation),
   });
 
   /** Unpacks a folder or an archive and finds out what it is. The caller ends the staging. */
@@ -143,6 +156,7 @@ export function createPackageImporter({
     staging: Staging,
     only: OpenOptions["only"],
     allowed: AllowedScripts,
+    operation: Operation,
   ): Promise<SourceContent> {
     const origin = originOf(source);
     if (source.kind === "folder" && only === undefined) {
@@ -151,26 +165,28 @@ export function createPackageImporter({
     }
     const formats =
       only === "package" ? FORMATS : only === "agent_plugin" ? [AGENT_PLUGIN] : [...FORMATS, AGENT_PLUGIN];
-    const { bytes, hints, created_at } = await openSource(source, store, npm, formats);
-    const listing = await unpackArchive(bytes, staging.tree, limits);
-    const into = partImport(origin, allowed);
+    const { bytes, hints, created_at } = await openSource(source, store, npm, operation, formats);
+    const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, limits);
+    const into = partImport(origin, allowed, operation);
     if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
     const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
     if (foreign !== null) return foreign;
     const staged = await readStaged(staging, listing, hints, null);
-    return packageContent(staged.manifest, () => installStaged(staged, origin, created_at));
+    return packageContent(staged.manifest, () => installStaged(staged, origin, created_at, operation));
   }
 
   async function openContent(
     source: InstallationSource,
     allowed: AllowedScripts,
+    operation: Operation,
     only?: OpenOptions["only"],
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
     if (source.kind !== "archive" && source.kind !== "folder")
-      return { content: openServers(source, partImport("upload", allowed)), end: async () => {} };
+      return { content: openServers(source, partImport("upload", allowed, operation)), end: async () => {} };
     const staging = await store.stage();
     try {
-      return { content: await unpackContent(source, staging, only, allowed), end: () => staging.end() };
+      const content = await unpackContent(source, staging, only, allowed, operation);
+      return { content, end: () => staging.end() };
     } catch (error) {
       await staging.end();
       throw error;
@@ -200,12 +216,14 @@ export function createPackageImporter({
     },
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     import: async (source) => {
-      const opened = await openSource(source, store, npm);
-      return await importTree(opened, originOf(source), source.kind === "workspace" ? toolFiles : null);
+      const operation = unwatchedOperation();
+      const opened = await openSource(source, store, npm, operation);
+      const known = source.kind === "workspace" ? toolFiles : null;
+      return await importTree(opened, originOf(source), known, operation);
     },
-    async open(source, { only, allow_scripts = [] } = {}) {
+    async open(source, { only, allow_scripts = [], operation = unwatchedOperation() } = {}) {
       const allowed = new AllowedScripts(allow_scripts);
-      const { content, end } = await openContent(source, allowed, only);
+      const { content, end } = await openContent(source, allowed, operation, only);
       const { parts, plugins: _named, ...rest } = content;
       return {
         ...rest,
@@ -215,11 +233,11 @@ export function createPackageImporter({
         end,
       };
     },
-    async inspect(source) {
+    async inspect(source, operation = unwatchedOperation()) {
       const { content, end } =
         source.kind === "npm"
-          ? { content: await inspectNpm(npm, source), end: async () => {} }
-          : await openContent(source, new AllowedScripts([]));
+          ? { content: await inspectNpm(npm, source, operation), end: async () => {} }
+          : await openContent(source, new AllowedScripts([]), operation);
       await end();
       const { kind, plugin, parts, plugins = [], left_out, notes } = content;
       return {
@@ -232,6 +250,20 @@ export function createPackageImporter({
       };
     },
   };
+}
+
+/** Reports the bytes that are unpacked, and ends with `request.cancelled` after an abort. */
+async function* watchBytes(
+  bytes: AsyncIterable<Uint8Array>,
+  operation: Operation,
+): AsyncGenerator<Uint8Array, void> {
+  let done = 0;
+  for await (const chunk of bytes) {
+    requireNotCancelled(operation);
+    done += chunk.length;
+    operation.report({ step: "unpack", message: "Unpacking", done, unit: "bytes" });
+    yield chunk;
+  }
 }
 
 function originOf(source: Pick<PackageSource, "kind"> & { whole?: boolean }): ImportedPackage["origin"] {

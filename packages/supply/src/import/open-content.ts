@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError, isDescribed, isObject, type Manifest, WHOLE_PACKAGE } from "@backplane/contract";
-import type { ImportedPackage, InstallationSource } from "@backplane/ports";
+import type { ImportedPackage, InstallationSource, Operation } from "@backplane/ports";
 import type { Staging } from "../content/content-store.ts";
 import { inspectArchive, readNpmPackage, requirePlugins } from "../kernel-plugins/inspect.ts";
 import { declaresPlugins, readPluginPackage } from "../kernel-plugins/read-package.ts";
@@ -49,6 +49,7 @@ export function openServers(source: ServerSource, into: PartImport): SourceConte
 export async function inspectNpm(
   npm: Npm,
   source: Extract<InstallationSource, { kind: "npm" }>,
+  operation: Operation,
 ): Promise<SourceContent> {
   const valid = validateInstallSource(source.spec);
   if (valid.kind !== "npm")
@@ -56,7 +57,7 @@ export async function inspectNpm(
       "plugin.source_invalid",
       `${source.spec} is not a package name of the npm registry.`,
     );
-  const reading = await readNpmPackage(npm, valid.spec);
+  const reading = await readNpmPackage(npm, valid.spec, operation);
   const text = reading.manifest ?? "{}";
   if (declaresPlugins(text)) {
     const options = { conditions: conditionsOf(process.execArgv), plugins_dir: "" };

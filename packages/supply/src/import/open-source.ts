@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { PackageSource, WorkspaceSource } from "@backplane/ports";
+import type { Operation, PackageSource, WorkspaceSource } from "@backplane/ports";
 import type { ContentStore } from "../content/content-store.ts";
 import { AllowedScripts } from "../npm/install-scripts.ts";
 import type { Npm } from "../npm/npm-command.ts";
@@ -30,6 +30,7 @@ export async function openSource(
   source: PackageSource,
   store: ContentStore,
   npm: Npm,
+  operation: Operation,
   formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
   how: Pick<NpmServerOptions, "allowed" | "scripts" | "note"> = withoutScripts(),
 ): Promise<SourceArchive> {
@@ -39,7 +40,8 @@ export async function openSource(
   }
   if (source.kind === "npm") {
     const { spec, secret_slots } = source;
-    return { bytes: npmServer(npm, { spec, secret_slots, ...how }), hints: {}, created_at: null };
+    const bytes = npmServer(npm, { spec, secret_slots, ...how }, operation);
+    return { bytes, hints: {}, created_at: null };
   }
   const { path } = source;
   if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);

@@ -3,8 +3,10 @@ import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP, type PluginEntry } from "@backplane/contract";
+import { type Operation, unwatchedOperation } from "@backplane/ports";
 import { type InstallSource, isPackageName } from "../npm/install-source.ts";
 import { NPM_FLAGS, type Npm } from "../npm/npm-command.ts";
+import { watchNpm } from "../npm/npm-install.ts";
 import { type ArchiveReading, readArchive } from "./read-archive.ts";
 import { type Locate, type PackageReading, readPackageJson, readPluginPackage } from "./read-package.ts";
 
@@ -22,7 +24,10 @@ export interface InspectParts {
 export type PathKind = "folder" | "archive";
 
 export async function inspectSource(source: InstallSource, parts: InspectParts): Promise<Inspected> {
-  if (source.kind === "npm") return await inspectArchive(await readNpmPackage(parts.npm, source.spec), parts);
+  if (source.kind === "npm") {
+    const reading = await readNpmPackage(parts.npm, source.spec, unwatchedOperation());
+    return await inspectArchive(reading, parts);
+  }
   if ((await pathKind(source.path)) === "archive") {
     return await inspectArchive(await readArchive(source.path), parts);
   }
@@ -32,9 +37,10 @@ export async function inspectSource(source: InstallSource, parts: InspectParts):
 }
 
 /** Downloads a package of the registry and reads its package.json and file names. Nothing stays on disk. */
-export async function readNpmPackage(npm: Npm, spec: string): Promise<ArchiveReading> {
+export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<ArchiveReading> {
   return await inTemporary(async (dir) => {
-    await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir);
+    const watch = watchNpm(operation, "read", `Reading ${spec} from the registry`);
+    await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir, watch);
     const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
     if (archive === undefined) throw failed(`npm created no archive for ${spec}.`);
     return await readArchive(join(dir, archive));

@@ -3,6 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
+import { unwatchedOperation } from "@backplane/ports";
 import type { InstallSource } from "../npm/install-source.ts";
 import { NPM_FLAGS } from "../npm/npm-command.ts";
 import { npmInstall } from "../npm/npm-install.ts";
@@ -52,7 +53,7 @@ async function installPackage(source: InstallSource, parts: InstallParts): Promi
     const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
     const own = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
-    await npmInstall(parts.npm, staging, { name, spec, own, manifest });
+    await npmInstall(parts.npm, staging, { name, spec, own, manifest }, unwatchedOperation());
     await requireUnusedNames(await read(join(staging, "node_modules", name)), parts);
   });
   return await read(join(parts.plugins_dir, "node_modules", name));

@@ -6,7 +6,7 @@ import { existsSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { InstallScripts } from "@backplane/ports";
+import type { InstallScripts, Operation } from "@backplane/ports";
 
 interface ScriptLock {
   packages?: Record<string, { version?: string; hasInstallScript?: boolean }>;
@@ -69,10 +69,13 @@ export async function runScripts(
   dir: string,
   selected: readonly ScriptedPackage[],
   npm_cli: string,
+  operation: Operation,
 ): Promise<void> {
   if (scripts === null) throw new BackplaneError("sandbox.unavailable", "Install scripts need the sandbox.");
   const lock = await readFile(join(dir, LOCK_FILE));
-  await scripts.run({ folder: dir, packages: [...new Set(selected.map(({ name }) => name))], npm_cli });
+  const packages = [...new Set(selected.map(({ name }) => name))];
+  operation.report({ step: "build", message: `Running the install scripts of ${packages.join(", ")}` });
+  await scripts.run({ folder: dir, packages, npm_cli, signal: operation.signal });
   await replaceFile(dir, LOCK_FILE, lock);
 }
 

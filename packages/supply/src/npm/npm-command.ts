@@ -10,11 +10,18 @@ import { type NpmSettings, readNpmSettings } from "./npm-settings.ts";
 import { startRegistryProxy } from "./registry-proxy.ts";
 
 export interface Npm {
-  /** Returns the standard output. Throws `NpmFailure` with npm's message. */
-  run(args: readonly string[], cwd: string): Promise<string>;
+  /** Returns the standard output. Throws `NpmFailure` with npm's message, or `request.cancelled` after an abort. */
+  run(args: readonly string[], cwd: string, watch?: NpmWatch): Promise<string>;
   settings(cwd: string): Promise<NpmSettings>;
   /** The path of npm's program. Throws if npm is not a program for Node. */
   cli(): Promise<string>;
+}
+
+export interface NpmWatch {
+  /** Kills npm with all its processes. */
+  signal?: AbortSignal;
+  /** The bytes that this run has received from the registries so far. */
+  received?: (bytes: number) => void;
 }
 
 export class NpmFailure extends BackplaneError {
@@ -64,9 +71,15 @@ export function createNpm(options: NpmOptions = {}): Npm {
   for (const [key, value] of Object.entries(env)) {
     if (value !== undefined && KEPT_ENV.test(key)) clean[key] = value;
   }
-  const start = async (args: readonly string[], cwd: string, vars: Record<string, string>) => {
+  const timeout_ms = options.timeout_ms ?? TIMEOUT_MS;
+  const start = async (
+    args: readonly string[],
+    cwd: string,
+    vars: Record<string, string>,
+    signal?: AbortSignal,
+  ) => {
     const [program, ...before] = await findNpm(node, env.PATH ?? "");
-    return await runOnce(program!, [...before, ...args], cwd, vars, options.timeout_ms ?? TIMEOUT_MS);
+    return await runOnce(program!, [...before, ...args], { cwd, env: vars }, timeout_ms, signal);
   };
   let known: { settings: NpmSettings; at: number } | undefined;
   const settings = async (cwd: string): Promise<NpmSettings> => {
@@ -85,11 +98,14 @@ export function createNpm(options: NpmOptions = {}): Npm {
         fix: "Install npm from nodejs.org; install scripts run with its npm-cli.js.",
       });
     },
-    async run([command, ...args], cwd) {
-      const proxy = await startRegistryProxy(await settings(cwd));
+    async run([command, ...args], cwd, { signal, received } = {}) {
+      const proxy = await startRegistryProxy({
+        ...(await settings(cwd)),
+        ...(received === undefined ? {} : { received }),
+      });
       const flags = [`--proxy=${proxy.url}`, `--https-proxy=${proxy.url}`, "--noproxy="];
       try {
-        return await start([command!, ...flags, ...args], cwd, direct);
+        return await start([command!, ...flags, ...args], cwd, direct, signal);
       } catch (error) {
         const [first] = proxy.refused;
         if (!(error instanceof NpmFailure) || first === undefined) throw error;
@@ -129,11 +145,12 @@ async function exists(file: string): Promise<boolean> {
 function runOnce(
   program: string,
   args: readonly string[],
-  cwd: string,
-  env: Record<string, string>,
+  { cwd, env }: { cwd: string; env: Record<string, string> },
   timeout_ms: number,
+  signal: AbortSignal | undefined,
 ): Promise<string> {
   return new Promise((resolve, reject) => {
+    if (signal?.aborted) return reject(new BackplaneError("request.cancelled"));
     const child = spawn(program, args, {
       cwd,
       env,
@@ -144,17 +161,26 @@ function runOnce(
     const out = collect(child.stdout);
     const err = collect(child.stderr);
     let timed_out = false;
+    const kill = () => {
+      if (child.pid !== undefined) killGroup(child.pid);
+    };
     const timer = setTimeout(() => {
       timed_out = true;
-      if (child.pid !== undefined) killGroup(child.pid);
+      kill();
     }, timeout_ms);
-    child.once("error", (error) => {
+    signal?.addEventListener("abort", kill);
+    const stopWatching = () => {
       clearTimeout(timer);
+      signal?.removeEventListener("abort", kill);
+    };
+    child.once("error", (error) => {
+      stopWatching();
       reject(new NpmFailure("plugin.install_failed", `npm could not be started: ${error.message}`));
     });
     child.once("close", (code) => {
-      clearTimeout(timer);
+      stopWatching();
       if (code === 0) return resolve(out());
+      if (signal?.aborted) return reject(new BackplaneError("request.cancelled"));
       const message = timed_out
         ? `npm did not finish within ${timeout_ms} ms.`
         : `npm failed: ${messageOf(err() || out())}`;

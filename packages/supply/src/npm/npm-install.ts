@@ -5,9 +5,10 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { BackplaneError } from "@backplane/contract";
+import type { BackplaneError, ProgressStep } from "@backplane/contract";
+import type { Operation } from "@backplane/ports";
 import { type Dependencies, findUnresolved } from "./find-unresolved.ts";
-import { NPM_FLAGS, type Npm, NpmFailure } from "./npm-command.ts";
+import { NPM_FLAGS, type Npm, NpmFailure, type NpmWatch } from "./npm-command.ts";
 import { type Lock, refusedDependency, vetLock } from "./vet-lock.ts";
 
 const INSTALL = [
@@ -30,7 +31,12 @@ export interface RequestedPackage {
 }
 
 /** `dir` must have a package.json. It gets a package-lock.json and node_modules. */
-export async function npmInstall(npm: Npm, dir: string, requested: RequestedPackage): Promise<void> {
+export async function npmInstall(
+  npm: Npm,
+  dir: string,
+  requested: RequestedPackage,
+  operation: Operation,
+): Promise<void> {
   const { spec, own } = requested;
   // A separate cache, which contains exactly the metadata that this tree was resolved from.
   const cache = await mkdtemp(join(tmpdir(), "backplane-npm-cache-"));
@@ -46,17 +52,31 @@ export async function npmInstall(npm: Npm, dir: string, requested: RequestedPack
       "--",
       spec,
     ];
-    await npm.run(lock, dir).catch(async (error: unknown) => {
+    const resolving = watchNpm(operation, "resolve", `Resolving the dependencies of ${spec}`);
+    await npm.run(lock, dir, resolving).catch(async (error: unknown) => {
       throw (await explainUnresolved(error, cache, requested)) ?? error;
     });
   } finally {
     await rm(cache, { recursive: true, force: true });
   }
   const { origins } = await npm.settings(dir);
-  vetLock(JSON.parse(await readFile(join(dir, "package-lock.json"), "utf8")) as Lock, origins, own);
+  const locked = JSON.parse(await readFile(join(dir, "package-lock.json"), "utf8")) as Lock;
+  vetLock(locked, origins, own);
   // npm has recorded the new versions there as if their files were installed.
   await rm(join(dir, "node_modules", ".package-lock.json"), { force: true });
-  await npm.run(["install", ...INSTALL, "--prefix", dir], dir);
+  // The first entry of the lock is the root.
+  const packages = Object.keys(locked.packages ?? {}).length - 1;
+  const message = `Downloading ${packages} ${packages === 1 ? "package" : "packages"} for ${spec}`;
+  await npm.run(["install", ...INSTALL, "--prefix", dir], dir, watchNpm(operation, "download", message));
+}
+
+/** Reports the bytes that a run of npm receives. */
+export function watchNpm(operation: Operation, step: ProgressStep, message: string): Required<NpmWatch> {
+  operation.report({ step, message });
+  return {
+    signal: operation.signal,
+    received: (done) => operation.report({ step, message, done, unit: "bytes" }),
+  };
 }
 
 async function explainUnresolved(

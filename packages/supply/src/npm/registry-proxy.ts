@@ -12,6 +12,8 @@ export interface RegistryProxyOptions {
   origins: ReadonlySet<string>;
   /** The operator's own proxy for an origin; null: none. */
   upstream: (origin: string) => URL | null;
+  /** Called with the number of bytes that were received from the registries so far. */
+  received?: (bytes: number) => void;
 }
 
 export interface RegistryProxy {
@@ -24,8 +26,14 @@ export interface RegistryProxy {
 export async function startRegistryProxy({
   origins,
   upstream,
+  received,
 }: RegistryProxyOptions): Promise<RegistryProxy> {
   const refused: string[] = [];
+  let total = 0;
+  const count = (chunk: Buffer) => {
+    total += chunk.length;
+    received?.(total);
+  };
   const sockets = new Set<Duplex>();
   const server = createServer((incoming, response) => {
     const url = parse(incoming.url ?? "");
@@ -33,7 +41,7 @@ export async function startRegistryProxy({
       refused.push(url?.href ?? String(incoming.url));
       return void response.writeHead(403).end();
     }
-    forward(incoming, response, url, upstream(url.origin));
+    forward(incoming, response, url, upstream(url.origin), count);
   });
   server.on("connect", (incoming: IncomingMessage, client: Duplex, head: Buffer) => {
     sockets.add(client);
@@ -43,7 +51,7 @@ export async function startRegistryProxy({
       refused.push(url?.origin ?? String(incoming.url));
       return void client.end("HTTP/1.1 403 Forbidden\r\n\r\n");
     }
-    tunnel(client, head, url, upstream(url.origin));
+    tunnel(client, head, url, upstream(url.origin), count);
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   return {
@@ -62,7 +70,13 @@ function parse(text: string): URL | null {
   return URL.canParse(text) ? new URL(text) : null;
 }
 
-function forward(incoming: IncomingMessage, response: ServerResponse, url: URL, via: URL | null): void {
+function forward(
+  incoming: IncomingMessage,
+  response: ServerResponse,
+  url: URL,
+  via: URL | null,
+  count: (chunk: Buffer) => void,
+): void {
   const { "proxy-connection": _connection, "proxy-authorization": _login, ...headers } = incoming.headers;
   const { method } = incoming;
   const direct = { host: hostOf(url), port: portOf(url), path: url.pathname + url.search };
@@ -72,7 +86,7 @@ function forward(incoming: IncomingMessage, response: ServerResponse, url: URL, 
       : { host: hostOf(via), port: portOf(via), path: url.href, headers: { ...headers, ...loginOf(via) } };
   const outgoing = request({ method, headers, ...proxied }, (answer) => {
     response.writeHead(answer.statusCode ?? 502, answer.headers);
-    answer.pipe(response);
+    answer.on("data", count).pipe(response);
   });
   outgoing.once("error", () => {
     if (response.headersSent) response.destroy();
@@ -81,7 +95,13 @@ function forward(incoming: IncomingMessage, response: ServerResponse, url: URL, 
   incoming.pipe(outgoing);
 }
 
-function tunnel(client: Duplex, head: Buffer, url: URL, via: URL | null): void {
+function tunnel(
+  client: Duplex,
+  head: Buffer,
+  url: URL,
+  via: URL | null,
+  count: (chunk: Buffer) => void,
+): void {
   const to = via ?? url;
   const secure = via !== null && via.protocol === "https:";
   const options = { host: hostOf(to), port: portOf(to) };
@@ -90,7 +110,7 @@ function tunnel(client: Duplex, head: Buffer, url: URL, via: URL | null): void {
     client.write("HTTP/1.1 200 Connection Established\r\n\r\n");
     if (rest.length > 0) client.write(rest);
     if (head.length > 0) remote.write(head);
-    remote.pipe(client).pipe(remote);
+    remote.on("data", count).pipe(client).pipe(remote);
   };
   remote.once("error", () => client.destroy()).once("close", () => client.destroy());
   client.once("close", () => remote.destroy());

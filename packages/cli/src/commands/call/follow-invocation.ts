@@ -6,6 +6,7 @@
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
+import type { Wait } from "../../terminal/status-line.ts";
 import { eventLine } from "./invocation-text.ts";
 
 /** How long to wait for the record of a cancelled call. */
@@ -34,6 +35,7 @@ export async function followInvocation(
   const timers: NodeJS.Timeout[] = [];
   let id: string | undefined;
   let gave_up: Followed["gave_up"] = null;
+  let wait: Wait | undefined;
 
   const cancel = () => {
     if (id === undefined) return;
@@ -57,6 +59,7 @@ export async function followInvocation(
   try {
     const started = await start();
     id = started.id;
+    wait = out.status.begin(`Waiting for the result of ${id}`);
     if (isTerminal(started.status)) return { invocation: started, gave_up };
     if (gave_up !== null) cancel();
     if (started.status === "waiting_approval") {
@@ -68,12 +71,15 @@ export async function followInvocation(
     }
     for await (const item of client.invocations.watch(id, { signal: stop.signal })) {
       if ("settled" in item) return { invocation: item.settled, gave_up };
-      if (options.events) io.stderr.write(`${eventLine(item)}\n`);
+      if (!options.events) continue;
+      out.status.clear();
+      io.stderr.write(`${eventLine(item)}\n`);
     }
     return { invocation: await client.invocations.get(id), gave_up };
   } finally {
     for (const timer of timers) clearTimeout(timer);
     stopListening();
+    wait?.end();
   }
 }
 

@@ -48,11 +48,9 @@ async function backUp(
   const { createBackup, loadConfig } = await import("@backplane/gateway");
   const credentials = options.withCredentials === true;
   const config = loadConfig({ home, env: io.env, flags: {} });
-  const done = await createBackup(config, {
-    to: resolve(io.cwd, file),
-    credentials,
-    progress: (text) => out.note(text),
-  });
+  const done = await out.during(`Backing up ${home}`, () =>
+    createBackup(config, { to: resolve(io.cwd, file), credentials, progress: (text) => out.note(text) }),
+  );
   out.data({ ...done, home }, () => `Backed up ${home} to ${done.file} (${done.bytes} bytes)`);
   out.note(
     credentials
@@ -72,7 +70,7 @@ async function restore(context: CommandContext, options: RestoreFlags, archive?:
   const { home, io, out } = context;
   const { restoreBackup, resumeRestore } = await import("@backplane/gateway");
   if (options.resume === true) {
-    const kept = await resumeRestore(home);
+    const kept = await out.during(`Restoring ${home}`, () => resumeRestore(home));
     out.data({ restored: home, kept }, () => `Completed the restore of ${home}.`);
     return undefined;
   }
@@ -81,14 +79,16 @@ async function restore(context: CommandContext, options: RestoreFlags, archive?:
       fix: "backplane restore ARCHIVE",
     });
   }
-  const { manifest, kept, missing_keys } = await restoreBackup({
-    home,
-    env: io.env,
-    archive: resolve(io.cwd, archive),
-    force: options.force === true,
-    progress: (text) => out.note(text),
-    ...(options.key === undefined ? {} : { key_file: resolve(io.cwd, options.key) }),
-  });
+  const { manifest, kept, missing_keys } = await out.during(`Restoring ${home}`, () =>
+    restoreBackup({
+      home,
+      env: io.env,
+      archive: resolve(io.cwd, archive),
+      force: options.force === true,
+      progress: (text) => out.note(text),
+      ...(options.key === undefined ? {} : { key_file: resolve(io.cwd, options.key) }),
+    }),
+  );
   const { created_at, version, store } = manifest;
   out.data({ restored: home, created_at, version, store: store.kind, kept, missing_keys }, () =>
     [

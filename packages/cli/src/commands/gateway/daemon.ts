@@ -55,17 +55,21 @@ async function down(
     );
   }
   process.kill(daemon.pid, "SIGTERM");
-  const deadline = performance.now() + options.timeout * 1_000;
-  while (isAlive(daemon.pid)) {
+  await out.during("Stopping the gateway", () => waitForExit(daemon.pid, options.timeout));
+  out.data({ stopped: true, pid: daemon.pid, home }, () => `Stopped the gateway (process ${daemon.pid})`);
+  return undefined;
+}
+
+async function waitForExit(pid: number, timeout_s: number): Promise<void> {
+  const deadline = performance.now() + timeout_s * 1_000;
+  while (isAlive(pid)) {
     if (performance.now() > deadline) {
-      throw new BackplaneError("timeout", `Process ${daemon.pid} did not exit within ${options.timeout} s.`, {
-        fix: `kill -9 ${daemon.pid}`,
+      throw new BackplaneError("timeout", `Process ${pid} did not exit within ${timeout_s} s.`, {
+        fix: `kill -9 ${pid}`,
       });
     }
     await sleep(25);
   }
-  out.data({ stopped: true, pid: daemon.pid, home }, () => `Stopped the gateway (process ${daemon.pid})`);
-  return undefined;
 }
 
 async function answers(url: string): Promise<boolean> {

@@ -59,6 +59,7 @@ async function doctor(
 ): Promise<number> {
   const { timeout = CHECK_S } = options;
   const plugin_s = options.timeout ?? PLUGIN_S;
+  const wait = context.out.status.begin("Checking");
   const parts = await Promise.all([
     withTimeout("system", timeout, () => checkMachine(context)),
     // Has its own time limit, and reports what it found until then.
@@ -75,6 +76,7 @@ async function doctor(
       ifReachable("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
     ),
   ]);
+  wait.end();
   const checks = parts.flat();
   const status = worst(checks);
   context.out.data({ status, checks }, () => render(context.out, checks));

@@ -41,7 +41,7 @@ export function addUpCommand(program: Command, toAction: ToAction): void {
 async function up(context: CommandContext, options: UpOptions): Promise<number> {
   await createHome(context.home);
   if (options.detach === true) {
-    const ready = await detach(context, options);
+    const ready = await context.out.during("Starting the gateway", () => detach(context, options));
     printReady(context, ready, options);
     context.out.note(`Running in the background as process ${ready.pid}. To stop it: backplane down`);
     return EXIT.ok;
@@ -73,9 +73,11 @@ async function runInForeground(
   try {
     const { loadConfig, startGateway } = await import("@backplane/gateway");
     const config = loadConfig({ home: context.home, env: io.env, flags: configFlags(options) });
-    const gateway = await startGateway(config).catch((error: unknown) => {
-      throw codeOf(error) === "home.locked" ? lockedError(context.home, error) : error;
-    });
+    const gateway = await context.out
+      .during("Starting the gateway", () => startGateway(config))
+      .catch((error: unknown) => {
+        throw codeOf(error) === "home.locked" ? lockedError(context.home, error) : error;
+      });
     ready({
       url: gateway.url,
       login_url: gateway.loginUrl(),

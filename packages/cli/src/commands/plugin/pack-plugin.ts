@@ -17,7 +17,9 @@ export async function packPlugin(
   const { packFolder } = await import("@backplane/supply");
   const target = await createNew(file);
   try {
-    const packed = await packFolder(path, target.createWriteStream());
+    const packed = await context.out.during(`Packing ${folder}`, () =>
+      packFolder(path, target.createWriteStream()),
+    );
     context.out.data(
       { file, digest: packed.digest, size_bytes: packed.size_bytes, files: packed.files },
       () => `Packed ${packed.files.length} files into ${file} (${packed.digest})`,

@@ -21,7 +21,11 @@ import {
   readPluginSource,
 } from "../../install/plugin-source.ts";
 import { reportInstallation } from "../../install/report-installation.ts";
-import { type SentSource, sendInstallation } from "../../install/send-installation.ts";
+import {
+  interruptedInstallation,
+  type SentSource,
+  sendInstallation,
+} from "../../install/send-installation.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import {
@@ -154,7 +158,12 @@ async function installNpm(
 ): Promise<number> {
   if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
   if (args.length === 0 && options.allowScripts === undefined) {
-    const { kind, plugins } = await context.client().installations.inspect({ kind: "npm", spec });
+    const { kind, plugins } = await context
+      .client()
+      .installations.inspect({ kind: "npm", spec })
+      .catch((error: unknown) => {
+        throw codeOf(error) === "request.cancelled" ? interruptedInstallation(error, spec) : error;
+      });
     if (kind === "kernel_plugins") {
       assertNoBindingFlags(options, text);
       if (options.bind === true) throw wrongFlag("--bind", "packages", text);

@@ -80,7 +80,12 @@ async function follow(
   begin: () => Promise<Run>,
 ): Promise<number> {
   const { out, io } = context;
-  const text = new AnswerText((piece) => io.stdout.write(plainText(piece)));
+  const wait = out.status.begin("Waiting for the answer");
+  const text = new AnswerText((piece) => {
+    // The line would be drawn into the text.
+    wait.end();
+    io.stdout.write(plainText(piece));
+  });
   const names = new Map<string, string>();
   const streams = options.stream === true && !out.json;
   const ref = { session_id: options.session, ...workspaceOf(options) };
@@ -101,6 +106,7 @@ async function follow(
     if (!streams) out.data(run, () => plainText(run.output?.content ?? ""));
     return await exitOf(context, conversation, run, interrupts > 0);
   } finally {
+    wait.end();
     stopListening();
     await conversation.close();
   }

@@ -7,7 +7,7 @@ import { lstat, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:f
 import { tmpdir } from "node:os";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
-import type { InstallScripts } from "@backplane/ports";
+import { type InstallScripts, type Operation, requireNotCancelled } from "@backplane/ports";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import {
   type AllowedScripts,
@@ -23,7 +23,7 @@ import { npmInstall } from "../../npm/npm-install.ts";
 import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
-import { listTree } from "../../tree/tree-listing.ts";
+import { listTree, type TreeFile } from "../../tree/tree-listing.ts";
 import { packageIdOf, serverManifest } from "./server-manifest.ts";
 
 /** Files of npm that contain times; the same tree must have the same digest. */
@@ -45,6 +45,7 @@ export interface NpmServerOptions {
 export async function* npmServer(
   npm: Npm,
   { spec, secret_slots, allowed, scripts, note }: NpmServerOptions,
+  operation: Operation,
 ): AsyncGenerator<Uint8Array, void> {
   const source = validateInstallSource(spec);
   if (source.kind !== "npm") {
@@ -55,22 +56,39 @@ export async function* npmServer(
     const dir = join(made, "tree");
     await mkdir(dir);
     await writeFile(join(dir, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
-    await npmInstall(npm, dir, source);
+    await npmInstall(npm, dir, source, operation);
     const found = await findInstallScripts(dir);
     const selected = allowed.select(found);
     const skipped = found.filter((each) => !selected.includes(each));
     if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
     // Before the scripts, which could change what it is made from.
     const manifest = await manifestOf(dir, source.name, secret_slots, selected);
-    if (selected.length > 0) await runScripts(scripts, dir, selected, await npm.cli());
+    if (selected.length > 0) await runScripts(scripts, dir, selected, await npm.cli(), operation);
     await replaceFile(dir, MANIFEST_FILE, manifest);
     const all = await requireRegularFiles(dir, await findFiles(dir), selected.length > 0);
     const files = all.filter((path) => !EXCLUDED.test(path));
-    const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(dir, path)));
+    const listing = listTree(await readFiles(dir, files, spec, operation));
     yield* tarOf(() => dir, listing);
   } finally {
     await rm(made, { recursive: true, force: true });
   }
+}
+
+async function readFiles(
+  dir: string,
+  files: readonly string[],
+  spec: string,
+  operation: Operation,
+): Promise<TreeFile[]> {
+  let done = 0;
+  return await mapConcurrently(files, async (path) => {
+    requireNotCancelled(operation);
+    const file = await readTreeFile(dir, path);
+    done += 1;
+    const message = `Computing the digest of ${spec}`;
+    operation.report({ step: "verify", message, done, total: files.length, unit: "files" });
+    return file;
+  });
 }
 
 async function manifestOf(

@@ -1,0 +1,72 @@
+/**
+ * Runs a request as an event stream: `progress` items while it works, then one `result` item with the body of the JSON
+ * response. A failure becomes the `error` item of the stream. When the client disconnects, the operation is cancelled.
+ */
+import type { ProgressEvent, ProgressReport } from "@backplane/contract";
+import type { Clock, Operation } from "@backplane/ports";
+import type { FastifyRequest } from "fastify";
+import type { RouteResponse } from "../http/route.ts";
+import type { SseItem } from "./event-streams.ts";
+
+/** How often counts within one step are sent. A new step is sent immediately. */
+const UPDATE_MS = 250;
+/** The last report is repeated, so that a client sees something at least every 2 s even if its clock is coarse. */
+const REPEAT_MS = 1_000;
+
+const UNREPORTED: ProgressReport = { step: "read", message: "Reading the request" };
+
+export function wantsEventStream({ headers }: Pick<FastifyRequest, "headers">): boolean {
+  return /(?:^|[\s,])text\/event-stream(?:[\s;,]|$)/i.test(headers.accept ?? "");
+}
+
+export async function* progressItems(
+  clock: Clock,
+  operation_id: string,
+  stop: AbortSignal,
+  work: (operation: Operation) => RouteResponse | Promise<RouteResponse>,
+): AsyncGenerator<SseItem> {
+  const began = clock.monotonic();
+  const pending: ProgressReport[] = [];
+  let last = UNREPORTED;
+  let sent_at = began;
+  let ended = false;
+  let wake = () => {};
+  const report = (progress: ProgressReport) => {
+    if (pending.at(-1)?.step === progress.step) pending.pop();
+    else if (progress.step !== last.step) wake();
+    pending.push(progress);
+  };
+  const result = (async () => await work({ signal: stop, report }))();
+  const end = () => {
+    ended = true;
+    wake();
+  };
+  result.then(end, end);
+  const wait = () =>
+    new Promise<void>((resolve) => {
+      const timer = clock.after(UPDATE_MS, resolve);
+      wake = () => {
+        timer.stop();
+        resolve();
+      };
+      if (ended) wake();
+    });
+  const item = (progress: ProgressReport): SseItem => {
+    last = progress;
+    sent_at = clock.monotonic();
+    const event: ProgressEvent = { operation_id, ...progress, elapsed_ms: Math.round(sent_at - began) };
+    return { event: "progress", data: JSON.stringify(event) };
+  };
+  for (;;) {
+    for (const progress of pending.splice(0)) yield item(progress);
+    if (ended) break;
+    await wait();
+    if (pending.length === 0 && clock.monotonic() - sent_at >= REPEAT_MS) yield item(last);
+  }
+  yield { event: "result", data: bodyOf(await result) };
+}
+
+function bodyOf(answer: RouteResponse): string {
+  if ("json" in answer) return JSON.stringify(answer.json);
+  return "text" in answer ? answer.text : "null";
+}

@@ -1,0 +1,133 @@
+import { BackplaneError, type ProgressReport } from "@backplane/contract";
+import type { Clock, Operation } from "@backplane/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import type { RouteResponse } from "../../src/http/route.ts";
+import { progressItems, wantsEventStream } from "../../src/sse/progress-stream.ts";
+
+const CHECK: ProgressReport = { step: "check", message: "Checking" };
+const count = (done: number): ProgressReport => ({
+  step: "unpack",
+  message: "Unpacking",
+  done,
+  unit: "bytes",
+});
+
+/** A clock that only moves by `advance`. */
+function manualClock() {
+  let now = 0;
+  const timers = new Set<{ due: number; run: () => void }>();
+  const clock: Clock = {
+    now: () => now,
+    monotonic: () => now,
+    after(ms, run) {
+      const timer = { due: now + ms, run };
+      timers.add(timer);
+      return { stop: () => void timers.delete(timer) };
+    },
+  };
+  /** Lets the waiting code run after each timer. */
+  const advance = async (ms: number) => {
+    for (const until = now + ms; now < until; ) {
+      now += 50;
+      for (const timer of Array.from(timers)) {
+        if (timer.due <= now && timers.delete(timer)) timer.run();
+      }
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  return { clock, advance };
+}
+
+function start() {
+  const { clock, advance } = manualClock();
+  const done = Promise.withResolvers<RouteResponse>();
+  const stop = new AbortController();
+  const items: { event: string; data: Record<string, unknown> }[] = [];
+  let operation!: Operation;
+  const reading = (async () => {
+    const source = progressItems(clock, "req_1", stop.signal, (given) => {
+      operation = given;
+      return done.promise;
+    });
+    for await (const { event, data } of source) items.push({ event: event!, data: JSON.parse(data) });
+  })();
+  reading.catch(() => {});
+  return { advance, done, stop, items, reading, operation: () => operation };
+}
+
+verifies("run.progress", "repeats the last report every second while nothing else happens", async () => {
+  const t = start();
+  t.operation().report(CHECK);
+  await t.advance(3_050);
+  expect(t.items.map(({ data }) => data)).toEqual([
+    { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
+    { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
+    { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
+    { operation_id: "req_1", ...CHECK, elapsed_ms: expect.any(Number) },
+  ]);
+  const times = t.items.map(({ data }) => data.elapsed_ms as number);
+  expect(Math.max(...times.map((at, index) => at - (times[index - 1] ?? 0)))).toBeLessThan(2_000);
+  t.done.resolve({ status: 200, json: { a: 1 } });
+  await t.reading;
+  expect(t.items.at(-1)).toEqual({ event: "result", data: { a: 1 } });
+});
+
+test("reports that it reads the request if the work reports nothing", async () => {
+  const t = start();
+  await t.advance(1_300);
+  expect(t.items).toMatchObject([{ event: "progress", data: { step: "read" } }]);
+  t.done.resolve({ status: 200, text: '{"b":2}', type: "application/json" });
+  await t.reading;
+  expect(t.items.at(-1)).toEqual({ event: "result", data: { b: 2 } });
+});
+
+test("sends every step, and of many counts within a step only the latest", async () => {
+  const t = start();
+  for (let i = 1; i <= 500; i++) t.operation().report(count(i));
+  t.operation().report(CHECK);
+  await t.advance(50);
+  for (let i = 501; i <= 900; i++) t.operation().report(count(i));
+  await t.advance(100);
+  for (let i = 901; i <= 1_000; i++) t.operation().report(count(i));
+  await t.advance(300);
+  expect(t.items.map(({ data }) => data.done ?? data.step)).toEqual([500, "check", 900, 1_000]);
+  t.done.resolve({ status: 200, json: null });
+  await t.reading;
+});
+
+test("fails with the error of the work, after its last report", async () => {
+  const t = start();
+  t.operation().report(CHECK);
+  t.done.reject(new BackplaneError("package.invalid"));
+  await expect(t.reading).rejects.toMatchObject({ code: "package.invalid" });
+  expect(t.items).toMatchObject([{ event: "progress", data: CHECK }]);
+});
+
+test("passes the end of the stream on to the work, and waits until it has ended", async () => {
+  const t = start();
+  t.stop.abort();
+  expect(t.operation().signal.aborted).toBe(true);
+  let ended = false;
+  void t.reading
+    .catch(() => {})
+    .then(() => {
+      ended = true;
+    });
+  await t.advance(500);
+  expect(ended).toBe(false);
+  t.done.reject(new BackplaneError("request.cancelled"));
+  await expect(t.reading).rejects.toMatchObject({ code: "request.cancelled" });
+});
+
+test("recognizes a request for an event stream by its Accept header", () => {
+  const wants = (accept?: string) => wantsEventStream({ headers: accept === undefined ? {} : { accept } });
+  expect(wants("text/event-stream, application/json")).toBe(true);
+  expect(wants("application/json;q=0.5, Text/Event-Stream;q=1")).toBe(true);
+  expect([wants(), wants("*/*"), wants("application/json"), wants("x-text/event-stream")]).toEqual([
+    false,
+    false,
+    false,
+    false,
+  ]);
+});

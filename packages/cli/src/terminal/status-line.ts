@@ -1,0 +1,98 @@
+/**
+ * Shows on stderr what a command is waiting for, with the elapsed time. On a terminal it is one line that is redrawn and
+ * removed at the end; elsewhere a plain line is printed whenever nothing was printed for a while.
+ */
+import type { ProgressEvent } from "@backplane/contract";
+import type { Io } from "./io.ts";
+import { plainLine } from "./plain-text.ts";
+
+/** Short enough that the elapsed seconds are never more than one behind. */
+const TICK_MS = 500;
+const ERASE = "\r\u001b[2K";
+
+export interface Wait {
+  update(text: string): void;
+  end(): void;
+}
+
+export interface StatusLine {
+  /** Waits may be nested; the newest one is shown. */
+  begin(text: string): Wait;
+  /** Removes the line. To be called before anything else is printed. */
+  clear(): void;
+}
+
+const NOTHING: StatusLine = { begin: () => ({ update() {}, end() {} }), clear() {} };
+
+export function createStatusLine(io: Io, { shown }: { shown: boolean }): StatusLine {
+  const { stderr, silence_ms } = io;
+  if (!shown || silence_ms === Number.POSITIVE_INFINITY) return NOTHING;
+  const terminal = stderr.isTTY === true && io.env.TERM !== "dumb";
+  const waits: { text: string; began: number }[] = [];
+  let drawn = "";
+  let printed_at = 0;
+  let timer: NodeJS.Timeout | undefined;
+
+  const clear = () => {
+    if (drawn !== "") stderr.write(ERASE);
+    drawn = "";
+    printed_at = performance.now();
+  };
+  const show = () => {
+    const newest = waits.at(-1);
+    const now = performance.now();
+    if (newest === undefined || (drawn === "" && now - printed_at < silence_ms)) return;
+    const text = `${plainLine(newest.text)} (${Math.round((now - newest.began) / 1_000)} s)`;
+    if (!terminal) {
+      stderr.write(`${text}\n`);
+      printed_at = now;
+      return;
+    }
+    // Some terminals report a width of 0.
+    const line = shorten(text, (stderr.columns || 80) - 1);
+    if (line === drawn) return;
+    stderr.write(`${ERASE}${line}`);
+    drawn = line;
+  };
+  return {
+    clear,
+    begin(text) {
+      const wait = { text, began: performance.now() };
+      if (waits.length === 0) printed_at = wait.began;
+      waits.push(wait);
+      timer ??= setInterval(show, TICK_MS).unref();
+      return {
+        update(next) {
+          wait.text = next;
+          if (drawn !== "") show();
+        },
+        end() {
+          const index = waits.indexOf(wait);
+          if (index === -1) return;
+          waits.splice(index, 1);
+          if (waits.length > 0) return;
+          clearInterval(timer);
+          timer = undefined;
+          clear();
+        },
+      };
+    },
+  };
+}
+
+/** The elapsed time at the end stays visible. */
+function shorten(text: string, length: number): string {
+  if (text.length <= length) return text;
+  const end = text.slice(text.lastIndexOf(" ("));
+  return `${text.slice(0, Math.max(0, length - end.length - 1))}…${end}`;
+}
+
+export function progressText({ message, done, total, unit = "files" }: ProgressEvent): string {
+  if (done === undefined) return message;
+  const amount = (count: number) => (unit === "bytes" ? megabytes(count) : `${count} ${unit}`);
+  return `${message}: ${total === undefined ? amount(done) : `${done} of ${amount(total)}`}`;
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+}

@@ -1,0 +1,77 @@
+/** A process that is still starting ends when everybody who waits for it was cancelled. */
+import type { ProgressReport } from "@backplane/contract";
+import type { Operation } from "@backplane/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { requestOf } from "../support/request.ts";
+import { createTestRunner, processesWith, type TestRunner } from "../support/runner.ts";
+
+/** Its program never completes a handshake. */
+const SLEEPS = { entrypoint: ["node", "./slow.mjs", "sleeps"], timeout_ms: 100_000 };
+const SLEEPING_SERVER = { ...SLEEPS, protocol: "mcp.stdio" } as const;
+
+function createOperation(): Operation & { stop(): void; reports: ProgressReport[] } {
+  const controller = new AbortController();
+  const reports: ProgressReport[] = [];
+  return {
+    reports,
+    signal: controller.signal,
+    report: (progress) => void reports.push(progress),
+    stop: () => controller.abort(),
+  };
+}
+
+function describeServer({ runner, mark }: TestRunner, operation: Operation) {
+  return runner.describe!(requestOf({ ...SLEEPING_SERVER, env: { MARK: mark } }), operation);
+}
+
+verifies(
+  "run.progress",
+  "reports the steps of a launch, and ends it when its only waiter is cancelled",
+  async () => {
+    const t = createTestRunner();
+    const operation = createOperation();
+    const described = describeServer(t, operation);
+    described.catch(() => {});
+    await expect
+      .poll(() => operation.reports.map(({ step }) => step))
+      .toEqual(["prepare", "launch", "initialize"]);
+    expect(operation.reports.at(-1)?.message).toBe("Waiting for acme/fixture to answer");
+    expect(processesWith(t.mark)).not.toEqual([]);
+    operation.stop();
+    await expect(described).rejects.toMatchObject({ code: "request.cancelled" });
+    await expect.poll(() => processesWith(t.mark)).toEqual([]);
+    expect(t.runner.health().held_back).toEqual([]);
+  },
+);
+
+test("a launch continues while somebody else waits for it", async () => {
+  const t = createTestRunner();
+  const [one, other] = [createOperation(), createOperation()];
+  const described = [one, other].map((operation) => describeServer(t, operation));
+  for (const each of described) each.catch(() => {});
+  await expect.poll(() => other.reports.at(-1)?.step).toBe("initialize");
+  one.stop();
+  await expect(described[0]).rejects.toMatchObject({ code: "request.cancelled" });
+  expect(processesWith(t.mark)).not.toEqual([]);
+  expect(t.runner.serves!(requestOf({ ...SLEEPING_SERVER, env: { MARK: t.mark } }))).toBe(true);
+  other.stop();
+  await expect.poll(() => processesWith(t.mark)).toEqual([]);
+});
+
+test("a request that was cancelled before starts no process", async () => {
+  const t = createTestRunner();
+  const operation = createOperation();
+  operation.stop();
+  await expect(describeServer(t, operation)).rejects.toMatchObject({ code: "request.cancelled" });
+  expect(processesWith(t.mark)).toEqual([]);
+});
+
+verifies("run.progress", "a call that is cancelled while its process starts ends the process", async () => {
+  const t = createTestRunner();
+  const ended = t.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
+  await expect.poll(() => processesWith(t.mark)).not.toEqual([]);
+  expect(t.runner.cancel("inv_cancelled", "user")).toBe(true);
+  expect(await ended).toMatchObject({ status: "cancelled", dispatched: false });
+  await expect.poll(() => processesWith(t.mark)).toEqual([]);
+});

@@ -1,0 +1,60 @@
+/**
+ * Builds everything, step by step, and shows on stderr what takes longer than a moment: `npm start` builds first, and a
+ * person who runs it must see that it works.
+ */
+import { spawn } from "node:child_process";
+
+const STEPS = [
+  { what: "Compiling TypeScript", command: ["tsc", "-b"] },
+  { what: "Bundling the packages", command: ["node", "scripts/build-packages.ts"] },
+  { what: "Building the tool host", command: ["node", "scripts/build-tool-host.ts"] },
+  { what: "Building the instrument host", command: ["node", "scripts/build-instrument-host.ts"] },
+  { what: "Building the examples", command: ["node", "scripts/build-examples.ts"] },
+  { what: "Building the explorer", command: ["node", "scripts/build-explorer.ts"] },
+];
+const SILENCE_MS = 2_000;
+const ERASE = "\r\u001b[2K";
+
+async function run(what: string, [program, ...args]: string[]): Promise<number> {
+  const began = performance.now();
+  const terminal = process.stderr.isTTY === true;
+  let drawn = false;
+  const erase = () => {
+    if (drawn) process.stderr.write(ERASE);
+    drawn = false;
+  };
+  const timer = setInterval(() => {
+    const text = `${what} (${Math.round((performance.now() - began) / 1_000)} s)`;
+    erase();
+    process.stderr.write(terminal ? text : `${text}\n`);
+    drawn = terminal;
+  }, SILENCE_MS);
+  // npm puts node_modules/.bin on the PATH.
+  const child = spawn(program!, args, {
+    stdio: ["ignore", "pipe", "pipe"],
+    shell: process.platform === "win32",
+  });
+  for (const [from, to] of [
+    [child.stdout, process.stdout],
+    [child.stderr, process.stderr],
+  ] as const)
+    from.on("data", (chunk) => {
+      erase();
+      to.write(chunk);
+    });
+  try {
+    return await new Promise((resolve, reject) => {
+      child.once("error", reject).once("close", (code) => resolve(code ?? 1));
+    });
+  } finally {
+    clearInterval(timer);
+    erase();
+  }
+}
+
+for (const { what, command } of STEPS) {
+  const code = await run(what, command);
+  if (code === 0) continue;
+  process.exitCode = code;
+  break;
+}

@@ -1,0 +1,108 @@
+/** Long work reports its progress, and stops without a trace when it is cancelled. */
+import { type Mutant, RUNNER } from "./mutant.ts";
+
+const CANCELLED_IMPORT = ["packages/supply/test/cancelled-import.test.ts"];
+const STREAM = ["packages/api/test/sse/progress-stream.test.ts"];
+const STATUS = ["packages/cli/test/terminal/status-line.test.ts"];
+const LAUNCH = ["packages/runner/test/calls/cancelled-launch.test.ts"];
+
+export const PROGRESS_DEFENCES: Mutant[] = [
+  {
+    defence: "progress: a cancelled installation ends npm",
+    file: "packages/supply/src/npm/npm-command.ts",
+    from: '    signal?.addEventListener("abort", kill);\n',
+    to: "",
+    tests: CANCELLED_IMPORT,
+    only: "waits for the registry",
+    hangs: true,
+  },
+  {
+    defence: "progress: a cancelled installation ends install scripts",
+    file: `${RUNNER}/runner/install-scripts.ts`,
+    from: '  stop.addEventListener("abort", kill);\n',
+    to: "",
+    tests: ["packages/runner/test/runner/install-scripts.test.ts"],
+    only: "ends scripts",
+    hangs: true,
+  },
+  {
+    defence: "progress: a cancelled installation stops while files are hashed",
+    file: "packages/supply/src/import/mcp/npm-server.ts",
+    from: "    requireNotCancelled(operation);\n    const file",
+    to: "    const file",
+    tests: CANCELLED_IMPORT,
+    only: "hashed|unpacked",
+  },
+  {
+    defence: "progress: a cancelled installation does not install its files",
+    file: "packages/supply/src/content/content-store.ts",
+    from: "    requireNotCancelled(operation);\n    const file",
+    to: "    const file",
+    tests: CANCELLED_IMPORT,
+    only: "flushed",
+  },
+  {
+    defence: "progress: a cancelled installation does not commit",
+    file: "packages/registry/src/installations/installations.ts",
+    from: "      requireNotCancelled(operation);\n      operation.report({ step:",
+    to: "      operation.report({ step:",
+    tests: ["packages/registry/test/installations/installations.test.ts"],
+    only: "a cancelled installation",
+  },
+  {
+    defence: "progress: the last report is repeated",
+    file: "packages/api/src/sse/progress-stream.ts",
+    from: "clock.monotonic() - sent_at >= REPEAT_MS",
+    to: "clock.monotonic() - sent_at >= 10 * REPEAT_MS",
+    tests: STREAM,
+  },
+  {
+    defence: "progress: a step is never dropped in favour of the next one",
+    file: "packages/api/src/sse/progress-stream.ts",
+    from: "if (pending.at(-1)?.step === progress.step) pending.pop();",
+    to: "if (pending.length > 0) pending.pop();",
+    tests: STREAM,
+  },
+  {
+    defence: "progress: the end of the stream cancels the work",
+    file: "packages/api/src/sse/progress-stream.ts",
+    from: "work({ signal: stop, report })",
+    to: "work({ signal: new AbortController().signal, report })",
+    tests: STREAM,
+  },
+  {
+    defence: "progress: --quiet and --json print no status",
+    file: "packages/cli/src/terminal/output.ts",
+    from: "{ shown: !json && !quiet }",
+    to: "{ shown: true }",
+    tests: STATUS,
+  },
+  {
+    defence: "progress: the status line is removed before other output",
+    file: "packages/cli/src/terminal/output.ts",
+    from: "    note(text) {\n      status.clear();\n",
+    to: "    note(text) {\n",
+    tests: STATUS,
+  },
+  {
+    defence: "progress: a cancelled request ends the launch that only it waits for",
+    file: `${RUNNER}/calls/query-process.ts`,
+    from: "if (operation?.signal.aborted) pool.abandonLease(worker);\n    else pool.cancelLease(worker);",
+    to: "pool.cancelLease(worker);",
+    tests: LAUNCH,
+  },
+  {
+    defence: "progress: a cancelled call ends the launch that only it waits for",
+    file: `${RUNNER}/calls/call.ts`,
+    from: 'if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);\n      else this.#deps.pool.cancelLease(this.#worker);',
+    to: "this.#deps.pool.cancelLease(this.#worker);",
+    tests: LAUNCH,
+  },
+  {
+    defence: "progress: a launch that others wait for goes on",
+    file: `${RUNNER}/pool/pool.ts`,
+    from: 'if (!worker.unused || worker.process.state !== "launching") return;',
+    to: 'if (worker.process.state !== "launching") return;',
+    tests: LAUNCH,
+  },
+];
