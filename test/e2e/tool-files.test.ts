@@ -40,7 +40,16 @@ verifies(
     });
     const { stdout, stderr } = await cli("plugin", "install", path);
     expect(stdout).toContain("Installed local/notes@0.0.0-d");
-    expect(stderr).toContain("Tools: empty, schema, search_notes, syntax, throws");
+    expect(stderr).toContain("Tools: empty, search_notes\n");
+    for (const name of ["schema", "syntax", "throws"]) {
+      expect(stderr).toContain(`${name} is not offered: it cannot run: `);
+    }
+    const offered = await gateway.http<{ items: { name: string; package_id: string }[] }>(
+      "GET",
+      "/v1/catalog",
+    );
+    const own = offered.body.items.filter(({ package_id }) => package_id === "local/notes");
+    expect(own.map(({ name }) => name)).toEqual(["empty", "search_notes"]);
     const { body } = await gateway.http<Listed>("GET", "/v1/plugin-tools");
     const tools = new Map(body.items.map((item) => [item.export_id, item]));
     expect(tools.get("search_notes")).toMatchObject({

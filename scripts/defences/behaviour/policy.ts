@@ -478,4 +478,11 @@ export const POLICY_MUTANTS: Mutant[] = [
     to: "if (a !== undefined || b !== undefined)",
     tests: POLICIES,
   },
+  {
+    defence: "catalog: a tool that could not be loaded is not offered",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: "const refused = denied ?? findLoadError(plan);",
+    to: "const refused = denied;",
+    tests: ["packages/door/test/admission/target.test.ts"],
+  },
 ];

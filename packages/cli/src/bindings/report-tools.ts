@@ -16,8 +16,8 @@ import { plainLine } from "../terminal/plain-text.ts";
 export async function reportTools(
   context: CommandContext,
   { binding_id, unbound_slots }: Pick<Binding, "binding_id" | "unbound_slots">,
-  /** `broken: false` if load errors were already reported. */
-  { broken = true } = {},
+  /** `reportBroken: false` if load errors were already reported. */
+  { reportBroken = true } = {},
 ): Promise<void> {
   const { out } = context;
   if (unbound_slots.length > 0 || out.quiet) return;
@@ -28,13 +28,16 @@ export async function reportTools(
     noteUnavailable(context, binding_id, found.error);
     return;
   }
-  const ids = found.exports.map(({ id }) => id);
+  const broken = new Set(
+    found.exports.filter(({ tool }) => tool.load_error !== undefined).map(({ id }) => id),
+  );
+  const ids = found.exports.map(({ id }) => id).filter((id) => !broken.has(id));
   out.note(plainLine(`Tools: ${ids.join(", ") || "none"}`));
   for (const warning of found.warnings) out.note(plainLine(warning));
   const listed = await ifAllowed(client.catalog.list({ all: true }));
   const own = (listed ?? []).filter((entry) => entry.binding_id === binding_id);
   for (const { name, status, reason, fix } of own) {
-    if (reason === null || (status === "offered" && !broken)) continue;
+    if (reason === null || (!reportBroken && broken.has(name))) continue;
     out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
     if (fix !== null) out.note(plainLine(`fix: ${fix}`));
   }

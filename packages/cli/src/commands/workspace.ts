@@ -58,7 +58,7 @@ async function trust(context: CommandContext, options: { watch?: boolean }, dir:
   const folder = await client.workspaces.trust({ path, watch: options.watch === true, digest });
   out.data(folder, () => `Trusted ${folder.path} as ${folder.package_id}@${folder.package_version}`);
   reportLoadErrors(context, folder);
-  await reportTools(context, { ...folder, unbound_slots: [] }, { broken: false });
+  await reportTools(context, { ...folder, unbound_slots: [] }, { reportBroken: false });
   return undefined;
 }
 

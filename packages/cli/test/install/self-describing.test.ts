@@ -44,11 +44,11 @@ test("lists a tool file that fails to load with its error", async () => {
     "tools/torn.ts": "throw new Error('torn at import');",
   });
   const { out, err } = await gateway.backplane(["plugin", "install", tools]);
-  expect(err).toContain("Tools: reads, torn, writes\n");
-  expect(err).toMatch(/torn: it cannot run: .*torn at import/);
+  expect(err).toContain("Tools: reads, writes\n");
+  expect(err).toMatch(/torn is not offered: it cannot run: .*torn at import/);
   expect(err).toContain("writes will need approval when a model calls them.");
   const listed = await gateway.backplane(["tool", "list", "--all"]);
-  expect(listed.out).toMatch(/torn .*offered +it cannot run: .*torn at import/);
+  expect(listed.out).toMatch(/torn .*hidden +it cannot run: .*torn at import/);
   expect((await gateway.backplane(["tool", "show", "torn"])).out).toMatch(/reason: +it cannot run: .*torn/);
   const bound = await gateway.backplane(["binding", "tools", bindingIn(out)]);
   expect(bound.out).toMatch(/reads +offered +A tool\.\ntorn +broken +.*torn at import\nwrites +offered/);
@@ -286,7 +286,7 @@ test("lists the tools of a trusted folder and sanitizes its texts", async () => 
   const shown = await gateway.backplane(["workspace", "show", path], { tty: true });
   const trusted = await gateway.backplane(["workspace", "trust", path, "--yes"]);
   expect(trusted.err).toMatch(/shop: to be trusted:\n +added +tools\//);
-  expect(trusted.err).toContain("Tools: sells, torn_off\n");
+  expect(trusted.err).toContain("Tools: sells\n");
   expect(trusted.err).toContain("tools/sells.ts is left out: tools/sells.js has the name sells already.");
   expect(trusted.err.match(/gone/g)).toHaveLength(1);
   expect(shown.out + trusted.out + trusted.err).not.toContain("\u001b[");

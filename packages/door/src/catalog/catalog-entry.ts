@@ -40,7 +40,7 @@ export function catalogEntryOf(
     package_version: bound.package.version,
     binding_id: bound.binding.binding_id,
     status,
-    reason: why?.reason ?? loadError(item),
+    reason: why?.reason ?? null,
     fix: why?.fix ?? null,
     category: categoryOf(item),
     risk: about.risk,
@@ -75,10 +75,13 @@ function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** A tool that failed to load keeps its name and is offered, so its entry has to say that it cannot run. */
-function loadError(item: PluginExport): string | null {
+/**
+ * A tool that failed to load is not offered, because a model could only call it in vain. It keeps its name, so that no
+ * other tool of that name is called instead.
+ */
+export function findLoadError({ export: item }: ExportPlan): Explanation | null {
   const error = item.kind === "tool" ? item.tool.load_error : undefined;
-  return error === undefined ? null : `it cannot run: ${error}`;
+  return error === undefined ? null : { reason: `it cannot run: ${error}`, fix: null };
 }
 
 function categoryOf(item: PluginExport): string | null {

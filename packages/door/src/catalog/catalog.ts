@@ -10,7 +10,7 @@ import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } fr
 import { findListingDenial } from "../admission/visibility.ts";
 import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
-import { catalogEntryOf, collisionFix, compareEntries, type Source } from "./catalog-entry.ts";
+import { catalogEntryOf, collisionFix, compareEntries, findLoadError, type Source } from "./catalog-entry.ts";
 import {
   deferByBudget,
   deferByProfile,
@@ -113,7 +113,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     let search: ListedTool | null = null;
     for (const { name, origin, plan } of winners.values()) {
       const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
-      const refused = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
+      const denied = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
+      const refused = denied ?? findLoadError(plan);
       const about = getSharedView(plan);
       const tool = buildOfferedTool(about, origin, plan, policy, deps.isLegacy(plan.bound));
       const entry = catalogEntryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);

@@ -79,3 +79,20 @@ verifies(
     expect(fixture.runner.requests).toEqual([]);
   },
 );
+
+verifies(
+  "tools.isolated-failure",
+  "does not offer a tool that could not be loaded, and lists it with its load error",
+  async () => {
+    const fixture = await createTestKernel();
+    await fixture.bind(manifest([toolExport("broken", {}, { load_error: "tools/broken.ts: at import" })]));
+    const { catalog } = fixture.kernel;
+    expect((await catalog.list(user)).map(({ name }) => name)).toEqual([]);
+    expect(await catalog.find(user, "broken")).toBeNull();
+    const listed = await catalog.entries(user, { all: true });
+    expect(listed.find(({ name }) => name === "broken")).toMatchObject({
+      status: "hidden",
+      reason: "it cannot run: tools/broken.ts: at import",
+    });
+  },
+);

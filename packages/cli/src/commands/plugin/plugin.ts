@@ -263,7 +263,7 @@ async function linkFolder(context: CommandContext, path: string): Promise<undefi
   const { out } = context;
   out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
   reportLoadErrors(context, folder);
-  await reportTools(context, { ...folder, unbound_slots: [] }, { broken: false });
+  await reportTools(context, { ...folder, unbound_slots: [] }, { reportBroken: false });
   return undefined;
 }
 
