@@ -89,10 +89,7 @@ function shorten(text: string, length: number): string {
 
 export function progressText({ message, done, total, unit = "files" }: ProgressEvent): string {
   if (done === undefined) return message;
-  const amount = (count: number) => (unit === "bytes" ? megabytes(count) : `${count} ${unit}`);
-  return `${message}: ${total === undefined ? amount(done) : `${done} of ${amount(total)}`}`;
-}
-
-function megabytes(bytes: number): string {
-  return `${(bytes / 1_000_000).toFixed(1)} MB`;
+  const number = (count: number) => (unit === "bytes" ? (count / 1_000_000).toFixed(1) : count);
+  const amount = total === undefined ? number(done) : `${number(done)} of ${number(total)}`;
+  return `${message}: ${amount} ${unit === "bytes" ? "MB" : unit}`;
 }
