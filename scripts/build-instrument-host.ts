@@ -1,5 +1,5 @@
 /**
- * Bundles the ready host of instrument modules into one file, because a sandbox mounts that file and nothing
+ * Bundles the host program for instrument modules into one file, because a sandbox mounts that file and nothing
  * else of this installation. The file is replaced atomically and only if it changed.
  */
 import { join } from "node:path";

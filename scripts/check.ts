@@ -10,13 +10,13 @@ import { readFileSync } from "node:fs";
 const BUILD = "tsc -b";
 const CHECKS = ["check:types", "check:lint", "check:format", "check:unused", "check:schemas"];
 
-interface Ended {
+interface CommandResult {
   code: number;
   output: string;
 }
 
 /** `npm run` has put the programs of node_modules on the PATH. */
-function run(command: string): Promise<Ended> {
+function run(command: string): Promise<CommandResult> {
   return new Promise((resolve, reject) => {
     const child = spawn("sh", ["-c", `{ ${command}; } 2>&1`], { stdio: ["ignore", "pipe", "inherit"] });
     let output = "";

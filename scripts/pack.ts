@@ -43,21 +43,21 @@ export interface PackOptions {
   repository?: string;
 }
 
-export interface Packed {
+export interface PackedPackage {
   name: string;
   version: string;
   file: string;
   manifest: object;
 }
 
-export async function packAll(options: PackOptions): Promise<Packed[]> {
+export async function packAll(options: PackOptions): Promise<PackedPackage[]> {
   const root = readManifest(ROOT);
   const nodes = nodePackages(root, options.all_platforms === true);
   const versions = Object.fromEntries(nodeNames(root).map(({ name, version }) => [name, version]));
   const all = [await packGateway(root, versions, options), await packSdk(root, options)];
   mkdirSync(options.to, { recursive: true });
   for (const file of globSync("*.tgz", { cwd: options.to })) rmSync(join(options.to, file));
-  const packed: Packed[] = [];
+  const packed: PackedPackage[] = [];
   for (const files of [...all, ...nodes.map((node) => node.files)]) {
     const manifest = JSON.parse(
       Buffer.from(files.find(({ path }) => path === "package.json")!.bytes).toString(),

@@ -1,6 +1,7 @@
 /**
  * Words that readers of this project had to translate must not come back: retired names, planning words for modules,
- * "is no X" for "is not an X", and test titles that start with a relative clause (CONTRIBUTING.md).
+ * "is no X" for "is not an X", test titles that start with a relative clause, and types named with a participle alone
+ * (CONTRIBUTING.md).
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -15,6 +16,9 @@ interface Rule {
 }
 
 const TITLE = String.raw`\b(?:test|it|describe|verifies)(?:\.\w+)*(?:\([^()\n]*\))?\(\s*(?:\[[^\]]*\],\s*|"[\w.-]+",\s*)?["\x60]`;
+
+const IRREGULAR =
+  "Ran|Born|Shown|Kept|Made|Sent|Seen|Done|Held|Told|Found|Given|Taken|Gone|Said|Bound|Left|Lost|Read";
 
 const RULES: readonly Rule[] = [
   {
@@ -42,6 +46,20 @@ const RULES: readonly Rule[] = [
     name: "a title that starts with a relative clause; name the subject or start with a verb",
     only: /\/test\//,
     pattern: new RegExp(`${TITLE}(?:what|who|whom|whose|whoever|whatever)\\b`, "i"),
+  },
+  {
+    name: "a type named with a participle alone; name the thing, such as RefusedCall or CopyResult",
+    only: /\.ts$/,
+    pattern: new RegExp(
+      String.raw`\b(?:interface|type|class) (?!(?:Need|Seed|Speed|Feed)\b)(?:[A-Z][a-z]+ed|${IRREGULAR})\b(?=<| (?:=|\{|extends|implements))`,
+    ),
+    // The branded values of the steps of the door (ARCHITECTURE.md).
+    allowed: [
+      "packages/door/src/admission/admit.ts",
+      "packages/door/src/invoke/approve.ts",
+      "packages/door/src/invoke/record.ts",
+      "packages/door/src/open/open.ts",
+    ],
   },
 ];
 
@@ -90,12 +108,14 @@ test("every rule finds its pattern and accepts the plain form", () => {
     "acme/hello is no package",
     'verifies(\n  "inv.record",\n  "what was recorded stays",',
     'test("who may not enter is answered with 403", async () => {});',
+    "export interface Refused {",
   ];
-  expect(bad.map((text) => problems("packages/door/test/x.ts", text).length)).toEqual([1, 1, 1, 1, 1]);
+  expect(bad.map((text) => problems("packages/door/test/x.ts", text).length)).toEqual([1, 1, 1, 1, 1, 1]);
   const good = [
     "await runner.releaseToOtherNode(id);",
     "This machine has no room for another process. There is no fallback, and it is no longer offered.",
     'test("rejects an upgrade request without credentials", () => {});',
+    "interface RefusedCall { shown: boolean }",
   ];
   expect(good.flatMap((text) => problems("packages/door/test/x.ts", text))).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** Machines that lack what the tests need; bubblewrap simulates such a machine. */
+/** Runs prepare-system on machines without the programs that the tests need, simulated with bubblewrap. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -81,7 +81,7 @@ test("names the packages of another architecture with the command that enables i
   );
 });
 
-test("tells a system without apt what is missing, and names no command that it lacks", () => {
+test("lists what is missing on a system without apt and suggests no apt command", () => {
   const { status, stderr } = prepare({ uid: 1_000 });
   expect(status).toBe(1);
   expect(stderr).toContain("bubblewrap (bwrap)");

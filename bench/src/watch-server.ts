@@ -44,8 +44,8 @@ export async function startWatched(): Promise<WatchServer> {
   const sessions = createSessions({ store, clock, ids });
   let listener: Parameters<TapeFeed["onWritten"]>[0] = ignore;
   const feed: TapeFeed = {
-    onWritten(told) {
-      listener = told;
+    onWritten(onWritten) {
+      listener = onWritten;
       return ignore;
     },
   };

@@ -1,4 +1,4 @@
-/** Installing packages: files in use are kept, npm fetches only from the registries, and schemas get their time. */
+/** Installing packages: files in use are kept, npm fetches only from the registries, and the time limit of a schema counts processor time. */
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
@@ -80,7 +80,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: ["packages/supply/test/vet-lock.test.ts"],
   },
   {
-    defence: "packages: a schema has its time on a busy machine",
+    defence: "packages: the time limit of a schema counts processor time",
     file: "packages/supply/src/schemas/schema-thread.ts",
     from: "limit_ms - (user + system) / 1_000",
     to: "limit_ms - (performance.now() - began)",

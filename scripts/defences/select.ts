@@ -1,4 +1,4 @@
-/** Which mutants a run tries: `[--shard N/COUNT] [WORD…]`. */
+/** Selects the mutants of a run by its arguments: `[--shard N/COUNT] [WORD…]`. */
 import type { Mutant } from "./mutant.ts";
 
 export function selectMutants(mutants: Mutant[], argv: string[]): Mutant[] {
@@ -11,7 +11,7 @@ export function selectMutants(mutants: Mutant[], argv: string[]): Mutant[] {
   }
   const option = words.find((word) => word.startsWith("-"));
   if (option !== undefined) throw new Error(`Unknown option ${option}. Usage: [--shard N/COUNT] [WORD…]`);
-  // Neighbours in the list are alike in cost, so shards take turns.
+  // Adjacent mutants take about the same time, so each shard gets every COUNT-th one.
   return mutants
     .filter(({ defence }) => words.length === 0 || words.some((word) => defence.includes(word)))
     .filter((_, index) => index % Number(count) === Number(number) - 1);

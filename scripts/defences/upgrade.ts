@@ -38,7 +38,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: new permissions are withheld",
     file: PLAN,
-    from: "draft.policy = held.policy;",
+    from: "draft.policy = narrowed.policy;",
     to: "",
     tests: UPGRADE,
   },
@@ -73,8 +73,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: a rollout share gets no more permissions than the rest",
     file: PLAN,
-    from: "return { policy: held.policy, secrets };",
-    to: "return { policy: held.held.length > 0 ? policy : held.policy, secrets };",
+    from: "return { policy: narrowed.policy, secrets };",
+    to: "return { policy: narrowed.withheld.length > 0 ? policy : narrowed.policy, secrets };",
     tests: UPGRADE,
   },
   {

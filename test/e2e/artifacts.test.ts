@@ -32,22 +32,22 @@ const FILES = `async ({ body }) => {
   const file = context.scratch_dir + "/out.bin";
   if (input.transport === "artifact") {
     const bytes = fs.readFileSync(context.scratch_dir + "/" + input.path);
-    return { status: "succeeded", result: { content: [], structured_output: { bytes: bytes.length, said: input.bytes } } };
+    return { status: "succeeded", result: { content: [], structured_output: { bytes: bytes.length, announced: input.bytes } } };
   }
   if (input.link) fs.symlinkSync(input.link, file);
   else if (input.bytes) fs.writeFileSync(file, Buffer.alloc(input.bytes, "b"));
   return { status: "succeeded", result: { content: [], structured_output: { transport: "artifact", path: input.path ?? "out.bin" } } };
 }`;
 
-interface Ended {
+interface EndedCall {
   id: string;
   status: string;
-  result: { structured_output: { sha256: string; bytes: number; said?: number } };
+  result: { structured_output: { sha256: string; bytes: number; announced?: number } };
   error: { code: string; details: { reason?: string } } | null;
 }
 
 const invoke = async (input: unknown, export_id = "files") =>
-  (await gateway.http<Ended>("POST", "/v1/invocations?wait=30", { export_id, input })).body;
+  (await gateway.http<EndedCall>("POST", "/v1/invocations?wait=30", { export_id, input })).body;
 
 verifies(
   "inv.artifacts",
@@ -78,10 +78,10 @@ verifies(
     expect(readFileSync(file).equals(bytes)).toBe(true);
 
     // The hash alone is not enough: the named call must refer to it.
-    const stranger = await invoke({ bytes: 5 });
+    const other_call = await invoke({ bytes: 5 });
     const wrong = await gateway.http<{ error: { code: string } }>(
       "GET",
-      `/v1/invocations/${stranger.id}/artifacts/${sha256}`,
+      `/v1/invocations/${other_call.id}/artifacts/${sha256}`,
     );
     expect([wrong.status, wrong.body.error.code]).toEqual([404, "artifact.not_found"]);
     writeFileSync(join(gateway.home, "blobs", "artifacts", sha256), "changed");
@@ -95,7 +95,7 @@ verifies("inv.artifacts", "refuses a reference outside of scratch and records th
     [{ link: "/etc/passwd" }, "link"],
   ] as const) {
     const { id } = await invoke(input);
-    const { body } = await gateway.http<Ended>("GET", `/v1/invocations/${id}`);
+    const { body } = await gateway.http<EndedCall>("GET", `/v1/invocations/${id}`);
     expect(body).toMatchObject({
       status: "failed",
       error: { code: "artifact_refused", details: { reason } },
@@ -109,7 +109,7 @@ verifies(
   async () => {
     const input = { text: "x".repeat(2_000_000) };
     const bytes = JSON.stringify(input).length;
-    expect((await invoke(input)).result.structured_output).toEqual({ bytes, said: bytes });
+    expect((await invoke(input)).result.structured_output).toEqual({ bytes, announced: bytes });
     expect(await invoke(input, "bare")).toMatchObject({
       error: { code: "input.invalid", message: expect.stringContaining("filesystem = scratch") },
     });

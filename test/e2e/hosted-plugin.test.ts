@@ -55,7 +55,7 @@ export const plugin = {
 };
 `;
 
-interface Tried {
+interface AttemptResult {
   got?: string;
   refused?: string;
 }
@@ -82,7 +82,7 @@ function pluginFolder(name: string, module: string): string {
   return folder;
 }
 
-async function probe<T = Tried>(what: string, args: object = {}, at = gateway): Promise<T> {
+async function probe<T = AttemptResult>(what: string, args: object = {}, at = gateway): Promise<T> {
   const call = { export_id: "probe", input: { what, ...args } };
   const { body } = await at.http<Invocation>("POST", "/v1/invocations?wait=30", call);
   expect(body, JSON.stringify(body)).toMatchObject({ status: "succeeded" });

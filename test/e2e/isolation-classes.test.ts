@@ -19,7 +19,7 @@ import {
 } from "../support/probe-plugins.ts";
 import { verifies } from "../support/verifies.ts";
 
-interface Probed {
+interface ProbeResult {
   instance: string;
   seccomp: string;
   sees_home: boolean;
@@ -28,7 +28,7 @@ interface Probed {
   fetched?: string | null;
 }
 
-interface Refused {
+interface RefusedCall {
   code: string;
   message: string;
   details?: { fix: string };
@@ -100,15 +100,15 @@ async function call(export_id: string, input: object = {}): Promise<Invocation> 
   return (await gateway.http<Invocation>("POST", "/v1/invocations?wait=60", body)).body;
 }
 
-async function probe(export_id: string, input: object = {}): Promise<Probed & { class: string }> {
+async function probe(export_id: string, input: object = {}): Promise<ProbeResult & { class: string }> {
   const record = await call(export_id, input);
   expect(record, JSON.stringify(record)).toMatchObject({ status: "succeeded" });
   const { content, structured_output } = record.tool_result as unknown as {
     content: { text: string }[];
-    structured_output?: Probed & { display?: { data: Probed } };
+    structured_output?: ProbeResult & { display?: { data: ProbeResult } };
   };
   const shown = structured_output?.display?.data ?? structured_output;
-  const found = shown?.instance === undefined ? (JSON.parse(content[0]!.text) as Probed) : shown;
+  const found = shown?.instance === undefined ? (JSON.parse(content[0]!.text) as ProbeResult) : shown;
   return { ...found, class: record.class };
 }
 
@@ -220,7 +220,7 @@ verifies(
     writeFileSync(join(home, "sandbox"), "");
     gateway = await startTestGateway({ home });
     for (const [name] of DIALECTS) {
-      const { error } = (await call(name)) as unknown as { error: Refused };
+      const { error } = (await call(name)) as unknown as { error: RefusedCall };
       expect([name, error]).toMatchObject([name, { code: "sandbox.unavailable" }]);
       // Refused by admission, or by the runner while the self-test of the sandbox was still running.
       expect([name, error.details?.fix ?? error.message]).toEqual([

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bindMcpServer, type Called, callTool } from "../support/mcp-server.ts";
+import { bindMcpServer, callTool, type EndedCall } from "../support/mcp-server.ts";
 import { eventually, processesWith } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -29,7 +29,7 @@ function serve(name: string, behaviour = "plain"): Promise<string> {
   return bindMcpServer(gateway, folder, name, { args: [behaviour], binding: { config } });
 }
 
-function call(export_id: string, input: object = {}): Promise<Called> {
+function call(export_id: string, input: object = {}): Promise<EndedCall> {
   return callTool(gateway, export_id, input);
 }
 

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type Registry, startRegistry } from "../../packages/supply/test/npm-registry.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { type Called, callTool, MCP_PROGRAM } from "../support/mcp-server.ts";
+import { callTool, type EndedCall, MCP_PROGRAM } from "../support/mcp-server.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;
@@ -62,7 +62,7 @@ function placeOf(server: Server): string {
   return `127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-function call(export_id: string, input: object = {}): Promise<Called> {
+function call(export_id: string, input: object = {}): Promise<EndedCall> {
   return callTool(gateway, export_id, input);
 }
 

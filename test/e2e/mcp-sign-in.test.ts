@@ -45,28 +45,28 @@ afterAll(async () => {
   rmSync(dirname(home), { recursive: true, force: true });
 });
 
-interface Called {
+interface EndedCall {
   status: string;
   result: { content: { text: string }[] } | null;
   error: { code: string; message: string } | null;
 }
 
-async function call(): Promise<Called> {
-  const { body } = await gateway.http<Called>("POST", "/v1/invocations?wait=20", {
+async function call(): Promise<EndedCall> {
+  const { body } = await gateway.http<EndedCall>("POST", "/v1/invocations?wait=20", {
     export_id: "mcp_notes_whoami",
     input: {},
   });
   return body;
 }
 
-interface Started {
+interface StartedSignIn {
   start_url: string;
   authorization_url: string;
   redirect_uri: string;
 }
 
-async function begin(given: object = {}): Promise<Started> {
-  const { status, body } = await gateway.http<Started>(
+async function begin(given: object = {}): Promise<StartedSignIn> {
+  const { status, body } = await gateway.http<StartedSignIn>(
     "POST",
     `/v1/plugin-bindings/${binding_id}:login`,
     given,

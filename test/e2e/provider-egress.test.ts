@@ -11,7 +11,7 @@ import { verifies } from "../support/verifies.ts";
 const INTERNAL = "internal-body-9f3c";
 const KEY = "sk-of-the-org-7777";
 
-interface Tested {
+interface TestResult {
   ok: boolean;
   error?: string;
 }
@@ -79,8 +79,8 @@ async function provider(token: string | null, id: string, plugin: string, base_u
   await send(token, "POST", "/api/llm-providers", { id, plugin, config });
 }
 
-const probe = (token: string | null, id: string): Promise<Tested> =>
-  send<Tested>(token, "POST", `/api/llm-providers/${id}/test`);
+const probe = (token: string | null, id: string): Promise<TestResult> =>
+  send<TestResult>(token, "POST", `/api/llm-providers/${id}/test`);
 
 verifies(
   "sec.provider-egress",

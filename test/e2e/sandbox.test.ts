@@ -35,7 +35,7 @@ const INSPECTOR = `(() => {
   };
 })()`;
 
-interface Found {
+interface ProbeResult {
   calls: number;
   reads: string[];
   node: string;
@@ -53,7 +53,7 @@ async function bindInspector(gateway: TestGateway, name: string) {
   });
   await installAndBind(gateway, folder, [`inspect_${name}`], { class: name });
   const paths = [join(gateway.home, "admin.token"), "/etc/hostname", realpathSync("package.json")];
-  return async (): Promise<Found> => {
+  return async (): Promise<ProbeResult> => {
     const call = { export_id: `inspect_${name}`, input: { paths } };
     const { body } = await gateway.http<{ status: string; result: { content: [{ text: string }] } }>(
       "POST",
@@ -61,7 +61,7 @@ async function bindInspector(gateway: TestGateway, name: string) {
       call,
     );
     expect(body, JSON.stringify(body)).toMatchObject({ status: "succeeded" });
-    return JSON.parse(body.result.content[0].text) as Found;
+    return JSON.parse(body.result.content[0].text) as ProbeResult;
   };
 }
 

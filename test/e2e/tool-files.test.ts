@@ -1,12 +1,12 @@
 /** Tool files end to end: folders are installed with the real CLI, and their tools run in the real sandbox. */
 import { expect } from "vitest";
 import {
-  type Called,
   call,
   cli,
+  type EndedCall,
   folder,
   gateway,
-  type Listed,
+  type ToolList,
   textOf,
   useToolFolders,
 } from "../support/tool-folders.ts";
@@ -50,7 +50,7 @@ verifies(
     );
     const own = offered.body.items.filter(({ package_id }) => package_id === "local/notes");
     expect(own.map(({ name }) => name)).toEqual(["empty", "search_notes"]);
-    const { body } = await gateway.http<Listed>("GET", "/v1/plugin-tools");
+    const { body } = await gateway.http<ToolList>("GET", "/v1/plugin-tools");
     const tools = new Map(body.items.map((item) => [item.export_id, item]));
     expect(tools.get("search_notes")).toMatchObject({
       package_id: "local/notes",
@@ -93,7 +93,7 @@ verifies(
     );
     // One model call: the tool ended the turn.
     expect([body.status, body.iterations]).toEqual(["completed", 1]);
-    const { body: calls } = await gateway.http<{ items: (Called & { id: string })[] }>(
+    const { body: calls } = await gateway.http<{ items: (EndedCall & { id: string })[] }>(
       "GET",
       "/v1/invocations?session_id=talk",
     );

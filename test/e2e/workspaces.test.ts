@@ -9,9 +9,9 @@ import {
   cli,
   folder,
   gateway,
-  type Listed,
   restart,
   says,
+  type ToolList,
   textOf,
   useToolFolders,
 } from "../support/tool-folders.ts";
@@ -89,7 +89,7 @@ verifies(
 async function untilDescribedAs(name: string, description: string): Promise<number> {
   return await eventually(
     async () => {
-      const { body } = await gateway.http<Listed>("GET", "/v1/plugin-tools");
+      const { body } = await gateway.http<ToolList>("GET", "/v1/plugin-tools");
       return body.items.find((item) => item.export_id === name)?.description === description;
     },
     20_000,

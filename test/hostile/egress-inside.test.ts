@@ -3,13 +3,13 @@ import { createServer } from "node:net";
 import { expect, onTestFinished } from "vitest";
 import { listen } from "../../packages/runner/test/support/loopback.ts";
 import { verifies } from "../support/verifies.ts";
-import { openSandboxed, type Sandboxed } from "./egress-sandboxed.ts";
+import { openSandboxed, type SandboxedAttacks } from "./egress-sandboxed.ts";
 import { ownAddress, startUpstream } from "./egress-upstream.ts";
 
 async function runInside(
-  { run }: Sandboxed,
+  { run }: SandboxedAttacks,
   options: object,
-  change: Parameters<Sandboxed["run"]>[1],
+  change: Parameters<SandboxedAttacks["run"]>[1],
 ): Promise<{ output: unknown; refused: string[] }> {
   const program = ["/usr/bin/python3", "/plugin/egress-inside.py", JSON.stringify(options)];
   const { stdout, stderr, egress } = await run(program, change);

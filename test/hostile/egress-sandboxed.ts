@@ -18,7 +18,7 @@ import { ALLOWED, type Attacker, attackerWith } from "./egress-upstream.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
-export interface Sandboxed {
+export interface SandboxedAttacks {
   testRunner: TestRunner;
   /** Runs `attack` inside the sandbox and returns the egress record of its call. */
   attack: (
@@ -40,7 +40,7 @@ export async function openSandboxed(
   port: number,
   programs: readonly string[] = [],
   gateway?: { base_url: string },
-): Promise<Sandboxed> {
+): Promise<SandboxedAttacks> {
   const folder = await packageFolder();
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));

@@ -12,8 +12,8 @@ import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts"
 import {
   emptyFolder,
   finish,
+  type ProcessResult,
   packageFolder,
-  type Ran,
   type RunChange,
   request,
 } from "../../packages/runner/test/support/sandbox.ts";
@@ -28,7 +28,7 @@ interface Findings {
   [more: string]: unknown;
 }
 
-export type AttackResult = Ran & { findings: Findings };
+export type AttackResult = ProcessResult & { findings: Findings };
 
 /** `name` ends with .py, .mjs or .c; `args` are its arguments. */
 export async function attack(
@@ -38,7 +38,7 @@ export async function attack(
   change: RunChange = {},
 ): Promise<AttackResult> {
   const ran = await finish(await sandbox.launch(await prepare(name, args, change)));
-  if (!ran.out.startsWith("{")) throw new Error(`${name} printed nothing: ${JSON.stringify(ran)}`);
+  if (!ran.out.startsWith("{")) throw new Error(`${name} printed no findings: ${JSON.stringify(ran)}`);
   return { ...ran, findings: JSON.parse(ran.out.split("\n")[0]!) as Findings };
 }
 

@@ -5,7 +5,7 @@ import { useChatPage } from "../support/chat-page.ts";
 
 const chat = useChatPage();
 
-interface Pending {
+interface ApprovalPage {
   items: { id: string; session_id: string }[];
 }
 
@@ -16,7 +16,7 @@ test("keeps the approval card of a sub-agent until it is answered", async () => 
   await page.waitForSelector(".approval");
   await page.click(".approval button:has-text('Allow once')");
   const pending = async () =>
-    (await chat.gateway.http<Pending>("GET", "/v1/approvals?status=pending")).body.items;
+    (await chat.gateway.http<ApprovalPage>("GET", "/v1/approvals?status=pending")).body.items;
   await expect
     .poll(async () => (await pending()).map(({ session_id }) => session_id))
     .toEqual([expect.stringContaining("::agent::")]);

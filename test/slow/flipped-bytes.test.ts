@@ -1,4 +1,4 @@
-/** Changes one random byte of a store, many times: every answer is right or an error that names the damage. */
+/** Changes one random byte of a store, many times: every answer is correct or an error that names the damage. */
 import {
   copyFileSync,
   cpSync,
@@ -21,13 +21,13 @@ import { verifies } from "../support/verifies.ts";
 
 const FLIPS = 500;
 const SEED = 20_261_115;
-const SAID = new Set(["store.damaged", "store.commits_lost"]);
+const DAMAGE_CODES = new Set(["store.damaged", "store.commits_lost"]);
 
 let dir: string;
-/** The files after an orderly stop, and after kill -9 with the log. */
+/** The files after an orderly stop, and those after kill -9, with the log. */
 let closed: string;
 let killed: string;
-let right: Map<string, string>;
+let expected: Map<string, string>;
 
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), "bp-flips-"));
@@ -40,9 +40,9 @@ beforeAll(async () => {
   await store.close();
   copyStore(dir, closed);
   const whole = await openSqliteStore({ file });
-  right = await readEverything(whole);
+  expected = await readEverything(whole);
   await whole.close();
-  for (const [name, answer] of right) expect(answer, name).not.toMatch(/^error /);
+  for (const [name, answer] of expected) expect(answer, name).not.toMatch(/^error /);
 }, 120_000);
 afterAll(() => rmSync(dir, { recursive: true }));
 
@@ -67,7 +67,7 @@ verifies(
     console.log(JSON.stringify(seen));
     expect(silent).toEqual([]);
     expect(unclear).toEqual([]);
-    // The run shows something only if enough changes are detected.
+    // The result is meaningful only if enough changes are detected.
     expect(seen.refused + seen.answered_with_error).toBeGreaterThan(FLIPS / 4);
   },
   600_000,
@@ -75,7 +75,7 @@ verifies(
 
 const HOMES = 16;
 /** Files of the operator (backplane.toml), files that a start creates again, locks and logs. */
-const NOT_KEPT =
+const EXCLUDED =
   /^(sandbox|programs|images)\/|(^|\/)(backplane\.toml|backplane\.lock.*|gateway\.json|gateway\.log|store\.db-shm)$/;
 /** The reads of a caller. */
 const PATHS = [
@@ -109,7 +109,7 @@ verifies(
       const home = join(dir, `home-${n}`);
       cpSync(prepared, home, { recursive: true });
       // The store is larger than all other files together, and mostly empty.
-      const others = keptFiles(home).filter((name) => name !== "store.db");
+      const others = durableFiles(home).filter((name) => name !== "store.db");
       const where = flip(home, random, n % 2 === 0 ? ["store.db"] : others, true);
       const opened = await openHomeOf(home).catch((error: unknown) => {
         expect(codeOf(error), where).toMatch(/^(store\.damaged|store\.commits_lost|config\.invalid)$/);
@@ -152,14 +152,14 @@ async function openHomeOf(home: string) {
   };
 }
 
-function keptFiles(home: string): string[] {
+function durableFiles(home: string): string[] {
   return readdirSync(home, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => relative(home, join(entry.parentPath, entry.name)))
-    .filter((name) => !NOT_KEPT.test(name));
+    .filter((name) => !EXCLUDED.test(name));
 }
 
-interface Found {
+interface FlipResult {
   kind: "refused" | "answered_with_error" | "harmless";
   /** Reads with another answer and no error. */
   wrong: string[];
@@ -167,13 +167,13 @@ interface Found {
   unclear?: string;
 }
 
-async function tryStore(home: string): Promise<Found> {
+async function tryStore(home: string): Promise<FlipResult> {
   let store: Awaited<ReturnType<typeof openSqliteStore>>;
   try {
     store = await openSqliteStore({ file: join(home, "store.db"), threaded: false });
   } catch (error) {
     const code = codeOf(error) ?? "none";
-    const known = SAID.has(code) && typeof (error as { fix?: string }).fix === "string";
+    const known = DAMAGE_CODES.has(code) && typeof (error as { fix?: string }).fix === "string";
     return {
       kind: "refused",
       wrong: [],
@@ -183,10 +183,10 @@ async function tryStore(home: string): Promise<Found> {
   try {
     const answers = await readEverything(store);
     const wrong = [...answers].filter(
-      ([name, answer]) => !answer.startsWith("error ") && answer !== right.get(name),
+      ([name, answer]) => !answer.startsWith("error ") && answer !== expected.get(name),
     );
     const errors = [...answers.values()].filter((answer) => answer.startsWith("error "));
-    const unclear = errors.find((answer) => !SAID.has(answer.split(/[ :]/)[1]!));
+    const unclear = errors.find((answer) => !DAMAGE_CODES.has(answer.split(/[ :]/)[1]!));
     return {
       kind: errors.length === 0 ? "harmless" : "answered_with_error",
       wrong: wrong.map(([name]) => name),
@@ -205,17 +205,17 @@ function copyStore(from: string, to: string): void {
   }
 }
 
-/** Picks one byte of one file, sometimes of a small file that the large ones would outweigh. */
+/** Changes one byte of one file, chosen by size or, in one of ten cases, with equal chance for small files. */
 function flip(home: string, random: () => number, names = readdirSync(home), written_only = false): string {
   const files = names.map((name) => ({ name, size: statSync(join(home, name)).size }));
   const filled = files.filter(({ size }) => size > 0);
   const total = filled.reduce((sum, { size }) => sum + size, 0);
   let at = Math.floor(random() * total);
   let file = filled[0]!;
-  for (const each of filled) {
+  for (const candidate of filled) {
     if (at < 0) break;
-    file = each;
-    at -= each.size;
+    file = candidate;
+    at -= candidate.size;
   }
   if (random() < 0.1) file = filled[Math.floor(random() * filled.length)]!;
   const bytes = readFileSync(join(home, file.name));

@@ -135,7 +135,7 @@ async function call(
 }
 
 /** Includes the start time, because pids are reused. */
-interface Born {
+interface StartedProcess {
   pid: number;
   start: string;
 }
@@ -149,9 +149,9 @@ function startOf(pid: number): string {
   }
 }
 
-const isSame = ({ pid, start }: Born) => start !== "" && startOf(pid) === start && isAlive(pid);
+const isSame = ({ pid, start }: StartedProcess) => start !== "" && startOf(pid) === start && isAlive(pid);
 
-function descendants(pid: number): Born[] {
+function descendants(pid: number): StartedProcess[] {
   return childrenOf(pid).flatMap((child) => [{ pid: child, start: startOf(child) }, ...descendants(child)]);
 }
 

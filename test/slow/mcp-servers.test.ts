@@ -36,7 +36,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-interface Called {
+interface EndedCall {
   status: string;
   class: string;
   grant: { network: string; mounts: unknown[] };
@@ -71,12 +71,12 @@ async function install(name: string, binding: object): Promise<void> {
   expect(bound).toMatchObject({ status: 201, body: { status: "active" } });
 }
 
-async function call(server: string, tool: string, input: object): Promise<Called> {
+async function call(server: string, tool: string, input: object): Promise<EndedCall> {
   const body = { export_id: `mcp_server-${server}_${tool}`, input };
-  return (await gateway.http<Called>("POST", "/v1/invocations?wait=30", body)).body;
+  return (await gateway.http<EndedCall>("POST", "/v1/invocations?wait=30", body)).body;
 }
 
-function text({ tool_result }: Called): string {
+function text({ tool_result }: EndedCall): string {
   return tool_result.content.map((block) => block.text ?? "").join("\n");
 }
 

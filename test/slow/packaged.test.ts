@@ -13,7 +13,7 @@ import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished } from "vitest";
 import type { Registry } from "../../packages/supply/test/npm-registry.ts";
-import { type Packed, packAll } from "../../scripts/pack.ts";
+import { type PackedPackage, packAll } from "../../scripts/pack.ts";
 import { startInstalledRegistry } from "../support/installed-registry.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -26,7 +26,7 @@ const ORDINARY_USER = 1000;
 const RESTRICTED = ["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"];
 
 let archives: string;
-let packed: Packed[];
+let packed: PackedPackage[];
 let registry: Registry;
 
 beforeAll(async () => {

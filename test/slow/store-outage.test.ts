@@ -20,7 +20,7 @@ interface Entry {
   payload: { role?: string; content?: string; name?: string };
 }
 
-interface Ended {
+interface EndedCall {
   status: string;
   retry_count?: number;
   resumed?: number;
@@ -164,7 +164,7 @@ async function survive(
   await pause(LEASE_MS);
 
   for (const { run_id, session_id } of turns) {
-    const { body } = await gateways[0]!.http<Ended>("GET", `/v1/runs/${run_id}`);
+    const { body } = await gateways[0]!.http<EndedCall>("GET", `/v1/runs/${run_id}`);
     expect([session_id, body.status, body.resumed, body.error]).toEqual([
       session_id,
       "completed",
@@ -175,7 +175,7 @@ async function survive(
     expect([session_id, await tapeOf(gateways[0]!, session_id)]).toEqual([session_id, TAPE]);
   }
   for (const { id, name: called } of calls) {
-    const { body } = await gateways[1]!.http<Ended>("GET", `/v1/invocations/${id}`);
+    const { body } = await gateways[1]!.http<EndedCall>("GET", `/v1/invocations/${id}`);
     expect([called, body.status, body.retry_count, tool.runs(called)]).toEqual([called, "succeeded", 0, 1]);
   }
   const deliveries = tool.deliveries();
@@ -211,7 +211,7 @@ async function tapeOf(gateway: TestGateway, session_id: string): Promise<string[
 async function untilEnded(gateway: TestGateway, path: string): Promise<void> {
   await eventually(
     async () => {
-      const { status, body } = await gateway.http<Ended>("GET", path);
+      const { status, body } = await gateway.http<EndedCall>("GET", path);
       return status === 200 && body.status !== "running";
     },
     PATIENCE_MS,

@@ -50,13 +50,17 @@ export async function bindMcpServer(
   return bound.body.binding_id;
 }
 
-export interface Called {
+export interface EndedCall {
   status: string;
   class: string;
   error: { code: string; message: string } | null;
   tool_result: { content: { text: string }[] } | null;
 }
 
-export async function callTool(gateway: TestGateway, export_id: string, input: object = {}): Promise<Called> {
-  return (await gateway.http<Called>("POST", "/v1/invocations?wait=30", { export_id, input })).body;
+export async function callTool(
+  gateway: TestGateway,
+  export_id: string,
+  input: object = {},
+): Promise<EndedCall> {
+  return (await gateway.http<EndedCall>("POST", "/v1/invocations?wait=30", { export_id, input })).body;
 }

@@ -1,7 +1,7 @@
 /** A scripted kernel context that records the plugin's emitted events, log lines and requests. */
 import type { Json, JsonObject, KernelTool, PluginContext, ProviderInstance } from "@backplane/contract";
 
-interface Emitted {
+interface EmittedEvent {
   kind: string;
   payload: Record<string, unknown>;
   session_id: string;
@@ -9,7 +9,7 @@ interface Emitted {
 }
 
 export interface ScriptedContext extends PluginContext {
-  readonly emitted: Emitted[];
+  readonly emitted: EmittedEvent[];
   readonly logged: { level: string; message: string }[];
   readonly tools: KernelTool[];
 }
@@ -24,7 +24,7 @@ export interface Script {
 }
 
 export function scriptedContext(script: Script = {}): ScriptedContext {
-  const emitted: Emitted[] = [];
+  const emitted: EmittedEvent[] = [];
   const logged: { level: string; message: string }[] = [];
   const tools: KernelTool[] = [];
   const log = (level: string) => (_fields: Record<string, unknown>, message: string) => {

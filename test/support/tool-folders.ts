@@ -32,7 +32,7 @@ export function folder(name: string, files: Record<string, string>): string {
   return path;
 }
 
-export interface Called {
+export interface EndedCall {
   status: string;
   error: { code: string; message: string } | null;
   tool_result: {
@@ -42,8 +42,8 @@ export interface Called {
   } | null;
 }
 
-export async function call(export_id: string, input: unknown = {}): Promise<Called> {
-  const { body } = await gateway.http<Called>("POST", "/v1/invocations?wait=60", { export_id, input });
+export async function call(export_id: string, input: unknown = {}): Promise<EndedCall> {
+  const { body } = await gateway.http<EndedCall>("POST", "/v1/invocations?wait=60", { export_id, input });
   return body;
 }
 
@@ -60,7 +60,7 @@ export async function cli(...args: string[]) {
   return result;
 }
 
-export interface Listed {
+export interface ToolList {
   items: {
     export_id: string;
     package_id: string;

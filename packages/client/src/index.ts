@@ -1,6 +1,5 @@
 export { type Client, type ClientOptions, createClient, type NewKey } from "./operations/create-client.ts";
 export type {
-  Accepted,
   ClientEvent,
   Compaction,
   CreatedKey,
@@ -10,6 +9,7 @@ export type {
   InvokeRequest,
   ListOf,
   MessageBody,
+  MessageReceipt,
   PageOptions,
   PluginInstalled,
   PluginSwitched,

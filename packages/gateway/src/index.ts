@@ -1,6 +1,11 @@
 export type { BackupManifest } from "./backup/archive.ts";
 export { type Backup, type BackupOptions, createBackup } from "./backup/create-backup.ts";
-export { type Restored, type RestoreOptions, restoreBackup, resumeRestore } from "./backup/restore-backup.ts";
+export {
+  type RestoreOptions,
+  type RestoreResult,
+  restoreBackup,
+  resumeRestore,
+} from "./backup/restore-backup.ts";
 export {
   type ConfigFlags,
   type ConfigSources,

@@ -124,6 +124,6 @@ export function harness<const C extends JsonSchema = { readonly description?: ne
 }
 
 /** Without a schema every value is accepted: the default above has no keyword that restricts the value. */
-type Silent = { readonly description?: never };
-type OutputOf<S> = Silent extends S ? unknown : FromSchema<S>;
-type ConfigOf<S> = Silent extends S ? JsonObject : FromSchema<S>;
+type NoSchema = { readonly description?: never };
+type OutputOf<S> = NoSchema extends S ? unknown : FromSchema<S>;
+type ConfigOf<S> = NoSchema extends S ? JsonObject : FromSchema<S>;

@@ -24,13 +24,13 @@ const plugin = definePlugin({
 let run: MemoryRun;
 let gateway: Server;
 let elsewhere: Server;
-let strangers: number;
+let misdirected: number;
 let asked: () => void = () => {};
 
 beforeAll(async () => {
-  strangers = 0;
+  misdirected = 0;
   elsewhere = createServer((_request, response) => {
-    strangers++;
+    misdirected++;
     response.end();
   });
   gateway = createServer((request, response) => {
@@ -70,7 +70,7 @@ test("refuses another origin and a redirect to one", async () => {
   const protocolRelative = await call("fetch", { path: `//${new URL(originOf(elsewhere)).host}/` });
   expect(protocolRelative.status).toBe("failed");
   expect((await call("fetch", { path: "/v1/away" })).status).toBe("failed");
-  expect(strangers).toBe(0);
+  expect(misdirected).toBe(0);
 });
 
 test("sends a body as JSON", async () => {

@@ -19,7 +19,7 @@ export { sessionName } from "./sessions/session-name.ts";
 export {
   type ChainCompaction,
   createSessions,
-  type Hydrated,
+  type HydratedSession,
   type SessionDeps,
   type Sessions,
 } from "./sessions/sessions.ts";

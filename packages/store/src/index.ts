@@ -13,7 +13,7 @@ export type { HookModule } from "./sqlite/connection/connection.ts";
 export {
   backUpStoreFile,
   checkStoreFile,
-  type Repaired,
+  type RepairResult,
   repairStoreFile,
   restoreStoreFile,
   type StoreReport,

@@ -70,8 +70,11 @@ export function installationCases(store: () => Store): void {
   test("stores nothing of an installation when a binding was created meanwhile", async () => {
     const scope = freshOrg();
     const rows = rowsOf(scope, "0.1.0");
-    const twin = { ...rows.created[0]!, row: { ...rows.created[0]!.row, binding_id: ids.next("binding") } };
-    const refused = store().installations.commit({ ...rows, created: [...rows.created, twin] });
+    const duplicate = {
+      ...rows.created[0]!,
+      row: { ...rows.created[0]!.row, binding_id: ids.next("binding") },
+    };
+    const refused = store().installations.commit({ ...rows, created: [...rows.created, duplicate] });
     await expect(refused).rejects.toMatchObject({ code: "binding.conflict" });
     expect(await state(scope)).toEqual(NOTHING);
     expect(await store().packages.find(scope.org_id, "acme/devkit", "0.1.0")).toBeNull();

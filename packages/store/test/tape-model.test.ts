@@ -23,7 +23,7 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-interface Shown {
+interface ModelEntry {
   id: number;
   text: string;
   anchor: boolean;
@@ -32,7 +32,7 @@ interface Shown {
 interface ModelChain {
   id: string;
   session: ModelSession;
-  shows: Shown[];
+  shows: ModelEntry[];
   archived: boolean;
 }
 
@@ -42,7 +42,7 @@ interface ModelSession {
   head: ModelChain;
   chains: ModelChain[];
   /** The entries of a replay. */
-  all: Shown[];
+  all: ModelEntry[];
 }
 
 /** A seeded source of random numbers below `n`. */
@@ -78,7 +78,7 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
         session.all.push(shown);
       }
     };
-    const begin = (session: ModelSession, id: string, shows: readonly Shown[]): ModelChain => {
+    const begin = (session: ModelSession, id: string, shows: readonly ModelEntry[]): ModelChain => {
       const chain = { id, session, shows: [...shows], archived: false };
       session.chains.push(chain);
       return chain;
@@ -204,4 +204,4 @@ async function paged(
 const textOf = (payload: NewEntry["payload"]) =>
   JSON.stringify(payload.content ?? payload.name ?? null).slice(0, 9);
 const brief = ({ id, payload }: Entry) => `${id} ${textOf(payload)}`;
-const briefs = (shown: readonly Shown[]) => shown.map(({ id, text }) => `${id} ${text}`);
+const briefs = (shown: readonly ModelEntry[]) => shown.map(({ id, text }) => `${id} ${text}`);

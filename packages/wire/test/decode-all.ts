@@ -1,7 +1,7 @@
 import type { BackplaneError, JsonObject } from "@backplane/contract";
 import { ContentLengthDecoder, type FrameLimits, frameLimits, NdjsonDecoder } from "../src/index.ts";
 
-export interface Decoded {
+export interface DecodeResult {
   frames: JsonObject[];
   error: BackplaneError | undefined;
 }
@@ -14,9 +14,9 @@ export function decodeAll(
   codec: Codec,
   chunks: Iterable<Uint8Array>,
   limits: Partial<FrameLimits> = {},
-): Promise<Decoded> {
+): Promise<DecodeResult> {
   return new Promise((resolve) => {
-    const decoded: Decoded = { frames: [], error: undefined };
+    const decoded: DecodeResult = { frames: [], error: undefined };
     const decoder = new CODECS[codec](
       frameLimits(limits),
       (frame: JsonObject) => decoded.frames.push(frame),

@@ -10,14 +10,14 @@ const PLUGIN = new URL("./fixtures/raw-plugin.mjs", import.meta.url).pathname;
 const OP: ExportOp = "tool.invoke";
 const children: ChildProcess[] = [];
 
-interface Started {
+interface StartedPlugin {
   host: VaiHost;
   child: ChildProcess;
   violations: VaiViolation[];
   failure: Promise<BackplaneError>;
 }
 
-function start(args: string[], options: Partial<VaiHostOptions> = {}): Started {
+function start(args: string[], options: Partial<VaiHostOptions> = {}): StartedPlugin {
   const child = spawn(process.execPath, [PLUGIN, ...args], { stdio: ["pipe", "pipe", "ignore"] });
   children.push(child);
   const violations: VaiViolation[] = [];

@@ -13,7 +13,7 @@ const done = {
   forbidden_tool_hits: [] as string[],
 };
 
-interface Asked {
+interface KernelRequest {
   name: string;
   args: JsonObject;
   as: string | undefined;
@@ -21,7 +21,7 @@ interface Asked {
 
 /** The scripted kernel: `start` and `wait` return or throw these values. */
 async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { child_id: CHILD }) {
-  const asked: Asked[] = [];
+  const asked: KernelRequest[] = [];
   const service: Script["service"] = async (name, args, as) => {
     asked.push({ name, args, as });
     const answer = name === "subagent.start" ? start : await wait;
@@ -170,12 +170,12 @@ test.each([
   ["cancelled", "internal", { reason: "cancelled" }],
   ["rejected", "rejected", { reason: "cancelled", detail: "rejected" }],
   ["llm.failed", "internal", { reason: "cancelled", detail: "llm.failed" }],
-])("reports a child that ends with %s as an error of kind %s", async (reason, kind, told) => {
+])("reports a child that ends with %s as an error of kind %s", async (reason, kind, expected) => {
   const { ctx, run } = await load({ status: "failed", child_id: CHILD, reason, forbidden_tool_hits: [] });
   expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind });
   expect(ctx.emitted.at(-1)).toMatchObject({
     kind: "x.agent.subagent.failed",
-    payload: { child_id: CHILD, ...told },
+    payload: { child_id: CHILD, ...expected },
   });
 });
 

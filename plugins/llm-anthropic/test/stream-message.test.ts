@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
-  expectNoKeyOfEnvironment,
+  expectNoKeyFromEnvironment,
   expectStatuses,
   expectTimeouts,
 } from "../../../packages/sdk/test/kernel/llm-checks.ts";
@@ -198,29 +198,33 @@ verifies("llm.provider", "types error statuses with Retry-After and never includ
   ]);
 });
 
-verifies("llm.provider", "types refused, cut and torn connections, before and after a delta", async () => {
-  const half = start() + text(0, "half");
-  const overloaded = event("error", { error: { type: "overloaded_error", message: "Overloaded" } });
-  const cases: [ReturnType<typeof sse>, object][] = [
-    [sse("", { after: "cut" }), { kind: "connection" }],
-    [sse(half, { after: "cut" }), { kind: "connection" }],
-    [sse(half), { kind: "connection" }],
-    [sse(`${half}event: message_delta\ndata: {"ty\n\n`), { kind: "connection" }],
-    [sse(start() + overloaded), { kind: "status", status_code: 529 }],
-    [sse(half + overloaded), { kind: "status", status_code: 529 }],
-    [sse(start() + stop("end_turn", 0)), { kind: "empty" }],
-  ];
-  for (const [answer, expected] of cases) {
-    vendor.answer = answer;
-    const end = await bus.call();
-    expect(end.kind).toBe("llm.call.error");
-    expect(end.payload).toMatchObject({ retryable: true, ...expected });
-  }
-  await vendor.stop();
-  expect((await bus.call()).payload).toMatchObject({ kind: "connection", retryable: true });
-  vendor = new Vendor();
-  await vendor.start();
-});
+verifies(
+  "llm.provider",
+  "reports the error kind of refused and interrupted connections, before and after a delta",
+  async () => {
+    const half = start() + text(0, "half");
+    const overloaded = event("error", { error: { type: "overloaded_error", message: "Overloaded" } });
+    const cases: [ReturnType<typeof sse>, object][] = [
+      [sse("", { after: "cut" }), { kind: "connection" }],
+      [sse(half, { after: "cut" }), { kind: "connection" }],
+      [sse(half), { kind: "connection" }],
+      [sse(`${half}event: message_delta\ndata: {"ty\n\n`), { kind: "connection" }],
+      [sse(start() + overloaded), { kind: "status", status_code: 529 }],
+      [sse(half + overloaded), { kind: "status", status_code: 529 }],
+      [sse(start() + stop("end_turn", 0)), { kind: "empty" }],
+    ];
+    for (const [answer, expected] of cases) {
+      vendor.answer = answer;
+      const end = await bus.call();
+      expect(end.kind).toBe("llm.call.error");
+      expect(end.payload).toMatchObject({ retryable: true, ...expected });
+    }
+    await vendor.stop();
+    expect((await bus.call()).payload).toMatchObject({ kind: "connection", retryable: true });
+    vendor = new Vendor();
+    await vendor.start();
+  },
+);
 
 verifies("llm.provider", "times out when a server sends nothing or stops sending", async () => {
   bus.instances.org_a = [withConfig({ timeout_s: 0.1 })];
@@ -235,7 +239,7 @@ test("closes the connection on an interrupt", async () => {
 test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   const keyless = instanceOf("llm-anthropic", { base_url: url });
-  await expectNoKeyOfEnvironment(vendor, bus, keyless, ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
+  await expectNoKeyFromEnvironment(vendor, bus, keyless, ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
 });
 
 test("sends no request without a key and reports the missing key in health", async () => {

@@ -76,12 +76,12 @@ async function* perform(
 ): AsyncGenerator<LlmPart, void, undefined> {
   const { slow_ms, problems } = script;
   const tools = problems.length > 0 ? [] : (step?.tools ?? []);
-  const said =
+  const spoken =
     problems.length > 0
       ? `I cannot follow this script: ${problems.join("; ")}.\n${HELP}`
       : (step?.say ?? []).join("\n");
   for (const thought of step?.think ?? []) yield* speak(thought, slow_ms, request.signal, "thinking");
-  const text = said === "" && tools.length === 0 ? summary(request.history) : said;
+  const text = spoken === "" && tools.length === 0 ? summary(request.history) : spoken;
   yield* speak(text, slow_ms, request.signal);
   for (const [index, { name, args }] of tools.entries()) {
     const json = JSON.stringify(args);
@@ -135,11 +135,14 @@ async function* speak(
 
 function* ending(
   request: GenerateRequest,
-  said: string,
+  spoken: string,
   script: Script | null,
   reason = "stop",
 ): Generator<LlmPart> {
-  yield { type: "usage", usage: { input_other: inputTokens(request, script), output: tokens(said.length) } };
+  yield {
+    type: "usage",
+    usage: { input_other: inputTokens(request, script), output: tokens(spoken.length) },
+  };
   yield { type: "stop", reason, model: request.model };
 }
 

@@ -44,7 +44,7 @@ export interface Script {
 export const HELP = [
   "This is the offline model. It echoes what you write, or follows a script, one directive per line:",
   '/tool NAME {"json": "args"} - call a tool; several lines are parallel calls',
-  "/then - the next step, taken when the results are there",
+  "/then - begin the next step, which runs when the results have arrived",
   "/say TEXT, /think TEXT, /slow MS, /usage N",
   "/error connection|timeout|empty|other|status CODE [retry-after S] [times N]",
 ].join("\n");

@@ -2,7 +2,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
-  expectNoKeyOfEnvironment,
+  expectNoKeyFromEnvironment,
   expectStatuses,
   expectTimeouts,
 } from "../../../packages/sdk/test/kernel/llm-checks.ts";
@@ -214,30 +214,34 @@ verifies("llm.provider", "types error statuses with Retry-After and never includ
   ]);
 });
 
-verifies("llm.provider", "types refused, cut and torn connections, before and after a delta", async () => {
-  const head = chunk({ content: "half" });
-  const broken = [
-    sse("", { after: "cut" }),
-    sse(head, { after: "cut" }),
-    sse(head, { after: "end" }),
-    sse(`${head}data: {"id":"chatc`, { after: "end" }),
-    sse(head + data({ error: { message: "engine died", type: "server_error" } })),
-    sse(""),
-  ];
-  const kinds: unknown[] = [];
-  for (const answer of broken) {
-    vendor.answer = answer;
+verifies(
+  "llm.provider",
+  "reports the error kind of refused and interrupted connections, before and after a delta",
+  async () => {
+    const head = chunk({ content: "half" });
+    const broken = [
+      sse("", { after: "cut" }),
+      sse(head, { after: "cut" }),
+      sse(head, { after: "end" }),
+      sse(`${head}data: {"id":"chatc`, { after: "end" }),
+      sse(head + data({ error: { message: "engine died", type: "server_error" } })),
+      sse(""),
+    ];
+    const kinds: unknown[] = [];
+    for (const answer of broken) {
+      vendor.answer = answer;
+      const { payload } = await bus.call();
+      kinds.push(payload.kind);
+      expect(payload.retryable).toBe(true);
+    }
+    expect(kinds).toEqual(["connection", "connection", "connection", "connection", "status", "connection"]);
+    await vendor.stop();
     const { payload } = await bus.call();
-    kinds.push(payload.kind);
-    expect(payload.retryable).toBe(true);
-  }
-  expect(kinds).toEqual(["connection", "connection", "connection", "connection", "status", "connection"]);
-  await vendor.stop();
-  const { payload } = await bus.call();
-  expect(payload).toMatchObject({ kind: "connection", retryable: true });
-  vendor = new Vendor();
-  await vendor.start();
-});
+    expect(payload).toMatchObject({ kind: "connection", retryable: true });
+    vendor = new Vendor();
+    await vendor.start();
+  },
+);
 
 verifies("llm.provider", "times out when a server sends nothing or stops sending", async () => {
   bus.instances.org_a = [instanceOf("llm-openai", { base_url: url, timeout_s: 0.1 })];
@@ -265,7 +269,7 @@ test("uses a changed key in the next call", async () => {
 test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(text("ok") + done);
   const keyless = instanceOf("llm-openai", { base_url: url });
-  await expectNoKeyOfEnvironment(vendor, bus, keyless, ["OPENAI_API_KEY", "OPENAI_ORG_ID"]);
+  await expectNoKeyFromEnvironment(vendor, bus, keyless, ["OPENAI_API_KEY", "OPENAI_ORG_ID"]);
 });
 
 test("sends no request without a key and reports the missing key in health", async () => {

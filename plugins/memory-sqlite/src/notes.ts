@@ -44,13 +44,13 @@ export interface Notes {
   count(): number;
 }
 
-interface Found {
+interface Candidate {
   n: number;
   at: number;
   score: number;
 }
 
-interface Kept {
+interface ScopeNotes {
   id: number;
   entries: number;
   indexed: number;
@@ -66,12 +66,12 @@ export function createNotes(database: Database): Notes {
   const { rows, transaction } = database;
   const counts = createWordCounts(database);
 
-  const find = ({ org_id, project_id }: NoteScope): Kept | undefined =>
+  const find = ({ org_id, project_id }: NoteScope): ScopeNotes | undefined =>
     rows(
       "select id, entries, indexed from scope where org_id = ? and project_id = ?",
       org_id,
       project_id ?? "",
-    )[0] as unknown as Kept | undefined;
+    )[0] as unknown as ScopeNotes | undefined;
 
   function writeOne({ scope, note, max_entries }: Write): void {
     rows(
@@ -120,19 +120,19 @@ export function createNotes(database: Database): Notes {
     rows("update scope set entries = ? where id = ?", entries - dropped, kept.id);
   }
 
-  function dropOldest(kept: Kept, count: number): number {
+  function dropOldest(kept: ScopeNotes, count: number): number {
     const oldest = `select n from entry where scope_id = ? order by at, n limit ?`;
     return remove(kept, rows(`delete from entry where n in (${oldest}) returning n`, kept.id, count));
   }
 
-  function remove(kept: Kept, gone: NoteRow[]): number {
+  function remove(kept: ScopeNotes, gone: NoteRow[]): number {
     if (database.fullText) {
       for (const { n } of gone) rows(`delete from words_${kept.id} where rowid = ?`, Number(n));
     }
     return gone.length;
   }
 
-  function useIndex(kept: Kept): void {
+  function useIndex(kept: ScopeNotes): void {
     if (!database.fullText) {
       if (kept.indexed === 1) rows("update scope set indexed = 0 where id = ?", kept.id);
       return;
@@ -148,7 +148,7 @@ export function createNotes(database: Database): Notes {
     rows("update scope set indexed = 1 where id = ?", kept.id);
   }
 
-  function search(kept: Kept, terms: readonly string[]): Found[] {
+  function search(kept: ScopeNotes, terms: readonly string[]): Candidate[] {
     if (database.fullText) {
       if (kept.indexed === 0) transaction(() => useIndex(kept));
       const chosen = counts.affordable(kept.id, kept.entries, terms);
@@ -161,7 +161,7 @@ export function createNotes(database: Database): Notes {
         matchExpression(chosen, prefix),
         CANDIDATES,
         kept.id,
-      ) as unknown as Found[];
+      ) as unknown as Candidate[];
     }
     const score = terms.map(() => "(text like ? escape '\\')").join(" + ");
     return rows(
@@ -170,10 +170,10 @@ export function createNotes(database: Database): Notes {
       ...terms.map(likePattern),
       kept.id,
       CANDIDATES,
-    ) as unknown as Found[];
+    ) as unknown as Candidate[];
   }
 
-  function read(found: readonly Found[]): MemoryEntry[] {
+  function read(found: readonly Candidate[]): MemoryEntry[] {
     const hits: MemoryEntry[] = [];
     let bytes = 0;
     for (const { n, score } of found) {

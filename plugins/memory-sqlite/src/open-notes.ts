@@ -17,14 +17,14 @@ export interface OpenNotes {
   close(): Promise<void>;
 }
 
-interface Waiting {
+interface PendingRequest {
   resolve(value: MemoryEntry[] | NotesCheck | null): void;
   reject(error: Error): void;
 }
 
 interface Thread {
   worker: Worker;
-  waiting: Map<number, Waiting>;
+  waiting: Map<number, PendingRequest>;
 }
 
 type Question = ThreadRequest extends infer One
@@ -66,7 +66,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     calls += 1;
     const call = calls;
     return new Promise<T>((resolve, reject) => {
-      waiting.set(call, { resolve: resolve as Waiting["resolve"], reject });
+      waiting.set(call, { resolve: resolve as PendingRequest["resolve"], reject });
       worker.ref();
       worker.postMessage({ ...question, call } as ThreadRequest);
     });

@@ -123,10 +123,10 @@ function scopeOf({ org_id, project_id }: BusEvent): NoteScope {
 
 function noteOf(entry: Record<string, unknown>, now: number): Note | null {
   if (typeof entry.text !== "string" || entry.text.trim() === "") return null;
-  const said = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
+  const given_at = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
   const note: Note = {
     text: cut(entry.text.toWellFormed(), TEXT_BYTES),
-    at: Number.isNaN(said) ? now : Math.min(said, now),
+    at: Number.isNaN(given_at) ? now : Math.min(given_at, now),
   };
   if (typeof entry.id === "string" && entry.id !== "" && entry.id.length <= ID_LENGTH) {
     note.id = entry.id.toWellFormed();

@@ -21,13 +21,13 @@ async function writeAndKill(dir: string, from: number, count: number): Promise<n
     stdio: ["ignore", "pipe", "inherit"],
   });
   const gone = once(child, "exit");
-  const said: number[] = [];
+  const received: number[] = [];
   for await (const line of createInterface({ input: child.stdout })) {
-    said.push(Number(line));
-    if (said.length === count) child.kill("SIGKILL");
+    received.push(Number(line));
+    if (received.length === count) child.kill("SIGKILL");
   }
   expect((await gone)[1]).toBe("SIGKILL");
-  return said;
+  return received;
 }
 
 verifies(

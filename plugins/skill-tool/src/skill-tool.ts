@@ -35,12 +35,12 @@ const PARAMETERS = {
   additionalProperties: false,
 } as const;
 
-interface Listed {
+interface ListedSkill {
   name: string;
   description: string;
 }
 
-interface Read {
+interface SkillFile {
   name: string;
   file: string;
   text: string;
@@ -59,11 +59,11 @@ export function skillTool(ctx: PluginContext): KernelTool {
     async run({ name, file, query }, call) {
       try {
         if (name === undefined) {
-          const all = (await ctx.service("skill.list", {}, call.as)) as unknown as Listed[];
+          const all = (await ctx.service("skill.list", {}, call.as)) as unknown as ListedSkill[];
           return listed(matching(all, query ?? ""));
         }
         const which: JsonObject = file === undefined ? { name } : { name, file };
-        return shown((await ctx.service("skill.read", which, call.as)) as unknown as Read);
+        return shown((await ctx.service("skill.read", which, call.as)) as unknown as SkillFile);
       } catch (error) {
         const kind = codeOf(error) === "skill.not_found" ? "validation" : "internal";
         return toolError(kind, (error as Error).message);
@@ -72,7 +72,7 @@ export function skillTool(ctx: PluginContext): KernelTool {
   });
 }
 
-function matching(all: readonly Listed[], query: string): readonly Listed[] {
+function matching(all: readonly ListedSkill[], query: string): readonly ListedSkill[] {
   const words = query
     .toLowerCase()
     .split(/[^\p{L}\p{N}]+/u)
@@ -84,14 +84,14 @@ function matching(all: readonly Listed[], query: string): readonly Listed[] {
   });
 }
 
-function listed(skills: readonly Listed[]) {
+function listed(skills: readonly ListedSkill[]) {
   const lines = skills.slice(0, SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
   const more = skills.length > SHOWN ? [`… and ${skills.length - SHOWN} more; narrow it with a query.`] : [];
   const text = lines.length === 0 ? "No skill fits." : [...lines, ...more].join("\n");
   return toolOk({ brief: `skill: ${skills.length} found`, display: markdownBlock(text) });
 }
 
-function shown({ name, file, text, files }: Read) {
+function shown({ name, file, text, files }: SkillFile) {
   const others = files.filter((path) => path !== file);
   const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, SHOWN).join(", ")}`;
   return toolOk({ brief: `skill: read ${name}/${file}`, display: markdownBlock(`${text}${note}`) });

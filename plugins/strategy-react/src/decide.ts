@@ -11,7 +11,7 @@ import { shorten } from "./shorten.ts";
 import { systemPrompt } from "./system-prompt.ts";
 
 const QUERY_LENGTH = 4_000;
-const SAID_LENGTH = 800;
+const USER_TEXT_LENGTH = 800;
 const ANSWER_LENGTH = 1_600;
 /** A model wrote the "user" messages of a sub-agent, so they are not stored as a user's statements. */
 const SUB_AGENT = "::agent::";
@@ -52,13 +52,13 @@ function afterModel(state: AgentLoopState, settings: ReactSettings): Decision {
   const answer = state.last_response;
   if (answer !== null && answer.tool_calls.length > 0) return { next: "tool" };
   const text = answer?.text.trim() ?? "";
-  const said = state.input.text.trim();
-  const worthIt = said !== "" && text !== "" && !state.session_id.includes(SUB_AGENT);
+  const user_text = state.input.text.trim();
+  const worthIt = user_text !== "" && text !== "" && !state.session_id.includes(SUB_AGENT);
   if (!settings.remember || !worthIt) return { next: "done" };
   return {
     next: "done",
     write: {
-      text: `user: ${shorten(said, SAID_LENGTH)}\nassistant: ${shorten(text, ANSWER_LENGTH)}`,
+      text: `user: ${shorten(user_text, USER_TEXT_LENGTH)}\nassistant: ${shorten(text, ANSWER_LENGTH)}`,
       meta: { session_id: state.session_id, run_id: state.run_id },
     },
   };

@@ -73,7 +73,9 @@ async function checkHealth(ctx: PluginContext): Promise<HealthReport> {
 function stateOf(value: unknown): AgentLoopState {
   const state = value as Partial<AgentLoopState> | null | undefined;
   if (typeof state?.phase !== "string" || typeof state.input?.text !== "string") {
-    throw new TypeError("strategy.decide.request carries no loop state; is the kernel of another version?");
+    throw new TypeError(
+      "strategy.decide.request has no loop state; the kernel may have a different version.",
+    );
   }
   return state as AgentLoopState;
 }

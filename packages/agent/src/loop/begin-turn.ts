@@ -17,7 +17,7 @@ import {
 } from "@backplane/contract";
 import type { StoreWait, ToolCatalog } from "@backplane/door";
 import {
-  type Appended,
+  type AppendedEntries,
   atLeast,
   type Caller,
   type Clock,
@@ -159,7 +159,7 @@ async function record(
   { key, once, parent }: TurnRequest,
   run: RunRow,
   items: readonly TapeItem[],
-): Promise<Appended> {
+): Promise<AppendedEntries> {
   const { persister, store, sessions } = deps;
   const records = runRecords(deps, "run.started", run);
   const start = () =>
@@ -182,7 +182,7 @@ async function record(
 async function historyAt(
   { histories }: BeginDeps,
   key: SessionKey,
-  { last_id, chain_id }: Appended,
+  { last_id, chain_id }: AppendedEntries,
 ): Promise<History> {
   const history = await histories.open(key);
   if (history.last_id >= last_id && history.chain_id === chain_id) return history;
@@ -234,7 +234,7 @@ export async function writeMessage(
   turn: Turn,
   { items, event_id }: PreparedMessage,
   once: IdempotencyClaim | undefined,
-): Promise<Appended> {
+): Promise<AppendedEntries> {
   if (once === undefined) return await persister.append(turn.key, items);
   const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
   const write = (tape: TapeWrite) => sessions.appendTape(tape, keyed);

@@ -27,7 +27,7 @@ import {
   ContextBuilder,
   contextOf,
   entryOfBlock,
-  type Hydrated,
+  type HydratedSession,
   type KernelPort,
   type Persister,
   type Sessions,
@@ -36,7 +36,7 @@ import type { ModelCalls } from "../models/call-model.ts";
 import type { Histories } from "./history.ts";
 import type { Turn } from "./turn.ts";
 
-export interface Compacted {
+export interface CompactionResult {
   summary: string;
   seed: readonly NewEntry[];
 }
@@ -57,10 +57,10 @@ export interface CompactionDeps {
   /** Calls the compactor that is bound in the scope. Returns null when none is bound. `run_id` names the turn, if any. */
   callCompactor(
     caller: Caller,
-    source: Hydrated,
+    source: HydratedSession,
     target_tokens: number,
     run_id: string | undefined,
-  ): Promise<Compacted | null>;
+  ): Promise<CompactionResult | null>;
 }
 
 const PROMPT =
@@ -144,11 +144,11 @@ export class Compactions {
 
   async #summarize(
     caller: Caller,
-    source: Hydrated,
+    source: HydratedSession,
     { provider, model, window }: { provider: string; model: string; window: number },
     signal: AbortSignal,
     run_id: string | undefined,
-  ): Promise<Compacted> {
+  ): Promise<CompactionResult> {
     const target = Math.floor(window * COMPACTION_LIMITS.target);
     const compacted = await this.#deps.callCompactor(caller, source, target, run_id);
     if (compacted !== null) return compacted;
@@ -170,8 +170,8 @@ export class Compactions {
 
   async #write(
     key: SessionKey,
-    source: Hydrated,
-    { summary, seed }: Compacted,
+    source: HydratedSession,
+    { summary, seed }: CompactionResult,
     tokens_before: number,
     hold: RunHold | undefined,
   ): Promise<Chain> {

@@ -72,7 +72,7 @@ export interface TurnEnd {
 
 export type RunTurnDeps = StepDeps & ResumeDeps;
 
-interface Done {
+interface TurnResult {
   end: TurnEnd | null;
   failure: BackplaneError | null;
 }
@@ -113,7 +113,11 @@ async function firstSteps(deps: RunTurnDeps, turn: Turn): Promise<TurnEnd> {
   return await runSteps(deps, turn, from);
 }
 
-async function runUntilDone(deps: RunTurnDeps, turn: Turn, first: () => Promise<TurnEnd>): Promise<Done> {
+async function runUntilDone(
+  deps: RunTurnDeps,
+  turn: Turn,
+  first: () => Promise<TurnEnd>,
+): Promise<TurnResult> {
   let end: TurnEnd | null = null;
   try {
     end = await first();

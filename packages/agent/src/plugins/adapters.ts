@@ -13,7 +13,7 @@ import {
 } from "@backplane/contract";
 import type { AdapterMount, Adapters, Schemas } from "@backplane/ports";
 import type { Instance } from "./instance.ts";
-import { findMount, type Mounted, mountRoute } from "./mounts.ts";
+import { findMount, type MountedRoute, mountRoute } from "./mounts.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { MintedCallers } from "./services.ts";
 import { describeThrown, withTimeout } from "./with-timeout.ts";
@@ -27,8 +27,8 @@ interface AdapterParts {
 
 export class MountedAdapters implements Adapters {
   readonly #parts: AdapterParts;
-  readonly #instances = new Map<string, { instance: Instance; mounts: readonly Mounted[] }>();
-  #all: readonly Mounted[] = [];
+  readonly #instances = new Map<string, { instance: Instance; mounts: readonly MountedRoute[] }>();
+  #all: readonly MountedRoute[] = [];
   #listed: readonly AdapterMount[] = [];
 
   constructor(parts: AdapterParts) {
@@ -47,7 +47,7 @@ export class MountedAdapters implements Adapters {
    * Checks the routes without mounting them. Throws `plugin.invalid` when a route is invalid or already in
    * use.
    */
-  check(instance: Instance, api: boolean): readonly Mounted[] {
+  check(instance: Instance, api: boolean): readonly MountedRoute[] {
     const { plugin, name } = instance;
     const mounts = (plugin.routes ?? []).map((route) => mountRoute(name, route, api));
     const others = this.#all.filter(({ mount }) => mount.plugin !== name);

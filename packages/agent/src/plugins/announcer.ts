@@ -8,7 +8,12 @@ import type { Logger } from "@backplane/ports";
 import type { Bus, BusPort, KernelPublishOptions } from "@backplane/session";
 import type { PluginSubscriptions } from "./subscriptions.ts";
 
-type Announced = "plugin.loaded" | "plugin.reloaded" | "plugin.removed" | "plugin.error" | "kernel.shutdown";
+type AnnouncedKind =
+  | "plugin.loaded"
+  | "plugin.reloaded"
+  | "plugin.removed"
+  | "plugin.error"
+  | "kernel.shutdown";
 
 export class Announcer {
   readonly #kernel: BusPort<KernelPublishOptions>;
@@ -21,7 +26,7 @@ export class Announcer {
     this.#log = log;
   }
 
-  publish<K extends Announced>(kind: K, payload: BusPayload<K>): void {
+  publish<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): void {
     for (const org_id of this.#subscriptions.orgs) {
       const scope = { org_id, project_id: null };
       const event = this.#kernel.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope });
@@ -31,7 +36,7 @@ export class Announcer {
   }
 
   /** Resolves when the plugins of every org have received the event, after all events queued before it. */
-  async publishAndWait<K extends Announced>(kind: K, payload: BusPayload<K>): Promise<void> {
+  async publishAndWait<K extends AnnouncedKind>(kind: K, payload: BusPayload<K>): Promise<void> {
     const { promise, resolve } = Promise.withResolvers<void>();
     const left = new Set(this.#subscriptions.orgs);
     const end = this.#kernel.subscribe(kind, ({ org_id }) => {

@@ -7,7 +7,7 @@ const METHODS: readonly string[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 const SEGMENT = /^(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~-]+)$/;
 const API = "/api/";
 
-export interface Mounted {
+export interface MountedRoute {
   mount: AdapterMount;
   segments: readonly string[];
   /** Number of literal characters. The route with the most literal characters wins. */
@@ -17,7 +17,7 @@ export interface Mounted {
 }
 
 /** `api` is true when the operator allows the plugin to mount under /api/. Throws `plugin.invalid`. */
-export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): Mounted {
+export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): MountedRoute {
   const { method, path } = route;
   const bad = (what: string) =>
     new BackplaneError("plugin.invalid", `the route ${method} ${path} of ${plugin} ${what}`);
@@ -39,7 +39,7 @@ export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): M
 
 /** Expects `mounts` to be sorted with the most literal routes first. */
 export function findMount(
-  mounts: readonly Mounted[],
+  mounts: readonly MountedRoute[],
   method: string,
   path: string,
 ): { mount: AdapterMount; params: Record<string, string> } | null {

@@ -9,7 +9,7 @@ import type { Bus, BusPort, PluginRegistration } from "@backplane/session";
 
 export type PluginSubscriber = Pick<PluginRegistration, "name" | "category" | "bundled" | "prefixes">;
 
-interface Held {
+interface HeldSubscriber {
   subscriber: PluginSubscriber;
   ports: Map<string, BusPort>;
 }
@@ -17,7 +17,7 @@ interface Held {
 export class PluginSubscriptions {
   readonly #bus: Bus;
   readonly #orgs = new Set<string>();
-  readonly #held = new Map<string, Held>();
+  readonly #held = new Map<string, HeldSubscriber>();
 
   constructor(bus: Bus) {
     this.#bus = bus;
@@ -45,7 +45,7 @@ export class PluginSubscriptions {
   add(subscriber: PluginSubscriber): void {
     if (this.fits(subscriber)) return;
     this.release(subscriber.name);
-    const held: Held = { subscriber, ports: new Map() };
+    const held: HeldSubscriber = { subscriber, ports: new Map() };
     try {
       for (const org_id of this.#orgs) this.#attach(held, org_id);
     } catch (error) {
@@ -67,7 +67,7 @@ export class PluginSubscriptions {
     for (const port of held?.ports.values() ?? []) port.detach();
   }
 
-  #attach({ subscriber, ports }: Held, org_id: string): BusPort {
+  #attach({ subscriber, ports }: HeldSubscriber, org_id: string): BusPort {
     const known = ports.get(org_id);
     if (known !== undefined) return known;
     const port = this.#bus.attach({ ...subscriber, scope: { org_id, project_id: null } });

@@ -115,11 +115,11 @@ test("pauses a replay for a slow client instead of disconnecting it", async () =
 test("replaces the lost connection of a client that reconnects", async () => {
   const fixture = await createTestFanout();
   const lost = await fixture.watch();
-  const stranger = await fixture.watch({
+  const other_watcher = await fixture.watch({
     replaces: lost.connection_id,
     caller: { actor: "key_2", scope: keyOf().scope, role: "user", scopes: ["sessions:write"], admin: false },
   });
-  expect([lost.ended, stranger.ended]).toEqual([[], []]);
+  expect([lost.ended, other_watcher.ended]).toEqual([[], []]);
   await fixture.watch({ replaces: lost.connection_id });
   expect(lost.ended).toEqual(["timeout"]);
   expect(fixture.fanout.stats().connections).toBe(2);

@@ -151,8 +151,8 @@ verifies("bus.scope", "rejects changes to the host's plugins by another org or a
     { org_id: "org_two", project_id: null },
     { org_id: "org_local", project_id: "proj_default" },
   ]) {
-    const stranger = { ...admin, actor: "key_1", scope };
-    const change = fixture.kernel.plugins.setEnabled(stranger, "llm-echo", false);
+    const other_key = { ...admin, actor: "key_1", scope };
+    const change = fixture.kernel.plugins.setEnabled(other_key, "llm-echo", false);
     await expect(change).rejects.toMatchObject({ code: "policy.denied" });
   }
 });

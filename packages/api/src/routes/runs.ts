@@ -62,7 +62,7 @@ const STREAM =
   "requests, and last `run` with the ended run. A client that reconnects with Last-Event-ID misses and repeats nothing.";
 
 /** Stored for repeats with the same idempotency key, which get the same run as it is now. */
-interface Started {
+interface StartedRun {
   id: string;
   entry_id: number;
 }
@@ -170,7 +170,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
 
   async function respond(
     caller: Caller,
-    started: Started,
+    started: StartedRun,
     ticket: RunTicket | null,
     query: z.output<typeof RunQuery>,
     request: FastifyRequest,
@@ -208,7 +208,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
   /** Null when the time runs out first. */
   async function endedWithin(
     caller: Caller,
-    { id, entry_id }: Started,
+    { id, entry_id }: StartedRun,
     ticket: RunTicket | null,
     wait_ms: number,
   ): Promise<Run | null> {

@@ -37,7 +37,7 @@ export interface ClientSocketDeps {
 
 type EndReason = Extract<WsServerOp, { op: "detached" }>["reason"];
 
-interface Attached {
+interface AttachedSession {
   ref: Required<SessionRef>;
   attachment: Attachment;
 }
@@ -52,7 +52,7 @@ export class ClientSocket {
   readonly #ws: WebSocket;
   readonly #writer: WebSocketWriter;
   readonly #authenticate: () => Caller | Promise<Caller>;
-  readonly #attached = new Map<string, Attached>();
+  readonly #attached = new Map<string, AttachedSession>();
   #queue: { data: RawData; binary: boolean }[] = [];
   #busy = false;
   #closed = false;
@@ -247,7 +247,7 @@ export class ClientSocket {
       this.close(reason === "shutdown" ? reason : "timeout");
   }
 
-  #findAttached(connection_id: string | undefined): [string, Attached] {
+  #findAttached(connection_id: string | undefined): [string, AttachedSession] {
     if (connection_id !== undefined) {
       const found = this.#attached.get(connection_id);
       if (found === undefined) throw invalid(`This socket has no connection ${connection_id}.`, ATTACH_FIRST);

@@ -31,7 +31,7 @@ export interface WsServer {
   close(): Promise<void>;
 }
 
-interface Accepted {
+interface AcceptedUpgrade {
   authenticate: () => Caller | Promise<Caller>;
   /** Opened with a delegated token: the credential is checked more often than by the sweep. */
   delegated: boolean;
@@ -93,7 +93,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     }
   }
 
-  async function accept(request: IncomingMessage): Promise<Accepted> {
+  async function accept(request: IncomingMessage): Promise<AcceptedUpgrade> {
     checkGate(gate, request);
     if (!isWebSocket(request) || request.url?.split("?", 1)[0] !== "/ws")
       throw new BackplaneError("route.not_found");
@@ -109,7 +109,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     return { authenticate, delegated: caller.delegation !== undefined };
   }
 
-  function open(ws: WebSocket, socket: Duplex, { authenticate, delegated }: Accepted): void {
+  function open(ws: WebSocket, socket: Duplex, { authenticate, delegated }: AcceptedUpgrade): void {
     const client = new ClientSocket(ws, new WebSocketWriter(ws, socket, ticks), authenticate, socket_deps);
     clients.add(client);
     ws.on("message", (data, binary) => client.received(data, binary));

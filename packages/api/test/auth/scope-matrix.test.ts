@@ -11,7 +11,7 @@ import { startApi, type TestApi } from "../support/start-api.ts";
 import { MATRIX } from "./scope-cases.ts";
 import { type Case, type Reach, type ScopeFixture, WHO, type Who } from "./scope-matrix.ts";
 
-interface Read {
+interface ReadQuery {
   sql: StatementSync;
   /** Whether the rows belong to an org, which is then the parameter of the query. */
   by_org: boolean;
@@ -19,7 +19,7 @@ interface Read {
 
 let t: TestApi;
 let database: DatabaseSync;
-let reads: Map<string, Read>;
+let reads: Map<string, ReadQuery>;
 let count = 0;
 const tokens = new Map<string, string>();
 
@@ -145,7 +145,7 @@ function stored(org_id?: string): string {
   }).join("\n");
 }
 
-function prepareRead(table: string): Read {
+function prepareRead(table: string): ReadQuery {
   const columns = database.prepare(`pragma table_info(${table})`).all() as { name: string }[];
   expect(columns.map(({ name }) => name)).toContain("sum");
   const by_org = columns.some(({ name }) => name === "org_id");

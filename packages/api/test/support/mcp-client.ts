@@ -20,7 +20,7 @@ export interface McpAnswer {
   last: any;
 }
 
-export interface Sending {
+export interface SendOptions {
   token?: string;
   headers?: Record<string, string>;
   signal?: AbortSignal;
@@ -28,7 +28,7 @@ export interface Sending {
   each?: (message: JsonObject) => void;
 }
 
-export async function send(base: string, body: unknown, sending: Sending = {}): Promise<McpAnswer> {
+export async function send(base: string, body: unknown, sending: SendOptions = {}): Promise<McpAnswer> {
   const response = await fetch(`${base}/mcp`, {
     method: "POST",
     headers: {
@@ -78,7 +78,11 @@ export const request = (method: string, params?: JsonObject, id: string | number
 /** A client for any revision; only the envelope of requests differs. */
 export interface McpClient {
   revision: string;
-  ask(method: string, params?: JsonObject, sending?: Sending & { id?: string | number }): Promise<McpAnswer>;
+  ask(
+    method: string,
+    params?: JsonObject,
+    sending?: SendOptions & { id?: string | number },
+  ): Promise<McpAnswer>;
   /** Headers for requests that a test sends itself. */
   headers: Record<string, string>;
 }

@@ -5,7 +5,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Accepted } from "@backplane/client";
+import type { MessageReceipt } from "@backplane/client";
 import { type Approval, codeOf, type Run } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { type ChatEvent, readEvent } from "./chat-events.ts";
@@ -80,7 +80,7 @@ export class Conversation {
   }
 
   /** The connection may fail before the response arrives. The idempotency key prevents a duplicate on retry. */
-  async #send(text: string): Promise<Accepted> {
+  async #send(text: string): Promise<MessageReceipt> {
     const { sessions } = this.#context.client();
     const key = { idempotency_key: randomUUID() };
     for (let attempt = 1; ; attempt++) {

@@ -1,6 +1,6 @@
 /**
  * Changes the entry of the gateway in the text of a client's configuration file. Every change is parsed again and
- * compared with what it should be, so a file that is written in an unexpected way is refused instead of damaged.
+ * compared with the expected result, so a file with an unexpected layout is refused instead of damaged.
  */
 import { isDeepStrictEqual } from "node:util";
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
@@ -44,7 +44,7 @@ export function findServerEntry({ client, document }: ClientConfig, name: string
   return value;
 }
 
-/** Returns the text of the file with the entry. Of an entry that exists already, only the values that differ change. */
+/** Returns the text of the file with the entry. If the entry exists already, only values that differ are changed. */
 export async function setServerEntry(config: ClientConfig, name: string, entry: JsonObject): Promise<string> {
   const { client, text, document } = config;
   const path = [...client.serversPath(document), name];
@@ -96,7 +96,7 @@ export async function findOriginal(
       if (findServerEntry(original, name) !== undefined) continue;
       if ((await setServerEntry(original, name, entry)) === text) return candidate;
     } catch (error) {
-      // A copy that cannot be edited is not what the file was made of.
+      // A copy that cannot be edited cannot be the original of this file.
       if (!(error instanceof BackplaneError)) throw error;
     }
   }
@@ -117,7 +117,7 @@ function replaceValues(text: string, before: Json, after: Json): string | null {
   return edited;
 }
 
-/** Returns the first edit whose text parses to what `change` makes of the document. */
+/** Returns the first edit whose text parses to the document after `change`. */
 async function firstVerified(
   { client, path, document }: ClientConfig,
   edits: readonly (string | null)[],
@@ -131,7 +131,7 @@ async function firstVerified(
     const actual = edited === null ? null : parsedOrNull(parse, edited);
     if (edited === null || actual === null) continue;
     // An empty table that only held the entry has no header of its own in TOML.
-    if (client.format === "toml") for (const each of [expected, actual]) dropEmpty(each, servers);
+    if (client.format === "toml") for (const table of [expected, actual]) dropEmpty(table, servers);
     if (isDeepStrictEqual(actual, plain(expected))) return edited;
   }
   throw new BackplaneError(

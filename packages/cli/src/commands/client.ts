@@ -378,7 +378,7 @@ async function findProblem({ url, token }: Connection): Promise<string | null> {
     if (response.ok) return null;
     return response.status === 401 ? "the key is not valid" : `the gateway answers ${response.status}`;
   } catch {
-    return "no gateway answers";
+    return "no gateway is running";
   }
 }
 

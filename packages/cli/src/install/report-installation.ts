@@ -17,7 +17,7 @@ import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
-interface Installed {
+interface InstalledPackage {
   package: Package;
   bindings: Binding[];
 }
@@ -88,7 +88,7 @@ async function reportParts(
   );
 }
 
-function groupByPackage({ packages, bindings }: Installation): Installed[] {
+function groupByPackage({ packages, bindings }: Installation): InstalledPackage[] {
   const all = bindings.map(({ binding }) => binding);
   return packages.map(({ package: installed }) => ({
     package: installed,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { AnswerText } from "../../src/chat/answer-text.ts";
 
-function printed(act: (text: AnswerText) => void): string {
+function textWrittenBy(act: (text: AnswerText) => void): string {
   let out = "";
   act(
     new AnswerText((piece) => {
@@ -13,7 +13,7 @@ function printed(act: (text: AnswerText) => void): string {
 
 describe("prints each character once", () => {
   test("deltas, then the complete text, then the answer", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.piece("Hel", 1, false);
       text.piece("lo", 1, false);
       text.model("Hello");
@@ -23,7 +23,7 @@ describe("prints each character once", () => {
   });
 
   test("a provider that does not stream", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.model("first");
       text.step();
       text.model("second");
@@ -33,7 +33,7 @@ describe("prints each character once", () => {
   });
 
   test("prints the same text of two model calls twice", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.model("ok");
       text.step();
       text.model("ok");
@@ -43,7 +43,7 @@ describe("prints each character once", () => {
   });
 
   test("after a lost connection the whole text replaces its beginning", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.piece("one ", 1, false);
       text.piece("one two three", 1, true);
       text.piece(" four", 1, false);
@@ -53,7 +53,7 @@ describe("prints each character once", () => {
   });
 
   test("completes a missed text from the tape", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.piece("look", 1, false);
       text.model("looking it up");
       text.step();
@@ -64,7 +64,7 @@ describe("prints each character once", () => {
   });
 
   test("accepts a late complete text during the next call or after the answer", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.piece("one", 1, false);
       text.step();
       text.piece("two", 2, false);
@@ -76,7 +76,7 @@ describe("prints each character once", () => {
   });
 
   test("ignores a delta that arrives after the complete text", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.model("all of it");
       text.piece("all of it", 1, false);
       text.answer("all of it");
@@ -85,7 +85,7 @@ describe("prints each character once", () => {
   });
 
   test("prints an answer of the strategy after the text of the model", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.piece("thinking", 1, false);
       text.answer("the answer");
     });
@@ -93,7 +93,7 @@ describe("prints each character once", () => {
   });
 
   test("two turns", () => {
-    const out = printed((text) => {
+    const out = textWrittenBy((text) => {
       text.piece("a", 1, false);
       text.answer("a");
       text.model("a");

@@ -36,7 +36,7 @@ code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 print(json.dumps({"code": code, "screen": out.decode(errors="replace")}))
 `;
 
-import { printed } from "../support/printed.ts";
+import { captureOutput } from "../support/capture-output.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -44,21 +44,21 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-interface Shown {
+interface TerminalOutput {
   code: number;
   screen: string;
 }
 
-async function terminal(id: string, steps: [string, string][]): Promise<Shown> {
+async function terminal(id: string, steps: [string, string][]): Promise<TerminalOutput> {
   const argv = [process.execPath, MAIN, "session", "chat", id];
   const child = spawn(PYTHON, ["-c", DRIVER, JSON.stringify(argv), JSON.stringify(steps)], {
     env: { PATH: process.env.PATH, BACKPLANE_HOME: gateway.home, TERM: "xterm" },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const { closed, out, err } = printed(child);
+  const { closed, out, err } = captureOutput(child);
   await closed;
   if (out() === "") throw new Error(err());
-  return JSON.parse(out()) as Shown;
+  return JSON.parse(out()) as TerminalOutput;
 }
 
 describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {

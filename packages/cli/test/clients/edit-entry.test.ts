@@ -70,7 +70,7 @@ describe("JSON", () => {
     expect(await remove("gemini", after)).toBe(before);
   });
 
-  test("removes the first and a middle entry without its neighbours", async () => {
+  test("removes only the entry when it is first, in the middle or last", async () => {
     const text = (names: string[]) =>
       `{\n  "mcpServers": {\n${names.map((name) => `    "${name}": {}`).join(",\n")}\n  }\n}\n`;
     expect(await remove("cursor", text(["backplane", "b"]))).toBe(text(["b"]));
@@ -78,7 +78,7 @@ describe("JSON", () => {
     expect(await remove("cursor", text(["a", "backplane"]))).toBe(text(["a"]));
   });
 
-  test("creates the objects on the way, also in a new or an empty file", async () => {
+  test("creates missing parent objects, also in a new or an empty file", async () => {
     const written = '{\n  "mcpServers": {\n    "backplane": {}\n  }\n}\n';
     expect(await add("claude", null, {})).toBe(written);
     expect(await add("claude", "", {})).toBe(written);
@@ -259,7 +259,7 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
   });
 });
 
-test("recognizes only entries with a key of a gateway as its own", () => {
+test("recognizes an entry as its own only if it has a gateway key", () => {
   const claude = clientOf("claude");
   const headers = { Authorization: "Bearer bpk_abc" };
   expect(connectionOf(claude, { url: "http://a/mcp", headers })).toEqual({

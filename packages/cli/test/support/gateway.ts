@@ -10,7 +10,7 @@ import { type CapturedIo, type CaptureOptions, captureIo } from "./capture-io.ts
 
 export const PLUGIN = fileURLToPath(new URL("./plugin", import.meta.url));
 
-interface Ran {
+interface CommandResult {
   exit: number;
   out: string;
   err: string;
@@ -20,9 +20,9 @@ export interface TestGateway {
   home: string;
   url: string;
   /** Runs a command to its end. */
-  backplane(argv: string[], options?: CaptureOptions): Promise<Ran>;
+  backplane(argv: string[], options?: CaptureOptions): Promise<CommandResult>;
   /** Starts a command whose streams and signals the test controls. */
-  begin(argv: string[], options?: CaptureOptions): { io: CapturedIo; ended: Promise<Ran> };
+  begin(argv: string[], options?: CaptureOptions): { io: CapturedIo; ended: Promise<CommandResult> };
   /** Returns the JSON document of a successful command. */
   json<T>(argv: string[], options?: CaptureOptions): Promise<T>;
   close(): Promise<void>;

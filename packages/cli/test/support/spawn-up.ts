@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runProgram } from "../../src/index.ts";
 import { captureIo } from "./capture-io.ts";
-import { printed } from "./printed.ts";
+import { captureOutput } from "./capture-output.ts";
 import { waitForOutput } from "./wait-for-output.ts";
 
 export const MAIN = fileURLToPath(new URL("../../dist/main.js", import.meta.url));
@@ -21,7 +21,7 @@ export async function spawnUp(...flags: string[]) {
   };
   const argv = [MAIN, "up", "--port", "0", ...flags];
   const child = spawn(process.execPath, argv, { env, stdio: ["ignore", "pipe", "pipe"] });
-  const { out, err, closed } = printed(child);
+  const { out, err, closed } = captureOutput(child);
   const begin = (...args: string[]) => {
     const io = captureIo({ env });
     return { io, ended: runProgram(args, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };

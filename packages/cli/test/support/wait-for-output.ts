@@ -7,7 +7,8 @@ export async function waitForOutput(read: () => string, pattern: RegExp): Promis
   for (;;) {
     const match = pattern.exec(read());
     if (match !== null) return match[1] ?? match[0];
-    if (performance.now() > end) throw new Error(`never said ${pattern.source}:\n${read().slice(-1_000)}`);
+    if (performance.now() > end)
+      throw new Error(`The output never matched ${pattern.source}:\n${read().slice(-1_000)}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

@@ -17,11 +17,11 @@ import type { Http, HttpRequest } from "../transport/http.ts";
 import { type CallOptions, idempotencyHeader, pathSegment } from "../transport/requests.ts";
 import type { SseMessage } from "../transport/sse.ts";
 import type {
-  Accepted,
   Compaction,
   InvokeOptions,
   ListOf,
   MessageBody,
+  MessageReceipt,
   PageOptions,
   PluginInstalled,
   PluginSwitched,
@@ -83,7 +83,7 @@ export function createAgentClient(http: Http) {
       ) => send<Session>("POST", `${session(id)}:branch`, body, { ...where }, call),
       /** The message is on disk when this resolves. A missing session is created. */
       message: (id: string, body: MessageBody, where: SessionWhere = {}, call?: CallOptions) =>
-        send<Accepted>("POST", `${session(id)}/messages`, body, { ...where }, call),
+        send<MessageReceipt>("POST", `${session(id)}/messages`, body, { ...where }, call),
       interrupt: async (id: string, where: SessionWhere = {}) =>
         (await send<{ interrupted: boolean }>("POST", `${session(id)}:interrupt`, undefined, { ...where }))
           .interrupted,

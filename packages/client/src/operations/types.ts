@@ -101,7 +101,7 @@ export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: 
 };
 
 /** The message and its run are on disk. */
-export interface Accepted {
+export interface MessageReceipt {
   entry_id: number;
   event_id: string;
   run_id: string;

@@ -161,19 +161,19 @@ test("reconnects a broken stream without missing or repeating an event", async (
 });
 
 test("throws daemon.unreachable when no gateway or another server responds", async () => {
-  const stranger = createServer((_request, response) =>
+  const other_server = createServer((_request, response) =>
     response.writeHead(502).end("<html>bad gateway</html>"),
   );
-  stranger.listen(0, "127.0.0.1");
-  await once(stranger, "listening");
-  const { port } = stranger.address() as AddressInfo;
+  other_server.listen(0, "127.0.0.1");
+  await once(other_server, "listening");
+  const { port } = other_server.address() as AddressInfo;
   const elsewhere = createClient({ url: `http://127.0.0.1:${port}`, token: "t" });
   expect(await failure(elsewhere.status())).toMatchObject({
     code: "daemon.unreachable",
     details: { status: 502 },
   });
-  stranger.close();
-  await once(stranger, "close");
+  other_server.close();
+  await once(other_server, "close");
   const error = await failure(elsewhere.status());
   expect(codeOf(error)).toBe("daemon.unreachable");
   const watching = elsewhere.invocations.watch("inv_1", { attempts: 2, retry_ms: 1 });

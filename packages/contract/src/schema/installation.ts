@@ -55,7 +55,7 @@ export const InstallationSettingsSchema = z.strictObject({
     .boolean()
     .optional()
     .describe(
-      "True binds every export. Without it only what describes itself is bound: tool files, instruments, MCP servers and Agent Plugins.",
+      "True binds every export. Otherwise only sources that describe their own tools are bound: tool files, instruments, MCP servers and Agent Plugins.",
     ),
   org_wide: z.boolean().optional().describe("True binds for the whole org instead of the caller's project."),
   strict: z.boolean().optional().describe("True installs nothing if a part of the source cannot be used."),
@@ -113,7 +113,7 @@ export const SourceInspectionSchema = z.object({
       secret_slots: z.array(z.string()),
       /** The exports that `bind` binds; `*` stands for all tools. */
       exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),
-      /** Whether they are bound without being asked. */
+      /** Whether they are bound although the request does not set `bind`. */
       binds: z.boolean(),
     }),
   ),

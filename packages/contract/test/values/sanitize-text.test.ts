@@ -23,10 +23,10 @@ test("replaces each run of hidden characters by one visible mark", () => {
     ["lone \ud800 half", `lone ${X} half`],
     ["pass\u200dword", `pass${X}word`],
   ];
-  for (const [given, wanted] of cases) expect(sanitizeText(given)).toBe(wanted);
+  for (const [given, expected] of cases) expect(sanitizeText(given)).toBe(expected);
 });
 
-test("keeps characters that writing needs", () => {
+test("keeps the invisible characters that scripts and emoji need", () => {
   for (const text of [
     "Lines\nand\ttabs, “quotes”, ümlauts, 日本語, עברית",
     "👩‍💻 👩🏽‍💻 ❤️ 1️⃣ 👨‍👩‍👧",

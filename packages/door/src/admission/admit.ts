@@ -38,7 +38,7 @@ class AdmittedCall {
 
 export type Admitted = AdmittedCall;
 
-export interface Refused {
+export interface RefusedCall {
   verdict: "refused";
   call: Opened;
   /** The name of the rule that denied the call. */
@@ -56,7 +56,7 @@ export function admit(
   call: Opened,
   state: AdmissionState,
   allowed: readonly AllowRuleRow[] = NO_ALLOW_RULES,
-): Admitted | Refused {
+): Admitted | RefusedCall {
   const { grant, pool_key } = narrowGrant(call.plan, call.ceiling, call.scope);
   let ask: AdmittedCall["ask"] = null;
   let allowed_by: string | null = null;
@@ -80,7 +80,7 @@ export function admit(
 const RECHECKED = RULES.filter(({ listing, recheck }) => listing === true || recheck === true);
 
 /** Why a call that was admitted before may no longer start, or null. */
-export function recheck(call: Opened, grant: Grant, state: AdmissionState): Refused | null {
+export function recheck(call: Opened, grant: Grant, state: AdmissionState): RefusedCall | null {
   for (const rule of RECHECKED) {
     const decision = rule.decide(call, grant, state);
     if (decision.kind === "deny") return refusedBy(rule, decision, call);
@@ -92,7 +92,7 @@ function refusedBy(
   { name }: Rule,
   { code, message, details, fix, needs_approval }: Extract<RuleDecision, { kind: "deny" }>,
   call: Opened,
-): Refused {
+): RefusedCall {
   return {
     verdict: "refused",
     call,

@@ -2,7 +2,7 @@
 
 import type { MaybePromise } from "@backplane/contract";
 import type { AllowRuleRow, Store } from "@backplane/ports";
-import { type Admitted, admit, type Refused } from "../admission/admit.ts";
+import { type Admitted, admit, type RefusedCall } from "../admission/admit.ts";
 import type { AdmissionState } from "../admission/rules.ts";
 import type { Authority } from "../authority/authority.ts";
 import type { Opened } from "../open/open.ts";
@@ -19,7 +19,7 @@ export interface AllowedCallsDeps {
 export function admitAllowed(
   door: AllowedCallsDeps & { state: AdmissionState },
   call: Opened,
-): MaybePromise<Admitted | Refused> {
+): MaybePromise<Admitted | RefusedCall> {
   const verdict = admit(call, door.state);
   const asks = verdict.verdict === "admitted" ? verdict.ask !== null : verdict.needs_approval;
   if (!asks) return verdict;

@@ -32,8 +32,8 @@ interface ApprovalsParts extends OpenDeps {
 }
 
 /** What an answer permits beyond the call that it answers. */
-interface Lasting {
-  made?: { rule: AllowRuleRow; records: ChangeRecords };
+interface LastingConsent {
+  new_rule?: { rule: AllowRuleRow; records: ChangeRecords };
   session?: { call: SessionCall; covered: Pick<ApprovalGrant, "covers" | "digest"> };
 }
 
@@ -69,7 +69,7 @@ export function createApprovals(
     approval: Approval,
     row: InvocationRow | null,
     { response, covers }: ApprovalAnswer,
-  ): Promise<Lasting> {
+  ): Promise<LastingConsent> {
     if (response === "approve" || response === "reject") {
       if (covers === undefined) return {};
       throw invalid("covers", `An answer ${response} covers only this call. Leave out covers.`);
@@ -79,7 +79,7 @@ export function createApprovals(
     if (row === null) throw closed(approval);
     const call = await reopen(parts, row);
     if (response === "approve_always")
-      return { made: ruleOfAnswer(deps, caller, approval, call, covers ?? "tool") };
+      return { new_rule: ruleOfAnswer(deps, caller, approval, call, covers ?? "tool") };
     const covered = await coverSession(approval, covers ?? "arguments");
     const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
     if (refusal !== null) throw refuseRule(refusal);
@@ -117,7 +117,7 @@ export function createApprovals(
         },
       );
     }
-    const { made, session } = await prepareLasting(caller, approval, row, body);
+    const { new_rule, session } = await prepareLasting(caller, approval, row, body);
     const rejected = body.response === "reject";
     const feedback = body.feedback ?? null;
     const how = {
@@ -126,7 +126,7 @@ export function createApprovals(
       feedback,
       answered_by: caller.actor,
     };
-    const won = await endApproval(deps, approval, how, { made });
+    const won = await endApproval(deps, approval, how, { new_rule });
     if (!won) throw closed(await get(caller, id));
     if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });

@@ -8,7 +8,7 @@ import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@bac
 import type { ApprovalResolution, ApprovalStore, KernelDeps, NewEvent, Timer } from "@backplane/ports";
 import type { Revocation } from "../calls/revocation.ts";
 
-export type ApprovalEnding =
+export type ApprovalOutcome =
   | { kind: "approved" }
   | { kind: "rejected"; feedback: string | null }
   | { kind: "expired" }
@@ -19,7 +19,7 @@ export type ApprovalEnding =
 interface Waiter {
   approval: Approval;
   timer: Timer;
-  resolve: (answer: ApprovalEnding) => void;
+  resolve: (answer: ApprovalOutcome) => void;
 }
 
 const READ_DELAY_MS = 500;
@@ -51,7 +51,7 @@ export class PendingApprovals {
     return this.#waiters.size;
   }
 
-  wait(approval: Approval): Promise<ApprovalEnding> {
+  wait(approval: Approval): Promise<ApprovalOutcome> {
     const { clock, store } = this.#deps;
     const end = clock.monotonic() + Math.max(0, Date.parse(approval.expires_at) - clock.now());
     return new Promise((resolve) => {
@@ -72,7 +72,7 @@ export class PendingApprovals {
   }
 
   /** Wakes the waiting call after its row was answered. */
-  resolve(approval_id: string, answer: ApprovalEnding): void {
+  resolve(approval_id: string, answer: ApprovalOutcome): void {
     this.#waiters.get(approval_id)?.resolve(answer);
   }
 
@@ -152,7 +152,7 @@ export class PendingApprovals {
   }
 }
 
-export function answerOf(approval: Approval): ApprovalEnding {
+export function answerOf(approval: Approval): ApprovalOutcome {
   switch (approval.status) {
     case "approved":
       return { kind: "approved" };
@@ -171,7 +171,7 @@ export function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
   how: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
-  { why, made }: { why?: ErrorCode | undefined; made?: Parameters<ApprovalStore["resolve"]>[3] } = {},
+  { why, new_rule }: { why?: ErrorCode | undefined; new_rule?: Parameters<ApprovalStore["resolve"]>[3] } = {},
 ): Promise<boolean> {
   const now = deps.clock.now();
   const scope = { org_id: approval.org_id, project_id: approval.project_id };
@@ -202,9 +202,9 @@ export function endApproval(
       tool: approval.tool,
       digest: approval.digest,
       ...(resolution.response === null ? {} : { response: resolution.response }),
-      ...(made === undefined ? {} : { allow_rule: made.rule.id }),
+      ...(new_rule === undefined ? {} : { allow_rule: new_rule.rule.id }),
       ...(why === undefined ? {} : { why }),
     },
   };
-  return deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit }, made);
+  return deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit }, new_rule);
 }

@@ -184,6 +184,6 @@ function breakAt(seq: number, reason: string): Break {
   return {
     seq,
     reason,
-    fix: "Compare the log with a backup or its export to see what was changed; docs/operating.md says how to go on.",
+    fix: "Compare the log with a backup or its export to see what was changed; docs/operating.md says how to continue.",
   };
 }

@@ -14,16 +14,16 @@ export interface NamedIdsDeps {
   live: LiveCalls;
 }
 
-type Named = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
+type NamedIds = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
 
 /** Returns null, and no promise, for a call that names none, as nearly every call does (bench row http.invoke). */
-export function requireNamedIds(deps: NamedIdsDeps, caller: Caller, named: Named): Promise<void> | null {
+export function requireNamedIds(deps: NamedIdsDeps, caller: Caller, named: NamedIds): Promise<void> | null {
   const { session_id, chain_id, run_id } = named;
   if (session_id === undefined && chain_id === undefined && run_id === undefined) return null;
   return checkNamedIds(deps, caller, named);
 }
 
-async function checkNamedIds(deps: NamedIdsDeps, caller: Caller, { session_id, chain_id, run_id }: Named) {
+async function checkNamedIds(deps: NamedIdsDeps, caller: Caller, { session_id, chain_id, run_id }: NamedIds) {
   const { sessions, runs } = deps.store;
   const { scope } = caller;
   if (session_id !== undefined) checkClientSessionId(session_id);

@@ -9,7 +9,7 @@ import type { ExportPlan } from "@backplane/registry";
 import { type Admitted, admit } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import { buildFollowUpApproval } from "../approval/new-approval.ts";
-import { type ApprovalEnding, answerOf } from "../approval/pending-approvals.ts";
+import { type ApprovalOutcome, answerOf } from "../approval/pending-approvals.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
@@ -72,7 +72,7 @@ async function askUntilCurrent(
   }
 }
 
-async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Promise<ApprovalEnding> {
+async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Promise<ApprovalOutcome> {
   live.stage = "approval";
   live.interrupt = () => {
     const why = typeof live.stopped === "object" ? live.stopped : null;
@@ -172,7 +172,7 @@ async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | Ca
   return failedWith(code, `The call was approved, but is no longer admitted. ${message}`, { details });
 }
 
-function endingOf(answer: Exclude<ApprovalEnding, { kind: "approved" }>, live: LiveCall): CallEnding | null {
+function endingOf(answer: Exclude<ApprovalOutcome, { kind: "approved" }>, live: LiveCall): CallEnding | null {
   switch (answer.kind) {
     case "rejected":
       return failedWith("approval.rejected", answer.feedback ?? "A person rejected this call.");

@@ -21,7 +21,7 @@ import type {
   OpenWith,
 } from "@backplane/ports";
 import { turnOf } from "@backplane/session";
-import type { Admitted, Refused } from "../admission/admit.ts";
+import type { Admitted, RefusedCall } from "../admission/admit.ts";
 import { readCoverage, toolDigestOf } from "../approval/coverage.ts";
 import { buildApproval } from "../approval/new-approval.ts";
 import { sessionCallOf } from "../approval/session-grants.ts";
@@ -52,7 +52,7 @@ class RecordedCall {
 
 export type Recorded = RecordedCall;
 
-export function record(door: Door, verdict: Admitted | Refused): Promise<Recorded> {
+export function record(door: Door, verdict: Admitted | RefusedCall): Promise<Recorded> {
   return verdict.verdict === "refused" ? recordRefusal(door, verdict) : recordCall(door, verdict);
 }
 
@@ -82,7 +82,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   row.class = admitted.grant.class;
   row.allowed_by = admitted.allowed_by;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
-  const also: OpenWith = { records: NO_FACTS };
+  const also: OpenWith = { records: NO_RECORDS };
   // A refused call claims no Idempotency-Key, because a repeat of the request may be admitted.
   if (call.once !== null) also.once = call.once;
   let reservation: SlotReservation | null = null;
@@ -146,7 +146,7 @@ async function findSessionGrant(
   return (await authority.findRevocation(found.approver)) === null ? found.grant.id : null;
 }
 
-async function recordRefusal(door: Door, refused: Refused): Promise<never> {
+async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
   const { deps } = door;
   const { call, code, message, details, fix } = refused;
   const now = deps.clock.now();
@@ -168,7 +168,7 @@ async function recordRefusal(door: Door, refused: Refused): Promise<never> {
   });
 }
 
-const NO_FACTS = {};
+const NO_RECORDS = {};
 
 function newRow(door: Door, call: Opened, now: number): InvocationRow {
   const { plan, body, caller } = call;

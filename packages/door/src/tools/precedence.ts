@@ -63,7 +63,7 @@ interface Loser<C> {
   reason: string;
 }
 
-export interface Ranked<C> {
+export interface Ranking<C> {
   winners: Map<string, C>;
   losers: Loser<C>[];
 }
@@ -133,7 +133,7 @@ function selectFirst<C extends Candidate>(candidates: readonly C[]): C {
 }
 
 /** Expects one candidate per package and name. */
-export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
+export function rank<C extends Candidate>(candidates: readonly C[]): Ranking<C> {
   const winners = new Map<string, C>();
   const losers: Loser<C>[] = [];
   const named = new Map<string, C[]>();

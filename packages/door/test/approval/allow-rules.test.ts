@@ -149,10 +149,10 @@ test("covers only arguments that meet its conditions", async () => {
 test("holds for one package and survives its upgrade", async () => {
   const fixture = await openKit();
   const rule = await add(fixture, { tool: "write" });
-  const twin = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })], {
+  const second = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })], {
     package_id: "evil/devkit",
   });
-  await fixture.bind(twin);
+  await fixture.bind(second);
   const body = { package_id: "evil/devkit" };
   expect((await call(fixture, "write", { body })).asked).not.toBeNull();
   await fixture.kernel.packages.install(admin, fixture.importer.add(kit({}, "0.2.0")));

@@ -35,7 +35,7 @@ export interface RestoreOptions {
   progress(text: string): void;
 }
 
-export interface Restored {
+export interface RestoreResult {
   manifest: BackupManifest;
   /** The folder with the previous files; null if the home was empty. */
   kept: string | null;
@@ -43,7 +43,7 @@ export interface Restored {
   missing_keys: string[];
 }
 
-export async function restoreBackup(options: RestoreOptions): Promise<Restored> {
+export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { home, archive } = options;
   if (!existsSync(archive)) throw new BackplaneError("request.invalid", `${archive} does not exist.`);
   const previous = previousFiles(home);
@@ -79,7 +79,7 @@ async function withHome<T>(home: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-async function restoreInto(options: RestoreOptions, staging: string): Promise<Restored> {
+async function restoreInto(options: RestoreOptions, staging: string): Promise<RestoreResult> {
   const { home, archive } = options;
   const files = stagedFiles(staging);
   const expected = new Set([...KEPT, ...CREDENTIALS, STORE_FILE, STORE_ROWS]);

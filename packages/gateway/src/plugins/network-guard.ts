@@ -33,24 +33,24 @@ export interface NetworkGuard {
   leave: <T>(work: () => T) => T;
 }
 
-type Guarded = ((...args: unknown[]) => unknown) & { [INSTALLED]?: NetworkGuard };
-type Running = AsyncLocalStorage<GuardedPlugin | undefined>;
+type GuardedFunction = ((...args: unknown[]) => unknown) & { [INSTALLED]?: NetworkGuard };
+type RunningPlugin = AsyncLocalStorage<GuardedPlugin | undefined>;
 
 /** Stored on the patched function, so that the process has one guard even if this module is loaded twice. */
 const INSTALLED: unique symbol = Symbol.for("backplane.network-guard");
 
 /** Patches the process once; further calls return the same guard. */
 export function installNetworkGuard(): NetworkGuard {
-  const sockets = net.Socket.prototype as unknown as { connect: Guarded };
+  const sockets = net.Socket.prototype as unknown as { connect: GuardedFunction };
   const present = sockets.connect[INSTALLED];
   if (present !== undefined) return present;
-  const running: Running = new AsyncLocalStorage();
+  const running: RunningPlugin = new AsyncLocalStorage();
   const guard: NetworkGuard = {
     enter: (plugin, work) => running.run(plugin, work),
     leave: (work) => running.run(undefined, work),
   };
   const { connect } = sockets;
-  const guarded: Guarded = function (this: net.Socket, ...args: unknown[]) {
+  const guarded: GuardedFunction = function (this: net.Socket, ...args: unknown[]) {
     const plugin = running.getStore();
     if (plugin === undefined) return connect.apply(this, args);
     const target = targetOf(args);
@@ -69,8 +69,8 @@ export function installNetworkGuard(): NetworkGuard {
 }
 
 /** UDP is always refused: no plugin is allowed to use it. */
-function guardDatagrams(running: Running): void {
-  const sockets = dgram.Socket.prototype as unknown as Record<"connect" | "send", Guarded>;
+function guardDatagrams(running: RunningPlugin): void {
+  const sockets = dgram.Socket.prototype as unknown as Record<"connect" | "send", GuardedFunction>;
   for (const method of ["connect", "send"] as const) {
     const original = sockets[method];
     sockets[method] = function (this: dgram.Socket, ...args: unknown[]) {
@@ -82,7 +82,7 @@ function guardDatagrams(running: Running): void {
 }
 
 /** Redirects are not followed: they lead to hosts that nobody configured, and would receive the headers of this one. */
-function guardFetch(running: Running): void {
+function guardFetch(running: RunningPlugin): void {
   const original = globalThis.fetch;
   globalThis.fetch = async function fetch(input, init) {
     const plugin = running.getStore();
@@ -106,7 +106,7 @@ function guardFetch(running: Running): void {
 type AddRequest = (this: HttpAgent, request: unknown, options: unknown, ...more: unknown[]) => void;
 
 /** Shared agents of Node reuse connections, so a request of a plugin gets a connection of its own. */
-function guardAgents(running: Running): void {
+function guardAgents(running: RunningPlugin): void {
   const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
   const { addRequest } = agents;
   agents.addRequest = function (this: HttpAgent, ...args) {

@@ -90,7 +90,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     install: (source, how) => sources.install(source, how),
     remove: (name) => sources.remove(name),
     async load(entry, mode, reach) {
-      // Before it is loaded: files that change meanwhile are then not those that a person said yes to.
+      // Before it is loaded: files that change meanwhile are then not the approved ones.
       // What cannot be read is never the same.
       const digest =
         entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());

@@ -11,7 +11,7 @@ import { openSavedLogins } from "../home/saved-logins.ts";
 import { VERSION } from "../host/version.ts";
 import { readStoreSummary } from "../store/store-summary.ts";
 
-export interface Served {
+export interface ListeningServer {
   url: string;
   loginUrl(): string;
   /** Starts accepting requests; until then they get 503. */
@@ -24,7 +24,7 @@ export async function serveApi(
   home: { dir: string; admin_token: string },
   kernel: Kernel,
   tools: { clock: Clock; ids: IdSource; log: Logger },
-): Promise<Served> {
+): Promise<ListeningServer> {
   const { listen, limits } = config;
   const tls = readTls(listen);
   let started = false;

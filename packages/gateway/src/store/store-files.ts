@@ -7,7 +7,7 @@ import {
   checkStoreFile,
   lockHome,
   openSqliteStore,
-  type Repaired,
+  type RepairResult,
   repairStoreFile,
   restoreStoreFile,
   type StoreReport,
@@ -24,7 +24,7 @@ export interface StoreFiles {
   /** The gateway must not be running. Returns the folder to which the replaced files were moved. */
   restore(backup: string): Promise<string>;
   /** The gateway must not be running. */
-  repair(accept_loss: boolean): Promise<Repaired>;
+  repair(accept_loss: boolean): Promise<RepairResult>;
 }
 
 export function storeFiles(config: GatewayConfig): StoreFiles {

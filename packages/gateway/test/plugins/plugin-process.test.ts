@@ -33,26 +33,29 @@ describe.each([
   test.each([
     ["crash", /^The process of sleeper exited with code 1\. .*fell out of bed/, "plugin.mjs"],
     ["exit", /^The process of sleeper exited with code 7\./, "about to sleep"],
-  ])("a process that ends by itself (%s) is told once, with its last words", async (how, message, trace) => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
-    const run = await loadInto(loaded.plugin);
-    const errors: Error[] = [];
-    const exited = new Promise<void>((resolve) => {
-      loaded.onExit((error) => {
-        errors.push(error);
-        resolve();
+  ])(
+    "reports a process that exits by itself (%s) once, with its last output",
+    async (how, message, trace) => {
+      const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+      const run = await loadInto(loaded.plugin);
+      const errors: Error[] = [];
+      const exited = new Promise<void>((resolve) => {
+        loaded.onExit((error) => {
+          errors.push(error);
+          resolve();
+        });
       });
-    });
-    const failure = await rejection(run.event("x.sleeper.a", { [how]: true }));
-    await exited;
-    await loaded.close();
-    expect(errors.map((error) => error.message)).toEqual([failure.message]);
-    expect(failure.message).toMatch(message);
-    expect(failure.stack).toContain(trace);
-    expect(codeOf(failure)).toBe("crashed");
-    // There is nothing to unload.
-    await loaded.plugin.onUnload?.(run.ctx);
-  });
+      const failure = await rejection(run.event("x.sleeper.a", { [how]: true }));
+      await exited;
+      await loaded.close();
+      expect(errors.map((error) => error.message)).toEqual([failure.message]);
+      expect(failure.message).toMatch(message);
+      expect(failure.stack).toContain(trace);
+      expect(codeOf(failure)).toBe("crashed");
+      // There is nothing to unload.
+      await loaded.plugin.onUnload?.(run.ctx);
+    },
+  );
 
   test("kills a plugin that spins", async () => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);

@@ -55,7 +55,7 @@ export class Changes {
     return () => void all.delete(own);
   }
 
-  /** Calls every listener before it returns; does not wait for those that go on asynchronously. */
+  /** Calls every listener before it returns; does not wait for those that continue asynchronously. */
   emit<K extends ChangeKind>(kind: K, event: ChangeEvents[K]): void {
     for (const listener of this.#listeners.get(kind) ?? [])
       void this.#call(kind, listener as Listener<K>, event);

@@ -23,13 +23,13 @@ export interface ApprovalStore {
   covers(scope: Scope, id: string): Promise<NewApproval["covers"] | null>;
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
   /**
-   * The first answer wins: resolves to false if the approval is no longer pending. `made` is the allow rule that the
+   * The first answer wins: resolves to false if the approval is no longer pending. `new_rule` is the allow rule that the
    * answer makes.
    */
   resolve(
     id: string,
     how: ApprovalResolution,
     records: ChangeRecords,
-    made?: { rule: AllowRuleRow; records: ChangeRecords },
+    new_rule?: { rule: AllowRuleRow; records: ChangeRecords },
   ): Promise<boolean>;
 }

@@ -17,7 +17,7 @@ import type { IdempotencyClaim } from "./access-store.ts";
 import type { NewApproval } from "./approval-store.ts";
 import type { ChangeRecords } from "./change-records.ts";
 import type { TapeWrite } from "./run-store.ts";
-import type { Appended } from "./session-store.ts";
+import type { AppendedEntries } from "./session-store.ts";
 
 /** The invocation with its internal fields. `fence` rises whenever another node takes over the row. */
 export interface InvocationRow extends Invocation {
@@ -80,7 +80,7 @@ export interface InvocationStore {
    * Resolves when the row is on disk. A rejected call is opened in a terminal status. Resolves to the ids of the tape
    * entries, or to null without a tape.
    */
-  open(row: InvocationRow, also: OpenWith): Promise<Appended | null>;
+  open(row: InvocationRow, also: OpenWith): Promise<AppendedEntries | null>;
   /** Moves an approved row from waiting_approval to running. Resolves to false if fence or status have changed. */
   start(
     id: string,
@@ -115,7 +115,7 @@ export interface InvocationStore {
     end: Settlement,
     records: ChangeRecords,
     tape: TapeWrite,
-  ): Promise<Appended | null>;
+  ): Promise<AppendedEntries | null>;
   get(scope: Scope, id: string): Promise<InvocationRow | null>;
   list(
     scope: Scope,

@@ -3,7 +3,7 @@ import type { Run } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { IdempotencyClaim } from "./access-store.ts";
 import type { ChangeRecords } from "./change-records.ts";
-import type { Appended, NewEntry, SessionKey } from "./session-store.ts";
+import type { AppendedEntries, NewEntry, SessionKey } from "./session-store.ts";
 
 /** Entries for the head of a session, written in the transaction of another record. */
 export interface TapeWrite {
@@ -43,7 +43,7 @@ export interface RunStore {
     records: ChangeRecords,
     once?: IdempotencyClaim,
     parent?: RunHold,
-  ): Promise<Appended>;
+  ): Promise<AppendedEntries>;
   /**
    * Ends the run once. Without writing anything, resolves to null if the run has ended or another gateway owns it,
    * and to the number of `joins` if other gateways added more messages than expected. `output.entry_id` becomes the
@@ -56,17 +56,22 @@ export interface RunStore {
     end: RunEnd,
     tape: TapeWrite | null,
     records: ChangeRecords,
-  ): Promise<Appended | { joins: number } | null>;
+  ): Promise<AppendedEntries | { joins: number } | null>;
   /**
    * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has `most` of them.
    * The answer of `once` is the same as for an append.
    */
-  join(run_id: string, most: number, tape: TapeWrite, once?: IdempotencyClaim): Promise<Appended | null>;
+  join(
+    run_id: string,
+    most: number,
+    tape: TapeWrite,
+    once?: IdempotencyClaim,
+  ): Promise<AppendedEntries | null>;
   /**
    * Writes the resume count and its entries in one transaction. Resolves to null, without writing anything, if the
    * run has ended or `run.node_id` no longer owns it.
    */
-  resume(run: RunRow, tape: TapeWrite): Promise<Appended | null>;
+  resume(run: RunRow, tape: TapeWrite): Promise<AppendedEntries | null>;
   /** Resolves to null if the run has ended or another gateway owns it. */
   held(hold: RunHold): Promise<{ joins: number } | null>;
   get(scope: Scope, id: string): Promise<Run | null>;

@@ -35,7 +35,7 @@ export interface NewEntry {
   date: string;
 }
 
-export interface Appended {
+export interface AppendedEntries {
   chain_id: string;
   first_id: number;
   last_id: number;
@@ -68,9 +68,9 @@ export interface SessionStore {
     entries: readonly NewEntry[],
     chain_id?: string,
     once?: IdempotencyClaim,
-  ): Promise<Appended>;
+  ): Promise<AppendedEntries>;
   /** As `append` to the head. With a hold, throws `run.taken_over` if another gateway owns the turn. */
-  appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<Appended>;
+  appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
   /** The chain's entries after this id in order, including inherited ones. Throws `chain.not_found`. */
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   /**

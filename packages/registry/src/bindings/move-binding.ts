@@ -45,42 +45,42 @@ export function carrySettings(before: Binding, to: CheckedExport): CarriedSettin
   };
 }
 
-/** Narrows the policy to the permissions of the old version. `held` names the permissions that are withheld. */
+/** Narrows the policy to the permissions of the old version. `withheld` names the permissions that it removes. */
 export function withholdPermissions(
   policy: BindingPolicy,
   from: Permissions,
   to: Permissions,
-): { policy: BindingPolicy; held: string[] } {
+): { policy: BindingPolicy; withheld: string[] } {
   const narrowed = { ...policy.permissions };
-  const held: string[] = [];
+  const withheld: string[] = [];
   if (to.network === "egress" && from.network === "none" && narrowed.network === undefined) {
     narrowed.network = "none";
-    held.push("network");
+    withheld.push("network");
   }
   const rank = (access: Permissions["filesystem"]) => FILESYSTEM_ACCESS.indexOf(access);
-  const may = Math.min(rank(to.filesystem), rank(narrowed.filesystem ?? to.filesystem));
-  if (may > rank(from.filesystem)) {
+  const requested_rank = Math.min(rank(to.filesystem), rank(narrowed.filesystem ?? to.filesystem));
+  if (requested_rank > rank(from.filesystem)) {
     narrowed.filesystem = from.filesystem;
-    held.push("filesystem");
+    withheld.push("filesystem");
   }
   const scopes = to.gateway_api_scopes.filter(
     (scope) => narrowed.gateway_api_scopes?.includes(scope) ?? true,
   );
   if (scopes.some((scope) => !from.gateway_api_scopes.includes(scope))) {
     narrowed.gateway_api_scopes = scopes.filter((scope) => from.gateway_api_scopes.includes(scope));
-    held.push("gateway_api_scopes");
+    withheld.push("gateway_api_scopes");
   }
   const known = from.allowed_domains ?? [];
   const domains = policy.allowed_domains === undefined ? (to.allowed_domains ?? []) : [];
   const wider = from.network === "egress" && domains.some((domain) => !known.includes(domain));
-  if (wider) held.push("allowed_domains");
+  if (wider) withheld.push("allowed_domains");
   return {
     policy: {
       ...policy,
       ...(Object.keys(narrowed).length === 0 ? {} : { permissions: narrowed }),
       ...(wider ? { allowed_domains: known } : {}),
     },
-    held,
+    withheld,
   };
 }
 

@@ -137,8 +137,8 @@ export function createBindingPlanner(
     // A binding beside another one starts without its trust, as after a move.
     if (policy.approval === "never") delete policy.approval;
     const from = await findExport(packages, beside.scope.org_id, beside);
-    const held = withholdPermissions(policy, from.export.permissions, to.export.permissions);
-    return { policy: held.policy, secrets };
+    const narrowed = withholdPermissions(policy, from.export.permissions, to.export.permissions);
+    return { policy: narrowed.policy, secrets };
   }
 
   async function moveAll(
@@ -148,10 +148,10 @@ export function createBindingPlanner(
     settings: SettingsByExport,
   ): Promise<PlannedMove[]> {
     for (const { export_id, binding_id } of older) {
-      const twin = older.find(
+      const duplicate = older.find(
         (binding) => binding.export_id === export_id && binding.binding_id !== binding_id,
       );
-      if (twin !== undefined)
+      if (duplicate !== undefined)
         throw severalVersions(older.filter((binding) => binding.export_id === export_id));
     }
     const moves: PlannedMove[] = [];
@@ -217,10 +217,10 @@ export function createBindingPlanner(
     draft: Binding,
     { trust, back, keeps_never }: { trust: readonly string[]; back: boolean; keeps_never: boolean },
   ): Promise<void> {
-    const held = back
-      ? { policy: draft.policy, held: [] }
+    const narrowed = back
+      ? { policy: draft.policy, withheld: [] }
       : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
-    draft.policy = held.policy;
+    draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
       const loss = await waived.findLoss(found, draft, back ? null : { binding: before, found: from });
@@ -243,7 +243,7 @@ export function createBindingPlanner(
       policy: before.policy,
       class_lowered_by: before.class_lowered_by,
       trust_dropped: dropped,
-      permissions_held: held.held as Previous["permissions_held"],
+      permissions_held: narrowed.withheld as Previous["permissions_held"],
     };
   }
 

@@ -260,7 +260,7 @@ export function createDefinitions({
           prepared.get(`${bound.binding.binding_id}\n${bound.package.digest}`),
         );
       } catch (error) {
-        // The binding was removed meanwhile, or the store is unavailable, which the caller is told by its own
+        // The binding was removed meanwhile, or the store is unavailable, which the caller learns from its own
         // request.
         if (codeOf(error) !== "binding.not_found")
           deps.log.warn({ err: error }, "definitions could not be stored");

@@ -15,7 +15,7 @@ import { expandExports, selectExport } from "../exports/whole-package.ts";
 export type BindingSource = Pick<BindingStore, "get" | "candidates" | "discover">;
 
 /** A stored binding with its definitions applied, and the exports that were selected from it since. */
-interface Described {
+interface DescribedPackage {
   definitions: Definitions;
   whole: BoundPackage;
   exports: Map<string, BoundPackage | null>;
@@ -25,8 +25,8 @@ const MAX_CACHED_EXPORTS = 256;
 
 export function withDefinitions(stored: BindingSource, definitions: DefinitionStore): BindingSource {
   // The store returns the same objects until something changes, so they can be keys of the cache.
-  const known = new WeakMap<BoundPackage, Described>();
-  const applyCached = (bound: BoundPackage, given: Definitions): Described => {
+  const known = new WeakMap<BoundPackage, DescribedPackage>();
+  const applyCached = (bound: BoundPackage, given: Definitions): DescribedPackage => {
     let made = known.get(bound);
     if (made?.definitions !== given) {
       made = { definitions: given, whole: applyDefinitions(bound, given), exports: new Map() };

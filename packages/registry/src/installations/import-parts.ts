@@ -53,7 +53,7 @@ export async function importParts(
         held.push(imported.digest);
         const row = await findRow(deps, rows.draft(caller, imported), part);
         requireRunnable(deps, row);
-        requireDifferent(parts, row);
+        requireUnique(parts, row);
         parts.push({ part, row });
         notes.push(...(imported.notes ?? []));
       } catch (error) {
@@ -108,17 +108,17 @@ function requireRunnable({ runner }: Pick<KernelDeps, "runner">, { manifest }: P
   const { protocol } = manifest.runtime;
   // A package of skills contains nothing that runs.
   if (protocol === "skills" || runner.runs?.(protocol) !== false) return;
-  throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`, {
+  throw new BackplaneError("package.invalid", `This gateway does not run ${protocol} packages.`, {
     details: { protocol },
     fix: "Use the protocol vai.rpc.v1, or a version of Backplane that runs this one.",
   });
 }
 
 /** A package has one binding for each scope, so a second server of the same package would be lost silently. */
-function requireDifferent(parts: readonly ImportedPart[], { package_id, version }: Package): void {
-  const twin = parts.find(({ row }) => row.package_id === package_id && row.version === version);
-  if (twin === undefined) return;
-  const message = `${twin.part.name} is the same package, ${package_id} ${version}, which can be installed once.`;
+function requireUnique(parts: readonly ImportedPart[], { package_id, version }: Package): void {
+  const duplicate = parts.find(({ row }) => row.package_id === package_id && row.version === version);
+  if (duplicate === undefined) return;
+  const message = `${duplicate.part.name} is the same package, ${package_id} ${version}, which can be installed once.`;
   throw new BackplaneError("package.conflict", message, {
     details: { package_id, version },
     fix: "Install the package once, and give its server the arguments of both.",

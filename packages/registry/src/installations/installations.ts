@@ -54,7 +54,7 @@ interface InstallOptions {
   check?: (packages: readonly Package[]) => void;
 }
 
-interface Stored {
+interface StoredInstallation {
   packages: Installation["packages"];
   bindings: PlannedBinding[];
 }
@@ -88,7 +88,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
       allow_scripts: settings.allow_scripts,
       operation,
     });
-    let stored: Stored;
+    let stored: StoredInstallation;
     let done: Awaited<ReturnType<typeof importParts>>;
     try {
       requirePackages(opened);
@@ -133,7 +133,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     parts: readonly ImportedPart[],
     settings: InstallationSettings,
     operation: Operation,
-  ): Promise<Stored> {
+  ): Promise<StoredInstallation> {
     const binds = bindsParts(opened, parts, settings);
     if (binds) requireScope(caller, "bindings:write");
     else requireNoSettings(settings);

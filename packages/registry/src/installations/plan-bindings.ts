@@ -22,10 +22,10 @@ import type { BindingPlanner, PlannedChange } from "../bindings/plan-change.ts";
 import type { ImportedPart } from "./import-parts.ts";
 
 type Settings = Pick<InstallationSettings, "config" | "secrets" | "policy" | "rollout">;
-type Bound = Installation["bindings"][number];
+type InstalledBinding = Installation["bindings"][number];
 
 export interface PlannedBinding {
-  result: Bound;
+  result: InstalledBinding;
   /** Null if nothing changes. */
   change: PlannedChange | null;
 }
@@ -121,7 +121,7 @@ function keepName(
   return { ...rest, config: { ...definedFields({ name: before_config.name }), ...config } };
 }
 
-function toPlanned(change: PlannedChange, how: Bound["change"]): PlannedBinding {
+function toPlanned(change: PlannedChange, how: InstalledBinding["change"]): PlannedBinding {
   return { result: { binding: change.row as Binding, change: how }, change };
 }
 

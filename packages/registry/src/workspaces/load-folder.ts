@@ -30,7 +30,7 @@ export interface LoadParts {
   definitions: Pick<DefinitionsService, "preview" | "withDescription">;
 }
 
-export type Loaded = Pick<
+export type LoadedFolder = Pick<
   TrustedFolder,
   "package_id" | "package_version" | "binding_id" | "errors" | "snapshots"
 >;
@@ -49,7 +49,7 @@ export async function loadFolder(
   caller: Caller,
   source: WorkspaceSource,
   used: InUse | null,
-): Promise<Loaded> {
+): Promise<LoadedFolder> {
   return used === null ? await bindFirst(parts, caller, source) : await bindNext(parts, caller, source, used);
 }
 
@@ -57,7 +57,7 @@ async function bindFirst(
   { deps, rows, bindings }: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-): Promise<Loaded> {
+): Promise<LoadedFolder> {
   const imported = await deps.importer.import(source);
   const { package: row } = await rows.add(caller, rows.draft(caller, imported));
   const { package_id, version: package_version } = row;
@@ -73,7 +73,7 @@ async function bindNext(
   caller: Caller,
   source: WorkspaceSource,
   used: InUse,
-): Promise<Loaded> {
+): Promise<LoadedFolder> {
   const { rows, bindings, definitions } = parts;
   const { binding_id } = used.binding;
   let next = await importCandidate(parts, caller, source, used);

@@ -134,7 +134,7 @@ verifies(
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
     expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(newer.binding_id);
     const mine = await fixture.call({ export_id: "echo" });
-    const foreigner: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
+    const other_org: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
     const errorOf = async (work: Promise<unknown>) =>
       await work.then(
         () => "found",
@@ -145,10 +145,10 @@ verifies(
         ],
       );
     const { bindings, invocations } = fixture.kernel;
-    for (const caller of [other, foreigner]) {
-      const asks = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
-      const real = await Promise.all(asks(own.binding_id).map(errorOf));
-      const missing = await Promise.all(asks("bind_00000000000000000000000000").map(errorOf));
+    for (const caller of [other, other_org]) {
+      const requests = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
+      const real = await Promise.all(requests(own.binding_id).map(errorOf));
+      const missing = await Promise.all(requests("bind_00000000000000000000000000").map(errorOf));
       expect(real).toEqual(missing);
       expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
       expect(await errorOf(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);

@@ -67,7 +67,7 @@ verifies(
       const [request] = fixture.runner.requests;
       expect(request!.grant.secret_env).toEqual({ token: "API_TOKEN" });
       // The described process serves the call.
-      expect(fixture.runner.questions[0]).toMatchObject({
+      expect(fixture.runner.describe_requests[0]).toMatchObject({
         pool_key: request!.pool_key,
         grant: request!.grant,
       });

@@ -41,7 +41,7 @@ test("describes a package when it is bound, with the binding's secrets and grant
   const binding = await fixture.bind(WEATHER_SERVER, bound);
   const { binding_id } = binding;
   expect(binding).toMatchObject({ export_id: "*", status: "active" });
-  const [asked] = fixture.runner.questions;
+  const [asked] = fixture.runner.describe_requests;
   expect(asked).toMatchObject({
     binding_id,
     class: "isolated",
@@ -145,7 +145,7 @@ test("binds a described package only as a whole, and describes it once its slots
   await expect(single).rejects.toMatchObject({ code: "binding.invalid" });
   const waiting = await fixture.bind(WEATHER_SERVER);
   expect(waiting).toMatchObject({ status: "inactive", unbound_slots: ["api_key"] });
-  expect(fixture.runner.questions).toEqual([]);
+  expect(fixture.runner.describe_requests).toEqual([]);
   const nothing = fixture.kernel.definitions.get(guest, "bind_none");
   await expect(nothing).rejects.toMatchObject({ code: "binding.not_found" });
 });

@@ -12,10 +12,10 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { covers } from "../../src/grant/domains.ts";
 import { callerLevel, standingLevel, toGrant } from "../../src/grant/effective-grant.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
-import { type Exported, exported, host, level, maybe, narrow } from "./random-levels.ts";
+import { exported, host, level, maybe, narrow, type RandomExport } from "./random-levels.ts";
 
 function standing(
-  { asked: permissions, policy: bound, isolation: kept, capabilities }: Exported,
+  { asked: permissions, policy: bound, isolation: kept, capabilities }: RandomExport,
   around: HostPolicy,
 ) {
   const content = manifest([toolExport("one", { permissions })], {

@@ -75,7 +75,7 @@ export const narrow: fc.Arbitrary<InvokeBody["narrow"]> = maybe(
   ),
 );
 export const exported = fc.record({ asked, policy, isolation, capabilities: names });
-export type Exported = typeof exported extends fc.Arbitrary<infer T> ? T : never;
+export type RandomExport = typeof exported extends fc.Arbitrary<infer T> ? T : never;
 export const host = fc.record({
   min_class: maybe(isolation),
   network: maybe(network),

@@ -12,7 +12,11 @@ import { onTestFinished } from "vitest";
 
 export interface Installer {
   fixture: TestKernel;
-  install(source: InstallationSource, settings?: InstallationSettings, caller?: Caller): Promise<Installed>;
+  install(
+    source: InstallationSource,
+    settings?: InstallationSettings,
+    caller?: Caller,
+  ): Promise<InstallResult>;
   /** Writes a folder with these files. */
   folder(name: string, files: Record<string, string>): string;
   /** The ids and versions of the packages, and the digests in the content store. */
@@ -23,7 +27,7 @@ export interface Installer {
   writes: string[];
 }
 
-type Installed = Awaited<ReturnType<TestKernel["kernel"]["installations"]["install"]>>;
+type InstallResult = Awaited<ReturnType<TestKernel["kernel"]["installations"]["install"]>>;
 
 export async function createInstaller(store: Store): Promise<Installer> {
   const home = mkdtempSync(join(tmpdir(), "backplane-installer-"));

@@ -166,7 +166,7 @@ test("applies the rules of the org and of the project, each with all of its cond
   expect(await fate(fixture, "t")).toBe("security");
 });
 
-test("changes a policy field by field, with its generation, and refuses invalid rules and strangers", async () => {
+test("changes a policy field by field, with its generation, and refuses invalid rules and callers without the right", async () => {
   const fixture = await testKernelWith(toolExport("t"));
   const { policy, audit } = fixture.kernel;
   await set(fixture, { allowed_origins: ["core"], deferred_tools: ["x*"] });

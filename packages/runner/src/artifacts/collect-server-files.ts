@@ -32,7 +32,7 @@ export interface ServerFiles {
   redactor: CallRedactor;
 }
 
-/** A path ends where a sentence or a quotation goes on. */
+/** Characters that end a path inside a sentence or a quotation. */
 const PATH = "[^\\s\"'`<>|*?()[\\]{},;\\\\]+";
 const SCHEME = "file://";
 /** The files of one result may have this many times the size of one file. */

@@ -172,7 +172,7 @@ export class RunnerCall implements DialectCall {
     );
   }
 
-  /** Records a connection that was refused to the process. */
+  /** Records a refused connection of the process. */
   refused(refusal: Refusal, shared: boolean): void {
     this.#refusals.add(refusal, shared);
   }
@@ -249,7 +249,7 @@ export class RunnerCall implements DialectCall {
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#worker !== null && !wasSent) {
       const { refusals, waiting } = this.#worker;
-      // The process never got this call, and what was refused to it while it started is often the reason.
+      // The call was never sent. Connections refused while the process started often explain why.
       for (const refusal of refusals.early) this.refused(refusal, waiting > 1);
       if (this.#interruption === "user") this.#deps.pool.abandonLease(this.#worker);
       else this.#deps.pool.cancelLease(this.#worker);

@@ -59,24 +59,24 @@ export async function pluginTree(entry: PluginEntry, hidden_folders: readonly st
   };
 }
 
-interface Found {
+interface PackageRoot {
   root: string;
   siblings: string[];
 }
 
-function standalone(folder: string): Found {
+function standalone(folder: string): PackageRoot {
   return { root: folder, siblings: [] };
 }
 
 /** A link in node_modules that was created by hand counts as a linked plugin. */
-async function installed({ origin, source }: PluginEntry, folder: string): Promise<Found | null> {
+async function installed({ origin, source }: PluginEntry, folder: string): Promise<PackageRoot | null> {
   const suffix = join(sep, MODULES, source);
   if (origin !== "installed" || !folder.endsWith(suffix)) return null;
   const root = folder.slice(0, -suffix.length);
   return { root, siblings: [join(root, MODULES)] };
 }
 
-async function workspaceOf(folder: string): Promise<Found | null> {
+async function workspaceOf(folder: string): Promise<PackageRoot | null> {
   for (let dir = dirname(folder); dir !== dirname(dir); dir = dirname(dir)) {
     if (!(await isWorkspace(dir))) continue;
     const modules = join(dir, MODULES);

@@ -52,17 +52,17 @@ export interface PreparedPlugin {
 const COPY = "copy";
 
 export async function preparePlugin(
-  parts: PrepareOptions,
+  options: PrepareOptions,
   entry: PluginEntry,
   reach: PluginReach,
   refused: (refusal: Refusal) => void,
 ): Promise<PreparedPlugin> {
-  const sandbox = await sandboxFor(parts.boundary, entry);
-  if (sandbox !== null) return await placeConfined(parts, sandbox, entry, reach, refused);
+  const sandbox = await sandboxFor(options.boundary, entry);
+  if (sandbox !== null) return await prepareConfined(options, sandbox, entry, reach, refused);
   const plan = {
-    runtime: runtimeOf(parts, parts.host_module),
+    runtime: runtimeOf(options, options.host_module),
     folder: entry.dir,
-    home: parts.state(entry.name),
+    home: options.state(entry.name),
   };
   return {
     plan,
@@ -87,19 +87,19 @@ async function sandboxFor(boundary: HostBoundary | null, { name }: PluginEntry):
   });
 }
 
-async function placeConfined(
-  parts: PrepareOptions,
+async function prepareConfined(
+  options: PrepareOptions,
   sandbox: Sandbox,
   entry: PluginEntry,
   reach: PluginReach,
   refused: (refusal: Refusal) => void,
 ): Promise<PreparedPlugin> {
-  const { egress, scratch } = parts.boundary!;
-  const tree = await pluginTree(entry, parts.hidden_folders);
+  const { egress, scratch } = options.boundary!;
+  const tree = await pluginTree(entry, options.hidden_folders);
   const copy = tree.closed ? await copyOf(scratch, tree) : null;
-  const program = parts.host_program();
+  const program = options.host_program();
   const grant = grantOf(reach);
-  const state = parts.state(entry.name);
+  const state = options.state(entry.name);
   return {
     module: tree.module,
     state_dir: state === null ? null : INSIDE.state,
@@ -108,7 +108,7 @@ async function placeConfined(
       if (copy !== null) await scratch.remove(copy);
     },
     plan: {
-      runtime: runtimeOf(parts, program.file),
+      runtime: runtimeOf(options, program.file),
       folder: copy === null ? tree.folder : join(copy, COPY),
       home: null,
       confine: {
@@ -139,7 +139,7 @@ async function copyOf(scratch: ScratchFolders, tree: PluginTree): Promise<string
   }
 }
 
-/** ScratchFolders serves as TMPDIR. It is in memory and removed with the process. */
+/** Scratch is the plugin's TMPDIR. It is in memory and removed with the process. */
 function grantOf({ allowed_domains }: PluginReach): Grant {
   return {
     class: "isolated",

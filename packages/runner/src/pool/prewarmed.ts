@@ -25,7 +25,7 @@ interface KeyStock {
   request: ProcessRequest;
   dialect: Dialect;
   /** Launching or ready, oldest first. */
-  processes: Prewarmed[];
+  processes: PrewarmedWorker[];
   /** The wanted number of processes. */
   target: number;
   used_at: number;
@@ -35,7 +35,7 @@ interface KeyStock {
   idle: Deadline | null;
 }
 
-interface Prewarmed {
+interface PrewarmedWorker {
   worker: Worker;
   bytes: number;
 }
@@ -126,7 +126,7 @@ export class PrewarmedProcesses {
 
   #add(stock: KeyStock): void {
     const worker = this.#deps.create(stock.request, stock.dialect);
-    const prewarmed: Prewarmed = { worker, bytes: stock.bytes ?? FIRST_GUESS_BYTES };
+    const prewarmed: PrewarmedWorker = { worker, bytes: stock.bytes ?? FIRST_GUESS_BYTES };
     stock.processes.push(prewarmed);
     const gone = () => {
       const at = stock.processes.indexOf(prewarmed);
@@ -137,7 +137,7 @@ export class PrewarmedProcesses {
   }
 
   /** Replaces the assumed memory with the measured value and stops the process if it exceeds the limit. */
-  async #measure(stock: KeyStock, prewarmed: Prewarmed): Promise<void> {
+  async #measure(stock: KeyStock, prewarmed: PrewarmedWorker): Promise<void> {
     const { pid } = prewarmed.worker.process;
     if (pid === undefined) return;
     prewarmed.bytes = await privateBytes(pid);
@@ -170,7 +170,7 @@ export class PrewarmedProcesses {
     return oldest;
   }
 
-  #count(counts: (prewarmed: Prewarmed) => boolean): number {
+  #count(counts: (prewarmed: PrewarmedWorker) => boolean): number {
     let count = 0;
     for (const { processes } of this.#stocks.values()) count += processes.filter(counts).length;
     return count;

@@ -22,7 +22,7 @@ export interface Dialect {
   readonly lifetime: "pooled" | "call";
   /** One process per binding even if isolated, for servers that would lose their state with a process per call. */
   readonly resident?: boolean;
-  /** How long a resident server may be idle before it is stopped; null for ever. Without it a resident server stays. */
+  /** How long a resident server may be idle before it is stopped; null, or no function, means that it is never stopped. */
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
   /** The timeout for starting its program, if it is not start_ms. */
   readonly launch_limit?: keyof RunnerTimeouts;
@@ -33,7 +33,7 @@ export interface Dialect {
   /** Why this dialect cannot run the request; null if it can. */
   unsupportedReason(request: RunRequest): string | null;
   /** The program to start, if it differs from the manifest's entrypoint. Rejects with a BackplaneError. */
-  launch?(request: ProcessRequest, where: LaunchContext): Promise<DialectLaunch>;
+  launch?(request: ProcessRequest, context: LaunchContext): Promise<DialectLaunch>;
   connect(link: ProcessLink): DialectSession;
   /** Secrets are passed to the process at its start and not with each call. */
   readonly secrets_at_start?: boolean;
@@ -96,7 +96,7 @@ export interface ProcessLink {
   violation(kind: string, request_id?: string): void;
   /** Skipped output that is not a message. It is kept with stderr for the diagnosis. */
   strayOutput?(text: string): void;
-  /** The connection to this process is lost; all calls in flight have been told. */
+  /** The connection to this process is lost; all calls in flight have already failed. */
   failure(error: BackplaneError): void;
   /** Config and secrets of the binding. Null for a kernel plugin, which has none. */
   request: ProcessRequest | null;
@@ -149,6 +149,6 @@ export interface DialectSession {
   abandon(id: string, error: BackplaneError): void;
   /** Asks the process to exit. */
   shutdown(): void;
-  /** After the exit of a one-call process: the error that its remaining output makes of an accepted answer. */
+  /** Called after the exit of a one-call process. Returns an error if its remaining output invalidates its answer. */
   trailingOutputError(): BackplaneError | null;
 }

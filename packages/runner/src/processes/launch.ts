@@ -17,7 +17,7 @@ import {
 } from "../programs/diagnose-launch.ts";
 import { type Entrypoint, resolveEntrypoint } from "../programs/resolve-entrypoint.ts";
 import { findProgram } from "../sandbox/find-program.ts";
-import type { Confined, ConfineRequest } from "../sandbox/launch-confined.ts";
+import type { ConfinedProcess, ConfineRequest } from "../sandbox/launch-confined.ts";
 import type { Sandbox } from "../sandbox/open-sandbox.ts";
 import type { ProcessTree, ProcessTrees } from "../supervision/process-trees.ts";
 import type { Watchdog } from "../supervision/watchdog.ts";
@@ -47,11 +47,11 @@ export interface LaunchPlan {
   };
 }
 
-export interface Launched {
+export interface LaunchedProcess {
   child: ChildProcessWithoutNullStreams;
   pid: number;
   /** Null for a plain process. */
-  confined: Confined | null;
+  confined: ConfinedProcess | null;
   /** Null for a sandboxed process, whose sandbox ends with all its processes. */
   tree: ProcessTree | null;
   entry: Extract<Entrypoint, { found: true }>;
@@ -68,7 +68,7 @@ export async function launch(
   environment: LaunchEnvironment,
   watchdog: Watchdog,
   trees: ProcessTrees,
-): Promise<Launched> {
+): Promise<LaunchedProcess> {
   const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, environment.interpreters);
   if (!entry.found) throw launchFailed(await explainUnresolved(entry, environment));
   // execvp would run a file of an unknown format with /bin/sh, so such a file is rejected here.
@@ -96,7 +96,7 @@ async function launchConfined(
   entry: FoundEntry,
   environment: LaunchEnvironment,
   watchdog: Watchdog,
-): Promise<Launched> {
+): Promise<LaunchedProcess> {
   const program = await findProgram(entry, environment.host_paths.home);
   const folder = await realpath(plan.folder);
   watchdog.ready();
@@ -165,7 +165,7 @@ async function spawnOnce(
   return { child, pid: child.pid };
 }
 
-export function killLaunched({ confined, tree }: Launched): void {
+export function killLaunched({ confined, tree }: LaunchedProcess): void {
   tree?.kill();
   confined?.kill();
 }

@@ -4,7 +4,7 @@ import type { ProcessScratch } from "../artifacts/collect-server-files.ts";
 import type { DialectSession } from "../ports/dialect.ts";
 import type { ExitStatus } from "../programs/diagnose-launch.ts";
 import type { ExitCause } from "../sandbox/exit-cause.ts";
-import type { Confined } from "../sandbox/launch-confined.ts";
+import type { ConfinedProcess } from "../sandbox/launch-confined.ts";
 import type { StderrRing } from "./stderr-ring.ts";
 
 export interface PluginInstance {
@@ -24,7 +24,7 @@ export interface PluginInstance {
   readonly session: DialectSession | null;
   /** Undefined before the launch and for a remote server. */
   readonly pid: number | undefined;
-  readonly confined: Confined | null;
+  readonly confined: ConfinedProcess | null;
   /** Its temporary folder; null without a grant for one, before the launch and for a remote server. */
   readonly scratch: ProcessScratch | null;
   /** Sends SIGKILL immediately. */

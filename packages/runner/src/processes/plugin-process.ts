@@ -18,7 +18,7 @@ import {
   STRAY_PREFIX,
 } from "../programs/diagnose-launch.ts";
 import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
-import type { Confined } from "../sandbox/launch-confined.ts";
+import type { ConfinedProcess } from "../sandbox/launch-confined.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import type { ProcessTrees } from "../supervision/process-trees.ts";
 import type { Watchdog } from "../supervision/watchdog.ts";
@@ -26,7 +26,7 @@ import { afterOwnTime } from "../time/after-own-time.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import { asSlowStart } from "../time/slow-start.ts";
 import type { TimeBudgetVerdict } from "../time/time-budget.ts";
-import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
+import { killLaunched, type LaunchedProcess, type LaunchPlan, launch } from "./launch.ts";
 import type { PluginInstance } from "./plugin-instance.ts";
 import { StderrRing } from "./stderr-ring.ts";
 
@@ -77,10 +77,10 @@ export class PluginProcess implements PluginInstance {
   scratch: ProcessScratch | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
-  #launched: Launched | null = null;
+  #launched: LaunchedProcess | null = null;
   #killed = false;
   #violations = 0;
-  /** How the last limit of own time ended; null if it was not reached. */
+  /** The verdict of the last own-time limit; null if it was not reached. */
   #late: TimeBudgetVerdict | null = null;
   /** Cancels the running grace period. */
   #stopGrace: () => void = () => {};
@@ -102,7 +102,7 @@ export class PluginProcess implements PluginInstance {
   }
 
   /** Null for a plain process and before the launch. */
-  get confined(): Confined | null {
+  get confined(): ConfinedProcess | null {
     return this.#launched?.confined ?? null;
   }
 
@@ -150,7 +150,7 @@ export class PluginProcess implements PluginInstance {
       this.#spec.launchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
-      // Usually long since: what it starts for a call is then in the cgroup too.
+      // Usually done long before, so that the children it starts for a call are in the cgroup too.
       await this.#launched.tree?.joined;
       if (this.failure !== null) throw this.failure;
       this.#assertNotKilled();
@@ -161,7 +161,7 @@ export class PluginProcess implements PluginInstance {
     }
   }
 
-  async #launch(plan: LaunchPlan): Promise<Launched> {
+  async #launch(plan: LaunchPlan): Promise<LaunchedProcess> {
     const { deadlines, environment, timeouts, trees, watchdog } = this.#deps;
     const limit_ms = timeouts[this.#spec.dialect.launch_limit ?? "start_ms"];
     let late = false;
@@ -182,7 +182,7 @@ export class PluginProcess implements PluginInstance {
     return await Promise.race([started, limit]);
   }
 
-  #discard(launched: Launched): void {
+  #discard(launched: LaunchedProcess): void {
     killLaunched(launched);
     launched.child.once("exit", () => {
       const ended = launched.tree?.end() ?? Promise.resolve();
@@ -192,7 +192,7 @@ export class PluginProcess implements PluginInstance {
       stream.destroy();
   }
 
-  #supervise(launched: Launched): void {
+  #supervise(launched: LaunchedProcess): void {
     const { child, pid } = launched;
     child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
     child.once("exit", (code, signal) => {
@@ -223,7 +223,7 @@ export class PluginProcess implements PluginInstance {
     });
   }
 
-  #link({ child }: Launched, plan: LaunchPlan): ProcessLink {
+  #link({ child }: LaunchedProcess, plan: LaunchPlan): ProcessLink {
     const { deadlines, host, limits, timeouts } = this.#deps;
     return {
       transport: stdioTransport(child.stdout, child.stdin),
@@ -335,7 +335,7 @@ export class PluginProcess implements PluginInstance {
 }
 
 /** A sandboxed process sees its folder as /tmp, too. */
-function scratchOf({ confined }: Launched, plan: LaunchPlan): ProcessScratch | null {
+function scratchOf({ confined }: LaunchedProcess, plan: LaunchPlan): ProcessScratch | null {
   if (confined !== null) {
     if (plan.confine?.grant.filesystem !== "scratch") return null;
     return {

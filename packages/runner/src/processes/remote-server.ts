@@ -49,7 +49,7 @@ export class RemoteServer implements PluginInstance {
     this.kill(reason);
   }
 
-  /** The own time of a remote server cannot be measured. */
+  /** Counts wall-clock time, because the processor time of a remote server cannot be measured. */
   after(ms: number, run: () => void): () => void {
     const { deadlines } = this.#deps;
     const entry = deadlines.set(ms, run);

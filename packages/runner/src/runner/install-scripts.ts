@@ -11,7 +11,7 @@ import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import { StderrRing } from "../processes/stderr-ring.ts";
 import { describeStderr } from "../programs/describe-stderr.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
-import type { Confined, ConfineRequest } from "../sandbox/launch-confined.ts";
+import type { ConfinedProcess, ConfineRequest } from "../sandbox/launch-confined.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 
 export interface InstallScriptParts {
@@ -93,7 +93,7 @@ async function toolsFor(node: string, npm_cli: string): Promise<Pick<ConfineRequ
 }
 
 async function waitForExit(
-  confined: Confined,
+  confined: ConfinedProcess,
   deadlines: Deadlines,
   packages: readonly string[],
   stop: AbortSignal,
@@ -116,10 +116,10 @@ async function waitForExit(
   if (stop.aborted) throw new BackplaneError("request.cancelled");
   if (code === 0) return;
   const how = signal === null ? `exit code ${code ?? "unknown"}` : signal;
-  const said = describeStderr(output.since(0, OUTPUT_BYTES).toString("utf8")) ?? "They wrote nothing.";
+  const output_text = describeStderr(output.since(0, OUTPUT_BYTES).toString("utf8")) ?? "They wrote nothing.";
   throw new BackplaneError(
     "plugin.install_failed",
-    `The install scripts of ${packages.join(", ")} failed in the sandbox (${how}). ${said}`,
+    `The install scripts of ${packages.join(", ")} failed in the sandbox (${how}). ${output_text}`,
     {
       fix: "They have no network: a prebuilt file cannot be downloaded. To compile it, install make, g++ and python3 on this machine.",
     },

@@ -18,15 +18,15 @@ import type { SandboxLimits } from "./limits.ts";
 import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { PreparedSlot } from "./prepared-slots.ts";
-import { ownFilesChanged, type Spawned, spawnConfined } from "./spawn-confined.ts";
+import { ownFilesChanged, type SpawnedProcess, spawnConfined } from "./spawn-confined.ts";
 import { stageArguments } from "./stage-arguments.ts";
 import { claimStateFolder } from "./state-user.ts";
 import { openTraffic, type Traffic } from "./traffic.ts";
 import { userNamespaceFix } from "./user-namespaces.ts";
 
-export interface Confined {
+export interface ConfinedProcess {
   /** Its streams are the plugin's own. Its pid is the outer process, which exits after the sandbox. */
-  child: Spawned["child"];
+  child: SpawnedProcess["child"];
   pid: number;
   /** Null if it was launched without egress. */
   egress: EgressSession | null;
@@ -63,7 +63,7 @@ const START_MS = 15_000;
 /** How long the remaining output of an exited plugin may take to be read. */
 const OUTPUT_MS = 2_000;
 
-export async function launchConfined(parts: SandboxParts, request: ConfineRequest): Promise<Confined> {
+export async function launchConfined(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
   try {
     return await launchWithin(parts, request);
   } catch (error) {
@@ -72,7 +72,7 @@ export async function launchConfined(parts: SandboxParts, request: ConfineReques
   }
 }
 
-async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<Confined> {
+async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
   const { egress = null, state: folder, ...asked } = request;
   const hosts_file =
     egress === null || egress.hosts.length === 0 ? null : hostsFile(parts.tools.copies, egress.hosts);
@@ -82,7 +82,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   const state = folder === undefined ? {} : { state: { source: folder, uid } };
   const prepared = await parts.prepared.take(uid);
   const { slot } = prepared;
-  let spawned: Spawned;
+  let spawned: SpawnedProcess;
   let shown: string[];
   try {
     // A link does not count: its target has another name, or is outside of the package.
@@ -179,7 +179,11 @@ function assertMounted(mounts: SandboxRequest["grant"]["mounts"]): void {
 const EDQUOT = 122;
 const toNull = () => null;
 
-function spawnPlanned({ tools }: SandboxParts, { staged }: PreparedSlot, planned: SandboxPlan): Spawned {
+function spawnPlanned(
+  { tools }: SandboxParts,
+  { staged }: PreparedSlot,
+  planned: SandboxPlan,
+): SpawnedProcess {
   const spawned = staged ?? spawnConfined(bwrapCommand(planned, tools.bwrap!, tools.init), tools);
   if (staged !== null) spawned.control.stage(stageArguments(planned));
   spawned.control.sendPlan(planned);
@@ -190,7 +194,7 @@ function spawnPlanned({ tools }: SandboxParts, { staged }: PreparedSlot, planned
  * PID 1 of a plugin with scratch stays until the channel closes. An answer that was read before the exit may refer
  * to files, which are requested in the same turn.
  */
-function closeAfterOutput({ child, control }: Spawned): void {
+function closeAfterOutput({ child, control }: SpawnedProcess): void {
   const late = setTimeout(() => control.closeWhenIdle(), OUTPUT_MS);
   const leave = () => {
     clearTimeout(late);

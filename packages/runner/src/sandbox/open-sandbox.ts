@@ -3,7 +3,7 @@
  * then throws sandbox.unavailable. Its status is confirmed by a self-test.
  */
 import { BackplaneError } from "@backplane/contract";
-import { type Confined, type ConfineRequest, launchConfined } from "./launch-confined.ts";
+import { type ConfinedProcess, type ConfineRequest, launchConfined } from "./launch-confined.ts";
 import {
   EMBEDDED,
   findBubblewrap,
@@ -20,7 +20,7 @@ const PAUSE_MS = 300;
 
 export interface Sandbox {
   readonly status: SandboxStatus;
-  launch(request: ConfineRequest): Promise<Confined>;
+  launch(request: ConfineRequest): Promise<ConfinedProcess>;
   close(): Promise<void>;
 }
 

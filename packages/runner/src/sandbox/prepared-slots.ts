@@ -4,13 +4,13 @@
  * needs the whole plan at its start, so nothing is prepared for it.
  */
 import type { Slot, SlotTable } from "./slot-table.ts";
-import { type SandboxTools, type Spawned, spawnConfined } from "./spawn-confined.ts";
+import { type SandboxTools, type SpawnedProcess, spawnConfined } from "./spawn-confined.ts";
 import { type Stage, stageCommand } from "./stage-arguments.ts";
 
 export interface PreparedSlot {
   slot: Slot;
   /** Null with bwrap; the process is started later then. */
-  staged: Spawned | null;
+  staged: SpawnedProcess | null;
 }
 
 const MAX_PREPARED = 4;
@@ -95,6 +95,6 @@ export class PreparedSlots {
   }
 }
 
-function hasEnded({ child }: Spawned): boolean {
+function hasEnded({ child }: SpawnedProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }

@@ -3,7 +3,7 @@ import { getSystemErrorName } from "node:util";
 import type { Grant } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 import { createEgress } from "../egress/create-egress.ts";
-import { type Confined, launchConfined } from "./launch-confined.ts";
+import { type ConfinedProcess, launchConfined } from "./launch-confined.ts";
 import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { INSIDE, INSIDE_UID } from "./plan.ts";
 import { checkProbe, type SandboxCheck } from "./status.ts";
@@ -66,7 +66,7 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
   });
 }
 
-async function textOf({ child }: Confined): Promise<string> {
+async function textOf({ child }: ConfinedProcess): Promise<string> {
   let text = "";
   child.stderr.resume();
   for await (const chunk of child.stdout) text += String(chunk);

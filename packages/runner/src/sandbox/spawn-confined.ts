@@ -22,7 +22,7 @@ export interface SandboxTools {
   copies: PrivateCopies;
 }
 
-export interface Spawned {
+export interface SpawnedProcess {
   /** Its standard streams are the plugin's. Its pid is the outer process, which exits after the sandbox. */
   child: ChildProcessWithoutNullStreams;
   pid: number;
@@ -42,7 +42,7 @@ const MAX_ERROR_CHARS = 4_096;
 export function spawnConfined(
   line: readonly string[],
   tools: Pick<SandboxTools, "filter" | "copies">,
-): Spawned {
+): SpawnedProcess {
   const [program, ...args] = line as [string, ...string[]];
   const ours = [program];
   tools.copies.verify(ours);
@@ -84,7 +84,7 @@ export function spawnConfined(
     errorOutput: () => errors.trim(),
     kill: () => killBoth(child, outer, control),
     keepAlive: (on) => {
-      for (const handle of [child, child.channel, ...(child.stdio as unknown as (Referenced | null)[])]) {
+      for (const handle of [child, child.channel, ...(child.stdio as unknown as (Referenceable | null)[])]) {
         if (on) handle?.ref();
         else handle?.unref();
       }
@@ -100,7 +100,7 @@ export function ownFilesChanged(): BackplaneError {
   );
 }
 
-interface Referenced {
+interface Referenceable {
   ref(): void;
   unref(): void;
 }

@@ -1,7 +1,8 @@
 /**
  * Secrets that the configuration of an MCP server names as `${slot}`, in its environment or its arguments. They are
- * filled in at launch and stored nowhere. Every user of the machine can read the arguments of a process, but only its
- * own user its environment, so a Node program receives them as variables and fills in its arguments itself.
+ * filled in at launch and stored nowhere. Every user of the machine can read the arguments of a process, but only
+ * its own user can read its environment. A Node program therefore receives the secrets as variables and fills in its
+ * arguments itself.
  */
 import { BackplaneError, fillPlaceholders, isObject, placeholderSlots } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
@@ -40,7 +41,7 @@ export function configuredEnvironment(request: ConfiguredRequest): Record<string
   return variables;
 }
 
-/** True for a Node program without options of its own, since it gets one. */
+/** True for a Node program whose NODE_OPTIONS are not set, because the code that fills in the arguments needs them. */
 export function fillsOwnArguments({ package: { runtime }, context }: ConfiguredRequest): boolean {
   const { env } = context.config;
   const options = runtime.env.NODE_OPTIONS ?? (isObject(env) ? env.NODE_OPTIONS : undefined);

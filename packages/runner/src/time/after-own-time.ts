@@ -1,4 +1,4 @@
-/** A deadline in the own time of a process (see time-budget.ts), which is sampled a few times until then. */
+/** A deadline in the process's own time (see time-budget.ts), which is sampled a few times until then. */
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
 import { TimeBudget, type TimeBudgetVerdict } from "./time-budget.ts";

@@ -13,7 +13,7 @@ import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.t
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { mcp, testRunnerFor } from "../support/http-request.ts";
-import { mcpHttpServer, type Reply, type Seen } from "../support/mcp-http-server.ts";
+import { mcpHttpServer, type ReceivedRequest, type Reply } from "../support/mcp-http-server.ts";
 import type { RequestChange } from "../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../support/runner.ts";
 
@@ -395,7 +395,7 @@ describe("mcp.stdio", () => {
 });
 
 describe("mcp.http", () => {
-  const fill = (message: JsonObject, { message: { id } }: Seen): JsonObject =>
+  const fill = (message: JsonObject, { message: { id } }: ReceivedRequest): JsonObject =>
     JSON.parse(
       JSON.stringify(message).replaceAll('"$id"', String(id)).replaceAll('"$text"', `"${id}"`),
     ) as JsonObject;

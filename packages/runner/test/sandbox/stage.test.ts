@@ -26,7 +26,7 @@ async function stage(
   return { code, ...output };
 }
 
-test("shows what it was told, /proc and /dev, and nothing else of the host", async () => {
+test("shows the requested files, /proc and /dev, and nothing else of the host", async () => {
   const script = "echo /*; cut -d' ' -f5,6 /proc/self/mountinfo; cat /proc/self/uid_map";
   const ran = await stage(SYSTEM, script);
   expect(ran).toMatchObject({ code: 0, err: "" });

@@ -1,6 +1,6 @@
 /** Requests for a remote MCP server, a runner that may connect to it, and the text of its tool result. */
 import type { Json } from "@backplane/contract";
-import type { McpHttpServer, Reply, Seen } from "./mcp-http-server.ts";
+import type { McpHttpServer, ReceivedRequest, Reply } from "./mcp-http-server.ts";
 import type { RequestChange } from "./request.ts";
 import { createTestRunner, type TestRunner } from "./runner.ts";
 
@@ -31,7 +31,8 @@ export function text(result: Json | null): string {
 
 /** Answers this method with a fixed result and everything else as usual. */
 export const answers =
-  (on: string, how: (seen: Seen, reply: Reply) => void) => (seen: Seen, reply: Reply) => {
+  (on: string, how: (seen: ReceivedRequest, reply: Reply) => void) =>
+  (seen: ReceivedRequest, reply: Reply) => {
     if (seen.message.method !== on) return false;
     how(seen, reply);
     return true;

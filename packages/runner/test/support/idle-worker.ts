@@ -4,7 +4,7 @@ import { type ActiveCall, Worker } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
 import type { PluginInstance } from "../../src/processes/plugin-instance.ts";
 
-export interface Standing {
+export interface IdleWorkerOptions {
   key?: string;
   binding_id?: string;
   pooled?: boolean;
@@ -13,7 +13,7 @@ export interface Standing {
   idle_since?: number;
 }
 
-export function idleWorker(standing: Standing = {}): Worker {
+export function idleWorker(standing: IdleWorkerOptions = {}): Worker {
   const { key = "key", binding_id = "bind_1", pooled = true, idle_since = 0 } = standing;
   const subject = { pool_key: key, binding_id, package_id: "acme/x", digest: "d" };
   const calls: ActiveCall[] = [];

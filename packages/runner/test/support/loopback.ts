@@ -2,7 +2,7 @@
 import { createServer, type Server, type Socket } from "node:net";
 import { onTestFinished } from "vitest";
 
-export interface Listening {
+export interface LoopbackServer {
   server: Server;
   port: number;
 }
@@ -11,7 +11,7 @@ export async function listen(
   onSocket: (socket: Socket) => void,
   address = "127.0.0.1",
   port = 0,
-): Promise<Listening> {
+): Promise<LoopbackServer> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {
     sockets.add(socket);

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import type { JsonObject } from "@backplane/contract";
 import { onTestFinished } from "vitest";
 
-export interface Seen {
+export interface ReceivedRequest {
   http: string;
   headers: IncomingMessage["headers"];
   message: JsonObject & { id?: number; method?: string; params?: JsonObject };
@@ -13,8 +13,8 @@ export interface Seen {
 export interface McpHttpServer {
   url: string;
   address: string;
-  seen: Seen[];
-  calls(): Seen[];
+  seen: ReceivedRequest[];
+  calls(): ReceivedRequest[];
 }
 
 export interface Reply {
@@ -26,18 +26,21 @@ export interface Reply {
 }
 
 /** With `answer` null it gives the usual answers of an older revision to everything but tools/call. */
-export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolean): Promise<McpHttpServer> {
-  const seen: Seen[] = [];
+export async function mcpHttpServer(
+  answer: (seen: ReceivedRequest, reply: Reply) => boolean,
+): Promise<McpHttpServer> {
+  const seen: ReceivedRequest[] = [];
   const server = createServer((request, response) => {
     void handle(request, response).catch(() => response.destroy());
   });
   async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let body = "";
     for await (const chunk of request) body += String(chunk);
-    const received: Seen = {
+    const received: ReceivedRequest = {
       http: request.method!,
       headers: request.headers,
-      message: body === "" ? ({} as Seen["message"]) : (JSON.parse(body) as Seen["message"]),
+      message:
+        body === "" ? ({} as ReceivedRequest["message"]) : (JSON.parse(body) as ReceivedRequest["message"]),
     };
     seen.push(received);
     const reply = replyTo(received, response);
@@ -61,7 +64,7 @@ export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolea
 }
 
 /** A server of revision 2025-11-25 with a session. */
-function usual({ http, message }: Seen, reply: Reply): void {
+function usual({ http, message }: ReceivedRequest, reply: Reply): void {
   const { method, id, params = {} } = message;
   if (http === "GET") reply.status(405);
   else if (http === "DELETE") reply.status(200);
@@ -81,7 +84,7 @@ function usual({ http, message }: Seen, reply: Reply): void {
   } else reply.json({ jsonrpc: "2.0", id, error: { code: -32601, message: "Method not found" } });
 }
 
-function replyTo({ message }: Seen, response: ServerResponse): Reply {
+function replyTo({ message }: ReceivedRequest, response: ServerResponse): Reply {
   const json = (value: JsonObject, headers: Record<string, string> = {}) => {
     response.writeHead(200, { "content-type": "application/json", ...headers });
     response.end(JSON.stringify(value));

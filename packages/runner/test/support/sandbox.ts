@@ -11,7 +11,7 @@ import { noGrant } from "@backplane/test-kit/no-grant";
 import { onTestFinished } from "vitest";
 import { PLUGIN_PATH } from "../../src/index.ts";
 import type { ExitCause } from "../../src/sandbox/exit-cause.ts";
-import type { Confined, ConfineRequest } from "../../src/sandbox/launch-confined.ts";
+import type { ConfinedProcess, ConfineRequest } from "../../src/sandbox/launch-confined.ts";
 import type { SandboxOptions } from "../../src/sandbox/make-sandbox.ts";
 import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
 
@@ -39,7 +39,7 @@ export async function packageFolder(): Promise<string> {
   return folder;
 }
 
-export interface Ran {
+export interface ProcessResult {
   out: string;
   err: string;
   exitCause: ExitCause;
@@ -60,7 +60,7 @@ export function request(folder: string, change: RunChange = {}): ConfineRequest 
 }
 
 /** Waits for the exit: both outputs and the exit cause. */
-export async function finish({ child, exitCause }: Confined): Promise<Ran> {
+export async function finish({ child, exitCause }: ConfinedProcess): Promise<ProcessResult> {
   const output = { out: "", err: "" };
   child.stdout.on("data", (chunk: Buffer) => {
     if (output.out.length < 1_000_000) output.out += chunk.toString("utf8");
@@ -78,7 +78,7 @@ export async function finish({ child, exitCause }: Confined): Promise<Ran> {
   return { ...output, exitCause: cause };
 }
 
-export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<Ran> {
+export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<ProcessResult> {
   const folder = change.folder ?? (await packageFolder());
   const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", script] };
   return await finish(await sandbox.launch(request(folder, { program, ...change })));

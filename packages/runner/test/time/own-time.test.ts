@@ -1,4 +1,4 @@
-/** Time limits that a busy machine does not use up, and the outcome of starts that exceed them. */
+/** Time limits count only a process's own time, so that a busy machine does not exhaust them; starts that exceed them. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,15 +14,15 @@ import { createTestRunner, until } from "../support/runner.ts";
 const LIMIT = 2_000;
 const INTERVAL = 250;
 
-/** Adds samples until there is a verdict; `then` describes each by its number. Returns the time and the verdict. */
+/** Adds the samples of `sampleAt` until there is a verdict. Returns the time and the verdict. */
 function judge(
-  then: (n: number) => Partial<TimeSample> & { passed?: number },
+  sampleAt: (n: number) => Partial<TimeSample> & { passed?: number },
 ): [number, TimeBudgetVerdict | null] {
   let at = 0;
   let cpu_ms = 0;
   const budget = new TimeBudget(LIMIT, INTERVAL, { at, cpu_ms });
   for (let n = 1; n <= 10_000; n++) {
-    const { passed = INTERVAL, ...sample } = then(n);
+    const { passed = INTERVAL, ...sample } = sampleAt(n);
     at += passed;
     cpu_ms = sample.cpu_ms ?? cpu_ms;
     const verdict = budget.add({ cpu_ms, held_up: false, load: 1, ...sample, at });
@@ -41,7 +41,7 @@ describe("the budget of a process", () => {
     expect(judge((n) => ({ cpu_ms: n * INTERVAL * 4 }))).toEqual([LIMIT, "busy"]);
   });
 
-  test("charges a runnable process with a twentieth of a processor only for that", () => {
+  test("charges a runnable process only for the processor time that it received", () => {
     const starved = judge((n) => ({ cpu_ms: (n * INTERVAL) / 20, held_up: true, load: 20 }));
     expect(starved).toEqual([LIMIT * 20, "busy"]);
   });
@@ -52,7 +52,7 @@ describe("the budget of a process", () => {
     expect(judge(() => ({ held_up: true, load: 100 }))).toEqual([120_000, "starved"]);
   });
 
-  test("charges a late sample of a wait no more than a timely one", () => {
+  test("charges a wait for one interval per sample even if the sample is late", () => {
     expect(judge(() => ({ passed: 1_000 }))).toEqual([8_000, "idle"]);
   });
 

@@ -1,6 +1,6 @@
 /**
- * Stream handling that every vendor's SDK needs: the platform's abort signal, and a typed error for a torn
- * stream.
+ * Stream handling that every vendor's SDK needs: the platform's abort signal, and a typed error for a stream
+ * that was cut off.
  */
 import type { StopSignal } from "@backplane/contract";
 import { brokenStream } from "./llm-failure.ts";
@@ -18,14 +18,14 @@ export async function* vendorStream<T>(
   if (stop.aborted) abort();
   else stop.addEventListener("abort", abort, { once: true });
   try {
-    yield* untorn(await open(controller.signal));
+    yield* reportBrokenStream(await open(controller.signal));
   } finally {
     stop.removeEventListener("abort", abort);
   }
 }
 
-/** A stream that was cut ends in an incomplete line of JSON. */
-async function* untorn<T>(stream: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
+/** A stream that was cut off ends in an incomplete line of JSON, which the SDK fails to parse. */
+async function* reportBrokenStream<T>(stream: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
   try {
     yield* stream;
   } catch (error) {

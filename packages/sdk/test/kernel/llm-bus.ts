@@ -11,7 +11,7 @@ import type {
 } from "@backplane/contract";
 import { BUS_PAYLOADS } from "@backplane/contract/schema";
 
-export interface Emitted {
+export interface EmittedEvent {
   kind: string;
   org_id: string;
   session_id: string;
@@ -24,7 +24,7 @@ export interface SendOptions {
 }
 
 export class LlmBus {
-  readonly emitted: Emitted[] = [];
+  readonly emitted: EmittedEvent[] = [];
   readonly instances: Record<string, ProviderInstance[]> = { org_a: [], org_b: [] };
   /** Runs before the bus accepts each event. */
   slow: () => Promise<void> = async () => {};
@@ -59,7 +59,7 @@ export class LlmBus {
   }
 
   /** Sends a request, waits for its end event and returns that event. */
-  async call(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions): Promise<Emitted> {
+  async call(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions): Promise<EmittedEvent> {
     const { id, handled } = this.request(payload, options);
     await handled;
     const ends = this.eventsOf(id).filter((event) => event.kind !== "llm.call.delta");
@@ -67,7 +67,7 @@ export class LlmBus {
     return ends[0]!;
   }
 
-  eventsOf(request_id: string): Emitted[] {
+  eventsOf(request_id: string): EmittedEvent[] {
     return this.emitted.filter((event) => event.payload.request_id === request_id);
   }
 

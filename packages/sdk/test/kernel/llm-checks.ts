@@ -5,7 +5,12 @@ import type { LlmBus } from "./llm-bus.ts";
 import { json, type Vendor, type VendorAnswer } from "./llm-vendor.ts";
 
 /** A status, its body and headers, and the expected failure. */
-export type StatusCase = [status_code: number, body: object, headers: Record<string, string>, told: object];
+export type StatusCase = [
+  status_code: number,
+  body: object,
+  headers: Record<string, string>,
+  expected: object,
+];
 
 /**
  * Each status is classified without exposing the key and requested once, because the kernel does the retries.
@@ -53,7 +58,7 @@ export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: Ven
 }
 
 /** Sets the variables that the SDK would read; an instance without its own key must send none of them. */
-export async function expectNoKeyOfEnvironment(
+export async function expectNoKeyFromEnvironment(
   vendor: Vendor,
   bus: LlmBus,
   instance: ProviderInstance,

@@ -85,7 +85,7 @@ verifies(
 
 verifies(
   "sec.provider-egress",
-  "reads the body of an error up to a limit and the body of a redirect not at all",
+  "limits the bytes read from the body of an error and rejects redirects",
   async () => {
     let sent = 0;
     const server = createServer((request, response) => {

@@ -38,14 +38,14 @@ async function read(stream: AsyncIterable<number>): Promise<number[]> {
   return seen;
 }
 
-test("reports half a line of JSON as a torn stream and leaves earlier errors unchanged", async () => {
-  const torn = () => void JSON.parse('{"ty');
+test("reports half a line of JSON as a broken stream and leaves earlier errors unchanged", async () => {
+  const parseHalfLine = () => void JSON.parse('{"ty');
   const stop = stopSignal();
-  const opened = read(vendorStream(stop.signal, async () => numbers(torn)));
+  const opened = read(vendorStream(stop.signal, async () => numbers(parseHalfLine)));
   await expect(opened).rejects.toMatchObject({ failure: { kind: "connection" } });
   const refused = read(
     vendorStream(stop.signal, async () => {
-      torn();
+      parseHalfLine();
       return numbers();
     }),
   );

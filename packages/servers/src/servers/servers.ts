@@ -214,7 +214,7 @@ export function createServers(
       const answer = await sendToServer(
         { ...given, method, params, timeout_ms: REQUEST_MS },
         {
-          notify: (about, told) => line.notify(about, clean(told)),
+          notify: (notice, data) => line.notify(notice, clean(data)),
           answerRequest: (about, asked, key) =>
             line.answerRequest(about, clean(asked), key) ?? rejectUnanswered(about),
         },

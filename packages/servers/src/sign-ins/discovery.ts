@@ -21,7 +21,7 @@ export interface AuthorizationServer {
   sends_issuer: boolean;
 }
 
-export interface Discovered {
+export interface DiscoveredServer {
   /** The resource identifier that the server publishes. */
   resource: string;
   scopes: string[] | null;
@@ -36,7 +36,7 @@ export async function discoverAuthorization(
   fetch: OAuthFetch,
   server: URL,
   challenge: ServerChallenge | null,
-): Promise<Discovered> {
+): Promise<DiscoveredServer> {
   requireSafeUrl(server.href, "the address of a server with a sign-in");
   const metadata = await fetchResourceMetadata(fetch, server, challenge?.resource_metadata ?? null);
   if (metadata === null) {

@@ -16,7 +16,7 @@ import {
   tokenHash,
 } from "@backplane/registry";
 import { parsePrivateKey } from "./client-assertion.ts";
-import { type Discovered, discoverAuthorization } from "./discovery.ts";
+import { type DiscoveredServer, discoverAuthorization } from "./discovery.ts";
 import { chooseClient, type GatewayUrls } from "./oauth-client.ts";
 import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 import { chooseScope } from "./scope.ts";
@@ -38,7 +38,7 @@ interface PendingLogin {
 
 export interface PreparedLogin {
   source: TokenSource;
-  found: Discovered;
+  found: DiscoveredServer;
 }
 
 /** Discovers the endpoints and chooses the client, before a person is involved. */

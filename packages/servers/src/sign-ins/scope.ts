@@ -4,7 +4,7 @@
  * each other's scope.
  */
 import type { ServerChallenge } from "@backplane/ports";
-import type { Discovered } from "./discovery.ts";
+import type { DiscoveredServer } from "./discovery.ts";
 import { signInFailed } from "./oauth-fetch.ts";
 
 const OFFLINE = "offline_access";
@@ -16,7 +16,7 @@ const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 export function chooseScope(
   given: string | undefined,
   challenge: ServerChallenge | null,
-  { scopes, server }: Discovered,
+  { scopes, server }: DiscoveredServer,
   before: string | null,
 ): string | null {
   if (given !== undefined) return given;

@@ -74,7 +74,7 @@ verifies(
     await until(
       async () => (await fixture.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
     );
-    expect(fixture.runner.questions).toHaveLength(2);
+    expect(fixture.runner.describe_requests).toHaveLength(2);
     const names = (await fixture.kernel.exports.discover(user, "tool")).map((item) => item.export_id);
     expect(names).toEqual(["mcp_weather_1"]);
   },
@@ -92,7 +92,7 @@ verifies(
     runner.description = () => answer("Weather today", "Brand new");
     const next = await createTestKernel({ file: fixture.file, runner });
     await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
-    expect(runner.questions.map((question) => question.binding_id)).toEqual([binding_id]);
+    expect(runner.describe_requests.map((question) => question.binding_id)).toEqual([binding_id]);
   },
 );
 

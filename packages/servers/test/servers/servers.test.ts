@@ -242,12 +242,12 @@ test("applies the policy's host level to server requests and descriptions", asyn
   const permissions = { ...WEATHER_SERVER.runtime.permissions!, ...network };
   const online = { ...WEATHER_SERVER, runtime: { ...WEATHER_SERVER.runtime, permissions } };
   const { binding_id } = await fixture.bind(online, bound);
-  expect(fixture.runner.questions[0]!.grant.network).toBe("egress");
+  expect(fixture.runner.describe_requests[0]!.grant.network).toBe("egress");
   await fixture.kernel.policy.put(admin, "org", { host: { network: "none" } });
   await fixture.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
   await fixture.kernel.definitions.refresh(admin, binding_id);
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
-  const asked = [requests[0]!, fixture.runner.questions.at(-1)!, fixture.runner.requests[0]!];
+  const asked = [requests[0]!, fixture.runner.describe_requests.at(-1)!, fixture.runner.requests[0]!];
   expect(asked.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
   expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
 });

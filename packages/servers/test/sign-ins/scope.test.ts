@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import type { Discovered } from "../../src/sign-ins/discovery.ts";
+import type { DiscoveredServer } from "../../src/sign-ins/discovery.ts";
 import { chooseScope, includesScopes, unionScopes } from "../../src/sign-ins/scope.ts";
 
-const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as Discovered;
+const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as DiscoveredServer;
 
 test("drops scopes with characters that RFC 6749 does not allow", () => {
   expect(unionScopes("notes", 'a\u202e b"c d\ne write')).toBe("notes write");

@@ -153,7 +153,7 @@ test("uses no token after the binding moved to another address", async () => {
   runner.requests.length = 0;
   expect(await call(fixture)).toMatchObject({ error: { code: "sign_in.needed" } });
   expect(runner.requests.map(({ context }) => context.secrets)).toEqual([{}]);
-  expect(runner.questions.at(-1)!.context.secrets).toEqual({});
+  expect(runner.describe_requests.at(-1)!.context.secrets).toEqual({});
 });
 
 test("binds a login to the first browser and refuses others without ending the login", async () => {

@@ -14,7 +14,7 @@ import type {
   KernelPort,
   PluginRegistration,
 } from "./bus-port.ts";
-import { checkRegistration, type Registered } from "./check-registration.ts";
+import { checkRegistration, type RegisteredPlugin } from "./check-registration.ts";
 import { Dispatch } from "./dispatch.ts";
 import { type Draft, Port, type PortHost } from "./port.ts";
 import { PublishRules } from "./publish-rules.ts";
@@ -39,7 +39,7 @@ class MemoryBus implements Bus, PortHost {
   readonly #dispatch: Dispatch;
   readonly #scopes = new Map<string, Map<string | null, ScopeSessions>>();
   readonly #callTimeouts = new Map<string, number>();
-  readonly #ports = new Map<Port, Registered | null>();
+  readonly #ports = new Map<Port, RegisteredPlugin | null>();
   readonly #run: (queue: SessionQueue) => void;
   #sweep: Timer | null = null;
   #closed = false;

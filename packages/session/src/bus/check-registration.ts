@@ -7,7 +7,7 @@ import { BackplaneError, BUNDLED_PREFIXES, PLUGIN_CATEGORIES } from "@backplane/
 import type { Scope } from "@backplane/ports";
 import type { PluginRegistration } from "./bus-port.ts";
 
-export interface Registered {
+export interface RegisteredPlugin {
   registration: PluginRegistration;
   prefixes: readonly string[];
 }
@@ -15,7 +15,7 @@ export interface Registered {
 /** Returns the prefixes that the plugin owns from now on. */
 export function checkRegistration(
   registration: PluginRegistration,
-  others: Iterable<Registered | null>,
+  others: Iterable<RegisteredPlugin | null>,
 ): readonly string[] {
   const { name, category, bundled = false } = registration;
   if (name.length > 64 || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {

@@ -21,11 +21,11 @@ export interface OpenRequest {
 /**
  * A class because an object literal with accessors would create a hidden class per request (bench row bus.dispatch).
  */
-class Pending implements OpenRequest {
+class PendingRequest implements OpenRequest {
   readonly by: Subscriber;
   readonly answer: Promise<BusEvent>;
   ended = false;
-  readonly #table: IdTable<Pending>;
+  readonly #table: IdTable<PendingRequest>;
   readonly #kind: string;
   readonly #options: RequestOptions;
   readonly #onUnanswered: (error: Error) => void;
@@ -36,7 +36,7 @@ class Pending implements OpenRequest {
   #reject!: (error: Error) => void;
 
   constructor(
-    table: IdTable<Pending>,
+    table: IdTable<PendingRequest>,
     clock: Clock,
     by: Subscriber,
     kind: string,
@@ -111,7 +111,7 @@ class Pending implements OpenRequest {
 
 export class Requests {
   readonly #clock: Clock;
-  readonly #pending = new IdTable<Pending>();
+  readonly #pending = new IdTable<PendingRequest>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -128,7 +128,7 @@ export class Requests {
     options: RequestOptions,
     onUnanswered: (error: Error) => void,
   ): OpenRequest {
-    return new Pending(this.#pending, this.#clock, by, kind, options, onUnanswered);
+    return new PendingRequest(this.#pending, this.#clock, by, kind, options, onUnanswered);
   }
 
   /** Called for every event just before its delivery. */

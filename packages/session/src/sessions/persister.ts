@@ -8,7 +8,7 @@
 
 import { type BusEvent, codeOf, type Entry, IdTable } from "@backplane/contract";
 import type {
-  Appended,
+  AppendedEntries,
   Clock,
   Logger,
   NewEntry,
@@ -54,7 +54,7 @@ export interface Persister extends TapeFeed {
    * For an essential entry resolves after the commit and rejects if the write failed; otherwise resolves immediately.
    */
   write(key: SessionKey, event: TapedEvent): Promise<void>;
-  append(key: SessionKey, items: readonly TapeItem[]): Promise<Appended>;
+  append(key: SessionKey, items: readonly TapeItem[]): Promise<AppendedEntries>;
   /**
    * `write` stores the entries together with a record of its own in one transaction. It resolves to their ids, or to
    * null if it wrote nothing. Entries queued before them are part of the same transaction.
@@ -62,8 +62,8 @@ export interface Persister extends TapeFeed {
   appendInTransaction(
     key: SessionKey,
     items: readonly TapeItem[],
-    write: (tape: TapeWrite) => Promise<Appended | null>,
-  ): Promise<Appended | null>;
+    write: (tape: TapeWrite) => Promise<AppendedEntries | null>,
+  ): Promise<AppendedEntries | null>;
   /** Notifies listeners of entries that were not written by the persister (compaction, reset). */
   announce(key: SessionKey, entries: readonly Entry[]): void;
   /**
@@ -93,9 +93,9 @@ const MAX_LOST_HOLDS = 1_000;
 interface QueuedWrite {
   items: readonly TapeItem[];
   /** Null for best-effort entries. */
-  done: { resolve(ids: Appended | null): void; reject(error: unknown): void } | null;
+  done: { resolve(ids: AppendedEntries | null): void; reject(error: unknown): void } | null;
   /** Writes the entries in a transaction of the caller; null for a plain append. */
-  transaction: ((tape: TapeWrite) => Promise<Appended | null>) | null;
+  transaction: ((tape: TapeWrite) => Promise<AppendedEntries | null>) | null;
 }
 
 interface TapeQueue {
@@ -255,7 +255,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     key: SessionKey,
     items: readonly TapeItem[],
     transaction: QueuedWrite["transaction"],
-  ): Promise<Appended | null> =>
+  ): Promise<AppendedEntries | null> =>
     new Promise((resolve, reject) => {
       const queue = queueFor(key);
       queue.writes.push({ items, done: { resolve, reject }, transaction });

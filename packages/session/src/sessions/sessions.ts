@@ -17,7 +17,7 @@ import {
   type Session,
 } from "@backplane/contract";
 import type {
-  Appended,
+  AppendedEntries,
   ChangeRecords,
   Clock,
   IdempotencyClaim,
@@ -51,14 +51,14 @@ export interface ChainCompaction {
   seed?: readonly NewEntry[];
 }
 
-export interface Hydrated {
+export interface HydratedSession {
   readonly session: Session;
   readonly entries: Entry[];
   /** Built on access, because a turn builds its own context from the entries. */
   readonly messages: ChatMessage[];
 }
 
-class HydratedTape implements Hydrated {
+class HydratedTape implements HydratedSession {
   readonly session: Session;
   readonly entries: Entry[];
 
@@ -85,11 +85,11 @@ export interface Sessions {
     entries: readonly NewEntry[],
     chain_id?: string,
     once?: IdempotencyClaim,
-  ): Promise<Appended>;
+  ): Promise<AppendedEntries>;
   /** Appends a write of the persister to the head, under the hold of the turn that runs on this node. */
-  appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<Appended>;
+  appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
-  hydrate(key: SessionKey): Promise<Hydrated>;
+  hydrate(key: SessionKey): Promise<HydratedSession>;
   /** Creates a child session in the parent's workspace or, without `child_id`, a second chain of the same session. */
   fork(
     scope: Scope,

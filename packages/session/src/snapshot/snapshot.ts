@@ -4,7 +4,7 @@
  */
 import { BackplaneError, isObject, WIRE_LIMITS } from "@backplane/contract";
 
-type Plain = Record<string, unknown>;
+type PlainObject = Record<string, unknown>;
 
 /**
  * The depth of each copy made by `share`. Every model call repeats the messages and tools of its session; they
@@ -15,7 +15,7 @@ const shared = new WeakMap<object, number>();
 /** Returns a frozen copy that `snapshot` puts into lists of later payloads without copying it again. */
 export function share<T extends object>(value: T): T {
   try {
-    const copied = copyObject(value as Plain, 0) as T;
+    const copied = copyObject(value as PlainObject, 0) as T;
     shared.set(copied, depthOf(copied));
     return copied;
   } catch {
@@ -34,7 +34,7 @@ function isReusable(item: unknown, depth: number): boolean {
   return own !== undefined && depth + own <= WIRE_LIMITS.json_depth;
 }
 
-export function snapshot(payload: unknown): Readonly<Plain> {
+export function snapshot(payload: unknown): Readonly<PlainObject> {
   if (!isObject(payload)) throw invalid("a payload must be an object");
   return copyObject(payload, 0);
 }
@@ -47,7 +47,7 @@ function copy(value: unknown, depth: number): unknown {
       return value;
     case "object":
       if (value === null) return null;
-      return Array.isArray(value) ? copyArray(value, depth) : copyObject(value as Plain, depth);
+      return Array.isArray(value) ? copyArray(value, depth) : copyObject(value as PlainObject, depth);
     case "undefined":
     case "bigint":
     case "symbol":
@@ -68,14 +68,14 @@ function depthOf(value: unknown): number {
   return 1 + Math.max(0, ...Object.values(value).map(depthOf));
 }
 
-function copyObject(from: Plain, depth: number): Readonly<Plain> {
+function copyObject(from: PlainObject, depth: number): Readonly<PlainObject> {
   if (depth >= WIRE_LIMITS.json_depth) throw invalid("a payload is nested too deeply");
   const prototype: unknown = Object.getPrototypeOf(from);
   // A plain object of another realm has a prototype whose own prototype is null.
   if (prototype !== Object.prototype && prototype !== null && Object.getPrototypeOf(prototype) !== null) {
     throw invalid("a payload must be plain data, but contains an instance of a class");
   }
-  const out: Plain = {};
+  const out: PlainObject = {};
   for (const key of Object.keys(from)) {
     const value = from[key];
     if (value === undefined) continue;

@@ -23,9 +23,9 @@ export interface CallIds {
   request_id?: string;
 }
 
-type Settled = Pick<Invocation, "binding_id" | "status" | "error" | "tool_result">;
+type SettledCall = Pick<Invocation, "binding_id" | "status" | "error" | "tool_result">;
 
-export function toolOutcomeOf(ids: CallIds, row: Settled): ToolOutcomeEvent {
+export function toolOutcomeOf(ids: CallIds, row: SettledCall): ToolOutcomeEvent {
   const outcome = baseOutcome(ids, row);
   const { status, yield_to_user } = row.tool_result ?? {};
   if (outcome.kind === "tool.call.result") {
@@ -35,7 +35,7 @@ export function toolOutcomeOf(ids: CallIds, row: Settled): ToolOutcomeEvent {
   return outcome;
 }
 
-function baseOutcome(ids: CallIds, row: Settled): ToolOutcomeEvent {
+function baseOutcome(ids: CallIds, row: SettledCall): ToolOutcomeEvent {
   const { error, tool_result } = row;
   if (error !== null) {
     const rejection = refusalKind(error.code);

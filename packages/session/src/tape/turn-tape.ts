@@ -6,7 +6,7 @@
 
 import { type BusEvent, codeOf, type JsonObject } from "@backplane/contract";
 import type {
-  Appended,
+  AppendedEntries,
   InvocationRow,
   InvocationTurn,
   Logger,
@@ -33,7 +33,7 @@ export interface TurnTape {
   /** Resolves to false if another node settled the row. */
   settle(
     final: InvocationRow,
-    write: (tape: TapeWrite | null) => Promise<Appended | boolean | null>,
+    write: (tape: TapeWrite | null) => Promise<AppendedEntries | boolean | null>,
   ): Promise<boolean>;
   /** Records and publishes a call that was rejected before it became a row, with the reason. */
   refuse(turn: TurnCall, outcome: ToolOutcomeEvent): Promise<void>;
@@ -74,7 +74,7 @@ export function createTurnTape({ store, persister, port, log, onSettled }: TurnT
         const ids = await persister.appendInTransaction(
           key,
           [itemOf(prepared.event)],
-          async (tape) => (await write(tape)) as Appended | null,
+          async (tape) => (await write(tape)) as AppendedEntries | null,
         );
         if (ids === null) return false;
         prepared.publish();

@@ -129,7 +129,7 @@ export function* settleInvocation(p: SettleInvocation, dialect: SqlDialect): Op<
   return true;
 }
 
-const NO_FACTS: ChangeRecordRows = { events: [], audit: null };
+const NO_RECORDS: ChangeRecordRows = { events: [], audit: null };
 
 /** Null: the call was settled before, and nothing was appended to the tape. */
 export function* settleWithTape(
@@ -137,7 +137,7 @@ export function* settleWithTape(
   dialect: SqlDialect,
 ): Op<AppendedRows | null> {
   const { records, ...settle } = p.settle;
-  if (!(yield* settleInvocation({ ...settle, records: NO_FACTS }, dialect))) return null;
+  if (!(yield* settleInvocation({ ...settle, records: NO_RECORDS }, dialect))) return null;
   const written = yield* writeTape(p.tape, dialect);
   yield* writeRecords(records);
   return written;

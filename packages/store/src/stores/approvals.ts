@@ -31,13 +31,13 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
       );
       return pageOf(rows, page, (row) => row.id as string, decodeApproval);
     },
-    async resolve(id, answer, records, made) {
+    async resolve(id, answer, records, new_rule) {
       const { status, ...resolution } = answer;
       const resolved = await backend.write("resolveApproval", {
         id,
         status,
         resolution: JSON.stringify(resolution),
-        rule: made === undefined ? null : encodeAllowRule(made.rule, made.records),
+        rule: new_rule === undefined ? null : encodeAllowRule(new_rule.rule, new_rule.records),
         records: encodeRecords(records),
       });
       if (resolved && records.events !== undefined) backend.notifyAppended();

@@ -8,7 +8,7 @@ type Outcome = Pick<
   InvocationRow,
   "result" | "tool_result" | "error" | "violations" | "stderr_tail" | "egress" | "ended_at"
 >;
-type Fixed = Pick<
+type FixedFields = Pick<
   InvocationRow,
   | "export_kind"
   | "binding_generation"
@@ -43,7 +43,7 @@ const NO_OUTCOME: Outcome = {
 
 /** The text of the column `body`. */
 export function encodeFixed(row: InvocationRow): string {
-  const fixed: Fixed = {
+  const fixed: FixedFields = {
     export_kind: row.export_kind,
     binding_generation: row.binding_generation,
     package_id: row.package_id,
@@ -127,7 +127,7 @@ function decodeOutcome(text: string): Outcome {
 }
 
 export function decodeInvocation(row: Row): InvocationRow {
-  const fixed = JSON.parse(row.body as string) as Fixed;
+  const fixed = JSON.parse(row.body as string) as FixedFields;
   const outcome = row.outcome === null ? NO_OUTCOME : decodeOutcome(row.outcome as string);
   return {
     id: row.id as string,

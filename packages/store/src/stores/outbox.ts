@@ -9,12 +9,12 @@ import { projectColumn, projectOf } from "./scope.ts";
 const NUMBER_STEP = 1_000;
 
 export function createOutboxStore(backend: Backend): OutboxStore {
-  const number = async () => {
+  const numberEvents = async () => {
     while ((await backend.write("numberEvents", { limit: NUMBER_STEP })) === NUMBER_STEP);
   };
   return {
     async read(after_seq, limit, scope) {
-      if (backend.dialect === "postgres") await number();
+      if (backend.dialect === "postgres") await numberEvents();
       const rows = await backend.read((dialect) =>
         readOutbox(
           {
@@ -29,19 +29,19 @@ export function createOutboxStore(backend: Backend): OutboxStore {
       return rows.map(decodeEvent);
     },
     async summarize(after_seq, limit) {
-      if (backend.dialect === "postgres") await number();
+      if (backend.dialect === "postgres") await numberEvents();
       const rows = await backend.read((dialect) => summarizeOutbox(after_seq, limit, dialect));
       if (rows.length === 0) return null;
-      const found: OutboxSummary = { last_seq: 0, count: 0, kinds: [] };
+      const summary: OutboxSummary = { last_seq: 0, count: 0, kinds: [] };
       for (const row of rows) {
-        found.last_seq = Math.max(found.last_seq, row.last_seq as number);
-        found.count += row.event_count as number;
+        summary.last_seq = Math.max(summary.last_seq, row.last_seq as number);
+        summary.count += row.event_count as number;
         if (row.from_hook === 0) {
           const type = row.type as SemanticEventType;
-          found.kinds.push({ org_id: row.org_id as string, project_id: projectOf(row.project_id), type });
+          summary.kinds.push({ org_id: row.org_id as string, project_id: projectOf(row.project_id), type });
         }
       }
-      return found;
+      return summary;
     },
     cursor: (consumer) => backend.read(() => readCursor(consumer)),
     advance: (consumer, from, to, jobs, now) =>

@@ -11,7 +11,7 @@ import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 import { encodeHold, encodeTape } from "./session-row.ts";
 
-type Fixed = Pick<
+type FixedFields = Pick<
   Run,
   | "parent_run_id"
   | "trigger"
@@ -102,7 +102,7 @@ export function createRunStore(backend: Backend): RunStore {
 
 function encodeRun(run: RunRow): RunColumns {
   const { parent_run_id, trigger, strategy, input, requested_by, started_at, usage, iterations } = run;
-  const fixed: Fixed = {
+  const fixed: FixedFields = {
     parent_run_id,
     trigger,
     strategy,
@@ -129,7 +129,7 @@ function encodeOutcome({ output, error, usage, iterations, ended_at }: RunEnd): 
 }
 
 function decodeRun(row: Row): RunRow {
-  const fixed = JSON.parse(row.body as string) as Fixed;
+  const fixed = JSON.parse(row.body as string) as FixedFields;
   const outcome = row.outcome === null ? NOT_ENDED : (JSON.parse(row.outcome as string) as Outcome);
   const { output } = outcome;
   return {

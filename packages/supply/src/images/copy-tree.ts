@@ -22,10 +22,10 @@ const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0) | (constants.O_NON
 const TICK_MS = 20;
 const SECOND_MS = 1_100;
 
-export type Copied = { fingerprint: Fingerprint } | { difference: Difference };
+export type CopyResult = { fingerprint: Fingerprint } | { difference: Difference };
 
 /** `to` must not exist. Throws errors of the file system, such as ENOSPC. */
-export async function copyTree(from: string, to: string, files: readonly TreeFile[]): Promise<Copied> {
+export async function copyTree(from: string, to: string, files: readonly TreeFile[]): Promise<CopyResult> {
   await mkdir(to, { mode: 0o700 });
   for (const folder of foldersOf(files)) {
     await mkdir(join(to, folder));

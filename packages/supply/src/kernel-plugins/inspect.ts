@@ -10,7 +10,7 @@ import { watchNpm } from "../npm/npm-install.ts";
 import { type ArchiveReading, readArchive } from "./read-archive.ts";
 import { type Locate, type PackageReading, readPackageJson, readPluginPackage } from "./read-package.ts";
 
-export interface Inspected {
+export interface InspectedPackage {
   package_name: string;
   entries: PluginEntry[];
 }
@@ -23,7 +23,7 @@ export interface InspectParts {
 
 export type PathKind = "folder" | "archive";
 
-export async function inspectSource(source: InstallSource, parts: InspectParts): Promise<Inspected> {
+export async function inspectSource(source: InstallSource, parts: InspectParts): Promise<InspectedPackage> {
   if (source.kind === "npm") {
     const reading = await readNpmPackage(parts.npm, source.spec, unwatchedOperation());
     return await inspectArchive(reading, parts);
@@ -56,7 +56,7 @@ export async function pathKind(path: string): Promise<PathKind> {
 }
 
 /** Throws `plugin.invalid` with the first reason. */
-export function requirePlugins(what: string, reading: PackageReading | null): Inspected {
+export function requirePlugins(what: string, reading: PackageReading | null): InspectedPackage {
   const problem =
     reading === null
       ? "it has no package.json"
@@ -73,7 +73,7 @@ export function requirePlugins(what: string, reading: PackageReading | null): In
 export async function inspectArchive(
   { files, manifest }: ArchiveReading,
   { conditions, plugins_dir }: Pick<InspectParts, "conditions" | "plugins_dir">,
-): Promise<Inspected> {
+): Promise<InspectedPackage> {
   if (manifest === null) return requirePlugins("The package", null);
   const name = nameOf(manifest);
   if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");

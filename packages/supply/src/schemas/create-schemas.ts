@@ -8,7 +8,7 @@ import { type Compiler, loadCompiler, type Validator } from "./compile-validator
 import { measureSize, type ValueSize } from "./measure-size.ts";
 import { refused, withinCaps } from "./schema-caps.ts";
 import { createSchemaThread, type SchemaThread, type ThreadReply } from "./schema-thread.ts";
-import type { Vetted } from "./vet-schema.ts";
+import type { VettedSchema } from "./vet-schema.ts";
 
 export interface SchemasOptions {
   /** The location of schema-worker, when the code was bundled elsewhere. */
@@ -76,7 +76,7 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
   };
 }
 
-function vettedOf(reply: ThreadReply, vet_ms: number): Vetted {
+function vettedOf(reply: ThreadReply, vet_ms: number): VettedSchema {
   if (reply.kind === "vetted") return reply.vetted;
   if (reply.kind === "failed") throw refused(reply.why.replace(/\.$/, ""));
   if (reply.kind === "too_slow")
@@ -87,17 +87,22 @@ function vettedOf(reply: ThreadReply, vet_ms: number): Vetted {
   );
 }
 
-function isSmallWork(vetted: Vetted, size: ValueSize): boolean {
+function isSmallWork(vetted: VettedSchema, size: ValueSize): boolean {
   if (size.large || (vetted.formats && size.bytes > FORMAT_BYTES)) return false;
   if (vetted.pattern_ms * (size.bytes / IN_PROCESS_BYTES) > PATTERN_MS) return false;
   return checksOf(vetted, size) <= IN_PROCESS_CHECKS;
 }
 
-function checksOf({ weight, quadratic }: Vetted, { values }: ValueSize): number {
+function checksOf({ weight, quadratic }: VettedSchema, { values }: ValueSize): number {
   return weight * values * (quadratic ? values : 1);
 }
 
-function checkInProcess(validate: Validator, value: unknown, vetted: Vetted, size: ValueSize): SchemaIssue[] {
+function checkInProcess(
+  validate: Validator,
+  value: unknown,
+  vetted: VettedSchema,
+  size: ValueSize,
+): SchemaIssue[] {
   try {
     return validate(value, checksOf(vetted, size) <= ALL_ISSUES_CHECKS);
   } catch {

@@ -5,14 +5,14 @@
 import { parentPort } from "node:worker_threads";
 import type { SchemaIssue } from "@backplane/ports";
 import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";
-import { type Vetted, vetSchema } from "./vet-schema.ts";
+import { type VettedSchema, vetSchema } from "./vet-schema.ts";
 
 export type WorkerTask =
   | { kind: "vet"; text: string }
   | { kind: "check"; key: string; text: string; value: unknown };
 
 export type WorkerReply =
-  | { kind: "vetted"; vetted: Vetted }
+  | { kind: "vetted"; vetted: VettedSchema }
   | { kind: "checked"; issues: SchemaIssue[] }
   | { kind: "failed"; why: string };
 

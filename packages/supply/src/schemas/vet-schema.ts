@@ -3,7 +3,7 @@ import type { AnySchema } from "ajv";
 import { analyseSchema, type SchemaShape } from "./analyse-schema.ts";
 import type { Compiler } from "./compile-validator.ts";
 
-export interface Vetted {
+export interface VettedSchema {
   /** Evaluate only in the worker, with a time limit. */
   worker_only: boolean;
   /** Maximum of checks per value; see analyse-schema.ts. */
@@ -20,7 +20,7 @@ const TRIAL_MS = 50;
 const SAMPLE_BYTES = 16 * 1024;
 const MAX_WEIGHT = 20_000;
 
-export function vetSchema(compiler: Compiler, text: string): Vetted {
+export function vetSchema(compiler: Compiler, text: string): VettedSchema {
   const schema = JSON.parse(text) as AnySchema;
   const shape = analyseSchema(schema);
   for (const pattern of shape.patterns.keys()) compiler.pattern(pattern);

@@ -10,7 +10,7 @@ import type {
   RunRequest,
 } from "@backplane/ports";
 
-interface Running {
+interface ScriptedCall {
   request: RunRequest;
   /** Resolves with the reason when the call is cancelled; never rejects. */
   cancelled: Promise<"user" | "shutdown">;
@@ -19,7 +19,7 @@ interface Running {
   answerRequest?: RunListener["answerRequest"];
 }
 
-export type RunnerScript = (running: Running) => RunOutcome | Promise<RunOutcome>;
+export type RunnerScript = (running: ScriptedCall) => RunOutcome | Promise<RunOutcome>;
 
 export const ok = (result: Json | null = { content: [{ type: "text", text: "done" }] }): RunOutcome => ({
   status: "succeeded",
@@ -54,7 +54,7 @@ export class ScriptedRunner implements Runner {
   /** The listener proof of each call's process; other calls have none. */
   readonly proofs = new Map<string, string>();
   readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
-  readonly questions: DescribeRequest[] = [];
+  readonly describe_requests: DescribeRequest[] = [];
   /** The description of a binding. */
   description: () => Description | Promise<Description> = () => ({
     exports: [],
@@ -87,7 +87,7 @@ export class ScriptedRunner implements Runner {
   }
 
   readonly describe = async (request: DescribeRequest): Promise<Description> => {
-    this.questions.push(request);
+    this.describe_requests.push(request);
     return await this.description();
   };
 
@@ -96,7 +96,7 @@ export class ScriptedRunner implements Runner {
     return () => void this.#listeners.delete(listener);
   };
 
-  /** Emits a notification, like a server without a request. */
+  /** Emits a notification that answers no request. */
   notify(notice: RunnerNotice): void {
     for (const listener of this.#listeners) listener(notice);
   }

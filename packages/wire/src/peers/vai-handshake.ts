@@ -23,9 +23,9 @@ export function refuseHello(frame: JsonObject, expected: PluginIdentity): Backpl
   return refuseIdentity((frame as unknown as VaiPluginHello).plugin, expected);
 }
 
-function refuseIdentity(said: PluginIdentity, expected: PluginIdentity): BackplaneError | undefined {
-  if (said.package_id === expected.package_id && said.version === expected.version) return undefined;
-  const got = { package_id: said.package_id.slice(0, 128), version: said.version.slice(0, 64) };
+function refuseIdentity(actual: PluginIdentity, expected: PluginIdentity): BackplaneError | undefined {
+  if (actual.package_id === expected.package_id && actual.version === expected.version) return undefined;
+  const got = { package_id: actual.package_id.slice(0, 128), version: actual.version.slice(0, 64) };
   return new BackplaneError(
     "handshake_failed",
     `The plugin identifies itself as ${got.package_id} ${got.version}, but ${expected.package_id} ${expected.version} is installed.`,

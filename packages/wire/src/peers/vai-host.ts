@@ -50,13 +50,13 @@ export interface VaiReplySink {
   broke(error: BackplaneError): void;
 }
 
-interface Pending {
+interface PendingRequest {
   op: ExportOp;
   sink: VaiReplySink;
   cancelSent: boolean;
 }
 
-interface Greeting {
+interface PendingHello {
   resolve: (hello: VaiPluginHello) => void;
   reject: (error: BackplaneError) => void;
   stop: () => void;
@@ -66,10 +66,10 @@ export class VaiHost {
   readonly #options: VaiHostOptions;
   readonly #connection: WireConnection<JsonObject>;
   readonly #maxQueued: number;
-  readonly #pending = new IdTable<Pending>();
+  readonly #pending = new IdTable<PendingRequest>();
   readonly #unmatched: UnmatchedFrames;
   #state: "new" | "greeting" | "ready" | "over" = "new";
-  #greeting: Greeting | undefined;
+  #greeting: PendingHello | undefined;
   #early: JsonObject | undefined;
   #shuttingDown = false;
   #failure: BackplaneError | undefined;
@@ -249,7 +249,7 @@ export class VaiHost {
     }
   }
 
-  #take(id: string, ending: "replied" | "abandoned"): Pending | undefined {
+  #take(id: string, ending: "replied" | "abandoned"): PendingRequest | undefined {
     const pending = this.#pending.delete(id);
     if (pending !== undefined) this.#unmatched.requestEnded(id, ending);
     return pending;

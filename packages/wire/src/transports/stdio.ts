@@ -19,7 +19,7 @@ class StdioTransport implements Transport {
   #onClose: ((error: Error | null) => void) | undefined;
   /** Set when the reading side has ended, or when a write found the pipe broken. */
   #closed: { error: Error | null } | undefined;
-  #told = false;
+  #closeReported = false;
   #broken: Error | undefined;
 
   constructor(readable: Readable, writable: Writable) {
@@ -80,8 +80,8 @@ class StdioTransport implements Transport {
   }
 
   #tell(): void {
-    if (this.#told || this.#onClose === undefined || this.#closed === undefined) return;
-    this.#told = true;
+    if (this.#closeReported || this.#onClose === undefined || this.#closed === undefined) return;
+    this.#closeReported = true;
     this.#onClose(this.#closed.error);
   }
 }

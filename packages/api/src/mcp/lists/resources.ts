@@ -7,7 +7,7 @@ import { isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/ports";
 import { McpError } from "../protocol/json-rpc.ts";
 import { paginate } from "../protocol/pagination.ts";
-import type { Offered, ServerLists } from "./server-lists.ts";
+import type { ServerItem, ServerLists } from "./server-lists.ts";
 import type { View } from "./view.ts";
 
 export const SERVER_META = "backplane/server";
@@ -48,11 +48,11 @@ export function createResources(lists: ServerLists): Resources {
   };
 }
 
-function itemsOf(offered: readonly Offered[]): JsonObject[] {
+function itemsOf(offered: readonly ServerItem[]): JsonObject[] {
   return offered.map(({ item }) => item);
 }
 
-function merged(offered: readonly Offered[], uri_field: "uri" | "uriTemplate"): JsonObject[] {
+function merged(offered: readonly ServerItem[], uri_field: "uri" | "uriTemplate"): JsonObject[] {
   const first = new Map<string, { item: JsonObject; server: ServerInfo; also: string[] }>();
   for (const { item, server } of offered) {
     const uri = item[uri_field];

@@ -17,13 +17,13 @@ import { serversOf, type View } from "./view.ts";
 type ListKind = "resources" | "resourceTemplates" | "prompts";
 
 /** An item of a server's list, under the server's own name. */
-export interface Offered {
+export interface ServerItem {
   server: ServerInfo;
   item: JsonObject;
 }
 
 export interface ServerLists {
-  list(caller: Caller, view: View, kind: ListKind): Promise<readonly Offered[]>;
+  list(caller: Caller, view: View, kind: ListKind): Promise<readonly ServerItem[]>;
   close(): void;
 }
 

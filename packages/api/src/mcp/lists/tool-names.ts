@@ -18,15 +18,15 @@ export interface ToolNames {
   find(caller: Caller, view: View, name: string): MaybePromise<CatalogTool | null>;
 }
 
-interface Named {
+interface NamedTools {
   tools: readonly NamedTool[];
   byName: ReadonlyMap<string, CatalogTool>;
 }
 
 export function createToolNames(catalog: Catalog): ToolNames {
-  const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, Named>>();
+  const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, NamedTools>>();
 
-  async function named(caller: Caller, { server }: View): Promise<Named> {
+  async function named(caller: Caller, { server }: View): Promise<NamedTools> {
     const all = await catalog.list(caller);
     let views = known.get(all);
     if (views === undefined) {
@@ -52,7 +52,7 @@ export function createToolNames(catalog: Catalog): ToolNames {
   };
 }
 
-function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): Named {
+function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): NamedTools {
   const tools =
     server === null ? withoutDeferred(all).map((tool) => ({ name: tool.name, tool })) : ownTools(all, server);
   return { tools, byName: new Map(tools.map(({ name, tool }) => [name, tool])) };

@@ -6,7 +6,6 @@ import type { Resources } from "../lists/resources.ts";
 import { type McpClientRequest, McpError, notification, resultMessage } from "../protocol/json-rpc.ts";
 import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
 import { MessageQueue } from "../protocol/message-queue.ts";
-
 import type { McpExchange } from "../session/exchange.ts";
 import type { McpSession } from "../session/sessions.ts";
 import type { ChangedList, ListWatch } from "./list-watch.ts";
@@ -143,14 +142,14 @@ async function subscribeAll(
 /** Null: this client does not receive the notice. */
 function notificationFor(
   { method, params }: ServerNotice,
-  least_level: LogLevel | null,
+  min_level: LogLevel | null,
   subscribed: (uri: string) => boolean,
 ): JsonObject | null {
   if (method === UPDATED) {
     return typeof params.uri === "string" && subscribed(params.uri) ? notification(method, params) : null;
   }
   if (method === MESSAGE)
-    return isLogged(levelOf(params.level), least_level) ? notification(method, params) : null;
+    return isLogged(levelOf(params.level), min_level) ? notification(method, params) : null;
   return method === ELICITATION_COMPLETE ? notification(method, params) : null;
 }
 

@@ -48,7 +48,7 @@ export class McpSession {
   readonly ref: string;
   readonly caller: Caller;
   readonly version: string;
-  /** What the client said it can do. */
+  /** The capabilities that the client declared. */
   readonly capabilities: JsonObject;
   /** The binding whose server this session is for; null: the whole catalog. */
   readonly server: string | null;

@@ -17,7 +17,7 @@ export interface FollowInvocationOptions {
   approval_wait_ms?: number;
 }
 
-export interface Followed {
+export interface FollowedInvocation {
   invocation: Invocation;
   /** Why this command cancelled the call, if it did. */
   gave_up: "interrupted" | "approval_wait" | null;
@@ -28,13 +28,13 @@ export async function followInvocation(
   context: CommandContext,
   start: () => Promise<Invocation>,
   options: FollowInvocationOptions,
-): Promise<Followed> {
+): Promise<FollowedInvocation> {
   const { io, out } = context;
   const client = context.client();
   const stop = new AbortController();
   const timers: NodeJS.Timeout[] = [];
   let id: string | undefined;
-  let gave_up: Followed["gave_up"] = null;
+  let gave_up: FollowedInvocation["gave_up"] = null;
   let wait: Wait | undefined;
 
   const cancel = () => {

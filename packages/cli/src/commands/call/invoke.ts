@@ -20,7 +20,7 @@ import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
-import { type Followed, followInvocation } from "./follow-invocation.ts";
+import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
 import { printInvocations } from "./invocation.ts";
 import { invocationExit, invocationResultText, refusedLines } from "./invocation-text.ts";
 
@@ -118,7 +118,7 @@ async function suggestExport(
 }
 
 /** The record is printed as data even if the call failed; the error is printed on stderr. */
-function report(context: CommandContext, { invocation, gave_up }: Followed): number {
+function report(context: CommandContext, { invocation, gave_up }: FollowedInvocation): number {
   // Plugins rarely report why a connection failed; the record does.
   const refused = refusedLines(invocation);
   if (refused.length > 0) context.out.note(["Refused connections:", ...refused].join("\n  "));
@@ -129,7 +129,7 @@ function report(context: CommandContext, { invocation, gave_up }: Followed): num
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
 }
 
-function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): ErrorReport | null {
+function failureOf(invocation: Invocation, gave_up: FollowedInvocation["gave_up"]): ErrorReport | null {
   if (invocationExit(invocation) === EXIT.ok) return null;
   if (gave_up === "approval_wait") {
     return {

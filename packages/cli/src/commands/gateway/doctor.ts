@@ -137,7 +137,7 @@ async function checkCredential(context: CommandContext): Promise<Check[]> {
         {
           name: "credential",
           status: "degraded",
-          message: "not checked: no gateway answers",
+          message: "not checked: no gateway is running",
           fix: "backplane up",
         },
       ];

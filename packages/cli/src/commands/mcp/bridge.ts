@@ -87,7 +87,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
       else refusal = await inSession(message, line, stop.signal);
       if (refusal !== null) refuse(refusal);
     } catch {
-      if (!all.aborted && !stop.signal.aborted) refuse(`no gateway answers at ${bridge.url}`);
+      if (!all.aborted && !stop.signal.aborted) refuse(`no gateway is running at ${bridge.url}`);
     } finally {
       if (request !== null) open.delete(request);
     }

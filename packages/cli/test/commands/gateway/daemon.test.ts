@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { isAlive } from "../../../src/context/locate-gateway.ts";
 import { EXIT, runProgram } from "../../../src/index.ts";
 import { captureIo } from "../../support/capture-io.ts";
-import { printed } from "../../support/printed.ts";
+import { captureOutput } from "../../support/capture-output.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
 
 const MAIN = fileURLToPath(new URL("../../../dist/main.js", import.meta.url));
@@ -30,7 +30,7 @@ function up(...flags: string[]) {
     stdio: ["ignore", "pipe", "pipe"],
   });
   started.push(child);
-  return { child, ...printed(child) };
+  return { child, ...captureOutput(child) };
 }
 
 async function backplane(...argv: string[]) {

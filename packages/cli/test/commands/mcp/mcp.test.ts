@@ -20,7 +20,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-// biome-ignore lint/suspicious/noExplicitAny: messages are looked at field by field
+// biome-ignore lint/suspicious/noExplicitAny: messages are inspected field by field
 type Message = any;
 
 interface Conversation {
@@ -39,19 +39,19 @@ function converse(env: Record<string, string> = {}, flags: string[] = []): Conve
   const waiters = new Set<() => void>();
   io.stdout.write = ((chunk: string) => {
     for (const line of chunk.split("\n")) if (line !== "") received.push(JSON.parse(line));
-    for (const look of waiters) look();
+    for (const check of waiters) check();
     return write(chunk);
   }) as typeof io.stdout.write;
   const find: Conversation["find"] = (matches) =>
     new Promise((resolve) => {
-      const look = () => {
+      const check = () => {
         const found = received.find(matches);
         if (found === undefined) return;
-        waiters.delete(look);
+        waiters.delete(check);
         resolve(found);
       };
-      waiters.add(look);
-      look();
+      waiters.add(check);
+      check();
     });
   return {
     send: (message) => io.stdin.write(`${typeof message === "string" ? message : JSON.stringify(message)}\n`),
@@ -126,9 +126,9 @@ test("serves stateless requests and cancels a call", async () => {
 
   const level = { "io.modelcontextprotocol/logLevel": "notice" };
   client.send(request("w", "tools/call", { name: "guarded", arguments: {}, _meta: { ..._meta, ...level } }));
-  const waits = await client.find((message) => message.params?.data?.approval_id !== undefined);
+  const notice = await client.find((message) => message.params?.data?.approval_id !== undefined);
   client.send({ jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: "w", _meta } });
-  const id = waits.params.data.invocation_id as string;
+  const id = notice.params.data.invocation_id as string;
   const record = async (): Promise<string> => {
     const { status } = await gateway.json<{ status: string }>(["invocation", "show", id]);
     return status === "waiting_approval" ? await record() : status;
@@ -185,7 +185,7 @@ test("reopens the session after a restart of the gateway", async () => {
   input.write(`${JSON.stringify(initialized)}\n`);
   expect((await ask(request(1, "ping"))).result).toEqual({});
   await running.stop("restart");
-  expect((await ask(request(2, "ping"))).error.message).toContain("no gateway answers");
+  expect((await ask(request(2, "ping"))).error.message).toContain("no gateway is running");
   running = await open(Number(new URL(url).port));
   expect((await ask(request(3, "ping"))).result).toEqual({});
   input.end();

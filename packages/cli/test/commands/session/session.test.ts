@@ -14,7 +14,7 @@ afterAll(() => gateway.close());
 const say = (id: string, ...lines: string[]) =>
   gateway.backplane(["session", "chat", id, ...lines.flatMap((line) => ["-m", line]), "--quiet"]);
 
-interface Shown {
+interface ShownSession {
   session: Session;
   entries: Entry[];
 }
@@ -40,12 +40,18 @@ describe("show", () => {
         "",
       ].join("\n"),
     );
-    const { session, entries } = await gateway.json<Shown>(["session", "show", "talk"]);
+    const { session, entries } = await gateway.json<ShownSession>(["session", "show", "talk"]);
     expect(session.id).toBe("talk");
     const messages = entries.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
     expect(messages).toEqual(["user", "assistant", "user", "assistant"]);
     // Best-effort entries may still follow the answer.
-    const late = await gateway.json<Shown>(["session", "show", "talk", "--since", String(entries[2]!.id)]);
+    const late = await gateway.json<ShownSession>([
+      "session",
+      "show",
+      "talk",
+      "--since",
+      String(entries[2]!.id),
+    ]);
     expect(late.entries.slice(0, entries.length - 3)).toEqual(entries.slice(3));
     const raw = await gateway.backplane(["session", "show", "talk", "--entries"]);
     const raw_lines = raw.out.trimEnd().split("\n");
@@ -92,7 +98,7 @@ test("sets and removes metadata such as the title", async () => {
 describe("replay", () => {
   test("prints the tape entry by entry", async () => {
     await say("tape", "one");
-    const { entries } = await gateway.json<Shown>(["session", "show", "tape"]);
+    const { entries } = await gateway.json<ShownSession>(["session", "show", "tape"]);
     const { out } = await gateway.backplane(["session", "replay", "tape", "--json", "--since", "1"]);
     const lines = out
       .trimEnd()
@@ -126,7 +132,7 @@ describe("replay", () => {
 
 test("fork shares the history, optionally up to an entry", async () => {
   await say("parent", "first", "second");
-  const { entries } = await gateway.json<Shown>(["session", "show", "parent"]);
+  const { entries } = await gateway.json<ShownSession>(["session", "show", "parent"]);
   const answer = entries.find((entry) => entry.payload.role === "assistant")!;
   const argv = ["session", "fork", "parent", "--at", String(answer.id), "--id", "child"];
   const child = await gateway.json<Session>(argv);

@@ -81,7 +81,7 @@ async function javaHost({ java_instruments, privateCopy }: HostPrograms): Promis
     const jar = await findOrBuildJavaHost(java_instruments);
     return privateCopy?.(jar) ?? jar;
   }
-  throw new BackplaneError("launch_failed", "This installation has no ready host for Java.");
+  throw new BackplaneError("launch_failed", "This installation has no host program for Java instruments.");
 }
 
 function moduleOf({ package: { runtime } }: ProcessRequest): string | null {
@@ -120,7 +120,7 @@ class InstrumentSession implements DialectSession {
   async request(method: string, params: JsonObject): Promise<Json> {
     const { instrument } = params;
     if (method !== "healthCheck" || typeof instrument !== "string") {
-      throw new BackplaneError("request.invalid", `an instrument plugin has no answer to ${method}`);
+      throw new BackplaneError("request.invalid", `Instrument plugins do not support ${method}.`);
     }
     return { ...(await this.#host.healthCheck(instrument, HEALTH_MS)) };
   }

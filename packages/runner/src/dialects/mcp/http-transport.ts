@@ -216,7 +216,7 @@ export class HttpTransport implements McpTransport {
             opened &&
             !this.#closed
           ) {
-            this.#events.forgotten();
+            this.#events.sessionLost();
           }
           if (response.statusCode !== 401) return;
           // The server rejects every request until the credential changes.
@@ -253,7 +253,7 @@ export class HttpTransport implements McpTransport {
       const response = await this.#http.exchange("POST", this.#headersFor(message), body, () => {});
       response.resume();
     } catch {
-      // A failure shows with the next request.
+      // The next request reports the failure.
     }
   }
 

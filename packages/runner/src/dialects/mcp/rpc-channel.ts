@@ -60,7 +60,7 @@ export interface RpcChannelEvents {
   expired(): Promise<void>;
 }
 
-interface Open {
+interface SentRequest {
   pending: PendingRequest;
   message: JsonObject;
   renewed: boolean;
@@ -71,7 +71,7 @@ const MAX_SERVER_REQUESTS = 100;
 
 export class RpcChannel implements TransportEvents {
   readonly #events: RpcChannelEvents;
-  readonly #open = new IdTable<Open, number>();
+  readonly #open = new IdTable<SentRequest, number>();
   readonly #settled = new SettledIds();
   readonly #oneWay = new OneWayMessages();
   readonly transport: McpTransport;
@@ -170,7 +170,7 @@ export class RpcChannel implements TransportEvents {
     );
   }
 
-  forgotten(): void {
+  sessionLost(): void {
     // The next request reports the error.
     this.#events.expired().catch(() => {});
   }
@@ -194,7 +194,7 @@ export class RpcChannel implements TransportEvents {
     return this.#open.get(id)?.pending ?? null;
   }
 
-  #resend(id: number, { message, pending }: Open): void {
+  #resend(id: number, { message, pending }: SentRequest): void {
     if (!this.#open.has(id)) return;
     try {
       this.transport.send(message, pending.headers);

@@ -13,7 +13,7 @@ export interface TransportEvents {
   /** The server lost the session of this request and did not process it. */
   expired(id: number): void;
   /** The server lost the session; no request was affected. */
-  forgotten(): void;
+  sessionLost(): void;
   violation(kind: string): void;
   /** Output that is not a message. */
   strayOutput?(text: string): void;

@@ -1,7 +1,7 @@
 /** Reads the beginning of a stream until `read` returns a value. Unused bytes are put back into the socket. */
 import type { Socket } from "node:net";
 
-export interface Peeked<T> {
+export interface PeekResult<T> {
   value: T;
   /** Bytes that are consumed. */
   used: number;
@@ -11,7 +11,7 @@ export interface Peeked<T> {
 export function peek<T>(
   socket: Socket,
   max: number,
-  read: (bytes: Buffer, full: boolean) => Peeked<T> | undefined,
+  read: (bytes: Buffer, full: boolean) => PeekResult<T> | undefined,
 ): Promise<T | null> {
   return new Promise((resolve) => {
     // The buffer doubles, so that a client that sends single bytes does not cause a copy for each.

@@ -1,7 +1,7 @@
 /** The part of SOCKS5 (RFC 1928) that names a destination: no credentials, CONNECT only. */
 
 import type { Destination } from "../destinations/destination.ts";
-import { type Peeked, peek } from "./peek.ts";
+import { type PeekResult, peek } from "./peek.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
 
 const REPLY = { granted: 0, failed: 1, forbidden: 2, unreachable: 4, command: 7 } as const;
@@ -44,14 +44,14 @@ export function answerSocks(connection: ProxyConnection, how: keyof typeof REPLY
   if (how !== "granted") connection.finish();
 }
 
-function readMethods(bytes: Buffer): Peeked<Buffer> | undefined {
+function readMethods(bytes: Buffer): PeekResult<Buffer> | undefined {
   const used = 2 + (bytes[1] ?? 0);
   return bytes.length < 2 || bytes.length < used
     ? undefined
     : { value: Buffer.from(bytes.subarray(2, used)), used };
 }
 
-function readRequest(bytes: Buffer): Peeked<SocksRequest | null> | undefined {
+function readRequest(bytes: Buffer): PeekResult<SocksRequest | null> | undefined {
   if (bytes.length < 5) return undefined;
   const kind = bytes[3]!;
   const length = kind === V4 ? 4 : kind === V6 ? 16 : bytes[4]!;

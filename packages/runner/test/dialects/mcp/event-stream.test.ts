@@ -3,7 +3,7 @@ import type { Json, JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { mcp, testRunnerFor, text } from "../../support/http-request.ts";
-import { mcpHttpServer, type Reply, type Seen } from "../../support/mcp-http-server.ts";
+import { mcpHttpServer, type ReceivedRequest, type Reply } from "../../support/mcp-http-server.ts";
 import { requestOf } from "../../support/request.ts";
 import { until } from "../../support/runner.ts";
 
@@ -41,7 +41,7 @@ test("accepts an answer as a stream, with progress and server requests of the sa
 });
 
 test("resumes a broken stream at its last event", async () => {
-  let resumed: Seen["headers"] | null = null;
+  let resumed: ReceivedRequest["headers"] | null = null;
   let id = 0;
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.message.method === "tools/call") {

@@ -40,7 +40,7 @@ export interface SqliteConnection {
   close(): void;
 }
 
-interface Prepared {
+interface PreparedStatement {
   statement: StatementSync;
   returns_rows: boolean;
   writes: boolean;
@@ -62,12 +62,12 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
   const database = new DatabaseSync(file, { readOnly: mode === "read" });
   database.exec(mode === "write" ? WRITER_PRAGMAS : "pragma busy_timeout = 5000;");
   addChecksumFunctions(database);
-  const statements = new Map<string, Prepared>();
-  const unchecked = new Map<string, Prepared>();
+  const statements = new Map<string, PreparedStatement>();
+  const unchecked = new Map<string, PreparedStatement>();
   let checks: ReadonlyMap<string, string> = new Map();
   let writes: ChecksummedWrites | undefined;
 
-  const prepare = (text: string, checked = true): Prepared => {
+  const prepare = (text: string, checked = true): PreparedStatement => {
     const known = checked ? statements : unchecked;
     let prepared = known.get(text);
     if (prepared === undefined) {

@@ -134,7 +134,7 @@ export function restoreStoreFile(file: string, backup: string): string {
   return kept;
 }
 
-export interface Repaired {
+export interface RepairResult {
   /** The folder with the previous files. */
   kept: string;
   lost_commits: number;
@@ -145,7 +145,7 @@ export interface Repaired {
 }
 
 /** Keeps intact data. Throws when the file cannot be repaired and has to be restored from a backup. */
-export function repairStoreFile(file: string, accept_loss: boolean): Repaired {
+export function repairStoreFile(file: string, accept_loss: boolean): RepairResult {
   checkHeader(file);
   if (!existsSync(file))
     throw new BackplaneError("request.invalid", `${file} does not exist, so there is nothing to repair.`);

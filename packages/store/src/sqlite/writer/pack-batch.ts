@@ -10,7 +10,7 @@ export interface PackedBatch {
   codes: Float64Array;
 }
 
-type Plain = string | number | boolean | null | undefined | Plain[] | { [key: string]: Plain };
+type PlainValue = string | number | boolean | null | undefined | PlainValue[] | { [key: string]: PlainValue };
 
 const NULL = 0;
 const TRUE = 1;
@@ -47,7 +47,7 @@ export function createPacker(): (calls: readonly WriteCall[]) => PackedBatch {
     numbers.set(key, numbers.size);
     pieces.push(key);
   };
-  const add = (value: Plain): void => {
+  const add = (value: PlainValue): void => {
     if (typeof value === "string") {
       code(STRING);
       code(value.length);
@@ -77,7 +77,7 @@ export function createPacker(): (calls: readonly WriteCall[]) => PackedBatch {
     used = 0;
     numbers = new Map();
     pieces = [];
-    add(calls as unknown as Plain);
+    add(calls as unknown as PlainValue);
     const packed = { text: pieces.join(""), codes: codes.slice(0, used) };
     // A batch of megabytes is an exception, so its memory is released.
     if (codes.length > MAX_REUSED_CODES) codes = new Float64Array(1_024);
@@ -101,7 +101,7 @@ export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
     if (number === keys.length) keys.push(cut(codes[code++]!));
     return keys[number]!;
   };
-  const take = (): Plain => {
+  const take = (): PlainValue => {
     const kind = codes[code++]!;
     switch (kind) {
       case STRING:
@@ -114,13 +114,13 @@ export function unpackBatch({ text, codes }: PackedBatch): WriteCall[] {
         return false;
       case ARRAY: {
         const length = codes[code++]!;
-        const items: Plain[] = [];
+        const items: PlainValue[] = [];
         for (let i = 0; i < length; i++) items.push(take());
         return items;
       }
       case OBJECT: {
         const length = codes[code++]!;
-        const record: { [key: string]: Plain } = {};
+        const record: { [key: string]: PlainValue } = {};
         for (let i = 0; i < length; i++) {
           const key = completeKey();
           const value = take();

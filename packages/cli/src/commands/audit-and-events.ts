@@ -9,7 +9,7 @@ import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
 import { runUntilInterrupted } from "../terminal/io.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 
-export function addRecordCommands(program: Command, toAction: ToAction): void {
+export function addAuditAndEventCommands(program: Command, toAction: ToAction): void {
   const audit = program.command("audit").description("Audit log: who changed what.");
   pageFlags(audit.command("list").description("List audit entries."))
     .option("--action <name>", "only this action")

@@ -1,8 +1,8 @@
-/** The output of a process while it runs, and its exit code. */
+/** Collects the output of a process while it runs, and its exit code. */
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 
-export function printed(child: ChildProcess) {
+export function captureOutput(child: ChildProcess) {
   let out = "";
   let err = "";
   child.stdout!.on("data", (chunk: Buffer) => {
