@@ -26,7 +26,7 @@ export async function sandboxNode(): Promise<Row[]> {
   if (missing.length > 0) console.error(`sandbox.node has no peer: apt-get install -y ripgrep socat`);
   const starts: Record<string, () => Promise<void>> = {
     ours: () => confined(sandbox),
-    plain: () => ended(process.execPath, ["-e", "0"]),
+    plain: () => runToEnd(process.execPath, ["-e", "0"]),
     ...(missing.length > 0 ? {} : { "sandbox-runtime-0.0": published }),
   };
   const times = Object.fromEntries(Object.keys(starts).map((name) => [name, [] as number[]]));
@@ -79,10 +79,10 @@ async function confined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promi
 
 async function published(): Promise<void> {
   const command = await SandboxManager.wrapWithSandbox(`${process.execPath} -e 0`);
-  await ended("/bin/bash", ["-c", command]);
+  await runToEnd("/bin/bash", ["-c", command]);
 }
 
-function ended(program: string, args: string[]): Promise<void> {
+function runToEnd(program: string, args: string[]): Promise<void> {
   return new Promise((resolve, reject) => {
     const child = spawn(program, args, { stdio: "pipe" });
     let stderr = "";

@@ -159,7 +159,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     file: "packages/door/src/node/store-wait.ts",
     from: 'if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;',
     to: "if (codeOf(error) !== undefined || signal.aborted) throw error;",
-    tests: ["packages/agent/test/loop/store-away.test.ts"],
+    tests: ["packages/agent/test/loop/store-outage.test.ts"],
   },
   {
     defence: "outage: the result of a lost commit is looked up",

@@ -1,4 +1,4 @@
-/** The shipped sandbox-init is what its sources give, byte for byte, and starts on both architectures. */
+/** The shipped sandbox-init can be rebuilt from its sources byte for byte, and starts on both architectures. */
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,11 +7,11 @@ import { expect, onTestFinished, test } from "vitest";
 import { differences, type Manifest, PREBUILT } from "../../scripts/sandbox-init/manifest.ts";
 import { verifies } from "../support/verifies.ts";
 
-verifies("sandbox.embedded", "building the programs again gives the same bytes", () => {
+verifies("sandbox.embedded", "produces the same bytes when the programs are built again", () => {
   expect(differences()).toEqual([]);
 });
 
-verifies("sandbox.embedded", "both programs start, the one for arm64 in an emulator", () => {
+verifies("sandbox.embedded", "starts both programs, the one for arm64 in an emulator", () => {
   const emulator = process.arch === "arm64" ? [] : ["qemu-aarch64"];
   for (const line of [
     [join(PREBUILT, `linux-${process.arch}`)],
@@ -22,7 +22,7 @@ verifies("sandbox.embedded", "both programs start, the one for arm64 in an emula
   }
 });
 
-test("a changed program or manifest is noticed, and another toolchain is named with its installation", () => {
+test("reports a changed program or manifest, and how to install the expected toolchain", () => {
   const folder = mkdtempSync(join(tmpdir(), "backplane-prebuilt-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   cpSync(PREBUILT, folder, { recursive: true });

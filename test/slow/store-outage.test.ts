@@ -13,7 +13,7 @@ import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const LEASE_MS = 6_000;
-const PATIENCE_MS = 120_000;
+const WAIT_MS = 120_000;
 
 interface Entry {
   kind: string;
@@ -75,14 +75,14 @@ describe.concurrent("store outages", () => {
       `a database outage of ${list} loses no call, no turn and no entry`,
       async ({ expect, onTestFinished }) => {
         const nodes = await startGateways(onTestFinished);
-        for (const outage of outages) await survive(outage, nodes, expect);
+        for (const outage of outages) await checkOutage(outage, nodes, expect);
       },
       900_000,
     );
   }
 });
 
-async function survive(
+async function checkOutage(
   { seconds, how }: Outage,
   { tool, model, proxy, gateways }: Nodes,
   expect: TestContext["expect"],
@@ -115,7 +115,7 @@ async function survive(
     }
     await eventually(
       () => ["look", "note", "tool"].every((what) => tool.runs(name(g, what)) === 1),
-      PATIENCE_MS,
+      WAIT_MS,
       "the tools run",
     );
   }
@@ -127,9 +127,9 @@ async function survive(
     const input = { name: name(0, "settled") };
     await gateway.http("POST", "/v1/invocations?wait=50", { export_id: "look", input });
   }
-  await eventually(() => tool.deliveries().length >= delivered + 2, PATIENCE_MS, "the hook is called");
+  await eventually(() => tool.deliveries().length >= delivered + 2, WAIT_MS, "the hook is called");
 
-  proxy.takeAway(how);
+  proxy.startOutage(how);
   await pause(seconds * 500);
   // During the outage, work in progress continues as far as possible without the store.
   for (const { release } of holds) release();
@@ -146,7 +146,7 @@ async function survive(
     expect((await gateway.http("GET", "/readyz")).status).toBe(503);
   }
   await pause(seconds * 500);
-  proxy.giveBack();
+  proxy.endOutage();
 
   for (const { run_id } of turns) await untilEnded(gateways[0]!, `/v1/runs/${run_id}`);
   for (const { id } of calls) await untilEnded(gateways[0]!, `/v1/invocations/${id}`);
@@ -158,7 +158,7 @@ async function survive(
       );
       return states.every(({ body }) => body.takes_over === true);
     },
-    PATIENCE_MS,
+    WAIT_MS,
     "both gateways take over again",
   );
   await pause(LEASE_MS);
@@ -214,7 +214,7 @@ async function untilEnded(gateway: TestGateway, path: string): Promise<void> {
       const { status, body } = await gateway.http<EndedCall>("GET", path);
       return status === 200 && body.status !== "running";
     },
-    PATIENCE_MS,
+    WAIT_MS,
     `${path} ended`,
   );
 }

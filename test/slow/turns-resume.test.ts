@@ -40,7 +40,7 @@ test("delivers the answer after a kill in the middle of a turn, without duplicat
       await new Promise((done) => setTimeout(done, kill * 20));
       await gateway.kill9();
       gateway = await startTestGateway({ home });
-      const run = await ended(gateway, body.run_id);
+      const run = await waitForEnd(gateway, body.run_id);
       expect(run).toMatchObject({ status: "completed", error: null, output: { content: answer } });
       resumed += run.resumed ?? 0;
       const tape = await tapeOf(gateway, session_id);
@@ -59,7 +59,7 @@ test("delivers the answer after a kill in the middle of a turn, without duplicat
   }
 });
 
-async function ended(gateway: TestGateway, run_id: string): Promise<Run> {
+async function waitForEnd(gateway: TestGateway, run_id: string): Promise<Run> {
   let run: Run | undefined;
   await eventually(
     async () => {

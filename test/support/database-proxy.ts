@@ -10,8 +10,8 @@ type Outage = "refuses" | "silent";
 
 export interface DatabaseProxy {
   url: string;
-  takeAway(how: Outage): void;
-  giveBack(): void;
+  startOutage(how: Outage): void;
+  endOutage(): void;
   close(): Promise<void>;
 }
 
@@ -52,14 +52,14 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
   url.port = String((server.address() as AddressInfo).port);
   return {
     url: url.href,
-    takeAway(how) {
+    startOutage(how) {
       outage = how;
       for (const socket of sockets) {
         if (how === "refuses") socket.destroy();
         else socket.pause();
       }
     },
-    giveBack() {
+    endOutage() {
       // Hanging connections are closed, as when a network recovers without its old connections.
       if (outage === "silent") for (const socket of sockets) socket.destroy();
       outage = null;

@@ -13,7 +13,7 @@ export let gateway: TestGateway;
 
 export let client: Client;
 
-/** A test file calls this once. */
+/** Call it once in each test file. */
 export function useInstrumentGateway(): void {
   beforeAll(async () => {
     base = mkdtempSync(join(tmpdir(), "backplane-instruments-"));
@@ -70,11 +70,13 @@ export function plugin(id: string, changes: object, provider: string): string {
   return folder;
 }
 
-export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   const end = Date.now() + 60_000;
-  while (!(await holds())) {
+  while (!(await condition())) {
     if (Date.now() > end)
-      throw new Error(`still not so after a minute: ${holds.toString()}\n${gateway.log()}`);
+      throw new Error(
+        `The condition was still false after a minute: ${condition.toString()}\n${gateway.log()}`,
+      );
     await new Promise((done) => setTimeout(done, 100));
   }
 }

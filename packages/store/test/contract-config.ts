@@ -69,9 +69,9 @@ export function configCases(store: () => Store): void {
       "providers.q.api_key",
       "providers.token",
     ]);
-    const anew = setting("providers.p.api_key", "v1.k.n.d", true);
-    expect(await write([anew, setting("providers.p.base_url", "https://c.example")])).toEqual([]);
-    expect(await config.get(org_id, "providers.p.api_key")).toEqual(anew);
+    const new_key = setting("providers.p.api_key", "v1.k.n.d", true);
+    expect(await write([new_key, setting("providers.p.base_url", "https://c.example")])).toEqual([]);
+    expect(await config.get(org_id, "providers.p.api_key")).toEqual(new_key);
     expect(await write([], ["providers.p.base_url"])).toEqual([
       "providers.p.api_key",
       "providers.p.base_url",
@@ -81,10 +81,10 @@ export function configCases(store: () => Store): void {
     expect(await write([setting("providers.n.plugin", "llm")])).toEqual([]);
     expect(await write([setting("providers.n.plugin", "other")])).toEqual(["providers.n.api_key"]);
     // A write beyond the limit changes nothing, the credential included.
-    await write([anew]);
+    await write([new_key]);
     const big = Array.from({ length: CONFIG_LIMITS.keys_per_org }, (_, n) => setting(`big.k${n}`, n));
     await expect(write([elsewhere, ...big])).rejects.toMatchObject({ code: "config.limit" });
-    expect(await config.get(org_id, "providers.p.api_key")).toEqual(anew);
+    expect(await config.get(org_id, "providers.p.api_key")).toEqual(new_key);
   });
 
   test("writes records with a change, and none without a change", async () => {

@@ -17,8 +17,8 @@ export function onceCases(store: () => Store): void {
     expect(won).toHaveLength(1);
     const refused = opened.filter((item) => item.status === "rejected").map((item) => item.reason.code);
     expect(refused).toEqual(Array(7).fill("idempotency.in_progress"));
-    const there = await Promise.all(rows.map((row) => invocations.get(scope, row.id)));
-    expect(there.filter((row) => row !== null).map((row) => row.id)).toEqual([won[0]!.id]);
+    const stored = await Promise.all(rows.map((row) => invocations.get(scope, row.id)));
+    expect(stored.filter((row) => row !== null).map((row) => row.id)).toEqual([won[0]!.id]);
 
     const done = { state: "done", status: 202, body: won[0]!.id };
     expect(await idempotency.find(scope, "k", "d", 2_000, 500)).toEqual(done);

@@ -78,8 +78,8 @@ export function queueCases(store: () => Store): void {
     expect(await store().outbox.cursor(consumer)).toBe(5);
     expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBe(true);
     expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBe(false);
-    const there = await Promise.all(jobs.map((job) => store().jobs.get(job.id)));
-    expect(there.filter((job) => job !== null)).toHaveLength(1);
+    const stored = await Promise.all(jobs.map((job) => store().jobs.get(job.id)));
+    expect(stored.filter((job) => job !== null)).toHaveLength(1);
   });
 
   test("leases a job to one claimer, and refuses an old fence", async () => {

@@ -60,10 +60,10 @@ export function skillTool(ctx: PluginContext): KernelTool {
       try {
         if (name === undefined) {
           const all = (await ctx.service("skill.list", {}, call.as)) as unknown as ListedSkill[];
-          return listed(matching(all, query ?? ""));
+          return listOutput(matching(all, query ?? ""));
         }
         const which: JsonObject = file === undefined ? { name } : { name, file };
-        return shown((await ctx.service("skill.read", which, call.as)) as unknown as SkillFile);
+        return fileOutput((await ctx.service("skill.read", which, call.as)) as unknown as SkillFile);
       } catch (error) {
         const kind = codeOf(error) === "skill.not_found" ? "validation" : "internal";
         return toolError(kind, (error as Error).message);
@@ -84,14 +84,14 @@ function matching(all: readonly ListedSkill[], query: string): readonly ListedSk
   });
 }
 
-function listed(skills: readonly ListedSkill[]) {
+function listOutput(skills: readonly ListedSkill[]) {
   const lines = skills.slice(0, SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
   const more = skills.length > SHOWN ? [`… and ${skills.length - SHOWN} more; narrow it with a query.`] : [];
   const text = lines.length === 0 ? "No skill fits." : [...lines, ...more].join("\n");
   return toolOk({ brief: `skill: ${skills.length} found`, display: markdownBlock(text) });
 }
 
-function shown({ name, file, text, files }: SkillFile) {
+function fileOutput({ name, file, text, files }: SkillFile) {
   const others = files.filter((path) => path !== file);
   const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, SHOWN).join(", ")}`;
   return toolOk({ brief: `skill: read ${name}/${file}`, display: markdownBlock(`${text}${note}`) });

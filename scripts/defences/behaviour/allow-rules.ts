@@ -147,7 +147,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: PATTERNS,
   },
   {
-    defence: "allow rules: an encoded parent folder is one",
+    defence: "allow rules: an encoded parent folder is recognized",
     file: PATTERN,
     from: 'value.replaceAll(/%2e/gi, ".")',
     to: "value",
@@ -189,7 +189,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: ANSWERS,
   },
   {
-    defence: "allow rules: a host that is granted is wider",
+    defence: "allow rules: a grant for the host is wider",
     file: WIDER,
     from: "    host: grant.host === true,\n    ...(tools",
     to: "    ...(tools",

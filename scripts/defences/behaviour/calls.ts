@@ -38,12 +38,12 @@ export const CALL_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "queue: a released place is counted once",
+    defence: "queue: a released slot is counted once",
     file: CONCURRENCY,
     from: "        if (released) return;\n        released = true;\n",
     to: "",
     tests: QUEUES,
-    only: "although a call may release",
+    only: "free a slot once",
   },
   {
     defence: "queue: this node does not lease more slots than the maximum",

@@ -13,7 +13,7 @@ export function sessionKey(
   if (workspace.length === 0 || workspace.length > WORKSPACE_LENGTH || /\p{C}/u.test(workspace)) {
     throw new BackplaneError(
       "request.invalid",
-      `a workspace is a name of 1 to ${WORKSPACE_LENGTH} characters`,
+      `The workspace must be a name of 1 to ${WORKSPACE_LENGTH} characters.`,
     );
   }
   return { scope: caller.scope, workspace, session_id };

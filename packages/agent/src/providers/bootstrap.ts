@@ -39,11 +39,13 @@ export async function bootstrapProviders(
   const withKey: string[] = [];
   for (const plugin of plugins) {
     const wanted = await instanceOf(config, org_id, plugin);
-    const there = await config.list(org_id, `providers.${plugin}.`);
-    const elsewhere = isElsewhere(wanted, there);
-    const missing = [...wanted].filter(([key]) => !there.has(key) && !(elsewhere && isSecretConfigKey(key)));
+    const existing = await config.list(org_id, `providers.${plugin}.`);
+    const elsewhere = isElsewhere(wanted, existing);
+    const missing = [...wanted].filter(
+      ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
+    );
     if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
-    const own = new Map([...missing, ...there]);
+    const own = new Map([...missing, ...existing]);
     const key = own.get(`providers.${plugin}.api_key`);
     if (typeof key === "string" && key !== "") withKey.push(plugin);
   }
@@ -60,8 +62,8 @@ export async function bootstrapProviders(
  * Returns whether the existing instance has a destination other than the one that the credentials were meant
  * for.
  */
-function isElsewhere(wanted: ReadonlyMap<string, Json>, there: ReadonlyMap<string, Json>): boolean {
-  return [...there].some(
+function isElsewhere(wanted: ReadonlyMap<string, Json>, existing: ReadonlyMap<string, Json>): boolean {
+  return [...existing].some(
     ([key, value]) =>
       isDestinationConfig(key, JSON.stringify(value)) &&
       JSON.stringify(value) !== JSON.stringify(wanted.get(key)),

@@ -37,7 +37,7 @@ const requestOf = (tape: readonly Entry[]) =>
     kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
   );
 
-async function ended(fixture: TestSession, run_id: string) {
+async function waitForEnd(fixture: TestSession, run_id: string) {
   await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
   return await fixture.kernel.runs.get(user, run_id);
 }
@@ -70,7 +70,7 @@ test("resumes a turn after a crash in its tools and repeats only calls that may 
   await first.crash();
 
   const second = await createTestSession({ tools, file: first.file });
-  const run = await ended(second, run_id);
+  const run = await waitForEnd(second, run_id);
   expect(run).toMatchObject({ status: "completed", resumed: 1, iterations: 2, output: { content: "over" } });
   expect(calls.toSorted()).toEqual(["look", "look", "pay", "quick"]);
   const tape = await second.tape();
@@ -97,7 +97,7 @@ test("asks the model again after a crash during its answer", async () => {
   await until(() => first.events.some(({ kind }) => kind === "assistant.message.delta"));
   await first.crash();
   const second = await createTestSession({ file: first.file });
-  expect(await ended(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+  expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
   expect(says(await second.tape())).toEqual(["one two three four five six"]);
   // The session is free again.
   expect(await second.say("and now?")).toMatchObject({ status: "completed" });
@@ -106,7 +106,7 @@ test("asks the model again after a crash during its answer", async () => {
 test("keeps an answer that was given before a crash without asking the model again", async () => {
   const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
-  await ended(first, run_id);
+  await waitForEnd(first, run_id);
   const tape = await first.tape();
   // Simulates a crash between the model's last answer and the end of the turn.
   const last = tape.findIndex(({ kind, payload }) => kind === "message" && payload.role === "assistant");
@@ -128,7 +128,7 @@ test("keeps an answer that was given before a crash without asking the model aga
   await first.store.runs.start(open, { key, entries: cut }, cut.length, {});
   await first.crash();
   const second = await createTestSession({ file: first.file });
-  expect(await ended(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
+  expect(await waitForEnd(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
   expect(second.events.filter(({ kind }) => kind === "llm.call.request")).toEqual([]);
   expect(says(await second.tape("cut"))).toEqual(says(tape));
 });
@@ -144,7 +144,7 @@ test("joins a message to a resumed turn and ends its calls on an interrupt", asy
   const joined = await second.kernel.sessions.message(user, s1, { text: "/say hurry" });
   expect(joined.run_id).toBe(run_id);
   expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
-  expect(await ended(second, run_id)).toMatchObject({ status: "cancelled" });
+  expect(await waitForEnd(second, run_id)).toMatchObject({ status: "cancelled" });
   const tape = await second.tape();
   expect(requestOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
 });
@@ -160,7 +160,7 @@ test("ends a turn that crashed the gateway twice and records the reason", async 
   await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
   await second.crash();
   const third = await createTestSession({ tools, file: first.file });
-  expect(await ended(third, run_id)).toMatchObject({
+  expect(await waitForEnd(third, run_id)).toMatchObject({
     status: "failed",
     error: { code: "loop.failed", message: expect.stringContaining("twice") },
   });
@@ -182,12 +182,12 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
     file: first.file,
     host: { resume_turns: false },
   });
-  expect(await ended(second, mine.run_id)).toMatchObject({
+  expect(await waitForEnd(second, mine.run_id)).toMatchObject({
     status: "failed",
     error: { code: "loop.failed" },
   });
   expect(says(await second.tape())).toEqual([""]);
-  expect((await ended(second, keyed.run_id)).resumed).toBeUndefined();
+  expect((await waitForEnd(second, keyed.run_id)).resumed).toBeUndefined();
 
   const third = await createTestSession();
   const them = await keyHolder(third);
@@ -196,7 +196,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
   await them.revoke();
   await third.crash();
   const fourth = await createTestSession({ file: third.file });
-  expect(await ended(fourth, theirs.run_id)).toMatchObject({
+  expect(await waitForEnd(fourth, theirs.run_id)).toMatchObject({
     status: "failed",
     error: { code: "authority.key_revoked" },
   });
@@ -214,7 +214,7 @@ verifies("tools.context", "returns control to the user after a crash when the re
   await until(() => calls.length === 1);
   await first.crash();
   const second = await createTestSession({ tools, file: first.file });
-  expect(await ended(second, run_id)).toMatchObject({
+  expect(await waitForEnd(second, run_id)).toMatchObject({
     status: "completed",
     iterations: 1,
     output: { content: "Which one?" },
@@ -244,7 +244,10 @@ test("makes a call of a later answer even when the model reuses an id", async ()
   await until(() => calls.length === 1);
   await first.crash();
   const second = await createTestSession({ tools, provider, file: first.file });
-  expect(await ended(second, run_id)).toMatchObject({ status: "completed", output: { content: "over" } });
+  expect(await waitForEnd(second, run_id)).toMatchObject({
+    status: "completed",
+    output: { content: "over" },
+  });
   expect(calls).toEqual(["look", "look", "count"]);
 });
 

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("web") });
+  t = await startApi({ plugins: await loadBundledPlugins("web") });
 });
 afterAll(() => t.close());
 

@@ -6,7 +6,7 @@ import { DELEGATION_SCOPES, type DelegationScope } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WebSocket } from "ws";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
@@ -49,7 +49,7 @@ const ALWAYS = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/
 let t: TestApi;
 let base = "";
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("strategy-react", "llm-echo", "web") });
+  t = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo", "web") });
   base = await t.api.listen({ host: "127.0.0.1", port: 0 });
   const folder = writeSamplePackage(t.home, "1.0.0", "", [...DELEGATION_SCOPES]);
   await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });

@@ -4,8 +4,8 @@ import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { KEY_SCOPES, type KernelPlugin, type KeyScope } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
-import { packed } from "../support/packed.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
+import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 import { MATRIX } from "./scope-cases.ts";
@@ -26,7 +26,9 @@ const tokens = new Map<string, string>();
 beforeAll(async () => {
   const spare: KernelPlugin = { name: "spare", version: "1.0.0", category: "skill", subscriptions: () => [] };
   const model: KernelPlugin = { ...spare, name: "llm-spare", category: "llm-provider" };
-  t = await startApi({ plugins: await bundled("web", "llm-echo", "strategy-react", spare, model) });
+  t = await startApi({
+    plugins: await loadBundledPlugins("web", "llm-echo", "strategy-react", spare, model),
+  });
   database = new DatabaseSync(join(t.home, "store.db"), { readOnly: true });
   reads = new Map(TABLES.map((table) => [table, prepareRead(table)]));
   const source = { folder: writeSamplePackage(t.home) };
@@ -88,7 +90,7 @@ const fixture: ScopeFixture = {
   },
   package: async () => (await installed()).id as string,
   version: async () => (await installed()).version as string,
-  archive: () => packed(fixture.folder()),
+  archive: () => packToBuffer(fixture.folder()),
   folder: () => writeSamplePackage(t.home, `1.0.${++count}`),
   async provider() {
     const id = fixture.next("mine");
@@ -137,7 +139,7 @@ const TABLES = [
 ];
 
 /** The checksum of a row covers all its columns. Reading the columns themselves took most of the time of this file. */
-function stored(org_id?: string): string {
+function dumpRows(org_id?: string): string {
   return TABLES.map((table) => {
     const { sql, by_org } = reads.get(table)!;
     const rows = by_org && org_id !== undefined ? sql.all(org_id) : sql.all(...(by_org ? [null] : []));
@@ -184,7 +186,7 @@ for (const [operation, cases] of Object.entries(MATRIX)) {
 async function check(method: string, operation: string, scopeCase: Case, who: Who): Promise<void> {
   const token = await tokenOf(who, scopeCase.scope);
   const { path, body, headers = {} } = await scopeCase.request(fixture);
-  const before = { all: stored(), own: stored("org_local"), plugins: await pluginStates() };
+  const before = { all: dumpRows(), own: dumpRows("org_local"), plugins: await pluginStates() };
   const answer = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
   const summary = `${operation} (${scopeCase.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
@@ -196,8 +198,8 @@ async function check(method: string, operation: string, scopeCase: Case, who: Wh
   } else if (typeof expected === "number") expect(answer.status, summary).toBe(expected);
   else expect(expected, summary).toContain(answer.status);
   // A refusal changes nothing, and another org's credential changes nothing of this org.
-  if (expected !== "ok" && answer.status >= 400) expect(stored(), summary).toBe(before.all);
-  if (who === "foreignOrg") expect(stored("org_local"), summary).toBe(before.own);
+  if (expected !== "ok" && answer.status >= 400) expect(dumpRows(), summary).toBe(before.all);
+  if (who === "foreignOrg") expect(dumpRows("org_local"), summary).toBe(before.own);
   if (answer.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);
 }
 

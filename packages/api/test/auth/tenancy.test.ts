@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { packed } from "../support/packed.ts";
+import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
@@ -82,7 +82,7 @@ verifies(
     const token = mine.json.token as string;
     const installed = (await t.call("GET", "/v1/plugin-packages", { token })).json.items[0];
     // A project may not remove the org's package, and may remove its own unless others use it.
-    const archive = await packed(writeSamplePackage(t.home, "2.0.0"));
+    const archive = await packToBuffer(writeSamplePackage(t.home, "2.0.0"));
     const own = await t.call("POST", "/v1/plugin-packages", {
       body: archive,
       headers: { "content-type": "application/octet-stream" },

@@ -1,4 +1,4 @@
-/** What MCP clients see that look for an authorization server, or send a wrong token. */
+/** Responses to MCP clients that look for an authorization server or send a wrong token. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApi, type TestApi } from "../support/start-api.ts";
 

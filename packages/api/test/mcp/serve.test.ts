@@ -2,7 +2,7 @@
 import type { JsonObject, KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bindSample, startBoundApi } from "../support/bound-api.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { call, connect, type McpClient, META, read, request, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
@@ -31,7 +31,7 @@ let t: TestApi;
 let base = "";
 let asking = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo", "notify"], [], { plugins: await bundled(teller) }));
+  ({ t, base } = await startBoundApi(["echo", "notify"], [], { plugins: await loadBundledPlugins(teller) }));
   await t.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
   asking = await bind("ask");
 });

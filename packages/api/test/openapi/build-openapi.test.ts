@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { fastifyPath } from "../../src/http/route.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;
 // biome-ignore lint/suspicious/noExplicitAny: a document, walked as one
 let document: any;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("web") });
+  t = await startApi({ plugins: await loadBundledPlugins("web") });
   document = (await t.call("GET", "/openapi.json")).json;
 });
 afterAll(() => t.close());

@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { CONFIG_LIMITS } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("web") });
+  t = await startApi({ plugins: await loadBundledPlugins("web") });
 });
 afterAll(() => t.close());
 

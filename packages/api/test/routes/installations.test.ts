@@ -2,7 +2,7 @@
 import { mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { packed } from "../support/packed.ts";
+import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
@@ -39,7 +39,7 @@ async function counts() {
 }
 
 test("installs and binds an archive with its settings, and responds 200 to a repetition", async () => {
-  const archive = await packed(writeSamplePackage(t.home, "1.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(t.home, "1.0.0"));
   const settings = { bind: true, policy: { timeout_ms: 5_000 } };
   const done = await upload(archive, settings);
   expect(done.status).toBe(201);
@@ -50,7 +50,7 @@ test("installs and binds an archive with its settings, and responds 200 to a rep
   expect(again.json.bindings.map(({ change }: { change: string }) => change)).toEqual(
     Array.from({ length: 6 }, () => "unchanged"),
   );
-  const next = await upload(await packed(writeSamplePackage(t.home, "1.1.0")), { bind: true });
+  const next = await upload(await packToBuffer(writeSamplePackage(t.home, "1.1.0")), { bind: true });
   expect(next.status).toBe(201);
   expect(next.json.bindings).toMatchObject(
     Array.from({ length: 6 }, () => ({ change: "moved", binding: { policy: { timeout_ms: 5_000 } } })),
@@ -60,13 +60,17 @@ test("installs and binds an archive with its settings, and responds 200 to a rep
 test("installs a folder, a remote server and an mcp.json from JSON", async () => {
   const folder = writeSamplePackage(t.home, "2.0.0");
   expect((await send({ source: { kind: "folder", path: folder } })).json).toMatchObject({ bindings: [] });
-  const far = await send({
-    source: { kind: "mcp_url", name: "far", url: "https://far.invalid/mcp" },
+  const remote = await send({
+    source: { kind: "mcp_url", name: "remote", url: "https://remote.invalid/mcp" },
     policy: { approval: "always" },
   });
-  expect([far.status, far.json]).toMatchObject([
+  expect([remote.status, remote.json]).toMatchObject([
     201,
-    { bindings: [{ change: "created", binding: { package_id: "mcp/far", policy: { approval: "always" } } }] },
+    {
+      bindings: [
+        { change: "created", binding: { package_id: "mcp/remote", policy: { approval: "always" } } },
+      ],
+    },
   ]);
   const mcpServers = { near: { command: "python3" }, own: { command: "/opt/own" } };
   const some = await send({ source: { kind: "mcp_json", document: { mcpServers } } });
@@ -78,8 +82,8 @@ test("installs a folder, a remote server and an mcp.json from JSON", async () =>
   });
 });
 
-test("says what a source is", async () => {
-  const archive = await packed(writeSamplePackage(t.home, "3.0.0"));
+test("reports the kind and contents of a source without installing it", async () => {
+  const archive = await packToBuffer(writeSamplePackage(t.home, "3.0.0"));
   const headers = { "content-type": "application/octet-stream" };
   const before = await counts();
   const uploaded = await t.call("POST", `${PATH}:inspect`, { body: archive, headers });
@@ -102,8 +106,8 @@ test("says what a source is", async () => {
   expect(await counts()).toEqual(before);
 });
 
-test("leaves nothing of an archive whose bindings fail", async () => {
-  const archive = await packed(writeSamplePackage(t.home, "4.0.0"));
+test("stores neither rows nor files of an archive whose bindings fail", async () => {
+  const archive = await packToBuffer(writeSamplePackage(t.home, "4.0.0"));
   const before = await counts();
   for (const settings of [
     { bind: true, secrets: { nothing: "secret://org_local/x" } },
@@ -115,21 +119,21 @@ test("leaves nothing of an archive whose bindings fail", async () => {
   expect(await counts()).toEqual(before);
 });
 
-test("a repeated Idempotency-Key gets the first response; other settings or bytes are a conflict", async () => {
-  const archive = await packed(writeSamplePackage(t.home, "5.0.0"));
+test("repeats the first response for the same Idempotency-Key and refuses it with other settings or bytes", async () => {
+  const archive = await packToBuffer(writeSamplePackage(t.home, "5.0.0"));
   const key = { "idempotency-key": "install-5" };
   const first = await upload(archive, { bind: false }, key);
   const again = await upload(archive, { bind: false }, key);
   expect([first.status, again.status]).toEqual([201, 201]);
   expect(again.headers["idempotency-replayed"]).toBe("true");
   expect(again.json).toEqual(first.json);
-  const other = await packed(writeSamplePackage(t.home, "5.0.1"));
+  const other = await packToBuffer(writeSamplePackage(t.home, "5.0.1"));
   for (const conflicting of [
     await upload(archive, { bind: true }, key),
     await upload(other, { bind: false }, key),
   ])
     expect(conflicting.json.error.code).toBe("idempotency.conflict");
-  const source = { kind: "mcp_url", name: "once", url: "https://far.invalid/mcp" };
+  const source = { kind: "mcp_url", name: "once", url: "https://remote.invalid/mcp" };
   const installed = await send({ source }, { "idempotency-key": "install-6" });
   const repeated = await send({ source }, { "idempotency-key": "install-6" });
   expect([installed.status, repeated.status, repeated.json]).toEqual([201, 201, installed.json]);
@@ -142,13 +146,13 @@ test.each([
   ['{"config":{"a":"\u00fc"}}', "must be ASCII"],
   [`{"config":{"a":"${"x".repeat(8_200)}"}}`, "larger than 8192 bytes"],
 ])("refuses the settings %.20s", async (settings, reason) => {
-  const answer = await upload(await packed(writeSamplePackage(t.home, "6.0.0")), settings);
+  const answer = await upload(await packToBuffer(writeSamplePackage(t.home, "6.0.0")), settings);
   expect(answer.status).toBeGreaterThanOrEqual(400);
   expect(answer.json.error.message).toContain(reason);
 });
 
 test("accepts characters beyond ASCII as escapes", async () => {
-  const archive = await packed(writeSamplePackage(t.home, "7.0.0"));
+  const archive = await packToBuffer(writeSamplePackage(t.home, "7.0.0"));
   const done = await upload(archive, '{"bind":true,"config":{"w\\u00e4hrung":1}}');
   expect(done.json.error.message).toContain("/config");
 });

@@ -13,7 +13,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-async function packed(version: string, remark: string): Promise<Buffer> {
+async function packVersion(version: string, remark: string): Promise<Buffer> {
   const chunks: Buffer[] = [];
   const sink = new Writable({
     write(chunk: Buffer, _encoding, done) {
@@ -44,7 +44,7 @@ function count(answers: readonly TestAnswer[]): Record<number, number> {
 test.each([20, 100])(
   "creates a package once for %i concurrent installs of the same bytes",
   async (racers) => {
-    const archive = await packed(`1.0.${racers}`, "");
+    const archive = await packVersion(`1.0.${racers}`, "");
     const answers = await Promise.all(Array.from({ length: racers }, () => upload(archive)));
     expect(count(answers)).toEqual({ 201: 1, 200: racers - 1 });
     expect(new Set(answers.map(({ json }) => json.id)).size).toBe(1);
@@ -55,7 +55,10 @@ test.each([20, 100])(
 test.each([20, 100])(
   "responds 409 to all but one of %i concurrent installs of different bytes",
   async (racers) => {
-    const [first, other] = [await packed(`2.0.${racers}`, "one"), await packed(`2.0.${racers}`, "other")];
+    const [first, other] = [
+      await packVersion(`2.0.${racers}`, "one"),
+      await packVersion(`2.0.${racers}`, "other"),
+    ];
     const before = readdirSync(join(t.home, "blobs", "sha256")).length;
     const answers = await Promise.all(
       Array.from({ length: racers }, (_, index) => upload(index % 2 === 0 ? first : other)),
@@ -71,7 +74,7 @@ test.each([20, 100])(
 );
 
 test("leaves either files or no row when a package is removed and installed concurrently", async () => {
-  const archive = await packed("3.0.0", "");
+  const archive = await packVersion("3.0.0", "");
   for (let round = 0; round < 10; round++) {
     const { id } = (await upload(archive)).json;
     const answers = await Promise.all([

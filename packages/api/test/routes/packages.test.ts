@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import { packFolder } from "@backplane/supply";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { packed as packToBuffer } from "../support/packed.ts";
+import { packToBuffer } from "../support/pack-to-buffer.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
 

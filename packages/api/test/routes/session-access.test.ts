@@ -1,13 +1,13 @@
 /** Access to sessions: the scopes that each route requires, and the ids that a caller may use. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("strategy-react", "llm-echo") });
+  t = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo") });
   await run("ids-1", "/say hi");
 });
 afterAll(() => t.close());

@@ -1,7 +1,7 @@
 import type { KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { ADMIN } from "../support/callers.ts";
 import { readStream } from "../support/read-stream.ts";
 import { ADMIN_TOKEN, startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
@@ -24,7 +24,7 @@ const shop: KernelPlugin = {
 let t: TestApi;
 let url: string;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("strategy-react", "llm-echo", shop) });
+  t = await startApi({ plugins: await loadBundledPlugins("strategy-react", "llm-echo", shop) });
   url = await t.api.listen({ host: "127.0.0.1", port: 0 });
 });
 afterAll(() => t.close());

@@ -1,7 +1,7 @@
 import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { bundled } from "../support/bundled.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { ADMIN } from "../support/callers.ts";
 import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
 
@@ -45,7 +45,7 @@ const weather: KernelPlugin = {
 
 let t: TestApi;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("web", weather) });
+  t = await startApi({ plugins: await loadBundledPlugins("web", weather) });
 });
 afterAll(() => t.close());
 

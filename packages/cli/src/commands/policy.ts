@@ -166,7 +166,7 @@ async function noteUnmatchedPattern(context: CommandContext, field: string): Pro
   if (tools === null || tools.some((entry) => meant.test(entry.name))) return;
   context.out.note(
     plainLine(
-      `No tool is named ${pattern} yet; the setting applies once there is one. See: backplane tool list --all`,
+      `No tool is named ${pattern} yet; the setting applies once copy is one. See: backplane tool list --all`,
     ),
   );
 }
@@ -185,11 +185,11 @@ function withField(before: JsonObject, path: string, value: Json): JsonObject {
 function setPath(at: Json | undefined, path: readonly string[], value: Json): Json {
   const [name, ...below] = path;
   if (name === undefined) return value;
-  const there: JsonObject = isObject(at) ? { ...at } : {};
-  const next = setPath(there[name], below, value);
-  if (next === null) delete there[name];
-  else there[name] = next;
-  return there;
+  const copy: JsonObject = isObject(at) ? { ...at } : {};
+  const next = setPath(copy[name], below, value);
+  if (next === null) delete copy[name];
+  else copy[name] = next;
+  return copy;
 }
 
 async function explain(context: CommandContext, options: ExplainOptions, tool: string): Promise<number> {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { type OwnProcess, restartWithSmallHeap } from "../../src/program/small-heap.ts";
 
-function started(given: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
+function startWith(given: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
   let seen: { args: readonly string[]; env: object } | null = null;
   restartWithSmallHeap({
     argv: ["node", "/main.js", "up", "--json"],
@@ -17,7 +17,7 @@ function started(given: Partial<OwnProcess>): { args: readonly string[]; env: ob
 }
 
 test("up restarts its process once with heap flags and the same command line", () => {
-  const again = started({})!;
+  const again = startWith({})!;
   expect(again.args).toEqual([
     "/node",
     "--conditions=x",
@@ -29,14 +29,14 @@ test("up restarts its process once with heap flags and the same command line", (
     "--json",
   ]);
   expect(again.env).toEqual({ HOME: "/h", MALLOC_ARENA_MAX: "2" });
-  expect(started({ execArgv: [again.args[2]!] })).toBeNull();
+  expect(startWith({ execArgv: [again.args[2]!] })).toBeNull();
 });
 
 test("does not restart with operator flags, other commands, --ready-fd or without execve", () => {
-  expect(started({ env: { NODE_OPTIONS: "--max-semi-space-size=32" } })).toBeNull();
-  expect(started({ env: { MALLOC_ARENA_MAX: "4" } })?.env).toEqual({ MALLOC_ARENA_MAX: "4" });
-  expect(started({ argv: ["node", "/main.js", "status"] })).toBeNull();
-  expect(started({ argv: ["node", "/main.js", "up", "--ready-fd", "3"] })).toBeNull();
+  expect(startWith({ env: { NODE_OPTIONS: "--max-semi-space-size=32" } })).toBeNull();
+  expect(startWith({ env: { MALLOC_ARENA_MAX: "4" } })?.env).toEqual({ MALLOC_ARENA_MAX: "4" });
+  expect(startWith({ argv: ["node", "/main.js", "status"] })).toBeNull();
+  expect(startWith({ argv: ["node", "/main.js", "up", "--ready-fd", "3"] })).toBeNull();
   const { execve: _none, ...windows } = { execve: null };
   expect(() =>
     restartWithSmallHeap({ argv: ["node", "m", "up"], execArgv: [], execPath: "n", env: {}, ...windows }),

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { bundled } from "../../../api/test/support/bundled.ts";
+import { loadBundledPlugins } from "../../../api/test/support/bundled-plugins.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../../../api/test/support/start-api.ts";
 import { type Client, createClient, type RunUpdate, type SessionUpdate } from "../../src/index.ts";
 
@@ -7,7 +7,7 @@ let t: TestApi;
 let client: Client;
 let url: string;
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled("web", "strategy-react", "llm-echo") });
+  t = await startApi({ plugins: await loadBundledPlugins("web", "strategy-react", "llm-echo") });
   url = await t.api.listen({ host: "127.0.0.1", port: 0 });
   client = createClient({ url, token: ADMIN_TOKEN });
 });

@@ -1,7 +1,7 @@
 /**
- * Approvals for a whole session, kept in memory only. A grant holds for one session, one identity and one digest: of all
- * that the approval covers, or of all but the arguments if it covers the tool. Another caller that names the session
- * needs its own approval. A grant ends immediately when it is revoked or when the approver's key is revoked.
+ * Approvals for a whole session, kept in memory only. A grant is valid for one session, one identity and one digest.
+ * The digest covers the whole call, or the call without its arguments if the approval is for the tool. Another caller that
+ * names the session needs its own approval. A grant ends immediately when it is revoked or when the approver's key is revoked.
  */
 
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
@@ -11,7 +11,7 @@ import type { Principal } from "../authority/authority.ts";
 
 const MAX_GRANTS = 10_000;
 
-/** The session of a call, and the identity that the call goes back to. */
+/** The session of a call, and the identity at the root of its chain of calls. */
 export interface SessionCall {
   scope: Scope;
   workspace: string;

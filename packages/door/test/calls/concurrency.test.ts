@@ -79,8 +79,8 @@ test("records the start of a queued call when it gets its slot", async () => {
   expect((await second.settled).started_at).not.toBeNull();
 });
 
-describe("the slots of a binding", () => {
-  /** Gates on a store that always has a free slot. */
+describe("limits of a binding", () => {
+  /** Limits on a store that always has a free slot. */
   function createLimits(): ConcurrencyLimits {
     const clock = new TestClock();
     onTestFinished(() => clock.halt());
@@ -98,7 +98,7 @@ describe("the slots of a binding", () => {
     } as unknown as KernelDeps);
   }
 
-  test("are not more than the maximum on one node, whatever the store leases", async () => {
+  test("never use more slots than the maximum on one node, whatever the store leases", async () => {
     const limits = createLimits();
     const [first, second] = [limits.reserve("bind_1", 1), limits.reserve("bind_1", 1)];
     const deadline = performance.now() + 60_000;
@@ -116,7 +116,7 @@ describe("the slots of a binding", () => {
     expect(acquired).toBe(true);
   });
 
-  test("are counted once, although a call may release its place twice", () => {
+  test("free a slot once when a call releases it twice", () => {
     const limits = createLimits();
     const first = limits.reserve("bind_1", 1);
     limits.reserve("bind_1", 1);

@@ -24,7 +24,7 @@ import { startGateway } from "../../src/start/start-gateway.ts";
 import { storeFiles } from "../../src/store/store-files.ts";
 
 const root = process.getuid?.() === 0;
-const SOMEBODY = 12_345;
+const OTHER_UID = 12_345;
 
 let base: string;
 let home: string;
@@ -107,7 +107,7 @@ verifies("sec.home-modes", "creates backups of the store inaccessible to other u
   process.umask(0o077);
   await (await openSqliteStore({ file: join(home, "store.db") })).close();
   const files = storeFiles(loadConfig({ home, env: {} }));
-  const outside = join(base, "taken-away.db");
+  const outside = join(base, "elsewhere.db");
   for (const work of [() => files.check(), () => files.backUp(), () => files.backUp(outside)]) {
     process.umask(0);
     work();
@@ -172,13 +172,13 @@ test("ignores symbolic links in the home and their targets", () => {
 /** Only root can change the owner of a file. */
 test.runIf(root)("refuses a home that belongs to another user", async () => {
   mkdirSync(home, { mode: 0o700 });
-  chownSync(home, SOMEBODY, SOMEBODY);
+  chownSync(home, OTHER_UID, OTHER_UID);
   const { code, message, fix } = refusal();
   expect([code, message]).toEqual([
     "home.unsafe",
-    `The home ${home} belongs to user ${SOMEBODY}, and the gateway runs as user 0.`,
+    `The home ${home} belongs to user ${OTHER_UID}, and the gateway runs as user 0.`,
   ]);
-  expect(fix).toContain(`Run the gateway as user ${SOMEBODY}`);
+  expect(fix).toContain(`Run the gateway as user ${OTHER_UID}`);
   expect(readdirSync(home)).toEqual([]);
   expect(await homeCheck()).toMatchObject({ status: "failed" });
 });
@@ -196,19 +196,19 @@ test.runIf(root)(
       const file = join(home, path);
       mkdirSync(join(file, ".."), { recursive: true, mode: 0o700 });
       writeFileSync(file, "");
-      lchownSync(file, SOMEBODY, SOMEBODY);
+      lchownSync(file, OTHER_UID, OTHER_UID);
       expect(refusal(), path).toMatchObject({
         code: "home.unsafe",
-        message: `${file} belongs to user ${SOMEBODY}, and the gateway runs as user 0.`,
+        message: `${file} belongs to user ${OTHER_UID}, and the gateway runs as user 0.`,
       });
       rmSync(file);
       expect(existsSync(join(home, "admin.token"))).toBe(false);
     }
     symlinkSync("/etc/passwd", join(home, "store.db"));
-    lchownSync(join(home, "store.db"), SOMEBODY, SOMEBODY);
+    lchownSync(join(home, "store.db"), OTHER_UID, OTHER_UID);
     expect(refusal().message).toContain("store.db belongs to user");
     rmSync(join(home, "store.db"));
-    chownSync(base, SOMEBODY, SOMEBODY);
+    chownSync(base, OTHER_UID, OTHER_UID);
     expect(openHome(home).problems).toMatchObject([{ path: base, action: "warn" }]);
   },
 );

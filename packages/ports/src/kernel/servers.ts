@@ -17,7 +17,7 @@ export interface ServerInfo {
 }
 
 /** Receives the server's notifications and questions until the request is answered. */
-export interface ServerLine {
+export interface ServerRequestListener {
   notify(method: string, params: JsonObject): void;
   answerRequest: AnswerPluginRequest;
   /** Called when the request awaits approval. */
@@ -50,7 +50,7 @@ export interface Servers {
     binding_id: string,
     method: string,
     params: JsonObject,
-    line: ServerLine,
+    line: ServerRequestListener,
   ): Promise<Json>;
   /** Rejects and records a forbidden request as `request` would, without contacting the server. */
   check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;

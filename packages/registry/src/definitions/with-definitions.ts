@@ -42,8 +42,8 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   const selectDescribed = (bound: BoundPackage, given: Definitions | null, export_id: string) => {
     if (given === null) return selectExport(bound, export_id);
     const { whole, exports } = applyCached(bound, given);
-    const there = exports.get(export_id);
-    if (there !== undefined) return there;
+    const known = exports.get(export_id);
+    if (known !== undefined) return known;
     const selected = selectExport(whole, export_id);
     // Anybody can ask for names that do not exist, so only some of them are cached.
     if (selected !== null || exports.size < MAX_CACHED_EXPORTS) exports.set(export_id, selected);
@@ -74,12 +74,12 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
 
 /** Drops null entries. */
 function collect(found: MaybePromise<BoundPackage | null>[]): MaybePromise<BoundPackage[]> {
-  const there: BoundPackage[] = [];
+  const known: BoundPackage[] = [];
   for (const pending of found) {
     if (pending instanceof Promise) return collectAsync(found);
-    if (pending !== null) there.push(pending);
+    if (pending !== null) known.push(pending);
   }
-  return there;
+  return known;
 }
 
 async function collectAsync(found: MaybePromise<BoundPackage | null>[]): Promise<BoundPackage[]> {

@@ -63,8 +63,8 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
   function listCached(scope: Scope): Promise<FoundSkill[]> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const now = clock.monotonic();
-    const there = known.get(key);
-    if (there !== undefined && now - there.at < FRESH_MS) return there.skills;
+    const cached = known.get(key);
+    if (cached !== undefined && now - cached.at < FRESH_MS) return cached.skills;
     const skills = readSkills(scope);
     known.delete(key);
     known.set(key, { at: now, skills });

@@ -1,4 +1,4 @@
-/** The whole chain of one call with random policies at every level, from the manifest to the caller's caller. */
+/** Grants of nested calls with random policies at every level, from the manifest to the outermost caller. */
 
 import type { Binding, Grant, Package } from "@backplane/contract";
 import { delegatedCallerOf } from "@backplane/door";
@@ -16,14 +16,14 @@ import { exported, host, level, maybe, narrow, type RandomExport } from "./rando
 
 function standing(
   { asked: permissions, policy: bound, isolation: kept, capabilities }: RandomExport,
-  around: HostPolicy,
+  host_policy: HostPolicy,
 ) {
   const content = manifest([toolExport("one", { permissions })], {
     runtime: { protocol: "rterm.plugin.v1", entrypoint: ["./p"], capabilities },
   });
   const binding = { policy: bound } as Binding;
   const pack = { manifest: content } as Package;
-  return standingLevel({ binding, package: pack, export: content.exports[0]! }, kept, scope, around);
+  return standingLevel({ binding, package: pack, export: content.exports[0]! }, kept, scope, host_policy);
 }
 
 /** Compares every dimension. A field that a level leaves out is allowed. */
@@ -73,7 +73,7 @@ function wider(child: Grant, parent: Level): string[] {
 }
 
 const KEY = `${scope.org_id}/${scope.project_id}`;
-const around = (own: Partial<HostPolicy>, org?: GrantLevel, project?: GrantLevel) =>
+const hostPolicyWith = (own: Partial<HostPolicy>, org?: GrantLevel, project?: GrantLevel) =>
   hostPolicy({
     ...own,
     ...(org === undefined ? {} : { orgs: new Map([[scope.org_id, org]]) }),
@@ -88,7 +88,7 @@ test("never grants more than manifest, binding, project, org, host and caller al
       level,
       fc.array(fc.record({ of: exported, narrow }), { minLength: 1, maxLength: 4 }),
       (own, org, project, calls) => {
-        const fixture = around(own, org, project);
+        const fixture = hostPolicyWith(own, org, project);
         let caller = user;
         let before: Grant | null = null;
         for (const call of calls) {
@@ -144,10 +144,10 @@ test("never widens the grant by an additional level", () => {
       narrow,
       narrow,
       (own, of, org, project, more, first, second) => {
-        const without = standing(of, around(own, org, project));
+        const without = standing(of, hostPolicyWith(own, org, project));
         const added = [
-          standing(of, around(own, intersect(org ?? {}, more) as GrantLevel, project)),
-          standing(of, around(own, org, intersect(project ?? {}, more) as GrantLevel)),
+          standing(of, hostPolicyWith(own, intersect(org ?? {}, more) as GrantLevel, project)),
+          standing(of, hostPolicyWith(own, org, intersect(project ?? {}, more) as GrantLevel)),
         ];
         // Only the operator names domains: until one level has, nothing is reachable and so nothing is narrowed.
         const named = [of.asked, of.policy, org, project, { allowed_domains: own.default_domains }].some(
@@ -156,7 +156,7 @@ test("never widens the grant by an additional level", () => {
         const base = toGrant(without);
         const asLevel: Level = named ? base : { ...base, allowed_domains: ["*"] };
         for (const level of added) expect(wider(toGrant(level), asLevel)).toEqual([]);
-        // A caller grants nothing, not even where no other level says anything.
+        // A caller only narrows the grant, also in a field that no other level restricts.
         for (const chain of [[first], [second], [first, second]]) {
           const grant = toGrant(intersect(without, ...chain.map((item) => item ?? {})));
           expect(wider(grant, base)).toEqual([]);

@@ -78,7 +78,7 @@ class Reply implements VaiReplySink {
     this.#exchange.answered(acceptVai(response));
   }
 
-  broke(error: BackplaneError): void {
+  failed(error: BackplaneError): void {
     this.#exchange.failed(error);
   }
 }

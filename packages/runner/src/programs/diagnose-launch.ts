@@ -185,10 +185,10 @@ async function describeMissing(program: string, environment: LaunchEnvironment):
 async function findElsewhere(
   name: string,
   documented: readonly string[],
-  around: HostPaths,
+  host_paths: HostPaths,
 ): Promise<string | null> {
-  const folders = new Set(around.path.split(":").filter((folder) => folder.startsWith("/")));
-  const { home } = around;
+  const folders = new Set(host_paths.path.split(":").filter((folder) => folder.startsWith("/")));
+  const { home } = host_paths;
   for (const shims of [".pyenv/shims", ".asdf/shims", ".local/bin", ".cargo/bin", ".bun/bin", ".deno/bin"]) {
     folders.add(join(home, shims));
   }

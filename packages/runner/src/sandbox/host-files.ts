@@ -37,11 +37,11 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
     else if (info.isDirectory()) system.push(path);
   }
   for (const path of ETC) {
-    const there = await access(path, constants.R_OK).then(
+    const readable = await access(path, constants.R_OK).then(
       () => true,
       () => false,
     );
-    if (there) system.push(path);
+    if (readable) system.push(path);
   }
   return { system, links };
 }

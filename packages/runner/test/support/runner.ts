@@ -68,10 +68,11 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
   return testRunner;
 }
 
-export async function until(holds: () => boolean, limit_ms = 10_000): Promise<void> {
+export async function until(condition: () => boolean, limit_ms = 10_000): Promise<void> {
   const end = performance.now() + limit_ms;
-  while (!holds()) {
-    if (performance.now() > end) throw new Error(`still not so after ${limit_ms} ms: ${holds.toString()}`);
+  while (!condition()) {
+    if (performance.now() > end)
+      throw new Error(`The condition was still false after ${limit_ms} ms: ${condition.toString()}`);
     await new Promise((resolve) => setTimeout(resolve, 5));
   }
 }

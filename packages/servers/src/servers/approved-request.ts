@@ -14,7 +14,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { coreBindingId, coreTool, type Door, invoke, noBrief, REQUEST_TOOL, stopCall } from "@backplane/door";
-import type { Caller, KernelDeps, RegisteredTool, ServerLine } from "@backplane/ports";
+import type { Caller, KernelDeps, RegisteredTool, ServerRequestListener } from "@backplane/ports";
 
 /** How long a server has for one request. */
 export const REQUEST_MS = 120_000;
@@ -35,7 +35,7 @@ interface ServerRequest {
 export type ApprovedRequest = (
   caller: Caller,
   details: ServerRequest,
-  line: Pick<ServerLine, "waiting" | "signal">,
+  listener: Pick<ServerRequestListener, "waiting" | "signal">,
   request: () => Promise<Json>,
 ) => Promise<Json>;
 
@@ -47,7 +47,7 @@ export function createApprovedRequest(door: Door): {
   const approvedRequest: ApprovedRequest = async (
     caller,
     { binding_id, package_id, method, params, why },
-    line,
+    listener,
     request,
   ) => {
     const request_id = door.deps.ids.next("request");
@@ -69,8 +69,8 @@ export function createApprovedRequest(door: Door): {
       const body = { binding_id: coreBindingId(REQUEST_TOOL), input };
       const ticket = await invoke(door, { caller, context: "conversation", body });
       const { id, approval_id } = ticket.invocation;
-      if (approval_id !== null) line.waiting?.({ id, approval_id });
-      const settled_call = await waitForSettlement(door, id, ticket.settled, line.signal);
+      if (approval_id !== null) listener.waiting?.({ id, approval_id });
+      const settled_call = await waitForSettlement(door, id, ticket.settled, listener.signal);
       return unwrapAnswer(outcome, settled_call.error);
     } finally {
       open.delete(request_id);

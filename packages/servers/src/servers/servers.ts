@@ -31,7 +31,7 @@ import {
   type KernelDeps,
   rejectUnanswered,
   type ServerInfo,
-  type ServerLine,
+  type ServerRequestListener,
   type Servers,
 } from "@backplane/ports";
 import {
@@ -132,9 +132,9 @@ export function createServers(
     if (!allowsServers(await policies.of(caller.scope), caller)) return NO_SERVERS;
     const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
     const now = clock.monotonic();
-    const there = known.get(key);
-    if (there !== undefined && now - there.at < FRESH_MS) return await there.reading;
-    const before = there === undefined ? NO_SERVERS : await there.reading.catch(() => NO_SERVERS);
+    const cached = known.get(key);
+    if (cached !== undefined && now - cached.at < FRESH_MS) return await cached.reading;
+    const before = cached === undefined ? NO_SERVERS : await cached.reading.catch(() => NO_SERVERS);
     const reading = read(caller, before);
     known.delete(key);
     known.set(key, { at: now, reading });
@@ -166,7 +166,7 @@ export function createServers(
     wanted: ServerRequest,
     bound: BoundPackage,
     why: string,
-    line: ServerLine,
+    listener: ServerRequestListener,
   ): Promise<Json> {
     const { caller, binding_id, method, params } = wanted;
     const { package_id } = bound.package;
@@ -176,13 +176,13 @@ export function createServers(
       return await requestApproval(
         caller,
         { binding_id, package_id, method, params, why },
-        line,
+        listener,
         async () => {
           approved = true;
           const now = await checkAccess(wanted);
           const changed = changedParts(parts, (await coverRequest(wanted, now.bound)).parts);
           if (changed.length > 0) throw changedMeanwhile(changed);
-          return await send(wanted, now.bound, line);
+          return await send(wanted, now.bound, listener);
         },
       );
     } catch (error) {
@@ -200,7 +200,11 @@ export function createServers(
     return await readUseCoverage(deps, bound, { tool: method, definition: null, arguments: params, grant });
   }
 
-  async function send(wanted: ServerRequest, bound: BoundPackage, line: ServerLine): Promise<Json> {
+  async function send(
+    wanted: ServerRequest,
+    bound: BoundPackage,
+    listener: ServerRequestListener,
+  ): Promise<Json> {
     const { caller, method, params } = wanted;
     const { request: sendToServer } = runner;
     if (sendToServer === undefined)
@@ -214,9 +218,9 @@ export function createServers(
       const answer = await sendToServer(
         { ...given, method, params, timeout_ms: REQUEST_MS },
         {
-          notify: (notice, data) => line.notify(notice, clean(data)),
+          notify: (notice, data) => listener.notify(notice, clean(data)),
           answerRequest: (about, asked, key) =>
-            line.answerRequest(about, clean(asked), key) ?? rejectUnanswered(about),
+            listener.answerRequest(about, clean(asked), key) ?? rejectUnanswered(about),
         },
       );
       return clean(answer);
@@ -248,12 +252,12 @@ export function createServers(
         await checkAccess(wanted);
         await audit(wanted);
       },
-      async request(caller, binding_id, method, params, line) {
+      async request(caller, binding_id, method, params, listener) {
         const wanted = { caller, binding_id, method, params };
         const { bound, why } = await checkAccess(wanted);
         return why === null
-          ? await send(wanted, bound, line)
-          : await sendAfterApproval(wanted, bound, why, line);
+          ? await send(wanted, bound, listener)
+          : await sendAfterApproval(wanted, bound, why, listener);
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
       processes: async () => (await runner.servers?.()) ?? [],

@@ -1,6 +1,6 @@
 import { BackplaneError, type Json, type JsonObject, type Policy } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import type { Runner, ServerLine } from "@backplane/ports";
+import type { Runner, ServerRequestListener } from "@backplane/ports";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, guest, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { WEATHER_SERVER } from "@backplane/test-kit/kernel/weather-server";
@@ -28,10 +28,10 @@ async function open(request: NonNullable<Runner["request"]>) {
   return fixture;
 }
 
-function line() {
+function createListener() {
   const events: JsonObject[] = [];
   const asked: JsonObject[] = [];
-  const own: ServerLine = {
+  const own: ServerRequestListener = {
     notify: (method, params) => void events.push({ method, params }),
     answerRequest: (method, params, key) => {
       asked.push({ method, params, key: key ?? null });
@@ -60,12 +60,16 @@ test("lists a server to callers who see its binding and not to delegated tokens"
   expect(await servers.list(user)).toBe(listed);
   const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
   expect(await servers.list(other)).toEqual([]);
-  await expect(servers.request(other, binding_id, "resources/list", {}, line())).rejects.toMatchObject({
+  await expect(
+    servers.request(other, binding_id, "resources/list", {}, createListener()),
+  ).rejects.toMatchObject({
     code: "binding.not_found",
   });
   const plugin = { ...user, delegation: { grant: { tools: [] } } as never };
   expect(await servers.list(plugin)).toEqual([]);
-  await expect(servers.request(plugin, binding_id, "resources/list", {}, line())).rejects.toMatchObject({
+  await expect(
+    servers.request(plugin, binding_id, "resources/list", {}, createListener()),
+  ).rejects.toMatchObject({
     code: "binding.not_found",
   });
 });
@@ -80,7 +84,7 @@ test("sends a request to the process of the server's tools and redacts secrets i
     return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
   });
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
-  const received = line();
+  const received = createListener();
   const answer = await fixture.kernel.servers.request(
     user,
     binding_id,
@@ -99,8 +103,8 @@ test("audits reads and not lists", async () => {
   const fixture = await open(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { servers, audit } = fixture.kernel;
-  await servers.request(user, binding_id, "resources/list", {}, line());
-  await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  await servers.request(user, binding_id, "resources/list", {}, createListener());
+  await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, createListener());
   const { items } = await audit.list(admin, { action: "server.request" }, { limit: 10 });
   expect(items).toMatchObject([
     { actor: user.actor, subject: binding_id, details: { method: "resources/read", uri: "w://now" } },
@@ -140,7 +144,7 @@ test("hides resources and prompts when the policy allows no tools of MCP servers
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { policy, servers } = fixture.kernel;
   const read = () =>
-    servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line()).then(
+    servers.request(user, binding_id, "resources/read", { uri: "w://now" }, createListener()).then(
       () => "read",
       (error: BackplaneError) => error.code,
     );
@@ -166,7 +170,7 @@ verifies(
     const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
     const { policy, servers, audit } = fixture.kernel;
     const read = (caller = guest, method = "resources/read") =>
-      servers.request(caller, binding_id, method, { uri: "w://now" }, line()).then(
+      servers.request(caller, binding_id, method, { uri: "w://now" }, createListener()).then(
         () => "read",
         (error: BackplaneError) => `${error.code} ${(error.details as { rule?: string }).rule}`,
       );
@@ -244,7 +248,13 @@ test("applies the policy's host level to server requests and descriptions", asyn
   const { binding_id } = await fixture.bind(online, bound);
   expect(fixture.runner.describe_requests[0]!.grant.network).toBe("egress");
   await fixture.kernel.policy.put(admin, "org", { host: { network: "none" } });
-  await fixture.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  await fixture.kernel.servers.request(
+    user,
+    binding_id,
+    "resources/read",
+    { uri: "w://now" },
+    createListener(),
+  );
   await fixture.kernel.definitions.refresh(admin, binding_id);
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
   const asked = [requests[0]!, fixture.runner.describe_requests.at(-1)!, fixture.runner.requests[0]!];
@@ -259,7 +269,7 @@ test("lists servers in the order of their bindings, so that a later binding cann
   expect((await fixture.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
 });
 
-async function openAsking(
+async function openWithApprovals(
   answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
 ) {
   const received: string[] = [];
@@ -275,7 +285,7 @@ async function openAsking(
     await until(async () => (await pending()).length === 1);
     return (await pending())[0]!;
   };
-  const read = (own: ServerLine = line(), method = "resources/read") =>
+  const read = (own: ServerRequestListener = createListener(), method = "resources/read") =>
     fixture.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, own);
   const recorded = async () =>
     (await fixture.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
@@ -288,9 +298,9 @@ verifies(
   "mcp.server",
   "reads a resource that needs approval after the approval, and records it",
   async () => {
-    const { fixture, received, binding_id, question, read, recorded, audited } = await openAsking();
+    const { fixture, received, binding_id, question, read, recorded, audited } = await openWithApprovals();
     const waiting: unknown[] = [];
-    const reading = read({ ...line(), waiting: (call) => void waiting.push(call) });
+    const reading = read({ ...createListener(), waiting: (call) => void waiting.push(call) });
     const approval = await question();
     expect(approval).toMatchObject({
       tool: "server_request",
@@ -314,12 +324,12 @@ verifies(
     expect(await audited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
     const again = read();
     again.catch(() => undefined);
-    expect((await question()).id, "each reading asks").not.toBe(approval.id);
+    expect((await question()).id, "each read needs its own approval").not.toBe(approval.id);
   },
 );
 
 test("returns a rejection to the client and sends nothing to the server", async () => {
-  const { fixture, received, question, read, audited } = await openAsking();
+  const { fixture, received, question, read, audited } = await openWithApprovals();
   const reading = read();
   reading.catch(() => undefined);
   const { id } = await question();
@@ -330,11 +340,11 @@ test("returns a rejection to the client and sends nothing to the server", async 
 });
 
 test("cancels the approval when the client disconnects, and returns the server's error", async () => {
-  const { fixture, received, question, pending, read, recorded } = await openAsking(() => {
+  const { fixture, received, question, pending, read, recorded } = await openWithApprovals(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
   const gone = new AbortController();
-  const reading = read({ ...line(), signal: gone.signal });
+  const reading = read({ ...createListener(), signal: gone.signal });
   reading.catch(() => undefined);
   await question();
   gone.abort();
@@ -349,7 +359,7 @@ test("cancels the approval when the client disconnects, and returns the server's
 });
 
 test("refuses direct calls of server_request, and roles that may not use it", async () => {
-  const { fixture, received, binding_id, read } = await openAsking();
+  const { fixture, received, binding_id, read } = await openWithApprovals();
   const [entry] = await fixture.kernel.catalog.get(admin, "server_request");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
   const asked = { method: "resources/read", uri: "w://now" };
@@ -369,7 +379,7 @@ test("refuses direct calls of server_request, and roles that may not use it", as
 });
 
 test("checks the policy again after the approval and reads nothing that is no longer allowed", async () => {
-  const { fixture, received, question, read } = await openAsking();
+  const { fixture, received, question, read } = await openWithApprovals();
   const reading = read();
   reading.catch(() => undefined);
   const { id } = await question();
@@ -408,9 +418,9 @@ const CHANGES: [what: string, changed: string[], change: Change][] = [
 for (const [what, changed, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `a resource is not read on an approval from before ${what} of its server changed`,
+    `does not read a resource with an approval from before ${what} of its server changed`,
     async () => {
-      const { fixture, received, binding_id, question, read } = await openAsking();
+      const { fixture, received, binding_id, question, read } = await openWithApprovals();
       const reading = read();
       reading.catch(() => undefined);
       const { id } = await question();

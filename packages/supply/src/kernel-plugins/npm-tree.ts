@@ -73,7 +73,7 @@ export class NpmTree {
     const generations = join(this.#dir, GENERATIONS);
     const current = await this.#root();
     if (current === null) return;
-    for (const name of await listed(generations)) {
+    for (const name of await listFolder(generations)) {
       const path = await realpath(join(generations, name)).catch(() => null);
       if (path !== null && path !== current) await rm(path, { recursive: true, force: true });
     }
@@ -138,15 +138,15 @@ async function makeReadable(path: string): Promise<void> {
 
 async function packageNames(node_modules: string): Promise<string[]> {
   const names: string[] = [];
-  for (const name of await listed(node_modules)) {
+  for (const name of await listFolder(node_modules)) {
     if (name.startsWith(".")) continue;
     if (!name.startsWith("@")) names.push(name);
-    else names.push(...(await listed(join(node_modules, name))).map((part) => `${name}/${part}`));
+    else names.push(...(await listFolder(join(node_modules, name))).map((part) => `${name}/${part}`));
   }
   return names.sort();
 }
 
-async function listed(dir: string): Promise<string[]> {
+async function listFolder(dir: string): Promise<string[]> {
   return await readdir(dir).catch((): string[] => []);
 }
 

@@ -54,7 +54,7 @@ export function explainIssue(issue: SchemaIssue, manifest: unknown): Finding[] {
 /** `runtime.os is "bsd"` or `runtime.os is missing`. */
 export function subject(path: TomlPath, manifest: unknown): string {
   const value = valueAt(path, manifest);
-  return `${pathText(path)} is ${value === undefined ? "missing" : shown(value)}`;
+  return `${pathText(path)} is ${value === undefined ? "missing" : shortValue(value)}`;
 }
 
 function remedy(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
@@ -102,7 +102,7 @@ function repeatedIds(manifest: unknown): Finding[] {
   ids.forEach((id, index) => {
     const first = ids.indexOf(id);
     if (first === index) return;
-    const message = `exports[${index}].id is ${shown(id)}, as in exports[${first}]; give each export its own id`;
+    const message = `exports[${index}].id is ${shortValue(id)}, as in exports[${first}]; give each export its own id`;
     findings.push({ path: ["exports", index, "id"], message });
   });
   return findings;
@@ -117,7 +117,7 @@ function valueAt(path: TomlPath, manifest: unknown): unknown {
   return value;
 }
 
-function shown(value: unknown): string {
+function shortValue(value: unknown): string {
   if (value instanceof Date) return "a date";
   if (isObject(value)) return "a table";
   const text = JSON.stringify(value) ?? String(value);

@@ -47,7 +47,7 @@ type PluginEvent = JsonObject & { type: string };
 export interface VaiReplySink {
   event(event: PluginEvent): void;
   answered(response: VaiResponse): void;
-  broke(error: BackplaneError): void;
+  failed(error: BackplaneError): void;
 }
 
 interface PendingRequest {
@@ -126,7 +126,7 @@ export class VaiHost {
     onEvent: (event: PluginEvent) => void,
   ): Promise<VaiResponse> {
     return new Promise((resolve, reject) => {
-      this.send(id, op, body, { event: onEvent, answered: resolve, broke: reject });
+      this.send(id, op, body, { event: onEvent, answered: resolve, failed: reject });
     });
   }
 
@@ -134,13 +134,13 @@ export class VaiHost {
   send(id: string, op: ExportOp, body: Record<string, unknown>, sink: VaiReplySink): boolean {
     const refusal = this.#refuse(id);
     if (refusal !== undefined) {
-      sink.broke(refusal);
+      sink.failed(refusal);
       return false;
     }
     try {
       this.#connection.send({ protocol: VAI_PROTOCOL, type: "request", id, op, body });
     } catch (error) {
-      sink.broke(toBackplaneError(error));
+      sink.failed(toBackplaneError(error));
       return false;
     }
     this.#pending.add(id, { op, sink, cancelSent: false });
@@ -157,7 +157,7 @@ export class VaiHost {
 
   /** Rejects the request with `error`; a later reply is counted as late_reply. */
   abandon(id: string, error: BackplaneError): void {
-    this.#take(id, "abandoned")?.sink.broke(error);
+    this.#take(id, "abandoned")?.sink.failed(error);
   }
 
   /** Sends a shutdown frame and closes the plugin's input; replies to requests in flight are still accepted. */
@@ -231,7 +231,7 @@ export class VaiHost {
       problem = "only a hook answers ack";
     }
     if (problem === undefined) pending.sink.answered(response);
-    else pending.sink.broke(malformed(problem));
+    else pending.sink.failed(malformed(problem));
   }
 
   #receiveEvent(frame: JsonObject): void {
@@ -244,7 +244,7 @@ export class VaiHost {
       try {
         pending.sink.event(frame.event as PluginEvent);
       } catch (error) {
-        this.#take(id as string, "abandoned")?.sink.broke(toBackplaneError(error));
+        this.#take(id as string, "abandoned")?.sink.failed(toBackplaneError(error));
       }
     }
   }
@@ -277,7 +277,7 @@ export class VaiHost {
     }
     const pending = this.#pending.values();
     this.#pending.clear();
-    for (const { sink } of pending) sink.broke(error);
+    for (const { sink } of pending) sink.failed(error);
     this.#options.onFailure(error);
   }
 }

@@ -1,6 +1,6 @@
 /** Requests that a bound server answers: `resources/read`, `prompts/get` and `completion/complete`. */
 import { isObject, type Json, type JsonObject, MCP_ERRORS, toBackplaneError } from "@backplane/contract";
-import type { Kernel, ServerInfo, ServerLine } from "@backplane/ports";
+import type { Kernel, ServerInfo, ServerRequestListener } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
 import type { RouteResponse } from "../../http/route.ts";
 import type { Prompts } from "../lists/prompts.ts";
@@ -125,7 +125,7 @@ class ServerCall implements UpstreamCall {
   constructor(kernel: Kernel, { caller, capabilities, stateless }: McpExchange, request: ServerRequest) {
     const { server, method, params, responses } = request;
     this.questions = new Questions(capabilities, responses);
-    const line: ServerLine = {
+    const listener: ServerRequestListener = {
       notify: (name, about) => this.#notifications.put({ method: name, params: about }),
       answerRequest: this.questions.answerRequest,
       waiting: ({ id, approval_id }) => {
@@ -137,7 +137,7 @@ class ServerCall implements UpstreamCall {
       signal: this.#cancelled.signal,
     };
     this.result = kernel.servers
-      .request(caller, server.binding_id, method, params, line)
+      .request(caller, server.binding_id, method, params, listener)
       .then(
         (answer) => (isObject(answer) ? answer : {}),
         (error: unknown) => {

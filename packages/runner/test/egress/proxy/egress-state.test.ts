@@ -21,7 +21,7 @@ async function sink() {
   return { port, sockets, received: () => received };
 }
 
-async function opened(proxy: number, port: number): Promise<TestClient> {
+async function openTunnel(proxy: number, port: number): Promise<TestClient> {
   const client = new TestClient(proxy).send(connectLine(`a.test:${port}`));
   await client.waitFor(/\r\n\r\n/);
   return client.send(HELLO);
@@ -33,12 +33,12 @@ test("limits open connections and their total number", async () => {
     domains: ["a.test"],
     limits: { connections: 2, total_connections: 3 },
   });
-  const first = await opened(proxy, port);
-  await opened(proxy, port);
+  const first = await openTunnel(proxy, port);
+  await openTunnel(proxy, port);
   expect(await new TestClient(proxy).send(connectLine(`a.test:${port}`)).readToEnd()).toContain("429");
   first.socket.destroy();
   await expect.poll(() => session.counts().sockets).toBe(1);
-  const third = await opened(proxy, port);
+  const third = await openTunnel(proxy, port);
   third.socket.destroy();
   await expect.poll(() => session.counts().sockets).toBe(1);
   expect(await new TestClient(proxy).send(connectLine(`a.test:${port}`)).readToEnd()).toContain("429");
@@ -61,7 +61,7 @@ test("limits sent bytes exactly", async () => {
   const { port, received } = await sink();
   const limit = HELLO.length + 100_000;
   const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { bytes_out: limit } });
-  const client = await opened(proxy, port);
+  const client = await openTunnel(proxy, port);
   for (let sent = 0; sent < 50; sent++) client.send(Buffer.alloc(10_000, 1));
   await client.ended;
   expect(received()).toBeLessThanOrEqual(limit);
@@ -72,9 +72,9 @@ test("limits sent bytes exactly", async () => {
 test("limits received bytes over all connections together", async () => {
   const { port } = await listen((socket) => socket.write(Buffer.alloc(60_000)), PUBLIC);
   const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits: { bytes_in: 100_000 } });
-  const first = await opened(proxy, port);
+  const first = await openTunnel(proxy, port);
   await expect.poll(() => first.received.length).toBeGreaterThan(60_000);
-  const second = await opened(proxy, port);
+  const second = await openTunnel(proxy, port);
   await second.ended;
   expect(session.counts().bytes_in).toBeLessThanOrEqual(100_000);
   expect(session.refusals()).toMatchObject([{ host: "a.test", reason: "limit.bytes" }]);
@@ -107,7 +107,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
   const { proxy, session } = await openTestEgress({ domains: ["a.test"], limits, clock });
   const silent = new TestClient(proxy);
   const slow = new TestClient(proxy).send("CONNECT a.te");
-  const busy = await opened(proxy, port);
+  const busy = await openTunnel(proxy, port);
   await expect.poll(() => session.counts()).toMatchObject({ sockets: 3, connections: 1 });
   await expect.poll(() => session.counts().bytes_out).toBe(HELLO.length);
   clock.advance(4_000);
@@ -116,7 +116,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
   await Promise.all([silent.ended, slow.ended]);
   // A client that sent nothing has requested nothing.
   expect(session.refusals()).toMatchObject([{ host: "", reason: "limit.time" }]);
-  const second = await opened(proxy, port);
+  const second = await openTunnel(proxy, port);
   await expect.poll(() => session.counts().bytes_out).toBe(2 * HELLO.length);
   for (let turn = 1; turn <= 3; turn++) {
     clock.advance(15_000);
@@ -141,7 +141,7 @@ test("ends every connection when the session closes, also one that is being dial
     domains: ["a.test", "slow.test"],
     resolve: (name) => (name === "a.test" ? Promise.resolve([PUBLIC]) : slow.promise),
   });
-  const clients = [await opened(proxy, port), await opened(proxy, port), new TestClient(proxy)];
+  const clients = [await openTunnel(proxy, port), await openTunnel(proxy, port), new TestClient(proxy)];
   clients.push(new TestClient(proxy).send(connectLine(`slow.test:${port}`)));
   await expect.poll(() => session.counts().sockets).toBe(4);
   await session.close();
@@ -178,7 +178,7 @@ test("delivers what a client sent before it disconnected", async () => {
     socket.on("end", () => all.resolve());
   }, PUBLIC);
   const { proxy } = await openTestEgress({ domains: ["a.test"] });
-  const client = await opened(proxy, port);
+  const client = await openTunnel(proxy, port);
   await client.waitFor(/bye/);
   client.send(Buffer.alloc(size));
   client.socket.end();

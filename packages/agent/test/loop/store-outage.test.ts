@@ -11,21 +11,21 @@ import { createTestSession } from "./test-session.ts";
 const s1 = { session_id: "s1" };
 
 /** Makes every read and write of a turn fail until the returned function is called. */
-function takeAway(store: Store): () => void {
+function makeUnavailable(store: Store): () => void {
   const parts = ["sessions", "runs", "invocations", "config", "policies", "bindings", "secrets"] as const;
-  const backs: (() => void)[] = [];
+  const restores: (() => void)[] = [];
   for (const part of parts) {
     const methods = store[part] as unknown as Record<string, unknown>;
     for (const [name, method] of Object.entries(methods)) {
       if (typeof method !== "function") continue;
       methods[name] = async () => Promise.reject(new BackplaneError("store.unavailable"));
-      backs.push(() => {
+      restores.push(() => {
         methods[name] = method;
       });
     }
   }
   return () => {
-    for (const back of backs) back();
+    for (const restore of restores) restore();
   };
 }
 
@@ -52,13 +52,13 @@ verifies(
       const { run_id } = await fixture.kernel.sessions.message(user, s1, { text });
       if (at === "tool") await until(() => called === 1);
       else await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
-      const giveBack = takeAway(fixture.store);
+      const restore = makeUnavailable(fixture.store);
       resolve();
       await new Promise((done) => setTimeout(done, 700));
       await expect(
         fixture.kernel.sessions.message(user, { session_id: "new" }, { text: "hello" }),
       ).rejects.toMatchObject({ code: "store.unavailable" });
-      giveBack();
+      restore();
       await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
       const run = await fixture.kernel.runs.get(user, run_id);
       expect([at, run.status, run.error, run.output?.content]).toEqual([at, "completed", null, "over"]);

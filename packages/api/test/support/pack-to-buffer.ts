@@ -2,7 +2,7 @@
 import { Writable } from "node:stream";
 import { packFolder } from "@backplane/supply";
 
-export async function packed(folder: string): Promise<Buffer> {
+export async function packToBuffer(folder: string): Promise<Buffer> {
   const chunks: Buffer[] = [];
   const sink = new Writable({
     write(chunk: Buffer, _encoding, done) {

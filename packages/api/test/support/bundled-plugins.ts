@@ -6,7 +6,7 @@ import { pathToFileURL } from "node:url";
 import type { KernelPlugin, PluginEntry } from "@backplane/contract";
 import type { PluginLoader } from "@backplane/ports";
 
-export async function bundled(...wanted: (string | KernelPlugin)[]): Promise<PluginLoader> {
+export async function loadBundledPlugins(...wanted: (string | KernelPlugin)[]): Promise<PluginLoader> {
   const plugins = new Map<string, KernelPlugin>();
   const entries: PluginEntry[] = [];
   for (const requested of wanted) {
