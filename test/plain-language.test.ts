@@ -1,7 +1,7 @@
 /**
  * Words that readers of this project had to translate must not come back: retired names, planning words for modules,
- * "is no X" for "is not an X", test titles that start with a relative clause, and types named with a participle alone
- * (CONTRIBUTING.md).
+ * "is no X" for "is not an X", test titles that start with a relative clause, types named with a participle alone, and
+ * error messages that are not sentences (CONTRIBUTING.md).
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -61,6 +61,13 @@ const RULES: readonly Rule[] = [
       "packages/door/src/open/open.ts",
     ],
   },
+  {
+    name: "an error message that is not a sentence; start it with a capital letter and end it with a period",
+    only: /\/src\//,
+    pattern: /new BackplaneError\(\s*[\w.":]+,\s*["`](?:the|a|an|there|this|no|only) /,
+    // Reasons that are shown after the name of the plugin.
+    allowed: ["packages/agent/src/plugins/adapters.ts", "packages/agent/src/plugins/mounts.ts"],
+  },
 ];
 
 /** Generated files repeat their sources, and requirements keep the wording of their source documents. */
@@ -111,11 +118,14 @@ test("every rule finds its pattern and accepts the plain form", () => {
     "export interface Refused {",
   ];
   expect(bad.map((text) => problems("packages/door/test/x.ts", text).length)).toEqual([1, 1, 1, 1, 1, 1]);
+  const message = 'throw new BackplaneError(\n  "policy.denied",\n  "only an admin may do this",';
+  expect(problems("packages/door/src/x.ts", message)).toHaveLength(1);
   const good = [
     "await runner.releaseToOtherNode(id);",
     "This machine has no room for another process. There is no fallback, and it is no longer offered.",
     'test("rejects an upgrade request without credentials", () => {});',
     "interface RefusedCall { shown: boolean }",
+    'new BackplaneError("policy.denied", "Only an admin may do this.")',
   ];
   expect(good.flatMap((text) => problems("packages/door/test/x.ts", text))).toEqual([]);
 });

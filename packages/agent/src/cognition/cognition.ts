@@ -65,7 +65,7 @@ export function createCognition({ active, deps, models }: CognitionParts): Cogni
         }
         const chosen = await active.of(who.org_id);
         if (chosen === null) {
-          throw new BackplaneError("llm.failed", "no provider instance is active", {
+          throw new BackplaneError("llm.failed", "No provider instance is active.", {
             fix: "Create and activate one: backplane provider create",
           });
         }

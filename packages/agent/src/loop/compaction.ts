@@ -95,7 +95,7 @@ export class Compactions {
   /** Compacts on request, whatever the size of the context. */
   async compact(key: SessionKey, caller: Caller): Promise<Chain> {
     const model = await this.#deps.windowOf(key.scope.org_id, null);
-    if (model === null) throw new BackplaneError("llm.failed", "no provider instance is active");
+    if (model === null) throw new BackplaneError("llm.failed", "No provider instance is active.");
     const { tokens } = await this.#deps.histories.open(key);
     // The user asked for this compaction, so the window is lowered to the size of the conversation.
     const window = Math.min(model.window, Math.max(tokens, 1));
@@ -184,7 +184,7 @@ export class Compactions {
     if (tokens_after >= tokens_before) {
       throw new BackplaneError(
         "request.invalid",
-        "the conversation is too short for a compaction to save anything",
+        "The conversation is too short for a compaction to save anything.",
       );
     }
     const compaction: ChainCompaction = { summary, source: at, tokens_before, tokens_after, seed };
@@ -271,7 +271,7 @@ export function createCompactorCall(door: Door): CompactionDeps["callCompactor"]
     const { status, result, error } = await ticket.settled;
     if (status !== "succeeded") {
       const code = error !== null && isErrorCode(error.code) ? error.code : "loop.failed";
-      throw new BackplaneError(code, `the compactor failed: ${error?.message ?? status}`);
+      throw new BackplaneError(code, `The compactor failed: ${error?.message ?? status}`);
     }
     // The door has already checked the shape of the result (accept.ts).
     const { seed_blocks = [], summary } = result as { seed_blocks?: Block[]; summary?: { text: string } };

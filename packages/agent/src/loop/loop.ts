@@ -83,7 +83,7 @@ export class Loop {
     const slot = this.#slots.get(name);
     if (slot !== undefined) {
       if (request.trigger !== "message") {
-        throw new BackplaneError("session.busy", "a turn of this session is running", {
+        throw new BackplaneError("session.busy", "A turn of this session is running.", {
           details: { retry_after_ms: 1_000 },
         });
       }
@@ -153,7 +153,7 @@ export class Loop {
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
     const name = sessionName(key);
     if (this.#slots.has(name)) {
-      throw new BackplaneError("session.busy", "a turn of this session is running; interrupt it first", {
+      throw new BackplaneError("session.busy", "A turn of this session is running; interrupt it first.", {
         details: { retry_after_ms: 1_000 },
       });
     }
@@ -396,7 +396,7 @@ function otherTurnOf(error: unknown): string | null {
 }
 
 function busyElsewhere(run_id: string): BackplaneError {
-  return new BackplaneError("session.busy", "a turn of this session is running on another gateway", {
+  return new BackplaneError("session.busy", "A turn of this session is running on another gateway.", {
     details: { run_id, retry_after_ms: 1_000 },
   });
 }

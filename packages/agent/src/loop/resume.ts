@@ -160,7 +160,7 @@ function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): Nex
     if (sessionName(of) === name) resolve();
   });
   const timer = clock.after(POLL_MS, resolve);
-  const cancelled = () => reject(new BackplaneError("cancelled", "the turn was interrupted"));
+  const cancelled = () => reject(new BackplaneError("cancelled", "The turn was interrupted."));
   signal.addEventListener("abort", cancelled, { once: true });
   if (signal.aborted) cancelled();
   const stop = () => {

@@ -141,7 +141,7 @@ function statusOf(turn: Turn, failure: BackplaneError | null): keyof typeof EVEN
 function errorOf(turn: Turn, failure: BackplaneError | null): NonNullable<Run["error"]> {
   switch (turn.stopped) {
     case "user":
-      return { code: "cancelled", message: "the turn was interrupted" };
+      return { code: "cancelled", message: "The turn was interrupted." };
     case "wall":
       return { code: "timeout", message: "the turn exceeded its time limit" };
     case "lost":

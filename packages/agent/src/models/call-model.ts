@@ -175,7 +175,7 @@ export class ModelCalls {
       });
       const stop = () => {
         timer.stop();
-        reject(new BackplaneError("cancelled", "the turn was interrupted"));
+        reject(new BackplaneError("cancelled", "The turn was interrupted."));
       };
       signal.addEventListener("abort", stop, { once: true });
       if (signal.aborted) stop();

@@ -19,7 +19,7 @@ export class LegacyCalls {
   async call(request_id: string, signal: StopSignal, deliver: () => Promise<void>): Promise<LegacyResult> {
     const waiting = Promise.withResolvers<LegacyResult>();
     const stop = () =>
-      waiting.reject(new BackplaneError("cancelled", "the call was ended before the tool answered"));
+      waiting.reject(new BackplaneError("cancelled", "The call was ended before the tool answered."));
     this.#waiting.set(request_id, waiting);
     signal.addEventListener("abort", stop, { once: true });
     try {
@@ -41,7 +41,7 @@ export class LegacyCalls {
   }
 
   close(): void {
-    const error = new BackplaneError("crashed", "the tool's plugin was unloaded before it answered");
+    const error = new BackplaneError("crashed", "The tool's plugin was unloaded before it answered.");
     for (const waiting of this.#waiting.values()) waiting.reject(error);
   }
 }

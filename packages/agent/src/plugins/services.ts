@@ -54,7 +54,7 @@ export function createServiceAccess(
     }
     const service = deps.services().get(name);
     if (service === undefined) {
-      throw new BackplaneError("request.invalid", `there is no kernel service ${name}`);
+      throw new BackplaneError("request.invalid", `There is no kernel service ${name}.`);
     }
     return await service(args, callers.resolve(entry.name, as));
   };
@@ -85,7 +85,7 @@ export class MintedCallers implements Callers {
     if (as === undefined) return { plugin, caller: null, call: null };
     const identity = this.#minted.get(as);
     if (identity !== undefined && identity.plugin === plugin) return identity;
-    throw new BackplaneError("auth.invalid", "this `as` is unknown, or its request or call has ended", {
+    throw new BackplaneError("auth.invalid", "This `as` is unknown, or its request or call has ended.", {
       fix: "Pass the `as` of the request or call that the plugin is serving, before it is answered.",
     });
   }

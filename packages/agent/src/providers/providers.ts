@@ -143,7 +143,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const id = body.id ?? freshId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
         if (instances.some((instance) => instance.id === id)) {
-          throw new BackplaneError("provider.conflict", `there is an instance ${id} already`, {
+          throw new BackplaneError("provider.conflict", `There is an instance ${id} already.`, {
             fix: "Change that one, or choose another id.",
           });
         }
@@ -216,7 +216,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 function find(instances: readonly ProviderInstance[], id: string): ProviderInstance {
   const found = instances.find((instance) => instance.id === id);
   if (found === undefined)
-    throw new BackplaneError("provider.not_found", `there is no provider instance ${id}`);
+    throw new BackplaneError("provider.not_found", `There is no provider instance ${id}.`);
   return found;
 }
 

@@ -72,7 +72,7 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
       const { error, tool_result } = await ticket.settled;
       forget();
       if (error !== null)
-        throw new BackplaneError("policy.denied", `the model request was not run: ${error.message}`);
+        throw new BackplaneError("policy.denied", `The model request was not run: ${error.message}`);
       const { text, model, output } = samplingAnswer(tool_result?.structured_output);
       return {
         role: "assistant",

@@ -85,7 +85,7 @@ function refused(text: string): ToolReturn {
 export function samplingAnswer(structured: unknown): { text: string; model: string; output: number } {
   const data = (structured as { display?: { data?: JsonObject } } | undefined)?.display?.data ?? {};
   const { text, model, usage } = data;
-  if (typeof text !== "string") throw new BackplaneError("llm.failed", "the model returned no text");
+  if (typeof text !== "string") throw new BackplaneError("llm.failed", "The model returned no text.");
   const output = Number((usage as JsonObject | undefined)?.output ?? 0);
   return { text, model: typeof model === "string" ? model : "", output };
 }

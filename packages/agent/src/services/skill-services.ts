@@ -22,6 +22,6 @@ export function skillServices(skills: Skills): [string, KernelService][] {
 function scopeOf({ caller, call }: ServiceIdentity): Scope {
   const scope = caller?.scope ?? call?.scope;
   if (scope === undefined)
-    throw new BackplaneError("request.invalid", "skills can only be read during a tool call");
+    throw new BackplaneError("request.invalid", "Skills can only be read during a tool call.");
   return scope;
 }

@@ -131,7 +131,7 @@ test("asks for approval in a conversation and refuses a headless run and a guest
   expect(JSON.stringify(approval)).toContain("hi there");
   await fixture.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
   await settled;
-  expect(fixture.answers[0]).toContain("policy.denied: the model request was not run:");
+  expect(fixture.answers[0]).toContain("policy.denied: The model request was not run:");
 
   await (await fixture.call("headless")).settled;
   expect(fixture.answers[1]).toMatch(/policy\.denied: .*cannot ask for approval/);

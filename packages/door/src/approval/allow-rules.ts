@@ -128,7 +128,7 @@ export function createAllowRules({
     const identity = wanted === undefined ? caller.actor : wanted;
     if (identity === caller.actor) return identity;
     if (!atLeast(caller.role, "admin"))
-      throw new BackplaneError("policy.denied", "only an owner or admin may allow the calls of others", {
+      throw new BackplaneError("policy.denied", "Only an owner or admin may allow the calls of others.", {
         fix: "Make the rule for yourself: leave out identity.",
       });
     if (identity === null || identity === HOST_ADMIN || identity.startsWith(BUS_ACTOR)) return identity;

@@ -10,9 +10,9 @@ export const HOST_ADMIN = "admin";
 /** Rejects guests, which are read-only, and plugins, which act only through their delegated scopes. */
 export function requireOperator(caller: Caller, what: string): void {
   if (caller.delegation !== undefined) {
-    throw new BackplaneError("policy.denied", `a plugin's delegated token may not ${what}`);
+    throw new BackplaneError("policy.denied", `A plugin's delegated token may not ${what}.`);
   }
-  if (caller.role === "guest") throw new BackplaneError("policy.denied", `a guest may not ${what}`);
+  if (caller.role === "guest") throw new BackplaneError("policy.denied", `A guest may not ${what}.`);
 }
 
 /** Whether the caller acts for all projects of its org: the host's admin, or a credential without a project. */
@@ -37,7 +37,7 @@ export function requireHostAdmin(caller: Caller, what: string, fix?: string): vo
   if (caller.actor === HOST_ADMIN && caller.delegation === undefined) return;
   throw new BackplaneError(
     "policy.denied",
-    `only the admin token may ${what}`,
+    `Only the admin token may ${what}.`,
     fix === undefined ? {} : { fix },
   );
 }

@@ -10,7 +10,7 @@ export async function rejectUnanswered(method: string): Promise<Json> {
     case "elicitation/create":
       return { action: "decline" };
     case "sampling/createMessage":
-      throw new BackplaneError("policy.denied", "the calling client does not offer sampling to plugins", {
+      throw new BackplaneError("policy.denied", "The calling client does not offer sampling to plugins.", {
         fix: "To let the server use the gateway's model, run `backplane binding set BINDING --sampling 1000`.",
       });
     default:

@@ -346,7 +346,7 @@ function requireMountAccess(caller: Caller, draft: Binding, before: Binding | nu
   const stands = before !== null && before.package_version === draft.package_version;
   const given = new Set(stands ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
   if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;
-  throw new BackplaneError("policy.denied", "only the admin token may mount a folder on the host", {
+  throw new BackplaneError("policy.denied", "Only the admin token may mount a folder on the host.", {
     fix: "Leave policy.mounts unchanged, or ask whoever runs the gateway.",
   });
 }
@@ -356,7 +356,7 @@ function requireHostAccess(caller: Caller, draft: Binding, before: Binding | nul
   if (caller.actor === HOST_ADMIN || draft.policy.host_target !== true) return;
   const stands = before !== null && before.package_version === draft.package_version;
   if (stands && before.policy.host_target === true) return;
-  throw new BackplaneError("policy.denied", "only the admin token may let tools run on the host", {
+  throw new BackplaneError("policy.denied", "Only the admin token may let tools run on the host.", {
     fix: "Leave policy.host_target out, or ask whoever runs the gateway.",
   });
 }
@@ -376,7 +376,7 @@ function requireClassAccess(
   if (wanted === "inline" && caller.actor !== HOST_ADMIN) {
     throw new BackplaneError(
       "binding.class_forbidden",
-      "only the admin token may run code inline, in the gateway's own process",
+      "Only the admin token may run code inline, in the gateway's own process.",
       {
         fix: "Use class worker, or ask whoever runs the gateway.",
       },

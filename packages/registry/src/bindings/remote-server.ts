@@ -21,7 +21,7 @@ export function hasOwnCredential({ binding: { secrets, config } }: BoundPackage)
 export function serverUrl({ package: { package_id, manifest } }: BoundPackage): URL {
   const text = manifest.runtime.entrypoint[0] ?? "";
   if (!URL.canParse(text))
-    throw new BackplaneError("package.invalid", `the entrypoint of ${package_id} is not a URL`);
+    throw new BackplaneError("package.invalid", `The entrypoint of ${package_id} is not a URL.`);
   return new URL(text);
 }
 

@@ -48,7 +48,7 @@ export function requirePluginOperator(caller: Caller, what: string): void {
     scope.org_id === PLUGIN_SETTINGS_SCOPE.org_id &&
     scope.project_id === null;
   if (delegation === undefined && ((admin && actor === HOST_ADMIN) || operator)) return;
-  throw new BackplaneError("policy.denied", `only an operator may ${what}`, {
+  throw new BackplaneError("policy.denied", `Only an operator may ${what}.`, {
     fix: "Use the admin token, or an admin's key of the whole default org.",
   });
 }

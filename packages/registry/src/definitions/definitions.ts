@@ -191,7 +191,7 @@ export function createDefinitions({
     if (isDescribed(bound.package.manifest.runtime.protocol)) return bound;
     throw new BackplaneError(
       "request.invalid",
-      `the package of ${id} lists its exports in its manifest, so its tools are not described`,
+      `The package of ${id} lists its exports in its manifest, so its tools are not described.`,
       {
         fix: "Read them from the package: backplane plugin info PACKAGE",
       },
@@ -281,7 +281,7 @@ function errorRecordOf(error: unknown): NonNullable<Definitions["error"]> {
 function changedAgain(): BackplaneError {
   return new BackplaneError(
     "request.precondition",
-    "the tools were described again in the meantime; read them again before you accept",
+    "The tools were described again in the meantime; read them again before you accept.",
   );
 }
 
@@ -350,7 +350,7 @@ async function requestDescription(
   const { protocol } = bound.package.manifest.runtime;
   const { describe } = deps.runner;
   if (describe === undefined) {
-    throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
+    throw new BackplaneError("package.invalid", `This gateway does not run ${protocol} packages.`);
   }
   const request = await createProcessRequest(deps, policies, bound, bound.binding.scope);
   return await sendProcessRequest(tokens, bound, request, (given) =>

@@ -168,10 +168,10 @@ export class Policies {
 function requireAdmin(caller: Caller, level: PolicyLevel): void {
   requireOperator(caller, "change the policy");
   if (!atLeast(caller.role, "admin")) {
-    throw new BackplaneError("policy.denied", "only an owner or admin may change the policy");
+    throw new BackplaneError("policy.denied", "Only an owner or admin may change the policy.");
   }
   if (level === "org" && caller.actor !== HOST_ADMIN && caller.scope.project_id !== null) {
-    throw new BackplaneError("policy.denied", "only a caller of the whole org may change the org's policy", {
+    throw new BackplaneError("policy.denied", "Only a caller of the whole org may change the org's policy.", {
       fix: "Change the project's: send level=project.",
     });
   }

@@ -17,7 +17,7 @@ export async function readBindingSecrets(
     const name = parseSecretRef(ref, org_id);
     const sealed = name === null ? null : await deps.store.secrets.sealed(org_id, name);
     if (sealed === null) {
-      throw new BackplaneError("secret.not_found", `the secret bound to ${slot} no longer exists`);
+      throw new BackplaneError("secret.not_found", `The secret bound to ${slot} no longer exists.`);
     }
     secrets[slot] = deps.vault.open(org_id, sealed.name, sealed.ciphertext);
   }

@@ -78,10 +78,10 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
     list: async (scope) => (await listCached(scope)).map(({ name, description }) => ({ name, description })),
     async read(scope, name, file = MAIN_FILE) {
       const skill = (await listCached(scope)).find((listed) => listed.name === name);
-      if (skill === undefined) throw new BackplaneError("skill.not_found", `there is no skill ${name}`);
+      if (skill === undefined) throw new BackplaneError("skill.not_found", `There is no skill ${name}.`);
       const files = await importer.files(skill.digest, skill.path);
       if (!files.includes(file))
-        throw new BackplaneError("skill.not_found", `the skill ${name} has no file ${file}`, {
+        throw new BackplaneError("skill.not_found", `The skill ${name} has no file ${file}.`, {
           details: { files: files.slice(0, 100) },
         });
       const bytes = await importer.read(skill.digest, `${skill.path}/${file}`, FILE_BYTES);

@@ -44,7 +44,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
 
   const disk = (): WorkspaceFolders => {
     if (parts.folders !== undefined) return parts.folders;
-    throw new BackplaneError("workspace.not_found", "this gateway has no access to folders of its machine");
+    throw new BackplaneError("workspace.not_found", "This gateway has no access to folders of its machine.");
   };
 
   /** Runs the work after the changes that are already queued for this folder. */

@@ -38,7 +38,7 @@ test("lists skills in the turn and reads them with the skill tool", async () => 
   expect(await ask({ name: "fill-forms" })).toContain("# Forms");
   expect(await ask({ name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
   expect(await ask({ name: "fill-forms", file: "../../plugin.json" })).toContain("has no file");
-  expect(await ask({ name: "nothing" })).toContain("there is no skill");
+  expect(await ask({ name: "nothing" })).toContain("There is no skill");
 });
 
 test("shows skills where their binding is visible, and prefixes a taken name with its package", async () => {

@@ -252,5 +252,5 @@ function viewOf(
 
 function requireAdmin(caller: Caller, what: string): void {
   if (caller.admin && caller.delegation === undefined) return;
-  throw new BackplaneError("policy.denied", `only an admin may ${what}`);
+  throw new BackplaneError("policy.denied", `Only an admin may ${what}.`);
 }

@@ -105,7 +105,7 @@ function unwrapAnswer(
 ): Json {
   if (error !== null) throw new BackplaneError(error.code as ErrorCode, error.message);
   if (outcome === null)
-    throw new BackplaneError("plugin_failed", "the request ended before it was sent to the server");
+    throw new BackplaneError("plugin_failed", "The request ended before it was sent to the server.");
   if ("error" in outcome) throw outcome.error;
   return outcome.answer;
 }

@@ -208,7 +208,7 @@ export function createServers(
     const { caller, method, params } = wanted;
     const { request: sendToServer } = runner;
     if (sendToServer === undefined)
-      throw new BackplaneError("package.invalid", "this gateway cannot run MCP servers");
+      throw new BackplaneError("package.invalid", "This gateway cannot run MCP servers.");
     await audit(wanted);
     const request = await createProcessRequest(deps, policies, bound, caller.scope);
     return await sendProcessRequest(tokens, bound, request, async (given) => {

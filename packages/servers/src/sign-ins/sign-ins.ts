@@ -88,7 +88,7 @@ export function createSignIns(
 
   async function getManaged(caller: Caller, id: string, what: string): Promise<BoundPackage> {
     requireOperator(caller, what);
-    if (!caller.admin) throw new BackplaneError("policy.denied", `only an admin may ${what}`);
+    if (!caller.admin) throw new BackplaneError("policy.denied", `Only an admin may ${what}.`);
     const bound = await getRemote(caller, id);
     if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
     return bound;

@@ -196,7 +196,7 @@ describe("instr.admin", () => {
     const inline = { policy: { class: "inline" as const } };
     await expect(fixture.kernel.bindings.patch(key, binding_id, inline, undefined)).rejects.toMatchObject({
       code: "binding.class_forbidden",
-      message: expect.stringContaining("only the admin token"),
+      message: expect.stringContaining("Only the admin token"),
     });
     const trusted = await fixture.kernel.bindings.patch(admin, binding_id, inline, undefined);
     expect(trusted.class_lowered_by).toBe("admin");

@@ -27,7 +27,7 @@ export function checkRegistration(
   if (name === "kernel" || name.startsWith("kernel-")) {
     throw new BackplaneError(
       "policy.denied",
-      `a plugin cannot be named ${name}: the name is reserved for the kernel`,
+      `A plugin cannot be named ${name}: the name is reserved for the kernel.`,
     );
   }
   if (!PLUGIN_CATEGORIES.includes(category)) {

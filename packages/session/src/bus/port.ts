@@ -172,7 +172,7 @@ export class Port implements KernelPort {
     if (this.self.blocking > 0 || queue.waiting >= host.limits.reserve) {
       throw new BackplaneError(
         "request.overloaded",
-        `the event queue of session ${draft.session_id} is full`,
+        `The event queue of session ${draft.session_id} is full.`,
       );
     }
     const waiting: WaitingPublish = {
@@ -192,7 +192,7 @@ export class Port implements KernelPort {
     const { home } = this;
     if (home === null) {
       if (options.scope === undefined)
-        throw new BackplaneError("request.invalid", "a kernel event needs a scope");
+        throw new BackplaneError("request.invalid", "A kernel event needs a scope.");
       return this.#host.scopeOf(options.scope);
     }
     const { project_id } = options;

@@ -65,7 +65,7 @@ export class PublishRules {
     if (rule.payload !== null && !rule.fits(kept)) {
       const parsed = rule.payload.safeParse(kept);
       if (!parsed.success) {
-        throw new BackplaneError("request.invalid", `the payload of ${kind} does not match its schema`, {
+        throw new BackplaneError("request.invalid", `The payload of ${kind} does not match its schema.`, {
           details: {
             issues: parsed.error.issues.map(({ path, message }) => ({ path: path.join("."), message })),
           },

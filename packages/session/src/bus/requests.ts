@@ -94,7 +94,7 @@ class PendingRequest implements OpenRequest {
 
   #timedOut(): void {
     const { timeout_ms } = this.#options;
-    this.end(new BackplaneError("timeout", `no answer to ${this.#kind} within ${timeout_ms} ms`));
+    this.end(new BackplaneError("timeout", `No answer to ${this.#kind} within ${timeout_ms} ms.`));
   }
 
   #aborted(): void {

@@ -21,7 +21,7 @@ const NOW = "(extract(epoch from statement_timestamp()) * 1000)::bigint";
 export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
   return {
     async keep(sha256, bytes) {
-      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no valid hash");
+      if (!HEX.test(sha256)) throw new BackplaneError("internal", "An artifact has no valid hash.");
       await inTransaction(pool, (client) => keep(client, sha256, bytes)).catch(throwStoreError);
     },
 

@@ -33,7 +33,7 @@ export function openArtifactStore(dir: string): ArtifactFiles {
 
   return {
     async keep(sha256, bytes) {
-      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no valid hash");
+      if (!HEX.test(sha256)) throw new BackplaneError("internal", "An artifact has no valid hash.");
       const target = join(folder, sha256);
       if (await touch(target)) return;
       const draft = join(temporary, temporaryName(""));

@@ -74,7 +74,7 @@ export class TestImporter implements PackageImporter {
   /** Every source is one package; other contents are detected by supply. */
   async open(source: InstallationSource, { only }: OpenOptions = {}): Promise<OpenedSource> {
     if (only === "agent_plugin")
-      throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
+      throw new BackplaneError("package.invalid", "There are no Agent Plugins here.");
     const imported = await this.import(source as { kind: "folder"; path: string });
     const name = imported.manifest.package_id;
     return {
