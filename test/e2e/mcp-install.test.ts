@@ -191,13 +191,13 @@ verifies(
     );
 
     const plain = await gateway.cli("plugin", "install", file);
-    expect(plain.stderr).toContain(`Install scripts were not run: ${name}@1.0.0`);
+    expect(plain.stderr).toContain(`Install scripts of npm:${name} were not run: ${name}@1.0.0`);
     expect(plain.stderr).toContain(`--allow-scripts ${name}`);
     expect(plain.stderr).toContain("built.mjs");
 
     const built = await gateway.cli("plugin", "install", file, "--allow-scripts", name);
     expect(built.code, built.stderr).toBe(0);
-    expect(built.stderr).not.toContain("Install scripts were not run");
+    expect(built.stderr).not.toContain("were not run");
     // The binding moved from the version without scripts.
     expect(built.stderr).toContain(`1.0.0+scripts.${name}`);
     expect(await call("mcp_native_args")).toMatchObject({ status: "succeeded" });

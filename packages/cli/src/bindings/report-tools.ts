@@ -12,6 +12,7 @@ import {
 } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
+import { serverHints } from "./server-hints.ts";
 
 export async function reportTools(
   context: CommandContext,
@@ -41,7 +42,7 @@ export async function reportTools(
     out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
     if (fix !== null) out.note(plainLine(`fix: ${fix}`));
   }
-  await noteApprovals(context, own);
+  await noteApprovals(context, own, listed ?? []);
 }
 
 /** Reports only that the plugin does not answer. */
@@ -60,6 +61,7 @@ function noteUnavailable(
   // The message contains the commands for this binding.
   if (error.code === "plugin.untrusted") return;
   if (error.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
+  for (const hint of serverHints(error.message, binding_id)) out.note(plainLine(hint));
   out.note(
     `The gateway retries automatically. To retry now: backplane binding tools ${binding_id} --refresh`,
   );
@@ -69,7 +71,11 @@ function noteUnavailable(
  * Tells the operator after an installation that calls will need approval. For tools of unknown risk one policy command
  * changes that; a tool whose server declares that it writes still needs approval.
  */
-async function noteApprovals(context: CommandContext, own: readonly CatalogEntry[]): Promise<void> {
+async function noteApprovals(
+  context: CommandContext,
+  own: readonly CatalogEntry[],
+  listed: readonly CatalogEntry[],
+): Promise<void> {
   const { out } = context;
   const policy = await ifAllowed(context.client().policy.get());
   if (policy === null) return;
@@ -86,15 +92,30 @@ async function noteApprovals(context: CommandContext, own: readonly CatalogEntry
   );
   const unrated = asking.filter(({ risk, requires_approval }) => risk === "unknown" && !requires_approval);
   if (unrated.length === 0) return;
-  out.note(plainLine(`If you trust them: backplane policy set 'risks.${patternOf(unrated, own)}' low`));
+  out.note(
+    plainLine(`If you trust them: backplane policy set 'risks.${patternOf(unrated, own, listed)}' low`),
+  );
 }
 
-/** A pattern for all tools of a server, or the name of a single tool. */
-function patternOf(some: readonly CatalogEntry[], own: readonly CatalogEntry[]): string {
-  const [first] = some;
-  if (some.length === 1 && own.length > 1) return first!.name;
-  const prefix = `mcp_${first!.package_id.split("/").at(-1)}_`;
-  return own.every(({ name }) => name.startsWith(prefix)) ? `${prefix}*` : first!.name;
+/** A pattern for all tools of a server and no others, or the name of a single tool. */
+function patternOf(
+  some: readonly CatalogEntry[],
+  own: readonly CatalogEntry[],
+  listed: readonly CatalogEntry[],
+): string {
+  const first = some[0]!.name;
+  const prefix = commonPrefix(own.map(({ name }) => name));
+  if (some.length === 1 || !/^mcp_.+_$/.test(prefix)) return first;
+  const matched = listed.filter(({ name }) => name.startsWith(prefix));
+  return matched.every((entry) => own.includes(entry)) ? `${prefix}*` : first;
+}
+
+/** Up to the last `_` that all names have in common. */
+function commonPrefix(names: readonly string[]): string {
+  const [first = "", ...others] = names;
+  let end = first.length;
+  for (const name of others) while (!name.startsWith(first.slice(0, end))) end--;
+  return first.slice(0, first.lastIndexOf("_", end - 1) + 1);
 }
 
 /** Null if the key lacks the scope to read this, since a key may be allowed only to install. */

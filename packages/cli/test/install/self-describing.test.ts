@@ -191,6 +191,28 @@ test("installing a server suggests a policy command that works", async () => {
   expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Reset ${field}`);
 });
 
+test("suggests a policy for all tools of a server with a name of its own, and for no tool of another", async () => {
+  const manifest = [
+    'api_version = "vai.plugin.v1"\npackage_id = "acme/paper"\nversion = "1.0.0"\nname = "Paper"',
+    '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
+  ].join("\n\n");
+  const install = (name: string, package_id: string) =>
+    gateway.backplane([
+      "plugin",
+      "install",
+      folder(name, {
+        "vai-plugin.toml": manifest.replace("acme/paper", package_id),
+        "server.mjs": SERVER,
+      }),
+      "--bind",
+      "--name",
+      name,
+    ]);
+  expect((await install("post", "acme/paper")).err).toContain("policy set 'risks.mcp_post_*' low");
+  await install("mail_room", "acme/paper-room");
+  expect((await install("mail", "acme/paper-mail")).err).toContain("policy set 'risks.mcp_mail_fold' low");
+});
+
 test("refuses an untrusted in-process instrument with the commands for its binding", async () => {
   const plugin = folder("inside", {
     "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),

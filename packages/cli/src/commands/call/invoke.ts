@@ -12,6 +12,7 @@ import {
 } from "@backplane/contract";
 import type { Command } from "commander";
 import { ifAllowed } from "../../bindings/report-tools.ts";
+import { serverHints } from "../../bindings/server-hints.ts";
 import { type ErrorReport, errorLines } from "../../command-line/error-report.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
@@ -19,6 +20,7 @@ import { similarNames } from "../../command-line/similar-names.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
 import { printInvocations } from "./invocation.ts";
@@ -125,6 +127,10 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   const failure = failureOf(invocation, gave_up);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
+  if (invocation.export_id.startsWith("mcp_")) {
+    const said = JSON.stringify([invocation.tool_result, invocation.error]);
+    for (const hint of serverHints(said, invocation.binding_id)) context.out.note(plainLine(hint));
+  }
   if (gave_up === "interrupted") return EXIT.interrupted;
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
 }

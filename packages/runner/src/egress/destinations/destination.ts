@@ -45,6 +45,12 @@ export function readAbsolute(url: string): (Destination & { path: string }) | nu
   return { ...destination, path: rest.startsWith("/") ? rest : `/${rest}` };
 }
 
+/** The destination of an https URL, which some old clients send to a proxy in the absolute form. */
+export function readHttps(url: string): Destination | null {
+  const found = /^https:\/\/([^/?#]*)/i.exec(url);
+  return found === null ? null : readAuthority(found[1]!, 443);
+}
+
 export function formatDestination({ host, port }: Destination, default_port = 0): string {
   const name = host.includes(":") ? `[${host}]` : host;
   return port === default_port ? name : `${name}:${port}`;

@@ -14,6 +14,8 @@ export const REFUSAL_REASONS = {
   "sni.missing": "The TLS handshake names no host, so it cannot be checked.",
   "sni.mismatch": "The TLS handshake names a different host than the connection.",
   "sni.hidden": "The TLS handshake hides its host (ECH), so it cannot be checked.",
+  "tunnel.missing":
+    "An https URL needs a tunnel (CONNECT); the program sent it to the proxy as a plain request.",
   "tls.malformed": "Port 443 is for TLS, and this is not a TLS handshake.",
   "protocol.refused": "This protocol is not supported here.",
   "gateway.no_scope": "The gateway can only be reached with a delegated scope.",

@@ -10,6 +10,7 @@ import {
   formatDestination,
   readAbsolute,
   readAuthority,
+  readHttps,
 } from "../destinations/destination.ts";
 import { decideEgress, type Target } from "../destinations/policy.ts";
 import { REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
@@ -102,11 +103,13 @@ export function createHttpProxy(
   ): Promise<void> {
     const url = request.url ?? "";
     const absolute = readAbsolute(url);
+    const untunneled = readHttps(url);
     const fixed =
       serving.kind === "host" ? serving.target : serving.kind === "gateway" ? gatewayDestination() : null;
     const path = absolute === null ? url : absolute.path;
     // A local copy: the next request may be read while this one waits for its decision.
     const destination = absolute ??
+      untunneled ??
       fixed ??
       readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
     connection.destination = destination;
@@ -117,6 +120,7 @@ export function createHttpProxy(
       sendProxyResponse(request, reply, 403, refusalText(reason, destination));
     };
     const plain = fixed !== null && (path.startsWith("/") || (path === "*" && request.method === "OPTIONS"));
+    if (untunneled !== null) return refused("tunnel.missing", url);
     if (absolute === null && !plain) return refused("request.malformed", url);
     if (fixed !== null && absolute !== null && formatDestination(absolute) !== formatDestination(fixed))
       return refused("host.mismatch");

@@ -40,6 +40,13 @@ test("closes a connection with random bytes instead of a request or inside of on
   await expect.poll(() => session.counts().sockets).toBe(0);
 });
 
+test("explains an https URL that was sent without a tunnel", async () => {
+  const { proxy, session } = await openTestEgress({ domains: ["a.test"] });
+  const client = new TestClient(proxy).send("POST https://a.test/events HTTP/1.1\r\nHost: a.test\r\n\r\n");
+  expect(await client.readToEnd()).toMatch(/403 [^]*CONNECT/);
+  expect(session.refusals()).toMatchObject([{ host: "a.test", port: 443, reason: "tunnel.missing" }]);
+});
+
 test("closes only the connection whose request cannot be serialised again", async () => {
   const { port } = await listen((socket) => socket.resume(), PUBLIC);
   const { proxy, session } = await openTestEgress({ domains: ["a.test"] });

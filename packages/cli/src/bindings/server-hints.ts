@@ -1,0 +1,27 @@
+/**
+ * Commands that fix the usual failures of MCP servers. Their messages name a variable or a path, but a server knows
+ * nothing of bindings, secrets and the sandbox.
+ */
+
+/** A variable for a credential, as in EXA_API_KEY. */
+const CREDENTIAL = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD|PAT)\b/;
+/** A write to the folder of the package, by the names that Node and the C library have for the error. */
+const READ_ONLY = /\bEROFS\b|read-only file system/i;
+
+/** Lines for the operator, given what the server wrote. */
+export function serverHints(text: string, binding_id: string): string[] {
+  const set = `backplane binding set ${binding_id}`;
+  const hints: string[] = [];
+  const variable = CREDENTIAL.exec(text)?.[0];
+  if (variable !== undefined) {
+    const slot = variable.toLowerCase();
+    hints.push(`To give it ${variable}: backplane secret set ${slot}, then ${set} --secret ${slot}=${slot}`);
+  }
+  if (READ_ONLY.test(text)) {
+    hints.push(
+      "The folder of its package is read-only. Let it write to /tmp, which is lost when it stops, or to a mounted folder:",
+      `  ${set} --mount /FOLDER:/data:rw, with --env or arguments after -- that name the file`,
+    );
+  }
+  return hints;
+}
