@@ -8,6 +8,9 @@ const CREDENTIAL = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD
 /** A write to the folder of the package, by the names that Node and the C library have for the error. */
 const READ_ONLY = /\bEROFS\b|read-only file system/i;
 
+/** A server that starts a listener instead of reading its input. */
+const SERVES_HTTP = /did not answer within[^]*\b(?:https?|SSE|port|listening)\b/i;
+
 /** Lines for the operator, given what the server wrote. */
 export function serverHints(text: string, binding_id: string): string[] {
   const set = `backplane binding set ${binding_id}`;
@@ -17,6 +20,8 @@ export function serverHints(text: string, binding_id: string): string[] {
     const slot = variable.toLowerCase();
     hints.push(`To give it ${variable}: backplane secret set ${slot}, then ${set} --secret ${slot}=${slot}`);
   }
+  if (SERVES_HTTP.test(text))
+    hints.push(`It may wait for HTTP requests. Many servers have an argument for stdio: ${set} -- --stdio`);
   if (READ_ONLY.test(text)) {
     hints.push(
       "The folder of its package is read-only. Let it write to /tmp, which is lost when it stops, or to a mounted folder:",

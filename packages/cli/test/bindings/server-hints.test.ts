@@ -13,6 +13,13 @@ test("says where a server can write that fails to write into its package", () =>
   expect(serverHints(said, "bind_1")[1]).toContain("backplane binding set bind_1 --mount /FOLDER:/data:rw");
 });
 
+test("names the usual argument for a server that starts a listener", () => {
+  const said = "acme/x did not answer within 30000 ms. Last line on stderr: Server listening on port 3333";
+  expect(serverHints(said, "bind_1")).toEqual([
+    "It may wait for HTTP requests. Many servers have an argument for stdio: backplane binding set bind_1 -- --stdio",
+  ]);
+});
+
 test("adds nothing to other messages", () => {
   expect(serverHints("fetch failed: HTTP_STATUS 500, KEY missing", "bind_1")).toEqual([]);
 });

@@ -9,10 +9,13 @@ import type { Pool } from "../pool/pool.ts";
 import type { Worker } from "../pool/worker.ts";
 import type { Dialect, DialectSession } from "../ports/dialect.ts";
 import type { LaunchStep } from "../processes/plugin-process.ts";
+import { describeStderr } from "../programs/describe-stderr.ts";
 import { type CallRedactor, createCallRedactor } from "../secrets/redact.ts";
 import type { Deadlines } from "../time/deadlines.ts";
 import { explainRefusals } from "./explain-refusals.ts";
 import { crashError } from "./outcomes.ts";
+
+const STDERR_BYTES = 16_384;
 
 export interface QueryDeps {
   pool: Pool;
@@ -33,16 +36,17 @@ export async function queryProcess<T>(
   const late = new Promise<never>((_, refuse) => {
     reject = refuse;
   });
+  const worker = pool.lease(request, dialect, null);
   const limit = deadlines.set(request.timeout_ms, () => {
     const message = `${request.package.package_id} did not answer within ${request.timeout_ms} ms.`;
-    reject(new BackplaneError("timeout", message));
+    const written = describeStartOutput(worker);
+    reject(new BackplaneError("timeout", written === null ? message : `${message} ${written}`));
     stop.abort();
   });
   const cancel = () => {
     reject(new BackplaneError("request.cancelled"));
     stop.abort();
   };
-  const worker = pool.lease(request, dialect, null);
   operation?.signal.addEventListener("abort", cancel);
   const stopWatching = worker.watchLaunch((step) =>
     operation?.report({ step, message: LAUNCH_MESSAGES[step](request.package.package_id) }),
@@ -69,6 +73,12 @@ export async function queryProcess<T>(
     if (operation?.signal.aborted) pool.abandonLease(worker);
     else pool.cancelLease(worker);
   }
+}
+
+/** What a process wrote that does not answer because it expects something else, such as HTTP requests. */
+function describeStartOutput({ process }: Worker): string | null {
+  if (process.state !== "launching") return null;
+  return describeStderr(process.stderr.since(0, STDERR_BYTES).toString("utf8"));
 }
 
 /** Explains why the process exited instead of reporting a closed pipe. A remote server has no exit. */

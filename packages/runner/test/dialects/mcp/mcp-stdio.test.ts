@@ -331,6 +331,15 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
   expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
 });
 
+test("quotes what a server wrote that does not answer in time while it starts", async () => {
+  const testRunner = createTestRunner({ timeouts: { initialize_ms: 60_000 } });
+  const request = question(testRunner, "mute", { timeout_ms: 5_000, env: { SAYS: "Serving HTTP on 3333" } });
+  await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({
+    code: "timeout",
+    message: "acme/fixture did not answer within 5000 ms. Last line on stderr: Serving HTTP on 3333",
+  });
+});
+
 test("redacts a secret from descriptions and errors", async () => {
   const testRunner = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const secrets = { token: "hunter2-hunter2" };

@@ -1,0 +1,222 @@
+/**
+ * Installs published MCP servers from the npm registry in a new gateway, calls one tool of each and prints the table of
+ * docs/published-mcp-servers.md. Needs the build and the registry: `node scripts/try-mcp-servers.ts [WORD…]` runs the
+ * servers whose name contains a word. Not part of the tests, because other people publish new versions at any time.
+ */
+import { execFile, spawn } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+
+interface Server {
+  npm: string;
+  /** Flags and arguments of the installation; `FOLDER` stands for the folder of this run. */
+  flags?: string[];
+  /** The end of the tool's name, and its input. */
+  tool: string;
+  input?: object;
+}
+
+const CHROMIUM = ["--headless", "--executable-path", "/usr/bin/chromium", "--no-sandbox"];
+
+const SERVERS: Server[] = [
+  { npm: "@modelcontextprotocol/server-everything", tool: "_echo", input: { message: "hello" } },
+  {
+    npm: "@modelcontextprotocol/server-filesystem",
+    flags: ["--mount", "FOLDER/repository:/data", "--", "/data"],
+    tool: "_read_text_file",
+    input: { path: "/data/note.txt" },
+  },
+  {
+    npm: "@modelcontextprotocol/server-memory",
+    flags: ["--env", "MEMORY_FILE_PATH=/tmp/memory.jsonl"],
+    tool: "_create_entities",
+    input: { entities: [{ name: "a", entityType: "letter", observations: ["first"] }] },
+  },
+  {
+    npm: "@modelcontextprotocol/server-sequential-thinking",
+    tool: "_sequentialthinking",
+    input: { thought: "a", nextThoughtNeeded: false, thoughtNumber: 1, totalThoughts: 1 },
+  },
+  {
+    npm: "@playwright/mcp",
+    flags: ["--", ...CHROMIUM],
+    tool: "_browser_navigate",
+    input: { url: "data:text/html,<p>hello</p>" },
+  },
+  {
+    npm: "chrome-devtools-mcp",
+    flags: [
+      "--",
+      "--headless",
+      "--isolated",
+      "--executablePath=/usr/bin/chromium",
+      "--chromeArg=--no-sandbox",
+    ],
+    tool: "_list_pages",
+  },
+  {
+    npm: "mcp-sqlite",
+    flags: ["--allow-scripts", "sqlite3", "--", "/tmp/test.db"],
+    tool: "_query",
+    input: { sql: "select 6 * 7 as answer" },
+  },
+  {
+    npm: "@cyanheads/git-mcp-server",
+    flags: ["--mount", "FOLDER/repository:/data"],
+    tool: "_log",
+    input: { path: "/data" },
+  },
+  {
+    npm: "@upstash/context7-mcp",
+    tool: "_resolve-library-id",
+    input: { query: "react", libraryName: "react" },
+  },
+  { npm: "firecrawl-mcp", tool: "_scrape", input: { url: "https://example.com" } },
+  { npm: "tavily-mcp", tool: "_search", input: { query: "weather" } },
+  { npm: "exa-mcp-server", tool: "_web_search_exa", input: { query: "weather" } },
+  { npm: "@notionhq/notion-mcp-server", tool: "_API-get-self" },
+  { npm: "@brave/brave-search-mcp-server", tool: "_brave_web_search", input: { query: "weather" } },
+  { npm: "mcp-server-kubernetes", tool: "_kubectl_get", input: { resourceType: "pods" } },
+  { npm: "@sentry/mcp-server", tool: "_whoami" },
+  { npm: "figma-developer-mcp", tool: "_get_figma_data", input: { fileKey: "abc" } },
+  { npm: "airtable-mcp-server", tool: "_list_bases" },
+  { npm: "@stripe/mcp", tool: "_list_customers" },
+  { npm: "mongodb-mcp-server", tool: "_list-databases" },
+  { npm: "@supabase/mcp-server-supabase", tool: "_list_projects" },
+  { npm: "@wonderwhy-er/desktop-commander", tool: "_list_processes" },
+];
+
+const CLI = resolve("packages/cli/bin/backplane.cjs");
+
+interface Output {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+function run(file: string, args: readonly string[], env = process.env): Promise<Output> {
+  return new Promise((done) => {
+    execFile(file, args, { env, maxBuffer: 64 << 20 }, (error, stdout, stderr) => {
+      const code = error === null ? 0 : typeof error.code === "number" ? error.code : 1;
+      done({ code, stdout, stderr });
+    });
+  });
+}
+
+async function main(words: readonly string[]): Promise<void> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-servers-"));
+  chmodSync(folder, 0o755);
+  const repository = join(folder, "repository");
+  mkdirSync(repository);
+  writeFileSync(join(repository, "note.txt"), "hello\n");
+  await run("git", ["init", "--quiet", repository]);
+  await run("git", ["-C", repository, "add", "."]);
+  const author = ["-c", "user.name=a", "-c", "user.email=a@example.com"];
+  await run("git", ["-C", repository, ...author, "commit", "--quiet", "-m", "first commit"]);
+  const env = { ...process.env, BACKPLANE_HOME: join(folder, "home") };
+  const up = spawn(process.execPath, [CLI, "up", "--json", "--port", "0", "--no-open"], {
+    env,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  const exited = new Promise<void>((done) => up.once("exit", () => done()));
+  try {
+    const [ready] = await Promise.race([
+      once(createInterface({ input: up.stdout })),
+      exited.then(() => [null]),
+    ]);
+    if (ready === null) throw new Error("the gateway did not start");
+    console.log("| package | version | tools | flags | call | result |\n|---|---|---|---|---|---|");
+    for (const server of SERVERS.filter(({ npm }) => isWanted(npm, words)))
+      console.log(await tryServer(server, folder, (...argv) => run(process.execPath, [CLI, ...argv], env)));
+  } finally {
+    up.kill("SIGTERM");
+    await exited;
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function once(lines: NodeJS.EventEmitter): Promise<[string | null]> {
+  return new Promise((done) => lines.once("line", (line: string) => done([line])));
+}
+
+function isWanted(npm: string, words: readonly string[]): boolean {
+  return words.length === 0 || words.some((word) => npm.includes(word));
+}
+
+interface Installed {
+  package: { version: string };
+  binding: { binding_id: string };
+}
+
+interface Called {
+  status: string;
+  error: { message: string } | null;
+  tool_result: { is_error: boolean; content: { text?: string }[] } | null;
+  egress: { refusals: { host: string; reason: string }[] } | null;
+}
+
+/** The row of the server. Its binding is removed afterwards, so that only one server runs at a time. */
+async function tryServer(
+  { npm, flags = [], tool, input = {} }: Server,
+  folder: string,
+  cli: (...argv: string[]) => Promise<Output>,
+): Promise<string> {
+  const shown = flags.map((flag) => flag.replace("FOLDER", folder));
+  const started = performance.now();
+  const installed = await cli("plugin", "install", `npm:${npm}`, "--json", ...shown);
+  const seconds = Math.round((performance.now() - started) / 1000);
+  console.error(`${npm}: exit code ${installed.code} after ${seconds} s\n${installed.stderr}`);
+  const row = (version: string, tools: string, call: string, result: string) =>
+    `| \`${npm}\` | ${version} | ${tools} | ${code(flags.join(" "))} | ${code(call)} | ${cell(result)} |`;
+  if (installed.code !== 0) return row("-", "-", "", `not installed: ${messageOf(installed.stderr)}`);
+  const { package: pack, binding } = JSON.parse(installed.stdout) as Installed;
+  const { binding_id } = binding;
+  const listed = await cli("binding", "tools", binding_id, "--refresh", "--json");
+  const { exports = [], error = null } = JSON.parse(listed.stdout || "{}") as {
+    exports?: { id: string }[];
+    error?: { message: string } | null;
+  };
+  const found = exports.find(({ id }) => id.endsWith(tool));
+  if (found === undefined) {
+    const why = error?.message ?? (listed.code === 0 ? `it has no tool ${tool}` : messageOf(listed.stderr));
+    await remove(cli, binding_id);
+    return row(pack.version, String(exports.length), "", `no tools: ${why}`);
+  }
+  const called = await cli("invoke", found.id, "--input", JSON.stringify(input), "--json");
+  console.error(`${called.stdout.slice(0, 2_000)}\n${called.stderr}`);
+  await remove(cli, binding_id);
+  return row(pack.version, String(exports.length), found.id, resultOf(called));
+}
+
+async function remove(cli: (...argv: string[]) => Promise<Output>, binding_id: string): Promise<void> {
+  await cli("binding", "remove", binding_id, "--yes");
+}
+
+function resultOf({ stdout, stderr }: Output): string {
+  if (stdout === "") return messageOf(stderr);
+  const { status, error, tool_result, egress } = JSON.parse(stdout) as Called;
+  const refused = [...new Set(egress?.refusals.map(({ host, reason }) => `${host} (${reason})`) ?? [])];
+  const said = tool_result?.content.find(({ text }) => text !== undefined)?.text ?? error?.message ?? "";
+  const outcome = status === "succeeded" && tool_result?.is_error !== true ? "answered" : "failed";
+  return [`${outcome}: ${said}`, ...(refused.length === 0 ? [] : [`refused: ${refused.join(", ")}`])].join(
+    "; ",
+  );
+}
+
+/** The line after the one with the error code says what happened. */
+function messageOf(stderr: string): string {
+  const lines = stderr.split("\n");
+  const at = lines.findIndex((line) => line.startsWith("error["));
+  return lines[at + 1] ?? stderr;
+}
+
+function cell(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ").replaceAll("|", "\\|").trim();
+  return line.length > 240 ? `${line.slice(0, 240)}…` : line;
+}
+
+const code = (text: string) => (text === "" ? "" : `\`${text}\``);
+
+await main(process.argv.slice(2));
