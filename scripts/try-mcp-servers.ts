@@ -1,6 +1,6 @@
 /**
  * Installs published MCP servers from the npm registry in a new gateway, calls one tool of each and prints the table of
- * docs/published-mcp-servers.md. Needs the build and the registry: `node scripts/try-mcp-servers.ts [WORD…]` runs the
+ * docs/published-mcp-servers.md. Needs the build and the registry: `npm run try:mcp-servers [-- WORD…]` runs the
  * servers whose name contains a word. Not part of the tests, because other people publish new versions at any time.
  */
 import { execFile, spawn } from "node:child_process";
@@ -80,7 +80,12 @@ const SERVERS: Server[] = [
   { npm: "@brave/brave-search-mcp-server", tool: "_brave_web_search", input: { query: "weather" } },
   { npm: "mcp-server-kubernetes", tool: "_kubectl_get", input: { resourceType: "pods" } },
   { npm: "@sentry/mcp-server", tool: "_whoami" },
-  { npm: "figma-developer-mcp", tool: "_get_figma_data", input: { fileKey: "abc" } },
+  {
+    npm: "figma-developer-mcp",
+    flags: ["--", "--stdio"],
+    tool: "_get_figma_data",
+    input: { fileKey: "abc" },
+  },
   { npm: "airtable-mcp-server", tool: "_list_bases" },
   { npm: "@stripe/mcp", tool: "_list_customers" },
   { npm: "mongodb-mcp-server", tool: "_list-databases" },
@@ -147,7 +152,7 @@ function isWanted(npm: string, words: readonly string[]): boolean {
 
 interface Installed {
   package: { version: string };
-  binding: { binding_id: string };
+  bindings: { binding_id: string }[];
 }
 
 interface Called {
@@ -171,8 +176,8 @@ async function tryServer(
   const row = (version: string, tools: string, call: string, result: string) =>
     `| \`${npm}\` | ${version} | ${tools} | ${code(flags.join(" "))} | ${code(call)} | ${cell(result)} |`;
   if (installed.code !== 0) return row("-", "-", "", `not installed: ${messageOf(installed.stderr)}`);
-  const { package: pack, binding } = JSON.parse(installed.stdout) as Installed;
-  const { binding_id } = binding;
+  const { package: pack, bindings } = JSON.parse(installed.stdout) as Installed;
+  const { binding_id } = bindings[0]!;
   const listed = await cli("binding", "tools", binding_id, "--refresh", "--json");
   const { exports = [], error = null } = JSON.parse(listed.stdout || "{}") as {
     exports?: { id: string }[];

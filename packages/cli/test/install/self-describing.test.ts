@@ -213,6 +213,21 @@ test("suggests a policy for all tools of a server with a name of its own, and fo
   expect((await install("mail", "acme/paper-mail")).err).toContain("policy set 'risks.mcp_mail_fold' low");
 });
 
+test("names the command that gives a server its missing key, after the installation and later", async () => {
+  const server = folder("keyless", {
+    "vai-plugin.toml": [
+      'api_version = "vai.plugin.v1"\npackage_id = "acme/keyless"\nversion = "1.0.0"\nname = "Keyless"',
+      '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
+    ].join("\n\n"),
+    "server.mjs": 'console.error("Error: ACME_API_KEY is required"); process.exit(1);',
+  });
+  const hint = /To give it ACME_API_KEY: .* --secret acme_api_key=acme_api_key/;
+  expect((await gateway.backplane(["plugin", "install", server])).err).toMatch(hint);
+  const later = await gateway.backplane(["binding", "tools", "keyless", "--refresh"]);
+  expect(later.err).toMatch(hint);
+  expect(later.err).not.toContain("The server has no tools");
+});
+
 test("refuses an untrusted in-process instrument with the commands for its binding", async () => {
   const plugin = folder("inside", {
     "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),

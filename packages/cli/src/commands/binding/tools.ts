@@ -2,6 +2,7 @@
 import { codeOf, type Definitions, type Json, type QuarantinedTool } from "@backplane/contract";
 import type { Command } from "commander";
 import { findBinding } from "../../bindings/find-binding.ts";
+import { serverHints } from "../../bindings/server-hints.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { table } from "../../terminal/output.ts";
@@ -75,9 +76,12 @@ function show({ out }: CommandContext, found: Definitions & { accepted?: object[
     ...quarantined.map(({ export: item }) => [item.id, "changed", short(item.description)]),
   ];
   out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
-  if (rows.length === 0) out.note("The server has no tools.");
-  if (error !== null) out.note(plainLine(`The server did not answer (${error.code}): ${error.message}`));
-  if (error?.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
+  if (rows.length === 0 && error === null) out.note("The server has no tools.");
+  if (error !== null) {
+    out.note(plainLine(`The server did not answer (${error.code}): ${error.message}`));
+    if (error.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
+    for (const hint of serverHints(error.message, binding_id)) out.note(plainLine(hint));
+  }
   for (const warning of warnings) out.note(plainLine(warning));
   for (const change of quarantined) for (const line of differenceText(change)) out.note(line);
   if (quarantined.length > 0) out.note(`Review the changes, then: backplane binding accept ${binding_id}`);
