@@ -4,7 +4,7 @@
  * servers whose name contains a word. Not part of the tests, because other people publish new versions at any time.
  */
 import { execFile, spawn } from "node:child_process";
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -13,6 +13,8 @@ interface Server {
   npm: string;
   /** Flags and arguments of the installation; `FOLDER` stands for the folder of this run. */
   flags?: string[];
+  /** The slot of a secret without which it does not start; its value is a placeholder. */
+  secret?: string;
   /** The end of the tool's name, and its input. */
   tool: string;
   input?: object;
@@ -77,19 +79,25 @@ const SERVERS: Server[] = [
   { npm: "tavily-mcp", tool: "_search", input: { query: "weather" } },
   { npm: "exa-mcp-server", tool: "_web_search_exa", input: { query: "weather" } },
   { npm: "@notionhq/notion-mcp-server", tool: "_API-get-self" },
-  { npm: "@brave/brave-search-mcp-server", tool: "_brave_web_search", input: { query: "weather" } },
+  {
+    npm: "@brave/brave-search-mcp-server",
+    secret: "brave_api_key",
+    tool: "_brave_web_search",
+    input: { query: "weather" },
+  },
   { npm: "mcp-server-kubernetes", tool: "_kubectl_get", input: { resourceType: "pods" } },
-  { npm: "@sentry/mcp-server", tool: "_whoami" },
+  { npm: "@sentry/mcp-server", secret: "sentry_access_token", tool: "_whoami" },
   {
     npm: "figma-developer-mcp",
+    secret: "figma_api_key",
     flags: ["--", "--stdio"],
     tool: "_get_figma_data",
     input: { fileKey: "abc" },
   },
-  { npm: "airtable-mcp-server", tool: "_list_bases" },
-  { npm: "@stripe/mcp", tool: "_list_customers" },
+  { npm: "airtable-mcp-server", secret: "airtable_api_key", tool: "_list_bases" },
+  { npm: "@stripe/mcp", secret: "stripe_secret_key", tool: "_list_customers" },
   { npm: "mongodb-mcp-server", tool: "_list-databases" },
-  { npm: "@supabase/mcp-server-supabase", tool: "_list_projects" },
+  { npm: "@supabase/mcp-server-supabase", secret: "supabase_access_token", tool: "_list_projects" },
   { npm: "@wonderwhy-er/desktop-commander", tool: "_list_processes" },
 ];
 
@@ -132,6 +140,7 @@ async function main(words: readonly string[]): Promise<void> {
       exited.then(() => [null]),
     ]);
     if (ready === null) throw new Error("the gateway did not start");
+    await storePlaceholder(JSON.parse(ready) as Ready);
     console.log("| package | version | tools | flags | call | result |\n|---|---|---|---|---|---|");
     for (const server of SERVERS.filter(({ npm }) => isWanted(npm, words)))
       console.log(await tryServer(server, folder, (...argv) => run(process.execPath, [CLI, ...argv], env)));
@@ -140,6 +149,24 @@ async function main(words: readonly string[]): Promise<void> {
     await exited;
     rmSync(folder, { recursive: true, force: true });
   }
+}
+
+interface Ready {
+  url: string;
+  token_file: string;
+}
+
+/** Stripe accepts only a value that looks like one of its keys. */
+async function storePlaceholder({ url, token_file }: Ready): Promise<void> {
+  const answer = await fetch(`${url}/v1/secrets/placeholder`, {
+    method: "PUT",
+    headers: {
+      authorization: `Bearer ${readFileSync(token_file, "utf8").trim()}`,
+      "content-type": "application/json",
+    },
+    body: JSON.stringify({ value: "rk_test_placeholder" }),
+  });
+  if (!answer.ok) throw new Error(`the secret was not stored: ${answer.status}`);
 }
 
 function once(lines: NodeJS.EventEmitter): Promise<[string | null]> {
@@ -164,17 +191,18 @@ interface Called {
 
 /** The row of the server. Its binding is removed afterwards, so that only one server runs at a time. */
 async function tryServer(
-  { npm, flags = [], tool, input = {} }: Server,
+  { npm, flags = [], secret, tool, input = {} }: Server,
   folder: string,
   cli: (...argv: string[]) => Promise<Output>,
 ): Promise<string> {
-  const shown = flags.map((flag) => flag.replace("FOLDER", folder));
+  const given = [...(secret === undefined ? [] : ["--secret", `${secret}=placeholder`]), ...flags];
+  const argv = given.map((flag) => flag.replace("FOLDER", folder));
   const started = performance.now();
-  const installed = await cli("plugin", "install", `npm:${npm}`, "--json", ...shown);
+  const installed = await cli("plugin", "install", `npm:${npm}`, "--json", ...argv);
   const seconds = Math.round((performance.now() - started) / 1000);
   console.error(`${npm}: exit code ${installed.code} after ${seconds} s\n${installed.stderr}`);
   const row = (version: string, tools: string, call: string, result: string) =>
-    `| \`${npm}\` | ${version} | ${tools} | ${code(flags.join(" "))} | ${code(call)} | ${cell(result)} |`;
+    `| \`${npm}\` | ${version} | ${tools} | ${code(given.join(" "))} | ${code(call)} | ${cell(result)} |`;
   if (installed.code !== 0) return row("-", "-", "", `not installed: ${messageOf(installed.stderr)}`);
   const { package: pack, bindings } = JSON.parse(installed.stdout) as Installed;
   const { binding_id } = bindings[0]!;
