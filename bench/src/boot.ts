@@ -7,7 +7,7 @@ export async function boot(): Promise<Row[]> {
   const ready = { ours: [] as number[], bare: [] as number[] };
   const memory = { ours: [] as number[], bare: [] as number[] };
   const targets: { key: "ours" | "bare"; start: () => Promise<Server> }[] = [
-    { key: "ours", start: startOurs },
+    { key: "ours", start: () => startOurs() },
     { key: "bare", start: startBare },
   ];
   for (let repetition = 0; repetition < 6; repetition++) {

@@ -18,9 +18,9 @@ const CLI = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta
 const BARE = fileURLToPath(new URL("./children/bare-fastify.mjs", import.meta.url));
 const BARE_MCP = fileURLToPath(new URL("./children/bare-mcp.mjs", import.meta.url));
 
-export async function startOurs(): Promise<Server> {
+export async function startOurs(more: Record<string, string> = {}): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-home-"));
-  const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" };
+  const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error", ...more };
   const server = await start([CLI, "up", "--json", "--port", "0", "--no-open"], env);
   return {
     ...server,

@@ -110,4 +110,20 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     to: 'const { sandbox, refusal } = confinement.of({ class: "worker", grant: { host: true } });',
     tests: ["packages/runner/test/runner/install-scripts.test.ts"],
   },
+  {
+    defence: "npm trees: the rules for names and sizes of archives apply",
+    file: "packages/supply/src/import/mcp/npm-server.ts",
+    from: "  checkListing(listing.files, NPM_LIMITS);\n",
+    to: "  void checkListing;\n",
+    tests: ["packages/supply/test/npm-server.test.ts"],
+    only: "refuses names",
+  },
+  {
+    defence: "npm trees: the tree has exactly the listed files",
+    file: "packages/supply/src/import/mcp/npm-server.ts",
+    from: "  await removeUnlisted(tree, listing);\n",
+    to: "  void removeUnlisted;\n",
+    tests: ["packages/supply/test/npm-server.test.ts"],
+    only: "refuses names",
+  },
 ];

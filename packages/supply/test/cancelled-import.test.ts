@@ -78,7 +78,6 @@ const moments: [string, (progress: ProgressReport) => boolean][] = [
   ["before npm downloads", ({ step }) => step === "download"],
   ["while npm downloads", ({ step, done = 0 }) => step === "download" && done > 0],
   ["while the files are hashed", ({ step, done = 0 }) => step === "verify" && done > 3],
-  ["while the archive is unpacked", ({ step, unit }) => step === "unpack" && unit === "bytes"],
   ["while the package is checked", ({ step }) => step === "check"],
   ["while the files are flushed", ({ step, unit }) => step === "unpack" && unit === "files"],
 ];

@@ -285,6 +285,21 @@ test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])(
   },
 );
 
+test("refuses names that an archive may not contain, and stores no empty folder or file of npm", async () => {
+  publish("acme-twins", { bin: "x.js" }, { "x.js": "", "README.md": "", "readme.md": "" });
+  publish("acme-tidy", { bin: "x.js" }, { "x.js": "" });
+  const { store, importer, close } = await open();
+  await expect(importer.import({ kind: "npm", spec: "acme-twins", secret_slots: [] })).rejects.toMatchObject({
+    code: "package.unsafe",
+    details: { rule: "collision" },
+  });
+  const { digest } = await importer.import({ kind: "npm", spec: "acme-tidy", secret_slots: [] });
+  expect(existsSync(join(store.treeOf(digest), "node_modules/.package-lock.json"))).toBe(false);
+  // Fails if the tree has anything that its listing does not have.
+  expect(await store.verified(digest)).toBe(store.treeOf(digest));
+  await close();
+});
+
 test("inspects a package of the registry: a server, a kernel plugin, or why it is neither", async () => {
   const group = (category: string) => ({ "yaya.plugins.v1": { "acme-clock": { category } } });
   const files = { "x.js": "" };

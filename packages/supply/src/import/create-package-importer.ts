@@ -17,7 +17,7 @@ import {
   type Schemas,
   unwatchedOperation,
 } from "@backplane/ports";
-import { NPM_LIMITS, UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
+import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
@@ -32,6 +32,7 @@ import { checkSchemaFiles } from "./check-schema-files.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS, packageFormatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
+import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
 import {
   foreignContent,
   inspectNpm,
@@ -117,10 +118,9 @@ export function createPackageImporter({
     origin: ImportedPackage["origin"],
     known: PackageFormat | null,
     operation: Operation,
-    within: UnpackLimits = limits,
   ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
-      const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, within);
+      const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, limits);
       const staged = await readStaged(staging, listing, hints, known);
       return await installStaged(staged, origin, created_at, operation);
     });
@@ -134,6 +134,13 @@ export function createPackageImporter({
       return await installStaged(staged, "upload", null, operation);
     });
 
+  const importNpm = (options: NpmServerOptions, operation: Operation): Promise<ImportedPackage> =>
+    inStaging(async (staging) => {
+      const listing = await npmServer(npm, options, staging.tree, operation);
+      const staged = await readStaged(staging, listing, {}, null);
+      return await installStaged(staged, "npm", null, operation);
+    });
+
   const partImport = (
     origin: ImportedPackage["origin"],
     allowed: AllowedScripts,
@@ -141,10 +148,9 @@ export function createPackageImporter({
   ): PartImport => ({
     npm: async (spec, secret_slots) => {
       const notes: string[] = [];
-      const how = { allowed, scripts, note: (text: string) => void notes.push(text) };
-      const source = { kind: "npm", spec, secret_slots } as const;
-      const opened = await openSource(source, store, npm, operation, FORMATS, how);
-      return { ...(await importTree(opened, "npm", null, operation, NPM_LIMITS)), notes };
+      const note = (text: string) => void notes.push(text);
+      const options = { spec, secret_slots, allowed, scripts, note };
+      return { ...(await importNpm(options, operation)), notes };
     },
     bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null, operation),
     manifest: (text) => importManifest(text, operation),
@@ -165,7 +171,7 @@ export function createPackageImporter({
     }
     const formats =
       only === "package" ? FORMATS : only === "agent_plugin" ? [AGENT_PLUGIN] : [...FORMATS, AGENT_PLUGIN];
-    const { bytes, hints, created_at } = await openSource(source, store, npm, operation, formats);
+    const { bytes, hints, created_at } = await openSource(source, store, formats);
     const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, limits);
     const into = partImport(origin, allowed, operation);
     if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
@@ -217,7 +223,12 @@ export function createPackageImporter({
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     import: async (source) => {
       const operation = unwatchedOperation();
-      const opened = await openSource(source, store, npm, operation);
+      if (source.kind === "npm") {
+        const { spec, secret_slots } = source;
+        const options = { spec, secret_slots, allowed: new AllowedScripts([]), scripts: null, note() {} };
+        return await importNpm(options, operation);
+      }
+      const opened = await openSource(source, store);
       const known = source.kind === "workspace" ? toolFiles : null;
       return await importTree(opened, originOf(source), known, operation);
     },

@@ -3,17 +3,14 @@ import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { Operation, PackageSource, WorkspaceSource } from "@backplane/ports";
+import type { PackageSource, WorkspaceSource } from "@backplane/ports";
 import type { ContentStore } from "../content/content-store.ts";
-import { AllowedScripts } from "../npm/install-scripts.ts";
-import type { Npm } from "../npm/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
 import { invalidSource, missingManifest } from "./formats/no-source.ts";
-import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
 
 export interface SourceArchive {
   bytes: AsyncIterable<Uint8Array>;
@@ -27,21 +24,13 @@ const ARCHIVE = /\.(jar|zip|tar|tgz|tar\.gz)$/;
 export const TOOLS_FOLDER = "tools";
 
 export async function openSource(
-  source: PackageSource,
+  source: Exclude<PackageSource, { kind: "npm" }>,
   store: ContentStore,
-  npm: Npm,
-  operation: Operation,
   formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
-  how: Pick<NpmServerOptions, "allowed" | "scripts" | "note"> = withoutScripts(),
 ): Promise<SourceArchive> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
     return { bytes, hints: name === undefined ? {} : { name }, created_at: born_at };
-  }
-  if (source.kind === "npm") {
-    const { spec, secret_slots } = source;
-    const bytes = npmServer(npm, { spec, secret_slots, ...how }, operation);
-    return { bytes, hints: {}, created_at: null };
   }
   const { path } = source;
   if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);
@@ -80,8 +69,4 @@ async function workspaceBytes(
   const tree = await store.verified(keep.digest);
   const mixed: TreeListing = listTree([...found.files.filter((file) => !names.has(file.path)), ...kept]);
   return tarOf((file) => (names.has(file) ? tree : path), mixed);
-}
-
-function withoutScripts(): Pick<NpmServerOptions, "allowed" | "scripts" | "note"> {
-  return { allowed: new AllowedScripts([]), scripts: null, note: () => {} };
 }

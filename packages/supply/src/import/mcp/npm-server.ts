@@ -3,11 +3,13 @@
  * without running any of its code, except for install scripts that the operator allows. The package contains exactly
  * these files, including the lock.
  */
-import { lstat, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { lstat, mkdir, readdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 import { type InstallScripts, type Operation, requireNotCancelled } from "@backplane/ports";
+import { checkListing } from "../../archive/check-listing.ts";
+import { NPM_LIMITS } from "../../archive/limits.ts";
+import { unpackArchive } from "../../archive/unpack-archive.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import {
   type AllowedScripts,
@@ -23,7 +25,7 @@ import { npmInstall } from "../../npm/npm-install.ts";
 import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
-import { listTree, type TreeFile } from "../../tree/tree-listing.ts";
+import { listTree, type TreeFile, type TreeListing } from "../../tree/tree-listing.ts";
 import { packageIdOf, serverManifest } from "./server-manifest.ts";
 
 /** Files of npm that contain times; the same tree must have the same digest. */
@@ -41,37 +43,82 @@ export interface NpmServerOptions {
   note: (text: string) => void;
 }
 
-/** Yields the tar of the package, and removes the folder that it was made from afterwards. */
-export async function* npmServer(
+/**
+ * Makes the package in the folder `tree`, which does not exist yet. The files stay where npm has put them, because copying
+ * them took as long as fetching them. A tree that install scripts have changed is copied: a script may have linked its
+ * files or changed their owner.
+ */
+export async function npmServer(
   npm: Npm,
   { spec, secret_slots, allowed, scripts, note }: NpmServerOptions,
+  tree: string,
   operation: Operation,
-): AsyncGenerator<Uint8Array, void> {
+): Promise<TreeListing> {
   const source = validateInstallSource(spec);
   if (source.kind !== "npm") {
     throw new BackplaneError("plugin.source_invalid", `${spec} is not a package name of the npm registry.`);
   }
-  const made = await mkdtemp(join(tmpdir(), "backplane-npm-"));
-  try {
-    const dir = join(made, "tree");
-    await mkdir(dir);
-    await writeFile(join(dir, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
-    await npmInstall(npm, dir, source, operation);
-    const found = await findInstallScripts(dir);
-    const selected = allowed.select(found);
-    const skipped = found.filter((each) => !selected.includes(each));
-    if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
-    // Before the scripts, which could change what it is made from.
-    const manifest = await manifestOf(dir, source.name, secret_slots, selected);
-    if (selected.length > 0) await runScripts(scripts, dir, selected, await npm.cli(), operation);
-    await replaceFile(dir, MANIFEST_FILE, manifest);
-    const all = await requireRegularFiles(dir, await findFiles(dir), selected.length > 0);
-    const files = all.filter((path) => !EXCLUDED.test(path));
-    const listing = listTree(await readFiles(dir, files, spec, operation));
-    yield* tarOf(() => dir, listing);
-  } finally {
-    await rm(made, { recursive: true, force: true });
+  await mkdir(tree);
+  await writeFile(join(tree, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
+  await npmInstall(npm, tree, source, operation);
+  const found = await findInstallScripts(tree);
+  const selected = allowed.select(found);
+  const skipped = found.filter((each) => !selected.includes(each));
+  if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
+  // Before the scripts, which could change what it is made from.
+  const manifest = await manifestOf(tree, source.name, secret_slots, selected);
+  if (selected.length > 0) {
+    const built = `${tree}-built`;
+    await rename(tree, built);
+    await runScripts(scripts, built, selected, await npm.cli(), operation);
+    const listing = await listFiles(built, manifest, spec, { links: true }, operation);
+    const copied = await unpackArchive(
+      tarOf(() => built, listing),
+      tree,
+      NPM_LIMITS,
+    );
+    await rm(built, { recursive: true });
+    return copied;
   }
+  const listing = await listFiles(tree, manifest, spec, { links: false }, operation);
+  checkListing(listing.files, NPM_LIMITS);
+  await removeUnlisted(tree, listing);
+  return listing;
+}
+
+/** The files of the package, with its manifest. `links`: links are ignored instead of refused. */
+async function listFiles(
+  dir: string,
+  manifest: string,
+  spec: string,
+  { links }: { links: boolean },
+  operation: Operation,
+): Promise<TreeListing> {
+  await replaceFile(dir, MANIFEST_FILE, manifest);
+  const all = await requireRegularFiles(dir, await findFiles(dir), links);
+  const files = all.filter((path) => !EXCLUDED.test(path));
+  return listTree(await readFiles(dir, files, spec, operation));
+}
+
+/** Removes files that are not part of the package, and empty folders. */
+async function removeUnlisted(dir: string, { files }: TreeListing): Promise<void> {
+  const kept = new Set(files.map(({ path }) => path));
+  const found = await findFiles(dir);
+  for (const path of found.files) if (!kept.has(path)) await rm(join(dir, path));
+  await removeEmptyFolders(dir);
+}
+
+/** Returns whether the folder is empty now. */
+async function removeEmptyFolders(dir: string): Promise<boolean> {
+  const entries = await readdir(dir, { withFileTypes: true });
+  let left = entries.length;
+  for (const entry of entries) {
+    const path = join(dir, entry.name);
+    if (!entry.isDirectory() || !(await removeEmptyFolders(path))) continue;
+    await rmdir(path);
+    left -= 1;
+  }
+  return left === 0;
 }
 
 async function readFiles(

@@ -1,0 +1,21 @@
+/** The rules of archives for a tree that is already on the disk. */
+import type { TreeFile } from "../tree/tree-listing.ts";
+import { createNameLedger, safePath } from "./entry-rules.ts";
+import type { UnpackLimits } from "./limits.ts";
+import { unsafe } from "./unsafe.ts";
+
+/** Throws `package.unsafe` if an archive with these files would be refused for their names, number or sizes. */
+export function checkListing(files: readonly TreeFile[], limits: UnpackLimits): void {
+  if (files.length > limits.entries)
+    throw unsafe("too-many-entries", `it has more than ${limits.entries} entries`);
+  const ledger = createNameLedger();
+  let bytes = 0;
+  for (const { path, size } of files) {
+    if (size > limits.file_bytes)
+      throw unsafe("file-too-large", `it is larger than ${limits.file_bytes} bytes`, path);
+    bytes += size;
+    if (bytes > limits.unpacked_bytes)
+      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes together`, path);
+    ledger.add(safePath(path, false), "file");
+  }
+}
