@@ -31,6 +31,7 @@ export * from "./plugins/tool-files.ts";
 export type * from "./schema/index.ts";
 export * from "./values/artifact.ts";
 export { definedFields } from "./values/defined-fields.ts";
+export { editedVersion, statedVersion } from "./values/edited-version.ts";
 export { IdTable } from "./values/id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";

@@ -67,7 +67,14 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   const effects = createChangeEffects({ deps, definitions, credentials, changes });
   const bindings = createBindings({ deps, planner, effects, revocation });
   const installations = createInstallations({ deps, rows, createPlanner, effects });
-  const workspaces = createWorkspaces({ deps, rows, definitions, bindings, folders: deps.folders });
+  const workspaces = createWorkspaces({
+    deps,
+    rows,
+    definitions,
+    bindings,
+    folders: deps.folders,
+    installLinked: installations.installLinked,
+  });
   const skills = createSkills(deps);
   changes.on("catalog.changed", () => skills.forget());
   return {

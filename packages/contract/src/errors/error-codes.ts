@@ -222,7 +222,7 @@ export const ERROR_CODES = {
   "package.conflict": refusalSpec(
     409,
     "This version is already installed with different content.",
-    "Install the new content under a new version; installed versions never change.",
+    "Raise the version of the plugin and install it again; installed versions never change. While you develop it in a folder: backplane plugin install FOLDER --editable",
   ),
   "package.bound": refusalSpec(
     409,

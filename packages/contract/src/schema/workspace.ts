@@ -42,6 +42,8 @@ export const TrustedFoldersSchema = z.object({
       files: z.array(WorkspaceFileSchema),
       /** Ids of the packages of loaded versions; the current one is last. */
       snapshots: z.array(z.string()),
+      /** All bindings of a plugin that is not made of tool files. */
+      bindings: z.array(z.string()).optional(),
     }),
   ),
 });

@@ -87,6 +87,8 @@ export interface SourcePart {
 export interface OpenOptions {
   /** Then what the source contains is not detected. */
   only?: "package" | "agent_plugin" | undefined;
+  /** The files change under the same name, so the content is part of each version. */
+  changing?: boolean | undefined;
   /** The packages from npm whose install scripts run. */
   allow_scripts?: readonly string[] | undefined;
   /** Opening and importing report to it and throw `request.cancelled` when it is cancelled. */

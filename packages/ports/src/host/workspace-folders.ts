@@ -7,8 +7,14 @@ import type { TrustedFolder, WorkspaceFile, WorkspaceFolder } from "@backplane/c
 export interface WorkspaceFolders {
   /** Returns the canonical path. Throws `workspace.not_found`. */
   resolve(path: string): Promise<string>;
-  /** Lists all files that would be loaded. Throws if the folder cannot be read or contains no tool file. */
-  survey(path: string, kind: WorkspaceFolder["kind"]): Promise<{ digest: string; files: WorkspaceFile[] }>;
+  /**
+   * Lists all files that would be loaded. Throws if the folder cannot be read or contains neither a tool file nor, as a
+   * plugin, anything else that can be installed. `tool_files`: each file of `tools` is a tool.
+   */
+  survey(
+    path: string,
+    kind: WorkspaceFolder["kind"],
+  ): Promise<{ digest: string; files: WorkspaceFile[]; tool_files: boolean }>;
   /**
    * Reads a file; resolves to null if it does not exist or is not text. Throws workspace.changed if its hash is not
    * `sha256`.

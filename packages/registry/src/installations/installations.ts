@@ -52,6 +52,7 @@ interface InstallOptions {
   operation: Operation;
   only?: "package" | "agent_plugin";
   check?: (packages: readonly Package[]) => void;
+  changing?: boolean;
 }
 
 interface StoredInstallation {
@@ -62,7 +63,15 @@ interface StoredInstallation {
 type Facade = Pick<Kernel, "installations"> & {
   packages: Pick<Kernel["packages"], "install" | "installAgentPlugin">;
   installChecked: InstallChecked;
+  installLinked: InstallLinked;
 };
+
+/** Installs a folder whose files change, and binds everything in it. Bindings of its earlier versions move. */
+export type InstallLinked = (
+  caller: Caller,
+  path: string,
+  check: (packages: readonly Package[]) => void,
+) => Promise<Installation>;
 
 /** Installs as `installations.install`. Nothing is stored if `check` throws. */
 export type InstallChecked = (
@@ -79,12 +88,13 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     caller: Caller,
     source: InstallationSource,
     settings: InstallationSettings,
-    { operation, only, check }: InstallOptions,
+    { operation, only, check, changing }: InstallOptions,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
     const opened = await importer.open(withSecretSlots(source, settings), {
       only,
+      changing,
       allow_scripts: settings.allow_scripts,
       operation,
     });
@@ -193,6 +203,11 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
       requireAccess(caller, source);
       const options = { only: "package", check, operation: unwatchedOperation() } as const;
       return (await install(caller, source, settings, options)).installation;
+    },
+    async installLinked(caller, path, check) {
+      const source = { kind: "folder", path } as const;
+      const options = { check, changing: true, operation: unwatchedOperation() };
+      return (await install(caller, source, { bind: true }, options)).installation;
     },
     packages: {
       async install(caller, source) {

@@ -6,6 +6,7 @@
  */
 
 import {
+  BackplaneError,
   type Definitions,
   type Package,
   type TrustedFolder,
@@ -21,6 +22,7 @@ import type {
   WorkspaceSource,
 } from "@backplane/ports";
 import type { DefinitionsService } from "../definitions/definitions.ts";
+import type { InstallLinked } from "../installations/installations.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 
 export interface LoadParts {
@@ -28,11 +30,12 @@ export interface LoadParts {
   rows: PackageRows;
   bindings: Pick<Kernel["bindings"], "create" | "patch" | "remove">;
   definitions: Pick<DefinitionsService, "preview" | "withDescription">;
+  installLinked: InstallLinked;
 }
 
 export type LoadedFolder = Pick<
   TrustedFolder,
-  "package_id" | "package_version" | "binding_id" | "errors" | "snapshots"
+  "package_id" | "package_version" | "binding_id" | "errors" | "snapshots" | "bindings"
 >;
 
 /** The package in use. */
@@ -51,6 +54,38 @@ export async function loadFolder(
   used: InUse | null,
 ): Promise<LoadedFolder> {
   return used === null ? await bindFirst(parts, caller, source) : await bindNext(parts, caller, source, used);
+}
+
+/**
+ * A plugin that is not made of tool files is installed again in one transaction, which moves its bindings. If that
+ * fails, the version in use stays.
+ */
+export async function installFolder(
+  parts: LoadParts,
+  caller: Caller,
+  { path, snapshots: before }: Pick<TrustedFolder, "path" | "snapshots">,
+  digest: string,
+): Promise<Loaded> {
+  const installation = await parts.installLinked(caller, path, (packages) => {
+    // Only the reviewed content may be loaded. The packages of Agent Plugins have digests of their own.
+    if (packages.length === 1 && packages[0]!.digest !== digest)
+      throw new BackplaneError("workspace.changed");
+  });
+  const current = installation.packages.map(({ package: row }) => row.id);
+  const { package_id, version: package_version } = installation.packages[0]!.package;
+  const bindings = installation.bindings.map(({ binding }) => binding.binding_id);
+  const snapshots = [...before.filter((id) => !current.includes(id)), ...current];
+  while (snapshots.length > MAX_SNAPSHOTS * current.length)
+    await removeSnapshot(parts, caller, snapshots.shift()!);
+  const errors: Record<string, string> = {};
+  for (const id of bindings) {
+    const described = await parts.deps.store.definitions.get(caller.scope.org_id, id);
+    if (described === null) continue;
+    Object.assign(errors, errorsOf(described));
+    if (described.error !== null) errors[id] = described.error.message;
+  }
+  for (const { name, reason } of installation.left_out) errors[name] = reason;
+  return { package_id, package_version, binding_id: bindings[0] ?? "", errors, snapshots, bindings };
 }
 
 async function bindFirst(

@@ -21,7 +21,7 @@ import {
   type WorkspaceSource,
   type WorkspacesFacade,
 } from "@backplane/ports";
-import { type InUse, type LoadParts, loadFolder } from "./load-folder.ts";
+import { type InUse, installFolder, type LoadParts, loadFolder } from "./load-folder.ts";
 
 export interface WorkspacesService {
   facade: WorkspacesFacade;
@@ -63,9 +63,11 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
 
   /** `reviewed` is the digest that the operator approved; the files may have changed while the change was queued. */
   async function load(folder: TrustedFolder, caller: Caller, reviewed?: string): Promise<TrustedFolder> {
-    const { digest, files } = await disk().survey(folder.path, folder.kind);
+    const { digest, files, tool_files } = await disk().survey(folder.path, folder.kind);
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
-    const loaded = await loadFolder(parts, caller, sourceOf(folder, digest), await findInUse(folder));
+    const loaded = tool_files
+      ? await loadFolder(parts, caller, sourceOf(folder, digest), await findInUse(folder))
+      : await installFolder(parts, caller, folder, digest);
     const loaded_at = new Date(clock.now()).toISOString();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
     await save(next);
@@ -118,7 +120,14 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   }
 
   async function viewFolder(folder: TrustedFolder): Promise<WorkspaceFolder> {
-    const { files, org_id: _org, project_id: _project, snapshots: _snapshots, ...rest } = folder;
+    const {
+      files,
+      org_id: _org,
+      project_id: _project,
+      snapshots: _snapshots,
+      bindings: _bindings,
+      ...rest
+    } = folder;
     try {
       const now = await disk().survey(folder.path, folder.kind);
       const changes = diffFiles(files, now.files);
@@ -186,7 +195,9 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       await enqueue(id, async () => {
         watches.get(id)?.();
         watches.delete(id);
-        if ((await findInUse(folder)) !== null) await parts.bindings.remove(caller, folder.binding_id);
+        for (const binding_id of trusted.get(id)?.bindings ?? [folder.binding_id])
+          if ((await findInUse({ ...folder, binding_id })) !== null)
+            await parts.bindings.remove(caller, binding_id);
         for (const snapshot of trusted.get(id)?.snapshots ?? []) {
           const row = await store.packages.get(folder.org_id, snapshot);
           if (row !== null) await rows.remove(caller, row);

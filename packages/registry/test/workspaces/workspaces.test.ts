@@ -27,7 +27,7 @@ test("refuses to trust files that changed after the review while the change was 
     },
     folders: {
       resolve: async (path: string) => path,
-      survey: async () => ({ digest: surveys.shift() ?? "sha256:other", files: [] }),
+      survey: async () => ({ digest: surveys.shift() ?? "sha256:other", files: [], tool_files: true }),
     },
   } as unknown as WorkspaceParts;
   const { facade } = createWorkspaces(parts);

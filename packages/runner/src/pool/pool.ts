@@ -3,7 +3,7 @@
  * calls, shared by them, and stopped when it is idle, retired or evicted. A one-call process belongs to its call.
  * The number of processes is bounded. A process that is stopping gets no further call.
  */
-import type { BackplaneError } from "@backplane/contract";
+import { type BackplaneError, statedVersion } from "@backplane/contract";
 import type { Clock, ProcessRequest, RunnerHealth, RunnerNotice, ServerProcess } from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
 import type { Dialect } from "../ports/dialect.ts";
@@ -232,7 +232,7 @@ export class Pool {
     let begun = false;
     const process = this.#createInstance(dialect, {
       dialect,
-      package: { package_id: pkg.package_id, version: pkg.version },
+      package: { package_id: pkg.package_id, version: statedVersion(pkg.version) },
       request,
       notice,
       violation: (_kind, request_id) => worker.recordViolation(request_id),

@@ -5,6 +5,7 @@
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join, posix } from "node:path";
+import { editedVersion } from "@backplane/contract";
 import {
   type ImportedPackage,
   type InstallationSource,
@@ -87,7 +88,11 @@ export function createPackageImporter({
   ): Promise<StagedPackage> {
     const format = known ?? packageFormatOf(listing);
     const read = await format.read(staging.tree, listing, hints);
-    return { ...read, staging, listing, own_entrypoint: format.own_entrypoint };
+    // Tool files have such a version already.
+    const edited = hints.changing === true && format !== toolFiles;
+    const version = edited ? editedVersion(read.manifest.version, listing.digest) : read.manifest.version;
+    const manifest = { ...read.manifest, version };
+    return { ...read, manifest, staging, listing, own_entrypoint: format.own_entrypoint };
   }
 
   async function installStaged(
@@ -125,12 +130,12 @@ export function createPackageImporter({
       return await installStaged(staged, origin, created_at, operation);
     });
 
-  const importManifest = (text: string, operation: Operation): Promise<ImportedPackage> =>
+  const importManifest = (text: string, hints: SourceHints, operation: Operation): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
       await mkdir(staging.tree);
       await writeFile(join(staging.tree, MANIFEST_FILE), text);
       const listing = listTree([await readTreeFile(staging.tree, MANIFEST_FILE)]);
-      const staged = await readStaged(staging, listing, {}, null);
+      const staged = await readStaged(staging, listing, hints, null);
       return await installStaged(staged, "upload", null, operation);
     });
 
@@ -145,6 +150,7 @@ export function createPackageImporter({
     origin: ImportedPackage["origin"],
     allowed: AllowedScripts,
     operation: Operation,
+    hints: SourceHints = {},
   ): PartImport => ({
     npm: async (spec, secret_slots) => {
       const notes: string[] = [];
@@ -152,15 +158,15 @@ export function createPackageImporter({
       const options = { spec, secret_slots, allowed, scripts, note };
       return { ...(await importNpm(options, operation)), notes };
     },
-    bytes: (bytes) => importTree({ bytes, hints: {}, created_at: null }, origin, null, operation),
-    manifest: (text) => importManifest(text, operation),
+    bytes: (bytes) => importTree({ bytes, hints, created_at: null }, origin, null, operation),
+    manifest: (text) => importManifest(text, hints, operation),
   });
 
   /** Unpacks a folder or an archive and finds out what it is. The caller ends the staging. */
   async function unpackContent(
     source: Extract<InstallationSource, { kind: "archive" | "folder" }>,
     staging: Staging,
-    only: OpenOptions["only"],
+    { only, changing = false }: Pick<OpenOptions, "only" | "changing">,
     allowed: AllowedScripts,
     operation: Operation,
   ): Promise<SourceContent> {
@@ -171,27 +177,28 @@ export function createPackageImporter({
     }
     const formats =
       only === "package" ? FORMATS : only === "agent_plugin" ? [AGENT_PLUGIN] : [...FORMATS, AGENT_PLUGIN];
-    const { bytes, hints, created_at } = await openSource(source, store, formats);
-    const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, limits);
-    const into = partImport(origin, allowed, operation);
+    const opened = await openSource(source, store, formats);
+    const hints = { ...opened.hints, changing };
+    const listing = await unpackArchive(watchBytes(opened.bytes, operation), staging.tree, limits);
+    const into = partImport(origin, allowed, operation, { changing });
     if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
     const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
     if (foreign !== null) return foreign;
     const staged = await readStaged(staging, listing, hints, null);
-    return packageContent(staged.manifest, () => installStaged(staged, origin, created_at, operation));
+    return packageContent(staged.manifest, () => installStaged(staged, origin, opened.created_at, operation));
   }
 
   async function openContent(
     source: InstallationSource,
     allowed: AllowedScripts,
     operation: Operation,
-    only?: OpenOptions["only"],
+    how: Pick<OpenOptions, "only" | "changing"> = {},
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
     if (source.kind !== "archive" && source.kind !== "folder")
       return { content: openServers(source, partImport("upload", allowed, operation)), end: async () => {} };
     const staging = await store.stage();
     try {
-      const content = await unpackContent(source, staging, only, allowed, operation);
+      const content = await unpackContent(source, staging, how, allowed, operation);
       return { content, end: () => staging.end() };
     } catch (error) {
       await staging.end();
@@ -232,9 +239,9 @@ export function createPackageImporter({
       const known = source.kind === "workspace" ? toolFiles : null;
       return await importTree(opened, originOf(source), known, operation);
     },
-    async open(source, { only, allow_scripts = [], operation = unwatchedOperation() } = {}) {
+    async open(source, { only, changing, allow_scripts = [], operation = unwatchedOperation() } = {}) {
       const allowed = new AllowedScripts(allow_scripts);
-      const { content, end } = await openContent(source, allowed, operation, only);
+      const { content, end } = await openContent(source, allowed, operation, { only, changing });
       const { parts, plugins: _named, ...rest } = content;
       return {
         ...rest,

@@ -109,13 +109,17 @@ export async function foreignContent(
     : null;
 }
 
-async function readListedText(tree: string, { files }: TreeListing, path: string): Promise<string | null> {
+export async function readListedText(
+  tree: string,
+  { files }: TreeListing,
+  path: string,
+): Promise<string | null> {
   const found = files.find((file) => file.path === path);
   if (found === undefined || found.size > MAX_JSON_BYTES) return null;
   return await readFile(join(tree, path), "utf8");
 }
 
-function isAgentPlugin(text: string | null): boolean {
+export function isAgentPlugin(text: string | null): boolean {
   try {
     const json: unknown = JSON.parse(text ?? "");
     return isObject(json) && typeof json.$schema === "string" && json.$schema.startsWith(AGENT_PLUGINS);

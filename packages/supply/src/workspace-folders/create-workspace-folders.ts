@@ -4,8 +4,14 @@ import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BackplaneError, isToolFile, type WorkspaceFolder } from "@backplane/contract";
 import type { WorkspaceFolders } from "@backplane/ports";
+import { AGENT_PLUGIN_FILE } from "../import/agent-plugin/read-agent-plugin.ts";
+import { FORMATS } from "../import/formats/formats.ts";
+import { toolFiles } from "../import/formats/tool-files.ts";
+import { isAgentPlugin, readListedText } from "../import/open-content.ts";
 import { TOOLS_FOLDER } from "../import/open-source.ts";
+import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
+import type { TreeListing } from "../tree/tree-listing.ts";
 import { readFolderList, writeFolderList } from "./folder-list.ts";
 import { watchFolder } from "./watch-folder.ts";
 
@@ -20,11 +26,18 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
       return real;
     },
     async survey(path, kind) {
-      const { digest, files } = await survey(path, kind);
+      const listing = await survey(path, kind);
+      const files = listing.files.map(({ path: name, size, sha256 }) => ({ path: name, size, sha256 }));
+      const found = { digest: listing.digest, files };
+      if (kind === "plugin" && (await isOtherPlugin(path, listing))) return { ...found, tool_files: false };
       if (files.some((file) => file.path.startsWith("tools/") && isToolFile(file.path.slice(6)))) {
-        return { digest, files: files.map(({ path: name, size, sha256 }) => ({ path: name, size, sha256 })) };
+        return { ...found, tool_files: true };
       }
-      throw notFound(`${path} contains no tools/*.ts or .js`);
+      throw notFound(
+        kind === "plugin"
+          ? `${path} contains no ${MANIFEST_FILE}, tools/*.ts or .js, instrument plugin or Agent Plugins`
+          : `${path} contains no tools/*.ts or .js`,
+      );
     },
     async text(path, file, sha256) {
       const found = await lstat(join(path, file)).catch(() => null);
@@ -39,6 +52,12 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
     read: () => readFolderList(list_file),
     write: (folders) => writeFolderList(list_file, folders),
   };
+}
+
+/** A package, an instrument plugin or Agent Plugins, in the order of an installation. */
+async function isOtherPlugin(path: string, listing: TreeListing): Promise<boolean> {
+  if (FORMATS.some((format) => format !== toolFiles && format.recognizes(listing))) return true;
+  return isAgentPlugin(await readListedText(path, listing, AGENT_PLUGIN_FILE));
 }
 
 async function survey(path: string, kind: WorkspaceFolder["kind"]) {

@@ -11,6 +11,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
 import {
   assertNoBindingFlags,
+  givenBindingFlag,
   type InstallOptions,
   installationSettings,
 } from "../../install/installation-settings.ts";
@@ -49,7 +50,7 @@ Examples:
   backplane plugin install --mcp https://mcp.example.com/mcp example
   backplane plugin install ./mcp.json
   backplane plugin install ./my-kernel-plugin --editable
-  backplane plugin install ./my-tool-files --editable
+  backplane plugin install ./my-plugin --editable
   backplane plugin pack ./my-plugin -o acme-devkit-0.1.0.tgz
 `;
 
@@ -74,7 +75,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
       "run the install scripts of this npm package, which a server depends on, in the sandbox without network; repeatable",
       parseList,
     )
-    .option("--editable", "link a folder of a kernel plugin or tool files; changes are loaded on save")
+    .option("--editable", "link a folder instead of installing it; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
     .action(toAction(install));
   pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
@@ -137,6 +138,11 @@ async function install(
     const named = { kind: "mcp_json", document, file } as const;
     return await installServers(context, options, text, args, { named, label: file });
   }
+  const folder = found.kind === "agent-plugin" || (found.kind === "package" && found.folder);
+  if (folder && options.editable === true) {
+    assertNoArgs(args, text);
+    return await linkFolder(context, options, found.path, text);
+  }
   if (found.kind === "agent-plugin")
     return await installServers(context, options, text, args, { path: found.path, folder: true });
   assertNoArgs(args, text);
@@ -182,10 +188,7 @@ async function installPackage(
   text: string,
   found: Extract<PluginSource, { kind: "package" }>,
 ): Promise<number | undefined> {
-  if (options.editable === true) {
-    if (!found.folder) throw wrongFlag("--editable", "local folders", text);
-    return await linkFolder(context, found.path);
-  }
+  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
   const settings = await installationSettings(context, options);
   return await reportInstallation(context, await sendInstallation(context, found, settings));
 }
@@ -242,10 +245,9 @@ function noSource(url: string | undefined): BackplaneError {
   });
 }
 
-/** A server cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it declares slots. */
+/** A server without a folder cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it declares slots. */
 function assertServerFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
-  if (options.editable === true)
-    throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
+  if (options.editable === true) throw wrongFlag("--editable", "local folders of plugins", text);
   const { secret: _slots, ...rest } = options;
   if (options.bind === false) assertNoBindingFlags(rest, text);
 }
@@ -258,12 +260,26 @@ function assertNoArgs(args: readonly string[], source: string): void {
 }
 
 /** The folder must be on the gateway's machine; the gateway watches it. */
-async function linkFolder(context: CommandContext, path: string): Promise<undefined> {
+async function linkFolder(
+  context: CommandContext,
+  options: InstallOptions,
+  path: string,
+  text: string,
+): Promise<undefined> {
+  if (options.bind === false) throw wrongFlag("--no-bind", "installations without --editable", text);
+  const given = givenBindingFlag(options);
+  if (given !== null)
+    throw new BackplaneError("cli.usage", `${given} has no effect together with --editable.`, {
+      fix: `backplane plugin install ${text} --editable, then backplane binding set BINDING ${given} …`,
+    });
   const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
   const { out } = context;
   out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
   reportLoadErrors(context, folder);
   await reportTools(context, { ...folder, unbound_slots: [] }, { reportBroken: false });
+  out.note(
+    `Settings: backplane binding set (backplane binding list). To unlink it: backplane workspace untrust ${text}`,
+  );
   return undefined;
 }
 

@@ -1,0 +1,15 @@
+/**
+ * The version of a package that was loaded from a linked folder: the version of its manifest, and as build metadata the
+ * content, because an installed version never changes. Neither is higher than the other.
+ */
+const EDITED = /[+.]edit\.d[0-9a-f]{12}$/;
+
+export function editedVersion(version: string, digest: string): string {
+  const start = "sha256:".length;
+  return `${version}${version.includes("+") ? "." : "+"}edit.d${digest.slice(start, start + 12)}`;
+}
+
+/** The version in the manifest, which is the one that the plugin itself knows. */
+export function statedVersion(version: string): string {
+  return version.replace(EDITED, "");
+}
