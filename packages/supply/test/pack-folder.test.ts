@@ -71,6 +71,72 @@ test("writes the whole archive to a file", async () => {
   expect(listing.digest).toBe(digest);
 });
 
+const module = (name: string, more: object = {}) => JSON.stringify({ name, version: "1.0.0", ...more });
+
+test("packs the dependencies of a plugin without those of its development", async () => {
+  writeFolder(dir, {
+    ...HELLO,
+    "package.json": JSON.stringify({
+      dependencies: { used: "1", "@acme/scoped": "1" },
+      devDependencies: { builder: "1", used: "1", "../../etc": "1", linked: "1" },
+    }),
+    "node_modules/.package-lock.json": "{}",
+    "node_modules/used/package.json": module("used", { dependencies: { shared: "1" } }),
+    "node_modules/used/node_modules/shared/package.json": module("shared"),
+    "node_modules/@acme/scoped/package.json": module("@acme/scoped", { peerDependencies: { peer: "1" } }),
+    "node_modules/peer/package.json": module("peer"),
+    "node_modules/builder/package.json": module("builder", {
+      dependencies: { shared: "2", peer: "1", deep: "1" },
+    }),
+    "node_modules/builder/node_modules/deep/package.json": module("deep"),
+    "node_modules/shared/package.json": module("shared"),
+    "node_modules/copied/index.js": "declared nowhere",
+  });
+  symlinkSync(join(dir, "bin"), join(dir, "node_modules/linked"));
+  const { files } = await pack(dir);
+  expect(files.filter((file) => file.startsWith("node_modules/"))).toEqual([
+    "node_modules/@acme/scoped/package.json",
+    "node_modules/copied/index.js",
+    "node_modules/peer/package.json",
+    "node_modules/used/node_modules/shared/package.json",
+    "node_modules/used/package.json",
+  ]);
+});
+
+test("ends although a dependency has a path to itself as its name", async () => {
+  writeFolder(dir, {
+    ...HELLO,
+    "package.json": '{"devDependencies": {"dep": "1"}}',
+    "node_modules/dep/package.json": module("dep", { dependencies: { "../node_modules/dep": "1" } }),
+  });
+  expect((await pack(dir)).files).not.toContain("node_modules/dep/package.json");
+});
+
+test("packs all modules of a folder whose package.json declares no development", async () => {
+  for (const [at, text] of ["{}", "not json", '{"devDependencies": ["dep"]}'].entries()) {
+    const folder = writeFolder(join(dir, String(at)), {
+      ...HELLO,
+      "package.json": text,
+      "node_modules/dep/index.js": "kept",
+    });
+    expect((await pack(folder)).files).toContain("node_modules/dep/index.js");
+  }
+});
+
+test("packs a dependency with a key for its tests, and refuses one with an author's file", async () => {
+  const key = `-----BEGIN PRIVATE KEY-----\n${"A".repeat(64)}\n-----END PRIVATE KEY-----\n`;
+  writeFolder(dir, { ...HELLO, "node_modules/dep/test/key.pem": key });
+  expect((await pack(dir)).files).toContain("node_modules/dep/test/key.pem");
+  writeFolder(dir, { "node_modules/dep/.env": "TOKEN=1" });
+  await expect(pack(dir)).rejects.toMatchObject({ code: "package.credential_file" });
+});
+
+test("explains a dependency that is a link", async () => {
+  writeFolder(dir, { ...HELLO, "node_modules/dep/index.js": "x" });
+  symlinkSync(join(dir, "bin"), join(dir, "node_modules/other"));
+  await expect(pack(dir)).rejects.toMatchObject({ message: expect.stringContaining("--install-links") });
+});
+
 test("excludes version control, caches and what .vaiignore matches", async () => {
   writeFolder(dir, {
     ...HELLO,

@@ -64,6 +64,8 @@ export function scanForCredentials(path: string): CredentialScan {
   const name = path.slice(path.lastIndexOf("/") + 1);
   const isSample = /\.(example|sample|template)$/.test(name);
   const byName = isSample ? [] : NAMES.filter((rule) => rule.name.test(name));
+  // Published packages contain keys for their tests and documentation, which are public already.
+  const contents = /(?:^|\/)node_modules\//.test(path) ? [] : CONTENTS;
   let why = byName.find((rule) => rule.content === undefined)?.why ?? null;
   let tail = "";
   return {
@@ -72,7 +74,7 @@ export function scanForCredentials(path: string): CredentialScan {
       const text = tail + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length).toString("latin1");
       why =
         byName.find((rule) => rule.content?.test(text))?.why ??
-        CONTENTS.find(({ pattern }) => pattern.test(text))?.why ??
+        contents.find(({ pattern }) => pattern.test(text))?.why ??
         null;
       tail = text.slice(-OVERLAP);
     },

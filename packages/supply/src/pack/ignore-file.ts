@@ -12,6 +12,7 @@ const ALWAYS_IGNORED = [
   "__pycache__/",
   "**/node_modules/.cache",
   "**/node_modules/.bin",
+  "**/node_modules/.package-lock.json",
   `/${IGNORE_FILE}`,
 ];
 

@@ -8,6 +8,7 @@ import { UNPACK_LIMITS } from "../archive/limits.ts";
 import { unsafe } from "../archive/unsafe.ts";
 import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
 import { scanForCredentials } from "./credential-files.ts";
+import { findDevelopmentPackages } from "./development-packages.ts";
 import { IGNORE_FILE, type Ignores, readIgnores } from "./ignore-file.ts";
 
 const MAX_IGNORE_BYTES = 64 * 1024;
@@ -19,7 +20,9 @@ interface Credential {
 
 /** With `part`, only this folder below `dir` is listed. */
 export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
-  const ignores = await readIgnores(await ignoreText(dir));
+  const own = await readIgnores(await ignoreText(dir));
+  const development = await findDevelopmentPackages(dir);
+  const ignores: Ignores = (path, isFolder) => development.has(path) || own(path, isFolder);
   const paths = await walk(dir, part, ignores);
   const ledger = createNameLedger();
   const files: TreeFile[] = [];
@@ -66,16 +69,19 @@ async function walk(dir: string, below: string, ignores: Ignores): Promise<strin
     if (entry.isDirectory()) paths.push(...(await walk(dir, path, ignores)));
     else if (entry.isFile()) paths.push(path);
     else {
+      const linked = entry.isSymbolicLink() && path.split("/").includes("node_modules");
       throw unsafe(
         "special-file",
-        `it is neither a file nor a folder; copy its content or list it in ${IGNORE_FILE}`,
+        linked
+          ? `it is a link to a package (npm workspace, pnpm); bundle the plugin, or install its dependencies with npm install --install-links`
+          : `it is neither a file nor a folder; copy its content or list it in ${IGNORE_FILE}`,
         path,
       );
     }
     if (paths.length > UNPACK_LIMITS.entries) {
       throw unsafe(
         "too-many-entries",
-        `the folder has more than ${UNPACK_LIMITS.entries} files; list some in ${IGNORE_FILE}`,
+        `the folder has more than ${UNPACK_LIMITS.entries} files; bundle its dependencies, or list files in ${IGNORE_FILE}`,
       );
     }
   }
