@@ -154,20 +154,20 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/import/create-package-importer.ts",
     from: "const edited = hints.changing === true && format !== toolFiles;",
     to: "const edited = false;",
-    tests: ["test/e2e/linked-folders.test.ts"],
+    tests: ["packages/cli/test/install/linked-folders.test.ts"],
   },
   {
     defence: "editable: a plugin reports the version of its manifest",
     file: "packages/runner/src/pool/pool.ts",
     from: "version: statedVersion(pkg.version) }",
     to: "version: pkg.version }",
-    tests: ["test/e2e/linked-folders.test.ts"],
+    tests: ["packages/cli/test/install/linked-folders.test.ts"],
   },
   {
     defence: "editable: unlinking removes all bindings",
     file: "packages/registry/src/workspaces/workspaces.ts",
     from: "trusted.get(id)?.bindings ?? [folder.binding_id]",
     to: "[]",
-    tests: ["test/e2e/linked-folders.test.ts"],
+    tests: ["packages/cli/test/install/linked-folders.test.ts"],
   },
 ];
