@@ -65,7 +65,7 @@ export async function installFolder(
   caller: Caller,
   { path, snapshots: before }: Pick<TrustedFolder, "path" | "snapshots">,
   digest: string,
-): Promise<Loaded> {
+): Promise<LoadedFolder> {
   const installation = await parts.installLinked(caller, path, (packages) => {
     // Only the reviewed content may be loaded. The packages of Agent Plugins have digests of their own.
     if (packages.length === 1 && packages[0]!.digest !== digest)
