@@ -9,7 +9,7 @@ const CREDENTIAL = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD
 const READ_ONLY = /\bEROFS\b|read-only file system/i;
 
 /** A server that starts a listener instead of reading its input. */
-const SERVES_HTTP = /did not answer within[^]*\b(?:https?|SSE|port|listening)\b/i;
+const SERVES_HTTP = /did not answer within(?!.*\berror\b).*\b(?:https?:\/\/|port:? \d|listening\b)/is;
 
 /** Lines for the operator, given what the server wrote. */
 export function serverHints(text: string, binding_id: string): string[] {

@@ -21,5 +21,10 @@ test("names the usual argument for a server that starts a listener", () => {
 });
 
 test("adds nothing to other messages", () => {
+  const refused =
+    "did not answer within 30000 ms. From stderr: Error: Proxy response (403) when HTTP Tunneling";
+  expect(serverHints(`${refused}: https://mcp.example.com:443 (the grant allows no port)`, "bind_1")).toEqual(
+    [],
+  );
   expect(serverHints("fetch failed: HTTP_STATUS 500, KEY missing", "bind_1")).toEqual([]);
 });

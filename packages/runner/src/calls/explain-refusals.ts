@@ -1,4 +1,4 @@
-/** Names the connections that were refused to a process while it failed to start, because they are often the reason. */
+/** Names the connections that were refused to a process that failed outside calls, because they are often the reason. */
 import { BackplaneError, ownFix, REDACTED } from "@backplane/contract";
 import { formatDestination } from "../egress/destinations/destination.ts";
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from "../egress/destinations/refusals.ts";
@@ -11,6 +11,7 @@ export function explainRefusals(
   error: BackplaneError,
   { refusals, subject: { binding_id } }: Pick<Worker, "refusals" | "subject">,
   secrets: readonly string[],
+  when: "while it started" | "" = "while it started",
 ): BackplaneError {
   const redactor = refusalRedactor(secrets);
   // The port of a lookup is that of the name server.
@@ -25,10 +26,11 @@ export function explainRefusals(
   const more = named.size > MAX_NAMED ? `, and ${named.size - MAX_NAMED} more` : "";
   const [destination, { reason }] = first;
   const { code, message, details } = error;
+  const intro = when === "" ? "Connections refused" : `Connections refused ${when}`;
   const fix = ownFix(error) ?? fixFor(reason, destination, binding_id);
   return new BackplaneError(
     code,
-    `${message} Connections refused while it started: ${shown.join(", ")}${more}.`,
+    `${message}${/[.!?)]$/.test(message) ? "" : "."} ${intro}: ${shown.join(", ")}${more}.`,
     {
       ...(details === undefined ? {} : { details }),
       ...(fix === undefined ? {} : { fix }),

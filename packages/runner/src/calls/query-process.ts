@@ -61,7 +61,9 @@ export async function queryProcess<T>(
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process has exited.");
     }
     session.refresh?.(request.context);
-    const answer = await Promise.race([question(session, stop.signal), late]);
+    const answer = await Promise.race([question(session, stop.signal), late]).catch((error: unknown) => {
+      throw nameRefusals(error, worker, request);
+    });
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
   } catch (thrown) {
     const error = await nameCrash(worker, thrown);
@@ -73,6 +75,13 @@ export async function queryProcess<T>(
     if (operation?.signal.aborted) pool.abandonLease(worker);
     else pool.cancelLease(worker);
   }
+}
+
+/** A server that cannot reach its API often answers only that a request failed. */
+function nameRefusals(thrown: unknown, worker: Worker, { context }: DescribeRequest): unknown {
+  const code = codeOf(thrown);
+  if (code !== "plugin_failed" && code !== "timeout") return thrown;
+  return explainRefusals(toBackplaneError(thrown), worker, Object.values(context.secrets), "");
 }
 
 /** What a process wrote that does not answer because it expects something else, such as HTTP requests. */

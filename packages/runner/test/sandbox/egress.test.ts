@@ -9,7 +9,7 @@ import type { RunnerOptions } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { PUBLIC } from "../support/egress.ts";
 import { listen } from "../support/loopback.ts";
-import { vai } from "../support/request.ts";
+import { requestOf, vai } from "../support/request.ts";
 import { until } from "../support/runner.ts";
 
 const OUT: RunnerOptions["egress"] = {
@@ -122,6 +122,18 @@ test("records refused connections to this machine, also those that kept the proc
   });
   const logged = testRunner.logs.filter((line) => line.includes("egress refused"));
   expect(logged.length).toBe(2);
+});
+
+test("names refused connections that kept a server from listing its tools", async () => {
+  const testRunner = createConfinedTestRunner({ egress: OUT });
+  const env = { MARK: testRunner.mark, LISTS_FROM: "http://api.test/" };
+  const server = { protocol: "mcp.stdio" as const, entrypoint: ["node", "./mcp.mjs", "plain"] };
+  const request = requestOf({ ...server, ...isolated, grant: egress("a.test"), env, timeout_ms: 60_000 });
+  await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({
+    code: "plugin_failed",
+    message: "fetch failed. Connections refused: api.test:80 (the grant does not allow this host and port).",
+    fix: expect.stringContaining("--domains api.test:80") as unknown,
+  });
 });
 
 test("counts egress limits per call and not per process", async () => {

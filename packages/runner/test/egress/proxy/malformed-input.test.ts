@@ -43,7 +43,7 @@ test("closes a connection with random bytes instead of a request or inside of on
 test("explains an https URL that was sent without a tunnel", async () => {
   const { proxy, session } = await openTestEgress({ domains: ["a.test"] });
   const client = new TestClient(proxy).send("POST https://a.test/events HTTP/1.1\r\nHost: a.test\r\n\r\n");
-  expect(await client.readToEnd()).toMatch(/403 [^]*CONNECT/);
+  expect(await client.readToEnd()).toMatch(/403 .*CONNECT/s);
   expect(session.refusals()).toMatchObject([{ host: "a.test", port: 443, reason: "tunnel.missing" }]);
 });
 
