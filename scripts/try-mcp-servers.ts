@@ -86,7 +86,7 @@ const SERVERS: Server[] = [
     input: { query: "weather" },
   },
   { npm: "mcp-server-kubernetes", tool: "_kubectl_get", input: { resourceType: "pods" } },
-  { npm: "@sentry/mcp-server", secret: "sentry_access_token", tool: "_whoami" },
+  { npm: "@sentry/mcp-server", secret: "sentry_access_token", tool: "_find_organizations" },
   {
     npm: "figma-developer-mcp",
     secret: "figma_api_key",
@@ -177,12 +177,12 @@ function isWanted(npm: string, words: readonly string[]): boolean {
   return words.length === 0 || words.some((word) => npm.includes(word));
 }
 
-interface Installed {
+interface ServerInstallation {
   package: { version: string };
   bindings: { binding_id: string }[];
 }
 
-interface Called {
+interface ToolCall {
   status: string;
   error: { message: string } | null;
   tool_result: { is_error: boolean; content: { text?: string }[] } | null;
@@ -204,7 +204,7 @@ async function tryServer(
   const row = (version: string, tools: string, call: string, result: string) =>
     `| \`${npm}\` | ${version} | ${tools} | ${code(given.join(" "))} | ${code(call)} | ${cell(result)} |`;
   if (installed.code !== 0) return row("-", "-", "", `not installed: ${messageOf(installed.stderr)}`);
-  const { package: pack, bindings } = JSON.parse(installed.stdout) as Installed;
+  const { package: pack, bindings } = JSON.parse(installed.stdout) as ServerInstallation;
   const { binding_id } = bindings[0]!;
   const listed = await cli("binding", "tools", binding_id, "--refresh", "--json");
   const { exports = [], error = null } = JSON.parse(listed.stdout || "{}") as {
@@ -229,7 +229,7 @@ async function remove(cli: (...argv: string[]) => Promise<Output>, binding_id: s
 
 function resultOf({ stdout, stderr }: Output): string {
   if (stdout === "") return messageOf(stderr);
-  const { status, error, tool_result, egress } = JSON.parse(stdout) as Called;
+  const { status, error, tool_result, egress } = JSON.parse(stdout) as ToolCall;
   const refused = [...new Set(egress?.refusals.map(({ host, reason }) => `${host} (${reason})`) ?? [])];
   const said = tool_result?.content.find(({ text }) => text !== undefined)?.text ?? error?.message ?? "";
   const outcome = status === "succeeded" && tool_result?.is_error !== true ? "answered" : "failed";
