@@ -84,4 +84,18 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     to: "const policy = { ...settings.policy };",
     tests: ["packages/servers/test/instruments/instruments.test.ts"],
   },
+  {
+    defence: "upgrade: --dry-run changes nothing",
+    file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
+    from: 'context.out.data({ bindings: moved }, () => "Nothing was changed.");\n    return undefined;',
+    to: 'context.out.data({ bindings: moved }, () => "Nothing was changed.");',
+    tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
+  },
+  {
+    defence: "upgrade: what changes is shown first",
+    file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
+    from: "  await showChanges(context, target, moving);\n",
+    to: "",
+    tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
+  },
 ];

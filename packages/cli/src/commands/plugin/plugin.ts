@@ -3,7 +3,6 @@ import { BackplaneError, codeOf, type Package, type PluginView } from "@backplan
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
-import { reportVersionChange } from "../../bindings/report-changes.ts";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
 import { parseList } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -40,6 +39,7 @@ import {
 } from "./kernel-plugin.ts";
 import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
+import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
 const EXAMPLES = `
 Examples:
@@ -110,9 +110,18 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     );
   plugin
     .command("upgrade <package>")
-    .description("Move all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept.")
+    .description(
+      "Move all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
+    )
     .option("--org-wide", "bindings of the whole organisation instead of one project")
-    .action(toAction(upgrade));
+    .option("--dry-run", "only show what changes")
+    .action(toAction(upgradePlugin));
+  plugin
+    .command("rollback <package>")
+    .description("Return all bindings of a package to the version and settings before their last upgrade.")
+    .option("--org-wide", "bindings of the whole organisation instead of one project")
+    .option("--dry-run", "only show what changes")
+    .action(toAction(rollbackPlugin));
   plugin
     .command("pack <folder>")
     .description("Pack a folder into an archive.")
@@ -213,26 +222,6 @@ async function installServers(
 function withSlots(source: SentSource, secret_slots: string[]): SentSource {
   if (!("named" in source) || source.named.kind === "folder") return source;
   return { ...source, named: { ...source.named, secret_slots } };
-}
-
-async function upgrade(
-  context: CommandContext,
-  options: { orgWide?: boolean },
-  name: string,
-): Promise<undefined> {
-  const { package_id, version: package_version } = await findInstalledPackage(context, name);
-  const wide = options.orgWide === true ? { org_wide: true } : {};
-  const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
-  context.out.data({ bindings }, () =>
-    bindings
-      .map(
-        (binding) =>
-          `${binding.binding_id} ${binding.export_id} ${binding.package_version} (${binding.status})`,
-      )
-      .join("\n"),
-  );
-  for (const binding of bindings) reportVersionChange(context, binding);
-  return undefined;
 }
 
 function noSource(url: string | undefined): BackplaneError {

@@ -74,8 +74,21 @@ verifies(
     const upgraded = await gateway.backplane(["plugin", "upgrade", "acme/cli-kit@0.3.0"]);
     expect(upgraded).toMatchObject({
       exit: EXIT.ok,
-      err: expect.stringContaining("moved from 0.2.0 to 0.3.0"),
+      err: expect.stringMatching(
+        /acme\/cli-kit 0\.2\.0 → 0\.3\.0\n {2}no change .*moved from 0\.2\.0 to 0\.3\.0/s,
+      ),
     });
+    const all = ["plugin", "rollback", "acme/cli-kit"];
+    const shown = await gateway.backplane([...all, "--dry-run"]);
+    expect([shown.out, shown.err]).toEqual([
+      "Nothing was changed.\n",
+      expect.stringContaining("0.3.0 → 0.2.0"),
+    ]);
+    const undone = await gateway.backplane(all);
+    expect(undone.exit).toBe(EXIT.ok);
+    const after = await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "acme/cli-kit"]);
+    expect(new Set(after.items.map((binding) => binding.package_version))).toEqual(new Set(["0.2.0"]));
+    expect((await gateway.backplane(["plugin", "rollback", "acme/none"])).exit).toBe(EXIT.failed);
     const unknown = await gateway.backplane(["binding", "rollback", "bind_none"]);
     expect(unknown.exit).not.toBe(EXIT.ok);
   },

@@ -1,0 +1,110 @@
+/** `plugin upgrade` and `plugin rollback`: all bindings of a package at once; what changes is shown first. */
+import { BackplaneError, type Binding, type Package } from "@backplane/contract";
+import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
+import { reportVersionChange } from "../../bindings/report-changes.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { listAll } from "../../context/page.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
+import { canAsk, confirm } from "../../terminal/prompts.ts";
+import { comparePackages } from "./compare-packages.ts";
+
+interface VersionOptions {
+  orgWide?: boolean;
+  dryRun?: boolean;
+}
+
+export async function upgradePlugin(
+  context: CommandContext,
+  options: VersionOptions,
+  name: string,
+): Promise<undefined> {
+  const target = await findInstalledPackage(context, name);
+  const { package_id, version: package_version } = target;
+  const bound = await listBindings(context, package_id, options);
+  const moving = bound.filter((binding) => binding.package_version !== package_version);
+  await showChanges(context, target, moving);
+  if (options.dryRun === true) {
+    context.out.data({ bindings: moving }, () => "Nothing was changed.");
+    return undefined;
+  }
+  if (moving.length > 0) await confirmIfAsked(context, `Upgrade ${package_id} to ${package_version}?`);
+  const wide = options.orgWide === true ? { org_wide: true } : {};
+  const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
+  showVersions(context, bindings);
+  if (moving.length > 0) context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
+  return undefined;
+}
+
+/** Each binding returns to the version before its last upgrade, with the settings that it had. */
+export async function rollbackPlugin(
+  context: CommandContext,
+  options: VersionOptions,
+  name: string,
+): Promise<undefined> {
+  const { package_id } = parsePackageName(name);
+  const bound = await listBindings(context, package_id, options);
+  const moved = bound.filter(({ previous }) => previous !== undefined);
+  if (moved.length === 0)
+    throw new BackplaneError("binding.not_found", `No binding of ${package_id} was upgraded here.`, {
+      fix: "backplane binding list",
+    });
+  for (const version of new Set(moved.map(({ previous }) => previous!.package_version))) {
+    const target = await findInstalledPackage(context, `${package_id}@${version}`);
+    const back = moved.filter(({ previous }) => previous!.package_version === version);
+    await showChanges(context, target, back);
+  }
+  if (options.dryRun === true) {
+    context.out.data({ bindings: moved }, () => "Nothing was changed.");
+    return undefined;
+  }
+  await confirmIfAsked(context, `Roll back ${moved.length} bindings of ${package_id}?`);
+  const bindings: Binding[] = [];
+  for (const { binding_id, generation } of moved)
+    bindings.push(await context.client().bindings.rollback(binding_id, { generation }));
+  showVersions(context, bindings);
+  return undefined;
+}
+
+/** Bindings that a project sees but does not own are not changed. */
+async function listBindings(
+  context: CommandContext,
+  package_id: string,
+  { orgWide }: VersionOptions,
+): Promise<Binding[]> {
+  const { bindings } = context.client();
+  const found = await listAll((page) => bindings.list({ ...page, package_id }));
+  return found.filter(({ scope }) => orgWide !== true || scope.project_id === null);
+}
+
+/** Compares the target with each version that a binding leaves. */
+async function showChanges(
+  context: CommandContext,
+  target: Package,
+  moving: readonly Binding[],
+): Promise<void> {
+  const { out } = context;
+  for (const version of new Set(moving.map(({ package_version }) => package_version))) {
+    const current = await findInstalledPackage(context, `${target.package_id}@${version}`);
+    out.note(plainLine(`${target.package_id} ${version} → ${target.version}`));
+    const lines = comparePackages(current, target);
+    for (const line of lines.length === 0 ? ["no change of exports, permissions or configuration"] : lines)
+      out.note(`  ${plainLine(line)}`);
+  }
+}
+
+/** Without a terminal the command runs as it is, so that scripts need no flag. */
+async function confirmIfAsked({ io, flags }: CommandContext, question: string): Promise<void> {
+  if (canAsk(io, flags)) await confirm(io, flags, question);
+}
+
+function showVersions(context: CommandContext, bindings: readonly Binding[]): void {
+  context.out.data({ bindings }, () =>
+    bindings
+      .map(
+        ({ binding_id, export_id, package_version, status }) =>
+          `${binding_id} ${export_id} ${package_version} (${status})`,
+      )
+      .join("\n"),
+  );
+  for (const binding of bindings) reportVersionChange(context, binding);
+}
