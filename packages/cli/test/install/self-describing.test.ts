@@ -57,6 +57,19 @@ test("lists a tool file that fails to load with its error", async () => {
   expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
 });
 
+test("prints the message of a failed tool once at a terminal, and on both streams otherwise", async () => {
+  const tools = folder("failing", {
+    "tools/breaks.ts":
+      'export default { defaultRiskLevel: "low", execute: () => { throw new Error("broke at noon"); } };',
+  });
+  await gateway.backplane(["plugin", "install", tools]);
+  const shown = await gateway.backplane(["invoke", "breaks"], { tty: true });
+  expect((shown.out + shown.err).match(/broke at noon/g)).toHaveLength(1);
+  expect(shown.err).toContain("See its message above.");
+  const piped = await gateway.backplane(["invoke", "breaks"]);
+  expect([piped.out, piped.err]).toEqual(["broke at noon\n", expect.stringContaining("broke at noon (inv_")]);
+});
+
 test("reports at once when a changed binding no longer starts, and lists the tools after its secret is bound", async () => {
   const permissions = { secret_slots: ["token"] };
   const tools = folder("gone", {

@@ -124,6 +124,21 @@ function matchesWildcard(allowed: readonly string[], name: string): boolean {
   );
 }
 
+/** Without scratch there is no /tmp, and a program reports only that a file or folder is missing or read-only. */
+const NO_TMP =
+  /(?:ENOENT|EROFS|EACCES|No such file|Read-only file system).*["' ]\/tmp\b|\/tmp\b.*(?:No such file|Read-only file system)/i;
+
+/** Names the permission that a failed write to /tmp lacks. */
+export function scratchHint({ error, tool_result, grant }: Invocation): string | null {
+  if (grant === null || grant.filesystem === "scratch" || grant.host === true) return null;
+  const said = [
+    error?.message ?? "",
+    ...(tool_result?.content ?? []).map(({ text }) => (typeof text === "string" ? text : "")),
+  ];
+  if (!said.some((text) => NO_TMP.test(text))) return null;
+  return 'It has no /tmp, because it does not request one. Its author can add filesystem = "scratch" to the permissions of the manifest, or "filesystem": "scratch" to backplane.permissions of its package.json.';
+}
+
 /** A plugin event as one line. */
 export function eventLine(item: Pick<InvocationEvent, "event">): string {
   const { type, ...rest } = item.event;

@@ -24,7 +24,7 @@ import { plainLine } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
 import { printInvocations } from "./invocation.ts";
-import { invocationExit, invocationResultText, refusedLines } from "./invocation-text.ts";
+import { invocationExit, invocationResultText, refusedLines, scratchHint } from "./invocation-text.ts";
 
 interface InvokeOptions extends PageFlags {
   input?: string;
@@ -124,9 +124,14 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   // Plugins rarely report why a connection failed; the record does.
   const refused = refusedLines(invocation);
   if (refused.length > 0) context.out.note(["Refused connections:", ...refused].join("\n  "));
-  const failure = failureOf(invocation, gave_up);
+  // At a terminal, where both streams are read together, a message that was the result is not repeated.
+  const printed =
+    context.io.stdout.isTTY === true && !context.out.json ? invocationResultText(invocation) : "";
+  const failure = failureOf(invocation, gave_up, printed);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
+  const hint = scratchHint(invocation);
+  if (hint !== null) context.out.note(hint);
   if (invocation.export_id.startsWith("mcp_")) {
     const said = JSON.stringify([invocation.tool_result, invocation.error]);
     for (const hint of serverHints(said, invocation.binding_id)) context.out.note(plainLine(hint));
@@ -135,7 +140,11 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
 }
 
-function failureOf(invocation: Invocation, gave_up: FollowedInvocation["gave_up"]): ErrorReport | null {
+function failureOf(
+  invocation: Invocation,
+  gave_up: FollowedInvocation["gave_up"],
+  printed: string,
+): ErrorReport | null {
   if (invocationExit(invocation) === EXIT.ok) return null;
   if (gave_up === "approval_wait") {
     return {
@@ -149,7 +158,8 @@ function failureOf(invocation: Invocation, gave_up: FollowedInvocation["gave_up"
     message: "The plugin marked its result as an error.",
   };
   const fix = typeof details?.fix === "string" ? { fix: details.fix } : {};
-  return { code, message: `${message} (${invocation.id})`, details, ...fix };
+  const shown = message === printed ? "See its message above." : message;
+  return { code, message: `${shown} (${invocation.id})`, details, ...fix };
 }
 
 async function bodyOf(

@@ -1,6 +1,6 @@
 import type { Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { refusedLines } from "../../../src/commands/call/invocation-text.ts";
+import { refusedLines, scratchHint } from "../../../src/commands/call/invocation-text.ts";
 
 type Entry = NonNullable<Invocation["egress"]>["refusals"][number];
 
@@ -47,4 +47,15 @@ test("names the operator's setting and the grant for addresses, and nothing for 
   expect(linesFor([refusal("fd00::5", 80, "direct.connection")])).toEqual([
     "[fd00::5]:80 direct.connection: Refused.",
   ]);
+});
+
+test("names the permission for /tmp when a write to it failed without scratch", () => {
+  const failed = (message: string, filesystem = "none") =>
+    scratchHint({ error: { message }, tool_result: null, grant: { filesystem } } as unknown as Invocation);
+  const missing = "ENOENT: no such file or directory, open '/tmp/x'";
+  expect(failed(missing)).toContain('filesystem = "scratch"');
+  expect(failed("[Errno 2] No such file or directory: '/tmp/x'")).toContain("scratch");
+  expect(failed("sh: /tmp/x: No such file or directory")).toContain("scratch");
+  expect(failed(missing, "scratch")).toBeNull();
+  expect(failed("ENOENT: no such file or directory, open '/data/tmp'")).toBeNull();
 });
