@@ -36,6 +36,10 @@ export const ARTIFACT_LIMITS = {
   inline_bytes: 512 * 1024,
   per_result: 32,
   path_length: 200,
+  /** In UTF-8. sandbox-init accepts lines of 510 bytes, which also hold the name of a folder. */
+  path_bytes: 280,
+  /** Of one name in a path, in UTF-8, as on Linux. */
+  name_bytes: 255,
 } as const;
 
 export function isArtifact(value: Json | undefined): value is JsonObject & { transport: "artifact" } {
@@ -66,9 +70,25 @@ export function withArtifacts(value: Json, replace: (reference: JsonObject) => J
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withArtifacts(item, replace)]));
 }
 
-/** Accepts printable names with single slashes, so that a path cannot leave the folder. */
+/** Control and format characters (also those that change the direction of text), lone surrogates, line separators. */
+const UNSAFE = /[\p{C}\p{Zl}\p{Zp}\\]/u;
+
+/**
+ * Accepts printable names with single slashes, so that a path cannot leave the folder. Names are neither normalized nor
+ * limited to one script, because they have to match the bytes of the file.
+ */
 export function isArtifactPath(path: unknown): path is string {
-  if (typeof path !== "string" || path.length > ARTIFACT_LIMITS.path_length) return false;
-  if (!/^[\x20-\x7e]+$/.test(path) || path.includes("\\")) return false;
-  return path.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+  if (typeof path !== "string" || path.length > ARTIFACT_LIMITS.path_length || UNSAFE.test(path))
+    return false;
+  if (utf8Length(path) > ARTIFACT_LIMITS.path_bytes) return false;
+  return path
+    .split("/")
+    .every(
+      (name) =>
+        name !== "" && name !== "." && name !== ".." && utf8Length(name) <= ARTIFACT_LIMITS.name_bytes,
+    );
+}
+
+function utf8Length(text: string): number {
+  return new TextEncoder().encode(text).length;
 }

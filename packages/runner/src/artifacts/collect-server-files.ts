@@ -32,9 +32,13 @@ export interface ServerFiles {
   redactor: CallRedactor;
 }
 
-/** Characters that end a path inside a sentence or a quotation. */
-const PATH = "[^\\s\"'`<>|*?()[\\]{},;\\\\]+";
+/** Characters that end a path inside a sentence or a quotation, in several scripts. */
+const PATH =
+  "[^\\s\"'`<>|*?()[\\]{},;\\\\\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb\u3001\u3002\u300c\u300d\uff0c\uff09]+";
+/** A path in quotation marks or brackets may contain spaces. */
+const QUOTES = ['""', "''", "``", "<>", "()", "\u201c\u201d", "\u2018\u2019", "\u00ab\u00bb", "\u300c\u300d"];
 const SCHEME = "file://";
+const MAX_QUOTED = 1_024;
 /** The files of one result may have this many times the size of one file. */
 const TOTAL_FACTOR = 4;
 const SHOWN_TEXT_BYTES = 64 * 1024;
@@ -56,6 +60,11 @@ export function findScratchPaths(result: Json | null, { roots }: Pick<ProcessScr
     mention: new RegExp(`(${SCHEME})?${root}(${PATH})`, "g"),
     // A whole string that is a path or a URI may contain spaces.
     whole: new RegExp(`^(${SCHEME})?${root}(.+)$`, "s"),
+    quoted: QUOTES.map(([open, close]) => {
+      // Without the opening character, so that a text of opening characters is searched in linear time.
+      const inside = `[^${open}${close}\\n]{1,${MAX_QUOTED}}`;
+      return new RegExp(`${escapePattern(open!)}(${SCHEME})?${root}(${inside})${escapePattern(close!)}`, "g");
+    }),
     found: new Set(),
   };
   searchValue(result, search);
@@ -66,10 +75,11 @@ function escapePattern(text: string): string {
   return text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
 }
 
-/** Both expressions have the scheme, if any, and the path below scratch as groups. */
+/** All expressions have the scheme, if any, and the path below scratch as groups. */
 interface Search {
   mention: RegExp;
   whole: RegExp;
+  quoted: readonly RegExp[];
   found: Set<string>;
 }
 
@@ -85,9 +95,15 @@ function searchValue(value: Json | null, search: Search): void {
   }
 }
 
-function searchText(text: string, { mention, whole, found }: Search): void {
-  const all = text.length <= 1_024 ? whole.exec(text) : null;
+function searchText(text: string, { mention, whole, quoted, found }: Search): void {
+  const all = text.length <= MAX_QUOTED ? whole.exec(text) : null;
   if (all !== null) add(all[1], all[2]!, found);
+  for (const each of quoted) {
+    for (const [, scheme, path] of text.matchAll(each)) {
+      if (/[\s\P{ASCII}\\]/u.test(path!)) add(scheme, unescaped(path!), found);
+      if (found.size >= ARTIFACT_LIMITS.per_result) return;
+    }
+  }
   for (const [, scheme, path] of text.matchAll(mention)) {
     add(scheme, path!.replace(/[.:!]+$/, ""), found);
     if (found.size >= ARTIFACT_LIMITS.per_result) return;
@@ -97,6 +113,16 @@ function searchText(text: string, { mention, whole, found }: Search): void {
 function add(scheme: string | undefined, path: string, found: Set<string>): void {
   const plain = scheme === undefined ? path : decoded(path);
   if (isArtifactPath(plain)) found.add(plain);
+}
+
+/** JSON inside a text may escape characters outside ASCII. */
+function unescaped(path: string): string {
+  if (!path.includes("\\")) return path;
+  try {
+    return JSON.parse(`"${path}"`) as string;
+  } catch {
+    return path;
+  }
 }
 
 function decoded(path: string): string {
@@ -151,7 +177,12 @@ function shownBlock(path: string, content: Buffer): JsonObject | null {
   if (!Buffer.from(text).equals(content)) return null;
   return {
     type: "resource",
-    resource: { uri: `${SCHEME}${encodeURI(path)}`, mimeType: "text/plain", text, name: basename(path) },
+    resource: {
+      uri: `${SCHEME}${path.split("/").map(encodeURIComponent).join("/")}`,
+      mimeType: "text/plain",
+      text,
+      name: basename(path),
+    },
   };
 }
 

@@ -76,6 +76,34 @@ verifies("server.files", "stores a file that the answer names by path, URI or re
   expect([...kept.keys()]).toEqual([sha256("# Report")]);
 });
 
+verifies("server.files", "stores files whose names have spaces or letters outside ASCII", async () => {
+  const { run } = start();
+  const composed = "b\u00fccher/\u65e5\u672c\u8a9e \u{1f600}.txt";
+  const decomposed = "bu\u0308cher.txt";
+  const written = { [`/tmp/${composed}`]: "books", [`/tmp/${decomposed}`]: "more" };
+  for (const text of [
+    `Saved "/tmp/${composed}" and /tmp/${decomposed}.`,
+    `Saved \`/tmp/${composed}\`, \u201c/tmp/${decomposed}\u201d`,
+    `file://${encodeURI(`/tmp/${composed}`)} and file:///tmp/${encodeURIComponent(decomposed)}`,
+    `{"files": ["/tmp/b\\u00fccher/\\u65e5\\u672c\\u8a9e \\ud83d\\ude00.txt", "/tmp/bu\\u0308cher.txt"]}`,
+  ]) {
+    const content = await run({ write: written, answer: says(text) });
+    expect(content.slice(1).filter(({ type }) => type === "file")).toEqual([
+      { ...fileBlock(composed, "books") },
+      { ...fileBlock(decomposed, "more") },
+    ]);
+    expect(content[2]).toMatchObject({ resource: { uri: `file://${encodeURI(`/tmp/${composed}`)}` } });
+  }
+});
+
+verifies("server.files", "reads the longest path that is accepted", async () => {
+  const { run } = start();
+  const path = `${"\u65e5".repeat(80)}/${"b".repeat(39)}`;
+  const content = await run({ write: { [`/tmp/${path}`]: "x" }, answer: says(`/tmp/${path}`) });
+  expect(content[1]).toEqual(fileBlock(path, "x"));
+  expect(findScratchPaths(`/tmp/${path}b`, SANDBOX)).toEqual([]);
+});
+
 verifies("server.files", "shows an image to the model, once", async () => {
   const { run } = start();
   const data = PNG.toString("base64");
@@ -164,8 +192,8 @@ test("stores no file of the host for a server without a sandbox", async () => {
 test("finds each path once and at most 32, in linear time", () => {
   const text = Array.from({ length: 100 }, (_, n) => `/tmp/f${n} /tmp/f${n}`).join(" ");
   expect(findScratchPaths(text, SANDBOX)).toHaveLength(32);
-  const hostile: Json = "/tmp/%".repeat(300_000);
+  const hostile: Json = ["/tmp/%".repeat(300_000), '"/tmp/ '.repeat(300_000), "\u201c/tmp/ ".repeat(300_000)];
   const before = performance.now();
-  findScratchPaths([hostile, `/tmp/${"a".repeat(2_000_000)}`], SANDBOX);
+  findScratchPaths([...hostile, `/tmp/${"a".repeat(2_000_000)}`], SANDBOX);
   expect(performance.now() - before).toBeLessThan(5_000);
 });
