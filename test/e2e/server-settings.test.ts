@@ -99,3 +99,36 @@ verifies(
   },
   120_000,
 );
+
+verifies(
+  "bind.late",
+  "fills a placeholder in capitals, and passes a literal one on",
+  async () => {
+    const placeholder = (name: string) => `$${`{${name}}`}`;
+    await bindMcpServer(gateway, folder, "caps");
+    await gateway.http("PUT", "/v1/secrets/caps_tok", { value: "tok-hunter3-hunter3" });
+    const args = [`tok=${placeholder("MYTOK")}`, `$${placeholder("HOME")}`, "$HOME"];
+    await setBinding("caps", "--secret", "MYTOK=caps_tok", "--", ...args);
+    expect(await textOf("mcp_caps_args")).toBe(
+      JSON.stringify(["tok=[redacted]", placeholder("HOME"), "$HOME"]),
+    );
+    expect(JSON.parse(await textOf("mcp_caps_env"))).not.toHaveProperty("MYTOK");
+    await setBinding(
+      "caps",
+      "--env",
+      `A=x:$${placeholder("MYTOK")}`,
+      "--env",
+      `B=${placeholder("MyTok")}`,
+      "--",
+      args[1]!,
+    );
+    expect(await textOf("mcp_caps_args")).toBe(JSON.stringify([placeholder("HOME")]));
+    const env = JSON.parse(await textOf("mcp_caps_env")) as Record<string, string>;
+    expect(env).toMatchObject({ A: `x:${placeholder("MYTOK")}`, B: "[redacted]" });
+    const unset = await setBinding("caps", "--unset-secret", "MYTOK");
+    expect(unset).toContain("--secret mytok=NAME");
+    const unknown = await setBinding("caps", "--unset-env", "B", "--env", `URL=x:${placeholder("MYTOK2")}`);
+    expect(unknown).toContain("--secret mytok2=NAME");
+  },
+  120_000,
+);

@@ -89,6 +89,7 @@ export function isArtifactPath(path: unknown): path is string {
     );
 }
 
+/** Of a text without lone surrogates. */
 function utf8Length(text: string): number {
-  return new TextEncoder().encode(text).length;
+  return encodeURIComponent(text).replace(/%../g, "_").length;
 }

@@ -14,8 +14,9 @@ const VARIABLE_PREFIX = "BACKPLANE_ARGUMENT_";
 /** Runs before the server's program. Programs that the server starts must not inherit the variables. */
 const FILL_ARGUMENTS = `
 const { argv, env } = process;
-const filled = (whole, slot) => env["${VARIABLE_PREFIX}" + slot] ?? whole;
-for (let at = 2; at < argv.length; at++) argv[at] = argv[at].replace(/\\$\\{([a-z][a-z0-9_]*)\\}/g, filled);
+const filled = (whole, dollar, name) =>
+  dollar === "" ? (env["${VARIABLE_PREFIX}" + name.toLowerCase()] ?? whole) : whole.slice(1);
+for (let at = 2; at < argv.length; at++) argv[at] = argv[at].replace(/(\\$?)\\$\\{([a-z][a-z0-9_]*)\\}/gi, filled);
 for (const name of Object.keys(env)) if (name.startsWith("${VARIABLE_PREFIX}")) delete env[name];
 delete env.NODE_OPTIONS;
 `;
@@ -34,16 +35,20 @@ export function configuredEnvironment(request: ConfiguredRequest): Record<string
   for (const [name, value] of Object.entries(isObject(env) ? env : {}))
     if (typeof value === "string" && placeholderSlots(value).length > 0)
       variables[name] = fillSecrets(value, request);
-  const slots = placeholderSlots(args);
-  if (slots.length === 0 || !fillsOwnArguments(request)) return variables;
-  for (const slot of slots) variables[`${VARIABLE_PREFIX}${slot}`] = request.context.secrets[slot] ?? "";
+  if (!fillsOwnArguments(request)) return variables;
+  for (const slot of placeholderSlots(args))
+    variables[`${VARIABLE_PREFIX}${slot}`] = request.context.secrets[slot] ?? "";
   variables.NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(FILL_ARGUMENTS)}`;
   return variables;
 }
 
-/** True for a Node program whose NODE_OPTIONS are not set, because the code that fills in the arguments needs them. */
+/**
+ * True for a Node program with secrets in its arguments. Its NODE_OPTIONS must not be set, because the code that fills in
+ * the arguments needs them.
+ */
 export function fillsOwnArguments({ package: { runtime }, context }: ConfiguredRequest): boolean {
-  const { env } = context.config;
+  const { args, env } = context.config;
+  if (placeholderSlots(args).length === 0) return false;
   const options = runtime.env.NODE_OPTIONS ?? (isObject(env) ? env.NODE_OPTIONS : undefined);
   return runtime.entrypoint[0] === "node" && options === undefined;
 }

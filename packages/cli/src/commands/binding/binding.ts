@@ -142,7 +142,9 @@ async function set(
   name: string,
   args: string[],
 ): Promise<undefined> {
-  const { to, unsetSecret: unset = [], grantRequested, ...given } = options;
+  const { to, unsetSecret = [], grantRequested, ...given } = options;
+  // `--secret` accepts the name of a variable for its slot, too.
+  const unset = unsetSecret.map((slot) => slot.toLowerCase());
   if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChange(name);
   const flags: BindingOptions = args.length === 0 ? given : { ...given, args };
   const present = await findBinding(context, name);

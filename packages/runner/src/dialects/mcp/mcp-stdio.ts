@@ -66,7 +66,11 @@ function launchOf(request: ProcessRequest): DialectLaunch {
     ],
     env: {
       ...pack.runtime.env,
-      ...Object.fromEntries(env.filter(([, value]) => placeholderSlots(value).length === 0)),
+      ...Object.fromEntries(
+        env
+          .filter(([, value]) => placeholderSlots(value).length === 0)
+          .map(([name, value]) => [name, fillSecrets(value, request)]),
+      ),
     },
     binds: [],
   };
