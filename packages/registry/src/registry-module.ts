@@ -6,6 +6,7 @@ import { createChangeEffects } from "./bindings/change-effects.ts";
 import type { PackageFinder } from "./bindings/check-binding.ts";
 import { createCredentialMoves } from "./bindings/move-binding.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
+import { createToolNames } from "./bindings/tool-names.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
@@ -60,8 +61,9 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   });
   const rows = createPackageRows(deps);
   const waived = createWaivedApprovals({ ...deps, policies });
+  const names = createToolNames({ ...deps, policies });
   const createPlanner = (packages: PackageFinder) =>
-    createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages, waived);
+    createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages, waived, names);
   const planner = createPlanner(deps.store.packages);
   const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
   const effects = createChangeEffects({ deps, definitions, credentials, changes });

@@ -7,6 +7,7 @@ const ALLOWED = "packages/door/src/approval/allowed-calls.ts";
 const RULES = "packages/door/src/approval/allow-rules.ts";
 const RECORD = "packages/door/src/invoke/record.ts";
 const WAIVED = "packages/registry/src/bindings/waived-approvals.ts";
+const NAMES = "packages/registry/src/bindings/tool-names.ts";
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const WIDER = "packages/registry/src/grant/wider-parts.ts";
 const STORE = "packages/store/src/ops/allow-rules.ts";
@@ -16,6 +17,8 @@ const JUDGED = ["packages/door/test/admission/lasting-permission.test.ts"];
 const ANSWERS = ["packages/door/test/approval/lasting-answers.test.ts"];
 const PATTERNS = ["packages/door/test/admission/argument-pattern.test.ts"];
 const NEVER = ["packages/registry/test/bindings/waived-approvals.test.ts"];
+const NAMED = ["packages/registry/test/bindings/tool-names.test.ts"];
+const INSTALLED = ["packages/registry/test/installations/installations.test.ts"];
 const GRANTS = ["packages/registry/test/grant/wider-parts.test.ts"];
 const CONTRACT = ["packages/store/test/contract-sqlite.test.ts"];
 
@@ -229,5 +232,68 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     from: "      if (loss !== null) {\n",
     to: "      if (loss === undefined) {\n",
     tests: NEVER,
+  },
+  {
+    defence: "tool names: only an admin sets or changes the name of a server",
+    file: NAMES,
+    from: "    if (!is_admin && (before !== null || isNamed(draft))) throw renamed(before);\n",
+    to: "",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin makes a server's tools drop its name",
+    file: NAMES,
+    from: "boundServerName(before) === name && isNamed(before) === isNamed(draft);",
+    to: "boundServerName(before) === name;",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: two servers of a scope have different names",
+    file: NAMES,
+    from: "    if (holder !== undefined && isInScope(holder, draft.scope))\n",
+    to: "    if (holder === null)\n",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin replaces a server of the org in a project",
+    file: NAMES,
+    from: "(!is_admin || isInScope(other, draft.scope))",
+    to: "isInScope(other, draft.scope)",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin binds a server that the policy trusts by name",
+    file: NAMES,
+    from: "find((each) => reachesServer(each, name));",
+    to: "find((each) => each === name);",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: the tools of a server reach patterns of a longer server name",
+    file: NAMES,
+    from: "start.startsWith(prefix) || (start",
+    to: "start === prefix || (start",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin binds a tool that the policy trusts by name",
+    file: NAMES,
+    from: "find((each) => compileToolPatterns([each])(id));",
+    to: "find((each) => each === id);",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin binds a tool name that another package has",
+    file: NAMES,
+    from: "package_id !== draft.package_id && (await hasTool(bound, id))",
+    to: "package_id === null && (await hasTool(bound, id))",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: servers that are installed together have different names",
+    file: "packages/registry/src/installations/plan-bindings.ts",
+    from: "  requireDistinctNames(planned.flatMap(({ change }) => change ?? []));\n",
+    to: "",
+    tests: INSTALLED,
   },
 ];

@@ -31,6 +31,7 @@ import {
   type PackageFinder,
 } from "./check-binding.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
+import type { ToolNames } from "./tool-names.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -84,6 +85,7 @@ export function createBindingPlanner(
   credentials: Pick<CredentialMoves, "withoutOldCredentials">,
   packages: PackageFinder,
   waived: WaivedApprovals,
+  names: ToolNames,
 ): BindingPlanner {
   const { store } = deps;
 
@@ -280,6 +282,7 @@ export function createBindingPlanner(
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
     await waived.require(caller, found, draft, from);
+    await names.require(caller, found, draft, from);
     const unbound_slots = findUnboundSlots(found, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return {

@@ -19,6 +19,7 @@ import {
 } from "@backplane/contract";
 import type { Caller, OpenedSource } from "@backplane/ports";
 import type { BindingPlanner, PlannedChange } from "../bindings/plan-change.ts";
+import { requireDistinctNames } from "../bindings/tool-names.ts";
 import type { ImportedPart } from "./import-parts.ts";
 
 type Settings = Pick<InstallationSettings, "config" | "secrets" | "policy" | "rollout">;
@@ -62,6 +63,7 @@ export async function planBindings(
   const planned: PlannedBinding[] = [];
   for (const part of parts)
     planned.push(...(await planPackage(planner, caller, part.row, settingsOf(part, settings), settings)));
+  requireDistinctNames(planned.flatMap(({ change }) => change ?? []));
   return planned;
 }
 

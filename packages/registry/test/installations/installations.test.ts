@@ -480,3 +480,20 @@ test("needs the scope for bindings only where it binds, and the host's admin for
     packages: [{ package: { origin: "folder" } }],
   });
 });
+
+test("gives servers that are installed together different names, and lets only an admin name one", async () => {
+  const t = await createInstaller(await openSqlite());
+  const far = { url: "https://far.invalid/mcp" };
+  const named = { config: { name: "both" } };
+  await expect(t.install(mcpJson({ a: far, b: far }), named)).rejects.toMatchObject({
+    code: "binding.conflict",
+    details: { free_name: "both-2" },
+  });
+  await expectNothing(t);
+  const binder: Caller = { ...user, scopes: ["packages:write", "bindings:write"] };
+  await expect(t.install(mcpJson({ a: far }), named, binder)).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  await expectNothing(t);
+  expect((await t.install(mcpJson({ a: far, b: far }), {}, binder)).bindings).toHaveLength(2);
+});

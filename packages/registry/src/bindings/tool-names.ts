@@ -1,0 +1,212 @@
+/**
+ * Who may choose the names of tools (server.names). Policies match tools by name, so a name is authority: whoever renames
+ * a server escapes the denials of its old name, and whoever takes a name gets the trust that was given to it. Only an
+ * admin sets the name of a server or takes a name that a policy or another package has.
+ */
+import {
+  BackplaneError,
+  type Binding,
+  boundServerName,
+  definedFields,
+  type EffectivePolicyDocument,
+  isDescribed,
+  type Package,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import { atLeast, type BoundPackage, type Caller, type KernelDeps, type Scope } from "@backplane/ports";
+import { toolsOf } from "../exports/whole-package.ts";
+import type { Policies } from "../policy/policies.ts";
+import { compileToolPatterns } from "../policy/tool-pattern.ts";
+import type { CheckedExport } from "./check-binding.ts";
+
+type ToolNameDeps = Pick<KernelDeps, "store"> & { policies: Pick<Policies, "of"> };
+
+interface BoundVersion {
+  binding: Binding;
+  found: CheckedExport;
+}
+
+export interface ToolNames {
+  /** Throws if the names that the draft gives to tools are not free, or not for this caller to choose. */
+  require(caller: Caller, to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<void>;
+}
+
+export function createToolNames({ store, policies }: ToolNameDeps): ToolNames {
+  async function requireServerName(caller: Caller, draft: Binding, before: Binding | null): Promise<void> {
+    const name = boundServerName(draft);
+    // Setting the name that a server already has also changes its tools: they no longer repeat the name.
+    const same = before !== null && boundServerName(before) === name && isNamed(before) === isNamed(draft);
+    if (same) return;
+    const is_admin = atLeast(caller.role, "admin");
+    const servers = await listServers(draft.scope);
+    const versions = servers.filter(({ package_id }) => package_id === draft.package_id);
+    // A binding that shares the calls of another version has its name.
+    const shared = versions.some(
+      (other) =>
+        other.binding_id !== draft.binding_id &&
+        isInScope(other, draft.scope) &&
+        boundServerName(other) === name &&
+        isNamed(other) === isNamed(draft),
+    );
+    if (shared && before === null) return;
+    if (!is_admin && (before !== null || isNamed(draft))) throw renamed(before);
+    const others = servers.filter(({ package_id }) => package_id !== draft.package_id);
+    const holder = others.find(
+      (other) => isSameName(boundServerName(other), name) && (!is_admin || isInScope(other, draft.scope)),
+    );
+    if (holder !== undefined && isInScope(holder, draft.scope))
+      throw nameInUse(name, holder, findFreeName(name, servers));
+    if (holder !== undefined)
+      throw notForUsers(`the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`);
+    if (is_admin) return;
+    const { document } = await policies.of(draft.scope);
+    const pattern = trustedPatterns(document).find((each) => reachesServer(each, name));
+    if (pattern !== undefined) throw notForUsers(`the policy trusts tools named ${pattern}`);
+  }
+
+  async function requireToolIds(caller: Caller, draft: Binding, ids: readonly string[]): Promise<void> {
+    if (ids.length === 0 || atLeast(caller.role, "admin")) return;
+    const { document } = await policies.of(draft.scope);
+    const patterns = trustedPatterns(document);
+    for (const id of ids) {
+      const pattern = patterns.find((each) => compileToolPatterns([each])(id));
+      if (pattern !== undefined)
+        throw notForUsers(`the policy trusts tools named ${pattern}, and one tool is named ${id}`);
+      for (const bound of await store.bindings.candidates(draft.scope, id)) {
+        const { package_id, binding_id } = bound.binding;
+        if (package_id !== draft.package_id && (await hasTool(bound, id)))
+          throw notForUsers(`${binding_id} (${package_id}) has a tool named ${id}`);
+      }
+    }
+  }
+
+  async function hasTool({ binding, package: pack }: BoundPackage, id: string): Promise<boolean> {
+    if (binding.export_id === id) return true;
+    if (!isDescribed(pack.manifest.runtime.protocol)) return toolIdsOf(pack, binding).includes(id);
+    const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
+    return definitions?.exports.some((item) => item.id === id) === true;
+  }
+
+  /** The servers that are visible in the scope, in any status. */
+  async function listServers(scope: Scope): Promise<Binding[]> {
+    const found: Binding[] = [];
+    for (let after: string | undefined; ; ) {
+      const page = await store.bindings.list(scope, {}, { limit: 100, ...definedFields({ after }) });
+      for (const binding of page.items) {
+        if (binding.export_id !== WHOLE_PACKAGE) continue;
+        const { package_id, package_version } = binding;
+        const pack = await store.packages.find(scope.org_id, package_id, package_version);
+        if (pack !== null && isServer(pack)) found.push(binding);
+      }
+      if (page.next === null) return found;
+      after = page.next;
+    }
+  }
+
+  return {
+    async require(caller, to, draft, from) {
+      if (isServer(to.package)) {
+        const before = from !== null && isServer(from.found.package) ? from.binding : null;
+        await requireServerName(caller, draft, before);
+        return;
+      }
+      const known = from === null ? [] : toolIdsOf(from.found.package, from.binding);
+      const added = toolIdsOf(to.package, draft).filter((id) => !known.includes(id));
+      await requireToolIds(caller, draft, added);
+    },
+  };
+}
+
+/** Throws if two servers that are bound together have one name. */
+export function requireDistinctNames(bound: readonly { row: Binding; found: CheckedExport }[]): void {
+  const servers = bound.filter(({ found }) => isServer(found.package)).map(({ row }) => row);
+  for (const [at, row] of servers.entries()) {
+    const name = boundServerName(row);
+    const holder = servers
+      .slice(0, at)
+      .find((other) => other.package_id !== row.package_id && isSameName(boundServerName(other), name));
+    if (holder !== undefined) throw nameInUse(name, holder, findFreeName(name, servers));
+  }
+}
+
+function isServer({ manifest }: Package): boolean {
+  return manifest.runtime.protocol.startsWith("mcp.");
+}
+
+/** The tools of packages that describe themselves are known only when they run. */
+function toolIdsOf(pack: Package, { export_id }: Binding): string[] {
+  return toolsOf(pack)
+    .map(({ id }) => id)
+    .filter((id) => export_id === WHOLE_PACKAGE || export_id === id);
+}
+
+function isNamed({ config }: Binding): boolean {
+  return typeof config.name === "string";
+}
+
+function isInScope({ scope }: Binding, { project_id }: Scope): boolean {
+  return scope.project_id === project_id;
+}
+
+/** The catalog does not distinguish names by case either. */
+function isSameName(a: string, b: string): boolean {
+  return a.toLowerCase() === b.toLowerCase();
+}
+
+/**
+ * Patterns that give the tools they match more than others have: a lower risk, or the permission of a role. A pattern for
+ * all tools, such as `*` or `mcp_*`, does not name anybody's tools.
+ */
+function trustedPatterns({ risks, roles }: EffectivePolicyDocument): string[] {
+  const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>
+    risk === "low" || risk === "medium" ? [pattern] : [],
+  );
+  const allowed = Object.values(roles).flatMap((role) => role?.allow?.tools ?? []);
+  return [...lowered, ...allowed].filter((pattern) => !["", "mcp_"].includes(literalStart(pattern)));
+}
+
+function literalStart(pattern: string): string {
+  const star = pattern.indexOf("*");
+  return star < 0 ? pattern : pattern.slice(0, star);
+}
+
+/** Whether a tool of the server can match. The server `a` can name a tool `b_c`, which `mcp_a_b_*` matches. */
+function reachesServer(pattern: string, name: string): boolean {
+  const prefix = `mcp_${name}_`;
+  const start = literalStart(pattern);
+  return start.startsWith(prefix) || (start !== pattern && prefix.startsWith(start));
+}
+
+function findFreeName(name: string, servers: readonly Binding[]): string {
+  const taken = new Set(servers.map((server) => boundServerName(server).toLowerCase()));
+  for (let n = 2; ; n++) {
+    const free = `${name}-${n}`;
+    if (!taken.has(free.toLowerCase())) return free;
+  }
+}
+
+function nameInUse(name: string, { binding_id, package_id }: Binding, free_name: string): BackplaneError {
+  const message = `The server name ${name} is used by ${binding_id} (${package_id}) in this scope.`;
+  return new BackplaneError("binding.conflict", message, {
+    details: { binding_id, free_name },
+    fix: `Choose another name, such as --name ${free_name} (config.name).`,
+  });
+}
+
+function renamed(before: Binding | null): BackplaneError {
+  const kept =
+    before === null || !isNamed(before)
+      ? "Leave out config.name"
+      : `Leave config.name at ${boundServerName(before)}`;
+  return new BackplaneError(
+    "policy.denied",
+    "Only an owner or admin may set or change the name of a server, because policies name tools by it.",
+    { fix: `${kept}, or ask an admin.` },
+  );
+}
+
+function notForUsers(reason: string): BackplaneError {
+  return new BackplaneError("policy.denied", `Only an owner or admin may bind this: ${reason}.`, {
+    fix: "Choose another name in the package, or ask an admin to bind it.",
+  });
+}

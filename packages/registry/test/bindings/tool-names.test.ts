@@ -1,0 +1,157 @@
+/** Who may choose the names that policies match tools by: names of servers, and names of exported tools. */
+import type { BindingCreate, Manifest, Policy } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import {
+  admin,
+  createTestKernel,
+  owner,
+  scope,
+  type TestKernel,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const server = (package_id: string, version = "0.1.0"): Manifest =>
+  manifest([], {
+    package_id,
+    version,
+    runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
+  });
+
+const DENIED = { code: "policy.denied" };
+
+async function bindAs(
+  { kernel, importer }: TestKernel,
+  caller: Caller,
+  content: Manifest,
+  more: Partial<BindingCreate> = {},
+) {
+  await kernel.packages.install(admin, importer.add(content));
+  const { package_id, version, exports } = content;
+  const wanted = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...more };
+  return await kernel.bindings.create(caller, wanted);
+}
+
+const setPolicy = ({ kernel }: TestKernel, patch: Policy) => kernel.policy.patch(owner, "org", patch);
+
+verifies("server.names", "lets only an admin set or change the name of a server", async () => {
+  const fixture = await createTestKernel();
+  const { bindings } = fixture.kernel;
+  const named = (name: string) => ({ config: { name } });
+  await expect(bindAs(fixture, user, server("acme/filer"), named("other"))).rejects.toMatchObject(DENIED);
+  const { binding_id } = await bindAs(fixture, user, server("acme/filer"));
+  // With a name of its own a server no longer repeats that name in the names of its tools.
+  for (const name of ["renamed", "filer"])
+    await expect(bindings.patch(user, binding_id, named(name), undefined)).rejects.toMatchObject(DENIED);
+  await bindings.patch(admin, binding_id, named("renamed"), undefined);
+  const removed = bindings.patch(user, binding_id, { config: { env: { A: "1" } } }, undefined);
+  await expect(removed).rejects.toMatchObject({ ...DENIED, fix: expect.stringContaining("renamed") });
+  const kept = { name: "renamed", env: { A: "1" } };
+  expect((await bindings.patch(user, binding_id, { config: kept }, undefined)).config).toEqual(kept);
+  const beside = { rollout: { traffic_percent: 10 } };
+  const second = await bindAs(fixture, user, server("acme/filer", "0.2.0"), beside);
+  expect(second.config.name).toBe("renamed");
+});
+
+test("lets any operator use a setting that another kind of package calls name", async () => {
+  const fixture = await createTestKernel();
+  const made = await bindAs(fixture, user, manifest([toolExport("echo")]), { config: { name: "a" } });
+  const body = { config: { name: "b" } };
+  expect((await fixture.kernel.bindings.patch(user, made.binding_id, body, undefined)).config).toEqual(
+    body.config,
+  );
+});
+
+test.each<[string, Policy, string]>([
+  ["lowers the risk of its tools", { risks: { "mcp_trusted_*": "low" } }, "mcp_trusted_*"],
+  ["lowers the risk of one tool", { risks: { mcp_trusted_read: "medium" } }, "mcp_trusted_read"],
+  [
+    "lowers the risk of a server with a longer name",
+    { risks: { "mcp_trusted_two_*": "low" } },
+    "mcp_trusted_two_*",
+  ],
+  ["allows its tools to a role", { roles: { guest: { allow: { tools: ["mcp_trust*"] } } } }, "mcp_trust*"],
+])("refuses a user a server whose name a policy knows: it %s", async (_what, policy, pattern) => {
+  const fixture = await createTestKernel();
+  await setPolicy(fixture, policy);
+  await expect(bindAs(fixture, user, server("mine/trusted"))).rejects.toMatchObject({
+    ...DENIED,
+    message: expect.stringContaining(pattern),
+  });
+  expect((await bindAs(fixture, user, server("mine/other"))).status).toBe("active");
+  expect((await bindAs(fixture, admin, server("mine/trusted"))).status).toBe("active");
+});
+
+test("lets a user bind a server that only patterns for all tools, denials and higher risks match", async () => {
+  const fixture = await createTestKernel();
+  const deny = { tools: ["mcp_plain_*"] };
+  await setPolicy(fixture, {
+    risks: { "*": "low", "mcp_*": "medium", "*_read": "low", "mcp_plain_*": "critical" },
+    roles: { user: { deny } },
+  });
+  expect((await bindAs(fixture, user, server("mine/plain"))).status).toBe("active");
+});
+
+test("refuses a user a tool whose name a policy knows or another package has", async () => {
+  const fixture = await createTestKernel();
+  await setPolicy(fixture, { risks: { "search_*": "low" } });
+  const tool = (id: string, package_id: string, version = "0.1.0") =>
+    manifest([toolExport(id)], { package_id, version });
+  await expect(bindAs(fixture, user, tool("search_web", "mine/a"))).rejects.toMatchObject(DENIED);
+  await expect(bindAs(fixture, user, tool("search_web", "mine/a"), { export_id: "*" })).rejects.toMatchObject(
+    DENIED,
+  );
+  await bindAs(fixture, admin, tool("search_web", "acme/web"), { org_wide: true });
+  await bindAs(fixture, admin, tool("fetch", "acme/fetch"), { org_wide: true });
+  // A project's binding would replace that of the org.
+  await expect(bindAs(fixture, user, tool("fetch", "mine/fetch"))).rejects.toMatchObject({
+    ...DENIED,
+    message: expect.stringContaining("acme/fetch"),
+  });
+  const own = await bindAs(fixture, user, tool("own", "mine/own"));
+  const moved = await bindAs(fixture, user, tool("own", "mine/own", "0.2.0"));
+  expect(moved.binding_id).toBe(own.binding_id);
+});
+
+verifies(
+  "server.names",
+  "refuses a server name that is used in the same scope, and names a free one",
+  async () => {
+    const fixture = await createTestKernel();
+    const { bindings } = fixture.kernel;
+    const first = await bindAs(fixture, admin, server("acme/filer"));
+    const conflict = {
+      code: "binding.conflict",
+      message: expect.stringContaining(`${first.binding_id} (acme/filer)`),
+      fix: expect.stringContaining("filer-2"),
+      details: { binding_id: first.binding_id, free_name: "filer-2" },
+    };
+    await expect(bindAs(fixture, admin, server("other/filer"))).rejects.toMatchObject(conflict);
+    const second = await bindAs(fixture, admin, server("other/filer"), { config: { name: "filer-2" } });
+    for (const name of ["filer", "Filer"])
+      await expect(
+        bindings.patch(admin, second.binding_id, { config: { name } }, undefined),
+      ).rejects.toMatchObject({ ...conflict, fix: expect.stringContaining("-3"), details: {} });
+    // Its own name stays free for it.
+    await bindings.patch(
+      admin,
+      second.binding_id,
+      { config: { name: "filer-2", env: { A: "1" } } },
+      undefined,
+    );
+    const upgraded = await bindAs(fixture, admin, server("acme/filer", "0.2.0"));
+    expect(upgraded.binding_id).toBe(first.binding_id);
+  },
+);
+
+test("lets an admin give a project's server the name of an org's server, but not a user", async () => {
+  const fixture = await createTestKernel();
+  const { binding_id } = await bindAs(fixture, admin, server("acme/filer"), { org_wide: true });
+  await expect(bindAs(fixture, user, server("mine/filer"))).rejects.toMatchObject({
+    ...DENIED,
+    message: expect.stringContaining(binding_id),
+  });
+  expect((await bindAs(fixture, admin, server("mine/filer"))).scope).toEqual(scope);
+});
