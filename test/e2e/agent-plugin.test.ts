@@ -116,12 +116,16 @@ test("installs over HTTP a folder with the admin token and an archive with a key
       export_id: "*",
       config: { args: ["./server/main.mjs", "--greeting", "hello"] },
     });
-    const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", notes.binding);
+    // The plugin of the first test has a server of this name.
+    expect((await gateway.http("POST", "/v1/plugin-bindings", notes.binding)).status).toBe(409);
+    const { config } = notes.binding as { config: object };
+    const named = { ...notes.binding, config: { ...config, name: "others" } };
+    const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", named);
     const { body } = await gateway.http<{ exports: object[] }>(
       "GET",
       `/v1/plugin-bindings/${bound.body.binding_id}/definitions`,
     );
-    expect(body.exports).toMatchObject([{ id: "mcp_notes_greet" }, { id: "mcp_notes_note" }]);
+    expect(body.exports).toMatchObject([{ id: "mcp_others_greet" }, { id: "mcp_others_note" }]);
     const refused = await gateway.http("POST", "/v1/agent-plugins", { source: { folder: resolve("docs") } });
     expect(refused.status).toBe(422);
   } finally {
