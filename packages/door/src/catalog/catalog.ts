@@ -16,6 +16,7 @@ import {
   deferByProfile,
   exceedsBudget,
   type ListedTool,
+  SKILL_TOOL,
   type ToolUsage,
 } from "./defer-tools.ts";
 import { buildOfferedTool, type OfferedTool, type SharedToolView, sharedViewOf } from "./offered-tool.ts";
@@ -64,8 +65,6 @@ const USAGE_FRESH_MS = 3_600_000;
 const NO_USAGE: ToolUsage = new Map();
 /** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
-/** The bundled tool that reads skills, hidden when there are none. */
-const SKILL_TOOL = "skill";
 const FOR_ADMINS = { reason: "only admins may use it", fix: "Use the admin token." };
 const NOTHING_DEFERRED = {
   status: "hidden",

@@ -16,7 +16,13 @@ export interface ListedTool {
 /** How often each tool was called lately. */
 export type ToolUsage = ReadonlyMap<string, number>;
 
-/** The tools that the key of the caller does not name. Pinned tools and those of the gateway itself stay. */
+/** The bundled tool that reads skills. It is offered only where there are skills. */
+export const SKILL_TOOL = "skill";
+
+/**
+ * Defers the tools that the key of the caller does not name, those of the gateway itself included. Pinned tools stay, and
+ * so does the one for skills, because the skills are listed apart from the tools.
+ */
 export function deferByProfile(
   listed: readonly ListedTool[],
   { tools }: Pick<Caller, "tools">,
@@ -28,8 +34,13 @@ export function deferByProfile(
     const { name } = each.tool;
     // The operator of the key named the tool, which counts more than a default of its author.
     if (chosen(name)) setDeferral(each, null);
-    else if (each.tool.deferred_by === null && mayDefer(each, policy)) setDeferral(each, "profile");
+    else if (each.tool.deferred_by === null && !policy.pinned(name) && !isSkillTool(each))
+      setDeferral(each, "profile");
   }
+}
+
+function isSkillTool({ tool: { name, origin } }: ListedTool): boolean {
+  return name === SKILL_TOOL && origin === "bundled";
 }
 
 /** Returns the tools of the profile that `@NAME` refers to: none if it was removed, null if the pattern names a tool. */
@@ -71,7 +82,7 @@ export function deferByBudget(
   }
 }
 
-/** The gateway's own tools serve the turn itself, so a model must not have to search for them. */
+/** The gateway's own tools serve the turn itself, so a model must not have to search for them unless a key says so. */
 function mayDefer({ tool }: ListedTool, policy: EffectivePolicy): boolean {
   return tool.origin !== "core" && tool.origin !== "bundled" && !policy.pinned(tool.name);
 }
