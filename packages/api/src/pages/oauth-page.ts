@@ -1,5 +1,14 @@
 import { escapeHtml } from "./escape-html.ts";
 
+/** The URL of the page contains a code, so it must not be cached or sent as a referrer. */
+export const SIGN_IN_PAGE_HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cache-control": "no-store",
+};
+
 /** The result of a sign-in. The message may come from an authorization server, so it is escaped. */
 export function renderOauthPage(title: string, message: string): string {
   return `<!doctype html>

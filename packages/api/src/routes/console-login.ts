@@ -3,6 +3,7 @@ import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { CODE_TTL_MS, readSessionCookie, sessionCookieHeader } from "../auth/console-login.ts";
 import { defineRoute, type Route } from "../http/route.ts";
+import { renderOauthPage, SIGN_IN_PAGE_HEADERS } from "../pages/oauth-page.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 export function consoleLoginRoutes({ console_login, secure, clock }: RouteDeps): Route[] {
@@ -15,10 +16,27 @@ export function consoleLoginRoutes({ console_login, secure, clock }: RouteDeps):
       tag: "System",
       auth: "public",
       query: z.object({ code: z.string().max(256).default("") }),
-      responses: { 303: { description: "Logged in; redirects to the chat." } },
-      handler({ query }) {
+      responses: {
+        303: { description: "Logged in; redirects to the chat." },
+        401: {
+          description:
+            "The link was used or has expired: a page for a browser, the error auth.link_used for a program.",
+          type: "text/html",
+        },
+      },
+      handler({ query, request }) {
         const cookie = console_login.redeem(query.code);
-        if (cookie === null) throw new BackplaneError("auth.link_used");
+        if (cookie === null) {
+          const error = new BackplaneError("auth.link_used");
+          // Programs get the same error as JSON.
+          if (!(request.headers.accept ?? "").includes("text/html")) throw error;
+          return {
+            status: 401,
+            text: renderOauthPage("Not signed in", `${error.message} ${error.fix}`.replaceAll("`", "")),
+            type: "text/html; charset=utf-8",
+            headers: SIGN_IN_PAGE_HEADERS,
+          };
+        }
         return {
           status: 303,
           empty: true,

@@ -9,18 +9,9 @@ import {
 } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { renderOauthPage } from "../pages/oauth-page.ts";
+import { renderOauthPage, SIGN_IN_PAGE_HEADERS } from "../pages/oauth-page.ts";
 import { IdParams } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
-
-/** The URL contains the authorization code, so it must not be cached or sent as a referrer. */
-const CALLBACK_HEADERS = {
-  "content-security-policy":
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-  "x-content-type-options": "nosniff",
-  "referrer-policy": "no-referrer",
-  "cache-control": "no-store",
-};
 
 /** Each sign-in has its own cookie, so that two at the same time do not conflict. */
 const COOKIE = "backplane_login_";
@@ -111,7 +102,7 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
           const browser = secretsOf(request.headers.cookie);
           const opened = await kernel.signIns.open(query.ticket, { browser });
           const { authorization_url: location, secret } = opened;
-          const headers = { ...CALLBACK_HEADERS, location };
+          const headers = { ...SIGN_IN_PAGE_HEADERS, location };
           if (secret === null) return { status: 303, empty: true, headers };
           return {
             status: 303,
@@ -182,7 +173,7 @@ function errorPage(thrown: unknown) {
 
 function page(status: number, title: string, message: string) {
   const text = renderOauthPage(title, message);
-  return { status, text, type: "text/html; charset=utf-8", headers: CALLBACK_HEADERS };
+  return { status, text, type: "text/html; charset=utf-8", headers: SIGN_IN_PAGE_HEADERS };
 }
 
 /** SameSite=Lax: the cookie must be sent when the authorization server redirects back. */

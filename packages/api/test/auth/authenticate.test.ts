@@ -95,6 +95,11 @@ verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cook
   t.clock.advance(5 * 60_000);
   expect(await code("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
 
+  const shown = await t.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
+  expect([shown.status, shown.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
+  expect(shown.headers["cache-control"]).toBe("no-store");
+  expect(shown.text).toContain("backplane open");
+
   const made = await t.call("POST", "/v1/login-links");
   expect((await t.call("GET", made.json.path, { token: null })).status).toBe(303);
 });
