@@ -4,6 +4,7 @@
  */
 import {
   type Binding,
+  boundServerName,
   type CatalogEntry,
   codeOf,
   type Definitions,
@@ -14,9 +15,13 @@ import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import { serverHints } from "./server-hints.ts";
 
+/** A folder of workspace tools is no server and has no configuration. */
+type ReportedBinding = Pick<Binding, "binding_id" | "unbound_slots"> &
+  Partial<Pick<Binding, "package_id" | "config">>;
+
 export async function reportTools(
   context: CommandContext,
-  { binding_id, unbound_slots }: Pick<Binding, "binding_id" | "unbound_slots">,
+  { binding_id, unbound_slots, package_id, config }: ReportedBinding,
   /** `reportBroken: false` if load errors were already reported. */
   { reportBroken = true } = {},
 ): Promise<void> {
@@ -42,7 +47,9 @@ export async function reportTools(
     out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
     if (fix !== null) out.note(plainLine(`fix: ${fix}`));
   }
-  await noteApprovals(context, own, listed ?? []);
+  const server =
+    package_id === undefined || config === undefined ? null : boundServerName({ package_id, config });
+  await noteApprovals(context, own, listed ?? [], server);
 }
 
 /** Reports only that the plugin does not answer. */
@@ -75,6 +82,7 @@ async function noteApprovals(
   context: CommandContext,
   own: readonly CatalogEntry[],
   listed: readonly CatalogEntry[],
+  server: string | null,
 ): Promise<void> {
   const { out } = context;
   const policy = await ifAllowed(context.client().policy.get());
@@ -93,7 +101,9 @@ async function noteApprovals(
   const unrated = asking.filter(({ risk, requires_approval }) => risk === "unknown" && !requires_approval);
   if (unrated.length === 0) return;
   out.note(
-    plainLine(`If you trust them: backplane policy set 'risks.${patternOf(unrated, own, listed)}' low`),
+    plainLine(
+      `If you trust them: backplane policy set 'risks.${patternOf(unrated, own, listed, server)}' low`,
+    ),
   );
 }
 
@@ -102,9 +112,14 @@ function patternOf(
   some: readonly CatalogEntry[],
   own: readonly CatalogEntry[],
   listed: readonly CatalogEntry[],
+  server: string | null,
 ): string {
   const first = some[0]!.name;
-  const prefix = commonPrefix(own.map(({ name }) => name));
+  const named = `mcp_${server}_`;
+  // The names of all tools may begin with one more word, which a later tool need not have.
+  const prefix = own.every(({ name }) => name.startsWith(named))
+    ? named
+    : commonPrefix(own.map(({ name }) => name));
   if (some.length === 1 || !/^mcp_.+_$/.test(prefix)) return first;
   const matched = listed.filter(({ name }) => name.startsWith(prefix));
   return matched.every((entry) => own.includes(entry)) ? `${prefix}*` : first;

@@ -209,19 +209,23 @@ test("suggests a policy for all tools of a server with a name of its own, and fo
     'api_version = "vai.plugin.v1"\npackage_id = "acme/paper"\nversion = "1.0.0"\nname = "Paper"',
     '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
   ].join("\n\n");
-  const install = (name: string, package_id: string) =>
+  const install = (name: string, package_id: string, server = SERVER) =>
     gateway.backplane([
       "plugin",
       "install",
       folder(name, {
         "vai-plugin.toml": manifest.replace("acme/paper", package_id),
-        "server.mjs": SERVER,
+        "server.mjs": server,
       }),
       "--bind",
       "--name",
       name,
     ]);
   expect((await install("post", "acme/paper")).err).toContain("policy set 'risks.mcp_post_*' low");
+  const browser = SERVER.replace('"stamp"', '"tab_open"').replace('"fold"', '"tab_close"');
+  expect((await install("browser", "acme/paper-browser", browser)).err).toContain(
+    "'risks.mcp_browser_*' low",
+  );
   await install("mail_room", "acme/paper-room");
   expect((await install("mail", "acme/paper-mail")).err).toContain("policy set 'risks.mcp_mail_fold' low");
 });
