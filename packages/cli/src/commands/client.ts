@@ -1,4 +1,5 @@
 /** `client`: enters the gateway in the configuration of MCP clients, each with a key of its own. */
+import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
   type ApiKey,
@@ -10,6 +11,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
+import { ifAllowed } from "../bindings/report-tools.ts";
 import { describeChange } from "../clients/change-lines.ts";
 import {
   type ConfigFile,
@@ -37,9 +39,11 @@ import {
 } from "../clients/known-clients.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import { parseList } from "../command-line/parse-flags.ts";
+import { toolPattern } from "../command-line/tool-pattern.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
+import { plainLine } from "../terminal/plain-text.ts";
 
 interface FileOptions {
   folder?: string;
@@ -77,6 +81,10 @@ interface ListedClient {
 }
 
 const NAMES = KNOWN_CLIENTS.map(({ name }) => name).join(", ");
+/** What every client accepts as the name of a server, and uses in the names of its tools. */
+const ENTRY_NAME = /^(?!__)[A-Za-z0-9_-]{1,64}$/;
+/** As many characters of a token as `key list` shows. */
+const SHOWN_TOKEN_LENGTH = 8;
 const CHECK_MS = 3_000;
 const PAGE = 100;
 /** Stands for the key in a dry run. */
@@ -116,7 +124,9 @@ async function connect(
   named: string,
 ): Promise<number | undefined> {
   const { out } = context;
-  const opened = await openClient(context, knownClient(named), options);
+  const known = knownClient(named);
+  assertUsable(context, options);
+  const opened = await openClient(context, known, options);
   const { client, file, config, entry, connection } = opened;
   const url = `${context.url()}/mcp`;
   if (entry !== undefined && connection === null) throw conflict(opened, options.name);
@@ -155,8 +165,39 @@ async function connect(
     out.note(`Other users can read the key in ${file.path}. Run: chmod 600 ${file.target}`);
   if (options.folder !== undefined) out.note(`${file.path} contains a key. Do not commit it.`);
   if (revoked !== null && revoked !== "revoked") out.note(revoked);
+  await noteUnmatchedTools(context, options.tools ?? []);
   out.note(`Restart ${client.title} to load the tools.`);
   return undefined;
+}
+
+function assertUsable({ io }: CommandContext, { name, folder }: FileOptions): void {
+  if (!ENTRY_NAME.test(name))
+    throw new BackplaneError(
+      "cli.usage",
+      `--name ${JSON.stringify(name)} is not a name that clients accept.`,
+      {
+        fix: "Use up to 64 letters, digits, - and _, as in --name backplane.",
+      },
+    );
+  if (folder === undefined) return;
+  const path = resolve(io.cwd, folder);
+  if (statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
+    throw new BackplaneError("cli.usage", `The folder ${path} does not exist.`, {
+      fix: "Name the project's folder with --folder.",
+    });
+}
+
+/** A key may name tools that do not exist yet, but a name may also be misspelt. The gateway checks profiles itself. */
+async function noteUnmatchedTools(context: CommandContext, patterns: readonly string[]): Promise<void> {
+  const named = patterns.filter((pattern) => !pattern.startsWith("@"));
+  if (named.length === 0) return;
+  const tools = await ifAllowed(context.client().catalog.list({ all: true }));
+  if (tools === null) return;
+  for (const pattern of named) {
+    const meant = toolPattern(pattern);
+    if (!tools.some(({ name }) => meant.test(name)))
+      context.out.note(plainLine(`No tool matches ${pattern} at present. See: backplane tool list --all`));
+  }
 }
 
 async function disconnect(
@@ -327,16 +368,17 @@ async function revokeKey(
   client: KnownClient,
   connection: Connection,
 ): Promise<string> {
-  const { url } = connection;
+  const { url, token } = connection;
+  const shown = `${keyName(client.name)} (${token.slice(0, SHOWN_TOKEN_LENGTH)}…)`;
   try {
     if (url !== `${context.url()}/mcp`)
-      return `The key belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
+      return `The key ${shown} belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
     const key = await findKey(context, client, connection);
     if (key === null) return "The gateway has no key of this entry.";
     if (key.revoked_at === null) await context.client().keys.revoke(key.id, { project: "*" });
     return "revoked";
   } catch (error) {
-    return `The key was not revoked: ${toBackplaneError(error).message} Run \`backplane key list\` and \`backplane key revoke ID\`.`;
+    return `The key ${shown} was not revoked: ${toBackplaneError(error).message} Run \`backplane key list\` and \`backplane key revoke ID\`.`;
   }
 }
 

@@ -60,15 +60,21 @@ async function create(context: CommandContext, options: CreateOptions, name: str
 async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
   const { project = "*" } = context.flags;
   const page = await context.client().keys.list({ ...options, project });
-  showPage(context, page, ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"], (item) => [
-    item.id,
-    item.name,
-    item.role,
-    item.scopes.join(","),
-    item.project_id,
-    item.expires_at,
-    item.revoked_at,
-  ]);
+  showPage(
+    context,
+    page,
+    ["ID", "NAME", "TOKEN", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"],
+    (item) => [
+      item.id,
+      item.name,
+      `${item.prefix}…`,
+      item.role,
+      item.scopes.join(","),
+      item.project_id,
+      item.expires_at,
+      item.revoked_at,
+    ],
+  );
   return undefined;
 }
 

@@ -20,6 +20,7 @@ import {
 import { type Command, Option } from "commander";
 import { ifAllowed } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
+import { toolPattern } from "../command-line/tool-pattern.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
 import { fields, type Output, table } from "../terminal/output.ts";
@@ -160,13 +161,12 @@ async function noteUnmatchedPattern(context: CommandContext, field: string): Pro
   const [top, ...name] = field.split(".");
   if (top !== "risks" || name.length === 0 || context.out.quiet) return;
   const pattern = name.join(".");
-  const parts = pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
-  const meant = new RegExp(`^${parts.join(".*")}$`);
+  const meant = toolPattern(pattern);
   const tools = await ifAllowed(context.client().catalog.list({ all: true }));
   if (tools === null || tools.some((entry) => meant.test(entry.name))) return;
   context.out.note(
     plainLine(
-      `No tool is named ${pattern} yet; the setting applies once copy is one. See: backplane tool list --all`,
+      `No tool is named ${pattern} yet; the setting applies once one is. See: backplane tool list --all`,
     ),
   );
 }

@@ -119,6 +119,7 @@ verifies(
       expect(await keysOf(`client:${name}`)).toEqual([]);
       expect(await askMcp(token, "tools/list"), name).toMatchObject({ status: 401 });
       const folder = join(home, "project");
+      mkdirSync(folder, { recursive: true });
       expect(await client("connect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
       expect(tokenIn(join(folder, project_path))).toMatch(/^bpk_/);
       expect(await client("disconnect", name, "--folder", folder)).toMatchObject({ exit: EXIT.ok });
@@ -315,5 +316,39 @@ test("removes the entry and reports the key when the gateway of the entry is ano
 verifies(["client.connect", "client.profiles"], "gives the client's key the tools of --tools", async () => {
   await client("connect", "claude", "--tools", "echo,mcp_x_*");
   expect(await keysOf("client:claude")).toMatchObject([{ tools: ["echo", "mcp_x_*"] }]);
+  const { result } = await askMcp(tokenIn(join(home, ".claude.json")), "tools/list");
+  const names = (result.tools as { name: string }[]).map(({ name }) => name);
+  expect(names).toEqual(["echo", "tool_call", "tool_search"]);
   await client("disconnect", "claude");
+});
+
+test("refuses an entry name that is not plain and a folder that does not exist", async () => {
+  for (const name of ['bad name"', "", "a.b", "x".repeat(65), "__proto__"]) {
+    const { exit, err } = await client("connect", "claude", "--name", name);
+    expect([exit, err]).toEqual([EXIT.usage, expect.stringContaining("--name")]);
+  }
+  const { exit, err } = await client("connect", "claude", "--folder", "nowhere/at/all");
+  expect([exit, err]).toEqual([EXIT.usage, expect.stringContaining("does not exist")]);
+  expect(existsSync(join(home, "nowhere"))).toBe(false);
+  expect(await keysOf("client:claude")).toEqual([]);
+});
+
+test("warns if no tool matches --tools", async () => {
+  const { exit, err } = await client("connect", "claude", "--tools", "echo,nosuch_*");
+  expect([exit, err]).toEqual([EXIT.ok, expect.stringContaining("No tool matches nosuch_* at present.")]);
+  await client("disconnect", "claude");
+});
+
+test("names the key that it could not revoke", async () => {
+  await client("connect", "cursor");
+  const [key] = await keysOf("client:cursor");
+  const file = join(home, ".cursor/mcp.json");
+  const closed = "http://127.0.0.1:9";
+  writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, closed));
+  const { exit, err } = await gateway.backplane(["client", "disconnect", "cursor", "--url", closed], {
+    env: { HOME: home },
+    cwd: home,
+  });
+  expect(exit).toBe(EXIT.partial);
+  expect(err).toContain(`(${key!.prefix}…)`);
 });
