@@ -136,6 +136,20 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
+    defence: "allow rules: a user does not remove a rule for others",
+    file: RULES,
+    from: "      requireRemoval(caller, rule);\n",
+    to: "",
+    tests: COVERED,
+  },
+  {
+    defence: "allow rules: the list shows what the ceiling suspends",
+    file: RULES,
+    from: "  if (tolerates(ceiling, max_risk)) return null;\n",
+    to: "  if (ceiling !== max_risk) return null;\n",
+    tests: COVERED,
+  },
+  {
     defence: "allow rules: exact arguments allow no further ones",
     file: RULES,
     from: 'other_arguments: covers !== "arguments",',

@@ -72,7 +72,7 @@ async function list(context: CommandContext, options: PageFlags): Promise<undefi
     rule.identity ?? "everyone",
     rule.created_by,
     rule.created_at,
-    rule.ended ?? "in effect",
+    rule.ended ?? rule.suspended ?? "in effect",
   ]);
   return undefined;
 }

@@ -54,6 +54,10 @@ export const AllowRuleSchema = z.object({
   approval_id: z.string().nullable().describe("The approval whose answer made the rule."),
   note: z.string().nullable(),
   ended: z.string().nullable().describe("Why the rule no longer holds; null while it does."),
+  suspended: z
+    .string()
+    .nullable()
+    .describe("Which calls ask because the policy's lasting_approvals is lower than max_risk; null: none."),
 });
 
 export const AllowRuleCreateSchema = z

@@ -13,6 +13,7 @@ import {
   type Json,
   type Risk,
   type RuleRisk,
+  type Tolerance,
   tolerates,
 } from "@backplane/contract";
 import {
@@ -52,12 +53,17 @@ export function createAllowRules({
 }: AllowRulesParts): Kernel["allow_rules"] {
   const { store } = deps;
 
-  async function show(rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
+  async function show(scope: Scope, rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
+    const { lasting_approvals } = (await policies.of(scope)).document;
     const shown: AllowRule[] = [];
     for (const rule of rules) {
       const revocation = await authority.findRevocation(creatorOf(rule));
       const { creator_role: _role, ...fields } = rule;
-      shown.push({ ...fields, ended: revocation?.message ?? null });
+      shown.push({
+        ...fields,
+        ended: revocation?.message ?? null,
+        suspended: suspendedBy(lasting_approvals, rule),
+      });
     }
     return shown;
   }
@@ -120,7 +126,7 @@ export function createAllowRules({
       note: body.note ?? null,
     };
     await store.allow_rules.create(rule, creationRecords(deps, caller, rule));
-    return (await show([rule]))[0]!;
+    return (await show(caller.scope, [rule]))[0]!;
   }
 
   /** A rule for others gives them what they would otherwise have to ask for, so only an admin makes one. */
@@ -141,7 +147,7 @@ export function createAllowRules({
     list: async (caller, page) => {
       requireOperator(caller, "list allow rules");
       const { items, next } = await store.allow_rules.list(caller.scope, page);
-      return { items: await show(items), next };
+      return { items: await show(caller.scope, items), next };
     },
     create,
     remove: async (caller, id) => {
@@ -149,12 +155,31 @@ export function createAllowRules({
       const rule = await store.allow_rules.get(caller.scope, id);
       if (rule === null) throw new BackplaneError("allow_rule.not_found");
       if (rule.project_id === null) requireWholeOrg(caller, "remove this rule");
+      requireRemoval(caller, rule);
       const { org_id, project_id } = rule;
       const audit = auditOf(deps, caller, "allow_rule.remove", id, describe(rule), { org_id, project_id });
       if (!(await store.allow_rules.remove({ org_id, project_id }, id, { audit })))
         throw new BackplaneError("allow_rule.not_found");
     },
   };
+}
+
+/** Others rely on a rule that covers them, so whoever could not make it for them may not remove it either. */
+function requireRemoval({ actor, role }: Caller, { identity, created_by }: AllowRuleRow): void {
+  if ([identity, created_by].includes(actor) || atLeast(role, "admin")) return;
+  throw new BackplaneError(
+    "policy.denied",
+    "Only its maker, an owner or an admin may remove a rule for others.",
+    {
+      fix: "Ask an admin to remove it.",
+    },
+  );
+}
+
+function suspendedBy(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | null {
+  if (tolerates(ceiling, max_risk)) return null;
+  const calls = ceiling === "none" ? "Every call asks" : `Calls above ${ceiling} risk ask`;
+  return `${calls}, because the policy's lasting_approvals is ${ceiling}.`;
 }
 
 /** The rule that an answer `approve_always` makes. Throws if the call cannot be permitted lastingly. */

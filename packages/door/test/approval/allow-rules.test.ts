@@ -80,6 +80,7 @@ verifies(
       created_by: user.actor,
       project_id: scope.project_id,
       ended: null,
+      suspended: null,
       note: "for the report",
     });
     for (const context of ["conversation", "background", "headless"] as const)
@@ -117,10 +118,30 @@ test("covers one caller, or every caller if an admin allows that", async () => {
   });
   const wide = await add(fixture, { tool: "write", identity: null, org_wide: true }, admin);
   expect(await call(fixture, "write", { caller: outsider })).toMatchObject({ by: wide.id });
-  await expect(fixture.kernel.allow_rules.remove(user, wide.id)).rejects.toMatchObject({
-    code: "policy.denied",
-  });
-  await fixture.kernel.allow_rules.remove(orgUser, wide.id);
+  const projectAdmin: Caller = { ...user, actor: "key_project", role: "admin" };
+  for (const caller of [projectAdmin, orgUser])
+    await expect(fixture.kernel.allow_rules.remove(caller, wide.id)).rejects.toMatchObject({
+      code: "policy.denied",
+    });
+  await fixture.kernel.allow_rules.remove(admin, wide.id);
+});
+
+test("is removed by its maker, by the caller it covers, or by an admin", async () => {
+  const fixture = await openKit();
+  const { allow_rules } = fixture.kernel;
+  const removes = async (caller: Caller, rule: AllowRule) => {
+    const error = await allow_rules.remove(caller, rule.id).catch((thrown: unknown) => thrown);
+    if (error !== undefined) expect(error).toMatchObject({ code: "policy.denied" });
+    return error === undefined;
+  };
+  const everyone = await add(fixture, { tool: "write", identity: null }, admin);
+  const own = await add(fixture, { tool: "write" });
+  expect(await removes(user, everyone)).toBe(false);
+  expect(await removes(other, own)).toBe(false);
+  expect(await removes(user, own)).toBe(true);
+  expect(await removes({ ...other, role: "admin" }, everyone)).toBe(true);
+  const demoted = await add(fixture, { tool: "write", identity: null }, { ...other, role: "admin" });
+  expect(await removes(other, demoted)).toBe(true);
 });
 
 test("covers a server up to its risk, but no tool whose author requires approval and no critical one", async () => {
@@ -214,6 +235,18 @@ test("keeps to the ceiling of the policy, also for rules that exist", async () =
     code: "allow_rule.refused",
     message: expect.stringContaining("critical"),
   });
+});
+
+test.each([
+  ["full", null],
+  ["medium", "Calls above medium risk ask, because the policy's lasting_approvals is medium."],
+  ["none", "Every call asks, because the policy's lasting_approvals is none."],
+] as const)("shows what a ceiling of %s suspends", async (lasting_approvals, suspended) => {
+  const fixture = await openKit();
+  await add(fixture, { tool: "write" });
+  await setPolicy(fixture, { lasting_approvals });
+  const [listed] = (await fixture.kernel.allow_rules.list(user, { limit: 5 })).items;
+  expect(listed).toMatchObject({ max_risk: "high", ended: null, suspended });
 });
 
 test("ends with the key of its creator", async () => {

@@ -3,7 +3,7 @@ import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { ChangeRecords } from "./change-records.ts";
 
 /** A rule ends with the authority of its creator, so whether it has ended is not stored. */
-export interface AllowRuleRow extends Omit<AllowRule, "ended"> {
+export interface AllowRuleRow extends Omit<AllowRule, "ended" | "suspended"> {
   /** The role of the creator when it made the rule. */
   creator_role: Role;
 }

@@ -218,6 +218,10 @@ describe("approvals", () => {
     const second = await waiting();
     await gateway.json(["approve", "deny", second.id]);
     await second.ended;
+    await gateway.json(["policy", "set", "lasting_approvals", "medium"]);
+    expect((await gateway.backplane(["allow", "list"])).out).toContain("Calls above medium risk ask");
+    await gateway.json(["policy", "set", "lasting_approvals", "null"]);
+    expect((await gateway.backplane(["allow", "list"])).out).toContain("in effect");
     for (const rule of (await gateway.json<{ items: AllowRule[] }>(["allow", "list"])).items)
       expect((await gateway.backplane(["allow", "remove", rule.id])).out).toContain(`Removed ${rule.id}`);
     const neither = await gateway.backplane(["allow", "add"]);
