@@ -250,7 +250,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "tool names: only an admin sets or changes the name of a server",
     file: NAMES,
-    from: "    if (!is_admin && (before !== null || isNamed(draft))) throw renamed(before);\n",
+    from: "      if (before !== null || isNamed(draft)) throw renamed(before);\n",
     to: "",
     tests: NAMED,
   },
@@ -259,6 +259,13 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     file: NAMES,
     from: "boundServerName(before) === name && isNamed(before) === isNamed(draft);",
     to: "boundServerName(before) === name;",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin gives a package of the org another name in a project",
+    file: NAMES,
+    from: "      if (known !== undefined)\n",
+    to: "      if (known === null)\n",
     tests: NAMED,
   },
   {

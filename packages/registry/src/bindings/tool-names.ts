@@ -39,17 +39,19 @@ export function createToolNames({ store, policies }: ToolNameDeps): ToolNames {
     if (same) return;
     const is_admin = atLeast(caller.role, "admin");
     const servers = await listServers(draft.scope);
-    const versions = servers.filter(({ package_id }) => package_id === draft.package_id);
-    // A binding that shares the calls of another version has its name.
-    const shared = versions.some(
-      (other) =>
-        other.binding_id !== draft.binding_id &&
-        isInScope(other, draft.scope) &&
-        boundServerName(other) === name &&
-        isNamed(other) === isNamed(draft),
+    const versions = servers.filter(
+      ({ package_id, binding_id }) => package_id === draft.package_id && binding_id !== draft.binding_id,
     );
-    if (shared && before === null) return;
-    if (!is_admin && (before !== null || isNamed(draft))) throw renamed(before);
+    // Another version, or a project's binding of a package of the org, has the name that the package has already.
+    const shared = versions.some(
+      (other) => boundServerName(other) === name && isNamed(other) === isNamed(draft),
+    );
+    if (!is_admin && !(shared && before === null)) {
+      if (before !== null || isNamed(draft)) throw renamed(before);
+      const [known] = versions;
+      if (known !== undefined)
+        throw notForUsers(`${known.package_id} is bound as ${boundServerName(known)} (${known.binding_id})`);
+    }
     const others = servers.filter(({ package_id }) => package_id !== draft.package_id);
     const holder = others.find(
       (other) => isSameName(boundServerName(other), name) && (!is_admin || isInScope(other, draft.scope)),
@@ -58,7 +60,7 @@ export function createToolNames({ store, policies }: ToolNameDeps): ToolNames {
       throw nameInUse(name, holder, findFreeName(name, servers));
     if (holder !== undefined)
       throw notForUsers(`the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`);
-    if (is_admin) return;
+    if (is_admin || shared) return;
     const { document } = await policies.of(draft.scope);
     const pattern = trustedPatterns(document).find((each) => reachesServer(each, name));
     if (pattern !== undefined) throw notForUsers(`the policy trusts tools named ${pattern}`);

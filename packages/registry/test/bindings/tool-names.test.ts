@@ -155,3 +155,14 @@ test("lets an admin give a project's server the name of an org's server, but not
   });
   expect((await bindAs(fixture, admin, server("mine/filer"))).scope).toEqual(scope);
 });
+
+test("lets a user bind a package of the org in a project only under the name that it has there", async () => {
+  const fixture = await createTestKernel();
+  const named = { config: { name: "files" } };
+  await bindAs(fixture, admin, server("acme/filer"), { ...named, org_wide: true });
+  await expect(bindAs(fixture, user, server("acme/filer"))).rejects.toMatchObject({
+    ...DENIED,
+    message: expect.stringContaining("files"),
+  });
+  expect((await bindAs(fixture, user, server("acme/filer"), named)).scope).toEqual(scope);
+});
