@@ -10,6 +10,7 @@ import {
   boundServerName,
   compareRisk,
   isId,
+  isObject,
   type Json,
   type Risk,
   type RuleRisk,
@@ -93,6 +94,7 @@ export function createAllowRules({
     const scope = ruleScope(caller, body.org_wide);
     const identity = await requireIdentity(caller, body.identity);
     const plans = await findPlans(caller, body);
+    for (const name of Object.keys(body.arguments ?? {})) assertArgument(plans[0]!, name);
     const policy = await policies.of(scope);
     const covers = body.tool === undefined ? "server" : "tool";
     const rated = plans.map((plan) => {
@@ -252,6 +254,34 @@ function highest(risks: readonly Risk[]): RuleRisk {
 export function refuseRule({ message, fix }: LastingRefusal): BackplaneError {
   return new BackplaneError("allow_rule.refused", message, { fix });
 }
+
+/** A condition on an argument that no call can have would make a rule that never applies, such as after a typing error. */
+function assertArgument({ export: item, bound }: ExportPlan, name: string): void {
+  const path = item.kind === "tool" ? item.tool.input_schema : undefined;
+  const schema = path === undefined ? undefined : bound.package.schemas[path];
+  if (!isObject(schema) || !isObject(schema.properties)) return;
+  // Any of these can allow further arguments.
+  if (OPEN_SCHEMA.some((keyword) => (schema[keyword] ?? false) !== false)) return;
+  const names = Object.keys(schema.properties);
+  if (names.includes(name)) return;
+  throw invalid(
+    `arguments.${name}`,
+    `${item.id} has no argument ${name}. Its arguments: ${names.join(", ") || "none"}.`,
+  );
+}
+
+const OPEN_SCHEMA = [
+  "additionalProperties",
+  "unevaluatedProperties",
+  "patternProperties",
+  "allOf",
+  "anyOf",
+  "oneOf",
+  "if",
+  "dependentSchemas",
+  "$ref",
+  "$dynamicRef",
+] as const;
 
 function invalid(field: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, {

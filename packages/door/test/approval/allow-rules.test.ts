@@ -167,6 +167,27 @@ test("covers only arguments that meet its conditions", async () => {
     expect((await call(fixture, "write", { input: { path } })).asked).not.toBeNull();
 });
 
+test("refuses a condition on an argument that the tool does not have", async () => {
+  const fixture = await createTestKernel();
+  const named = (id: string) => toolExport(id, {}, { input_schema: `${id}.json` });
+  const tools = manifest([named("closed"), named("open")]);
+  const properties = { path: { type: "string" }, mode: { type: "string" } };
+  const schemas = {
+    "closed.json": { type: "object", properties },
+    "open.json": { type: "object", properties, additionalProperties: { type: "string" } },
+  };
+  for (const export_id of ["closed", "open"]) await fixture.bind(tools, { export_id }, schemas);
+  const conditions = { nosuch: { matches: "x" } };
+  await expect(add(fixture, { tool: "closed", arguments: conditions })).rejects.toMatchObject({
+    code: "request.invalid",
+    message: "closed has no argument nosuch. Its arguments: path, mode.",
+  });
+  await expect(add(fixture, { tool: "open", arguments: conditions })).resolves.toBeDefined();
+  await expect(
+    add(fixture, { tool: "closed", arguments: { path: { matches: "x" } } }),
+  ).resolves.toBeDefined();
+});
+
 test("holds for one package and survives its upgrade", async () => {
   const fixture = await openKit();
   const rule = await add(fixture, { tool: "write" });
