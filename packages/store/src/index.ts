@@ -19,7 +19,7 @@ export {
   type StoreReport,
   storeBytes,
 } from "./sqlite/damage/maintenance.ts";
-export { lockHome } from "./sqlite/lock-home.ts";
+export { LOCK_FILE, lockHome } from "./sqlite/lock-home.ts";
 export { storeSchemaVersion } from "./sqlite/migrate.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
 export { createSecretVault, type KeyFile, type VaultKey } from "./vault/secret-vault.ts";

@@ -9,6 +9,7 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import {
   checkStoreFile,
+  LOCK_FILE,
   lockHome,
   openPostgresStore,
   openSqliteStore,
@@ -45,18 +46,26 @@ export interface RestoreResult {
 
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreResult> {
   const { home, archive } = options;
-  if (!existsSync(archive)) throw new BackplaneError("request.invalid", `${archive} does not exist.`);
+  if (!existsSync(archive))
+    throw new BackplaneError("request.invalid", `${archive} does not exist.`, {
+      fix: "Name an archive that `backplane backup` wrote.",
+    });
   const previous = previousFiles(home);
   if (previous.length > 0 && !options.force) {
     throw new BackplaneError("request.invalid", `The home ${home} is not empty.`, {
       fix: "Choose another folder with --home, or replace this home with --force; its files are kept.",
     });
   }
+  const used = existsSync(join(home, LOCK_FILE));
   return await withHome(home, async () => {
     const staging = join(home, `.restoring-${randomUUID()}`);
     await mkdir(stagedFiles(staging), { recursive: true, mode: 0o700 });
     try {
       return await restoreInto(options, staging);
+    } catch (error) {
+      // The lock is still held, so no gateway of this home can have started with the file.
+      if (!used) await rm(join(home, LOCK_FILE), { force: true });
+      throw error;
     } finally {
       await rm(staging, { recursive: true, force: true });
     }

@@ -6,13 +6,16 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { BackplaneError } from "@backplane/contract";
 
+/** In the home. */
+export const LOCK_FILE = "backplane.lock";
+
 const SQLITE_BUSY = 5;
 const SQLITE_LOCKED = 6;
 
 export function lockHome(dir: string): { release(): void } {
   let database: DatabaseSync | undefined;
   try {
-    database = new DatabaseSync(join(dir, "backplane.lock"));
+    database = new DatabaseSync(join(dir, LOCK_FILE));
     database.exec("pragma busy_timeout = 0; pragma locking_mode = exclusive; begin exclusive;");
   } catch (error) {
     database?.close();
