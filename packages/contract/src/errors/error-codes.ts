@@ -246,8 +246,8 @@ export const ERROR_CODES = {
   ),
   "package.source_forbidden": refusalSpec(
     403,
-    "Only an admin credential may install from a folder on the host.",
-    "Upload a packed archive, or use the admin token.",
+    "Only an admin credential may install from this source.",
+    "Upload a packed archive, or ask an admin to install it.",
   ),
   "package.credential_file": refusalSpec(
     422,

@@ -172,8 +172,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
   function requireAccess(caller: Caller, source: InstallationSource): void {
     requireOperator(caller, "install packages");
     // An admin of an org has no right to the host's disk.
-    if (source.kind === "folder" && caller.actor !== HOST_ADMIN)
-      throw new BackplaneError("package.source_forbidden");
+    if (source.kind === "folder" && caller.actor !== HOST_ADMIN) throw forbiddenSource(source.kind);
     requireSourceAccess(caller, source.kind);
   }
 
@@ -246,8 +245,16 @@ function withSecretSlots(
 
 /** Folders on the host and registries are open to admins only. */
 function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
-  if ((kind === "folder" || kind === "npm") && !caller.admin)
-    throw new BackplaneError("package.source_forbidden");
+  if ((kind === "folder" || kind === "npm") && !caller.admin) throw forbiddenSource(kind);
+}
+
+function forbiddenSource(kind: "folder" | "npm"): BackplaneError {
+  return new BackplaneError(
+    "package.source_forbidden",
+    kind === "npm"
+      ? "Only an admin credential may install from a registry."
+      : "Only the admin token may install from a folder on the host.",
+  );
 }
 
 function requirePackages({ kind }: OpenedSource): void {

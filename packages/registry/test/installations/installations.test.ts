@@ -473,6 +473,10 @@ test("needs the scope for bindings only where it binds, and the host's admin for
     installations.inspect(binder, npm),
   ])
     await expect(refused).rejects.toMatchObject({ code: "package.source_forbidden" });
+  await expect(installations.inspect(binder, npm)).rejects.toMatchObject({
+    message: "Only an admin credential may install from a registry.",
+    fix: "Upload a packed archive, or ask an admin to install it.",
+  });
   await expect(t.install(source, {}, { ...user, role: "guest" })).rejects.toMatchObject({
     code: "policy.denied",
   });
