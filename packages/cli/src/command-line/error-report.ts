@@ -58,7 +58,22 @@ function fixOf({ code, fix, details }: ErrorReport): string {
   const command = COMMANDS[code]?.(details ?? {});
   if (command !== undefined) return command;
   const remedy = isErrorCode(code) ? ERROR_CODES[code].remedy : undefined;
-  return fix ?? remedy ?? "Update Backplane, or look up the code in docs/errors.md.";
+  return withoutFieldNames(
+    fix ?? remedy ?? "Update Backplane, or look up the code in docs/errors.md.",
+    details ?? {},
+  );
+}
+
+/** Remedies refer to details of the response, which are visible only with --json. The issues are in the second line. */
+function withoutFieldNames(remedy: string, details: Record<string, unknown>): string {
+  return remedy
+    .replace(/; details\.\w+ names [^.;]+/, "")
+    .replace(/(?: named)? in details\.(\w+)/, (_whole, field: string) => {
+      const values = [details[field] ?? []]
+        .flat()
+        .filter((value): value is string => typeof value === "string");
+      return values.length === 0 ? " named above" : ` ${values.join(", ")}`;
+    });
 }
 
 /** Commands built from error details, which are otherwise only visible with --json. */
@@ -81,12 +96,21 @@ function forEach(ids: unknown, command: string): string | undefined {
 
 /** The second line is never empty and never repeats the first. */
 function why(failure: ErrorReport, what: string): string {
-  const issues = issueText(failure.details);
-  const redundant = failure.message === what || failure.message === "" || repeats(failure);
-  const parts = redundant ? [] : [failure.message];
-  if (issues !== "" && (redundant || !failure.message.includes(issues))) parts.push(issues);
+  const issues = issueText(failure);
+  const message = repeats(failure) ? "" : afterPrefix(failure.message, what);
+  const parts = message === "" ? [] : [message];
+  if (issues !== "" && !message.includes(issues)) parts.push(issues);
   if (failure.request_id !== undefined) parts.push(`(request ${failure.request_id})`);
   return parts.length > 0 ? parts.join(" ") : "No further details are available.";
+}
+
+/** The message without the first line, with which it may begin. */
+function afterPrefix(message: string, what: string): string {
+  if (message.startsWith(what)) return message.slice(what.length).trimStart();
+  const start = `${what.replace(/\.$/, "")}: `;
+  if (!message.startsWith(start)) return message;
+  const rest = message.slice(start.length);
+  return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}`;
 }
 
 /** For a list of issues the gateway's message is the first issue. */
@@ -101,9 +125,9 @@ function oneIssue({ path = "", message = "", line }: { path?: string; message?: 
   return `${at}${path === "" || message.startsWith(path) ? "" : `${path}: `}${message}`;
 }
 
-function issueText(details: Record<string, unknown> | undefined): string {
-  const issues = details?.issues;
-  if (!Array.isArray(issues)) return "";
+function issueText({ message, details }: ErrorReport): string {
+  if (!Array.isArray(details?.issues)) return "";
+  const issues = details.issues.filter((issue) => issue?.message !== message);
   const shown = issues.slice(0, 5).map(oneIssue);
   if (issues.length > shown.length) shown.push(`and ${issues.length - shown.length} more`);
   return shown.join("; ");

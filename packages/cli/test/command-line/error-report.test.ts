@@ -60,12 +60,43 @@ describe("error report", () => {
     expect(errorLines(failure).split("\n")[1]).toBe("(top): must have name");
   });
 
+  test("does not repeat a message that is also an issue, or that begins with the first line", () => {
+    const message = "There is no key nobody.";
+    const issues = [
+      { path: "body.identity", message },
+      { path: "body.note", message: "is too long" },
+    ];
+    const [, why, fix] = errorLines({ code: "request.invalid", message, details: { issues } }).split("\n");
+    expect([why, fix]).toEqual([
+      "There is no key nobody. body.note: is too long",
+      "fix: Correct the fields named above.",
+    ]);
+    const { what } = ERROR_CODES["backup.invalid"];
+    const invalid = { code: "backup.invalid", message: `${what.slice(0, -1)}: it is not a tar file.` };
+    expect(errorLines(invalid).split("\n")[1]).toBe("It is not a tar file.");
+    const ended = { code: "cancelled", message: `${ERROR_CODES.cancelled.what} (inv_1)` };
+    expect(errorLines(ended).split("\n")[1]).toBe("(inv_1)");
+  });
+
+  test("prints the values that a remedy calls details, and no name of a field", () => {
+    const fixFor = (code: keyof typeof ERROR_CODES, details?: Record<string, unknown>) =>
+      errorLines({ code, message: "Why.", details }).split("\n")[2];
+    expect(fixFor("auth.scope", { needs: "bindings:write" })).toBe(
+      "fix: Use a key with the scope bindings:write.",
+    );
+    expect(fixFor("package.platform", { supported: ["linux-x64", "darwin-arm64"] })).toBe(
+      "fix: Use a build for one of the platforms linux-x64, darwin-arm64.",
+    );
+    for (const code of Object.keys(ERROR_CODES) as (keyof typeof ERROR_CODES)[])
+      expect(fixFor(code), code).not.toContain("details.");
+  });
+
   test.each([
     ["package.bound", { bindings: ["bind_1"] }, "backplane binding remove bind_1"],
     ["package.bound", { bindings: ["bind_1", "bind_2"] }, "backplane binding remove bind_1 (and bind_2)"],
     ["secret.in_use", { used_by: ["bind_3"] }, "backplane binding set --unset-secret SLOT bind_3"],
     ["binding.conflict", { binding_id: "bind_4" }, "backplane binding set bind_4 with the same flags"],
-    ["package.bound", { bindings: [] }, ERROR_CODES["package.bound"].remedy],
+    ["package.bound", { bindings: [] }, "Delete the bindings named above first."],
   ] as const)("%s names what stands in the way: %j", (code, details, fix) => {
     const failure = toErrorReport(new BackplaneError(code, undefined, { details: { ...details } }));
     expect(errorLines(failure).split("\n")[2]).toBe(`fix: ${fix}`);

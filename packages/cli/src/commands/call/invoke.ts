@@ -95,7 +95,12 @@ async function run(
     events: options.follow === true || (context.io.stderr.isTTY === true && !out.quiet),
     ...(options.timeout === undefined ? {} : { approval_wait_ms: options.timeout }),
   });
-  out.data(followed.invocation, () => invocationResultText(followed.invocation));
+  // The result of an interrupted call only says that it was cancelled, as the error does.
+  out.data(followed.invocation, () =>
+    followed.gave_up === "interrupted" && followed.invocation.status === "cancelled"
+      ? ""
+      : invocationResultText(followed.invocation),
+  );
   return report(context, followed);
 }
 
@@ -153,6 +158,8 @@ function failureOf(
       fix: "Use a longer --timeout, or --no-wait, and answer with `backplane approve allow`.",
     };
   }
+  if (gave_up === "interrupted" && invocation.status === "cancelled")
+    return { code: "cancelled", message: `Interrupted by Ctrl-C. (${invocation.id})` };
   const { code, message, details } = invocation.error ?? {
     code: "plugin_failed",
     message: "The plugin marked its result as an error.",

@@ -106,6 +106,15 @@ describe("invoke", () => {
     });
   });
 
+  test("Ctrl-C reports the cancellation once", async () => {
+    const { io, ended } = gateway.begin(["invoke", "slow", "--follow"]);
+    await waitForOutput(io.err, /progress: waiting/);
+    io.signal("SIGINT");
+    const { out, err } = await ended;
+    expect(`${out}${err}`.match(/The invocation was cancelled\./g)).toHaveLength(1);
+    expect(err).toMatch(/Interrupted by Ctrl-C\. \(inv_\w+\)/);
+  });
+
   test("--no-wait does not wait; invocation list, show, events and cancel find the call", async () => {
     const started = await gateway.json<Invocation>(["invoke", "slow", "--no-wait"]);
     const events = gateway.begin(["invocation", "events", started.id, "--json"]);
