@@ -49,9 +49,16 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
   {
     defence: "artifact path stays inside",
     file: "packages/contract/src/values/artifact.ts",
-    from: ' && part !== ".."',
+    from: ' && name !== ".."',
     to: "",
     tests: ARTIFACTS,
+  },
+  {
+    defence: "artifact path has no characters that hide or reverse text",
+    file: "packages/contract/src/values/artifact.ts",
+    from: "[\\p{C}",
+    to: "[\\p{Cc}",
+    tests: ["packages/contract/test/values/artifact.test.ts"],
   },
   {
     defence: "artifact contains no secret",
