@@ -23,7 +23,8 @@ const ADDRESS_SLACK = 1536 * 1024 * 1024;
 
 export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
   memory_bytes: 512 * MIB,
-  processes: 128,
+  // A browser with one page has more than 110 threads.
+  processes: 512,
   cpus: 2,
   cpu_seconds: 600,
   open_files: 1024,

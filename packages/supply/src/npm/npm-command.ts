@@ -64,6 +64,9 @@ export const NPM_FLAGS = [
   "--loglevel=error",
 ] as const;
 
+/** The notifier would ask the registry for the newest npm. */
+const SETTINGS_FLAGS = ["--json", "--loglevel=error", "--no-update-notifier"] as const;
+
 export function createNpm(options: NpmOptions = {}): Npm {
   const node = options.node ?? process.execPath;
   const env = options.env ?? process.env;
@@ -84,7 +87,7 @@ export function createNpm(options: NpmOptions = {}): Npm {
   let known: { settings: NpmSettings; at: number } | undefined;
   const settings = async (cwd: string): Promise<NpmSettings> => {
     if (known !== undefined && performance.now() - known.at < SETTINGS_MS) return known.settings;
-    const read = readNpmSettings(await start(["config", "list", "--json", "--loglevel=error"], cwd, clean));
+    const read = readNpmSettings(await start(["config", "list", ...SETTINGS_FLAGS], cwd, clean));
     known = { settings: read, at: performance.now() };
     return read;
   };
