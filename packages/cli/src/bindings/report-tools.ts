@@ -15,7 +15,7 @@ import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
 import { serverHints } from "./server-hints.ts";
 
-/** A folder of workspace tools is no server and has no configuration. */
+/** A folder of workspace tools is not a server and has no configuration. */
 type ReportedBinding = Pick<Binding, "binding_id" | "unbound_slots"> &
   Partial<Pick<Binding, "package_id" | "config">>;
 
