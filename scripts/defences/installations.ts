@@ -4,6 +4,7 @@ import type { Mutant } from "./mutant.ts";
 const INSTALLATIONS = "packages/registry/src/installations/installations.ts";
 const PARTS = "packages/registry/src/installations/import-parts.ts";
 const BINDINGS = "packages/registry/src/installations/plan-bindings.ts";
+const RIGHTS = ["packages/registry/test/installations/installation-rights.test.ts"];
 const OPERATION = ["packages/registry/test/installations/installations.test.ts"];
 
 export const INSTALLATION_DEFENCES: Mutant[] = [
@@ -33,14 +34,14 @@ export const INSTALLATION_DEFENCES: Mutant[] = [
     file: INSTALLATIONS,
     from: 'if (binds) requireScope(caller, "bindings:write");\n    else requireNoSettings(settings);',
     to: "if (!binds) requireNoSettings(settings);\n    void requireScope;",
-    tests: OPERATION,
+    tests: RIGHTS,
   },
   {
     defence: "installations: only the host's admin reads a folder",
     file: INSTALLATIONS,
     from: 'if (source.kind === "folder" && caller.actor !== HOST_ADMIN)',
     to: 'if (source.kind === "folder" && caller.actor === "")',
-    tests: OPERATION,
+    tests: RIGHTS,
   },
   {
     defence: "installations: strict installs nothing if a part is left out",

@@ -5,8 +5,8 @@ import { createBindings } from "./bindings/bindings.ts";
 import { createChangeEffects } from "./bindings/change-effects.ts";
 import type { PackageFinder } from "./bindings/check-binding.ts";
 import { createCredentialMoves } from "./bindings/move-binding.ts";
+import { createNameAuthority } from "./bindings/name-authority.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
-import { createToolNames } from "./bindings/tool-names.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
@@ -61,7 +61,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   });
   const rows = createPackageRows(deps);
   const waived = createWaivedApprovals({ ...deps, policies });
-  const names = createToolNames({ ...deps, policies });
+  const names = createNameAuthority({ ...deps, policies });
   const createPlanner = (packages: PackageFinder) =>
     createBindingPlanner(deps, createCredentialMoves(deps, revocation, packages), packages, waived, names);
   const planner = createPlanner(deps.store.packages);

@@ -31,7 +31,7 @@ import {
   type PackageFinder,
 } from "./check-binding.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
-import type { ToolNames } from "./tool-names.ts";
+import type { NameAuthority } from "./name-authority.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -85,7 +85,7 @@ export function createBindingPlanner(
   credentials: Pick<CredentialMoves, "withoutOldCredentials">,
   packages: PackageFinder,
   waived: WaivedApprovals,
-  names: ToolNames,
+  names: NameAuthority,
 ): BindingPlanner {
   const { store } = deps;
 

@@ -18,8 +18,8 @@ import {
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { Caller, OpenedSource } from "@backplane/ports";
+import { requireDistinctNames } from "../bindings/name-authority.ts";
 import type { BindingPlanner, PlannedChange } from "../bindings/plan-change.ts";
-import { requireDistinctNames } from "../bindings/tool-names.ts";
 import type { ImportedPart } from "./import-parts.ts";
 
 type Settings = Pick<InstallationSettings, "config" | "secrets" | "policy" | "rollout">;

@@ -3,10 +3,10 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError, type ProgressReport } from "@backplane/contract";
-import type { Caller, Store } from "@backplane/ports";
+import type { Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
-import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -28,8 +28,6 @@ async function openSqlite(): Promise<Store> {
 }
 
 const openPostgres = () => openPostgresStore({ url: server.url, schema: `install_${++schemas}` });
-
-const operator: Caller = { ...admin, actor: "key_operator", admin: false, scopes: ["packages:write"] };
 
 async function expectNothing(t: Installer): Promise<void> {
   expect(await t.packages()).toEqual([]);
@@ -440,64 +438,4 @@ test("names kernel plugins when it inspects them, and refuses to install them wi
     code: "plugin.invalid",
   });
   await expectNothing(t);
-});
-
-test("needs the scope for bindings only where it binds, and the host's admin for a folder", async () => {
-  const t = await createInstaller(await openSqlite());
-  const server = {
-    kind: "mcp_url",
-    name: "far",
-    url: "https://far.invalid/mcp",
-    headers: {},
-    secret_slots: [],
-  };
-  const source = server as Parameters<Installer["install"]>[0];
-  await expect(t.install(source, {}, operator)).rejects.toMatchObject({
-    code: "auth.scope",
-    details: { needs: "bindings:write" },
-  });
-  await expectNothing(t);
-  expect((await t.install(source, { bind: false }, operator)).bindings).toEqual([]);
-  const binder: Caller = { ...operator, scopes: ["packages:write", "bindings:write"] };
-  expect((await t.install(source, {}, binder)).bindings).toHaveLength(1);
-  await expect(t.install(source, { org_wide: true }, binder)).rejects.toMatchObject({
-    code: "policy.denied",
-  });
-  const folder = { kind: "folder", path: t.folder("kit", kit("1.0.0")) } as const;
-  const orgAdmin: Caller = { ...admin, actor: "key_admin" };
-  const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
-  const { installations } = t.fixture.kernel;
-  for (const refused of [
-    t.install(folder, {}, orgAdmin),
-    installations.inspect(orgAdmin, folder),
-    installations.inspect(binder, npm),
-  ])
-    await expect(refused).rejects.toMatchObject({ code: "package.source_forbidden" });
-  await expect(installations.inspect(binder, npm)).rejects.toMatchObject({
-    message: "Only an admin credential may install from a registry.",
-    fix: "Upload a packed archive, or ask an admin to install it.",
-  });
-  await expect(t.install(source, {}, { ...user, role: "guest" })).rejects.toMatchObject({
-    code: "policy.denied",
-  });
-  expect(await t.install(folder, { bind: true })).toMatchObject({
-    packages: [{ package: { origin: "folder" } }],
-  });
-});
-
-test("gives servers that are installed together different names, and lets only an admin name one", async () => {
-  const t = await createInstaller(await openSqlite());
-  const far = { url: "https://far.invalid/mcp" };
-  const named = { config: { name: "both" } };
-  await expect(t.install(mcpJson({ a: far, b: far }), named)).rejects.toMatchObject({
-    code: "binding.conflict",
-    details: { free_name: "both-2" },
-  });
-  await expectNothing(t);
-  const binder: Caller = { ...user, scopes: ["packages:write", "bindings:write"] };
-  await expect(t.install(mcpJson({ a: far }), named, binder)).rejects.toMatchObject({
-    code: "policy.denied",
-  });
-  await expectNothing(t);
-  expect((await t.install(mcpJson({ a: far, b: far }), {}, binder)).bindings).toHaveLength(2);
 });

@@ -19,19 +19,19 @@ import type { Policies } from "../policy/policies.ts";
 import { compileToolPatterns } from "../policy/tool-pattern.ts";
 import type { CheckedExport } from "./check-binding.ts";
 
-type ToolNameDeps = Pick<KernelDeps, "store"> & { policies: Pick<Policies, "of"> };
+type NameAuthorityDeps = Pick<KernelDeps, "store"> & { policies: Pick<Policies, "of"> };
 
 interface BoundVersion {
   binding: Binding;
   found: CheckedExport;
 }
 
-export interface ToolNames {
+export interface NameAuthority {
   /** Throws if the names that the draft gives to tools are not free, or not for this caller to choose. */
   require(caller: Caller, to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<void>;
 }
 
-export function createToolNames({ store, policies }: ToolNameDeps): ToolNames {
+export function createNameAuthority({ store, policies }: NameAuthorityDeps): NameAuthority {
   async function requireServerName(caller: Caller, draft: Binding, before: Binding | null): Promise<void> {
     const name = boundServerName(draft);
     // Setting the name that a server already has also changes its tools: they no longer repeat the name.
