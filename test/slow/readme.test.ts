@@ -149,7 +149,11 @@ test("a Python tool with egress reaches only named hosts, and refused hosts are 
     expect(await callWith({ class: name, permissions: { network: "none" } })).toMatchObject({
       status: "retryable_failure",
       grant: { class: name, network: "none" },
-      egress: null,
+      egress: {
+        refusals: expect.arrayContaining([
+          expect.objectContaining({ host: "jira.acme.test", port: 53, reason: "direct.lookup" }),
+        ]),
+      },
       error: { message: expect.stringContaining("Jira cannot be reached") },
     });
   }
