@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 
 test("exports only the public names of the module", () => {
   expect(Object.keys(store).sort()).toEqual([
+    "LOCK_FILE",
     "SCHEMA_VERSION",
     "backUpStoreFile",
     "checkStoreFile",
