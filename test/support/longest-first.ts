@@ -4,20 +4,25 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The suites of each project by their time, the longest first. Others follow in the order that vitest chooses. */
 const SLOW = [
-  "store-outage",
   "packaged",
+  "fresh-machine",
+  "store-faults",
+  "store-outage",
   "turns-kill9",
-  "mcp-servers",
+  "unpack-mutations",
+  "ordinary-user",
   "wire-fuzz",
-  "turns-resume",
-  "frozen-gateway",
-  "readme",
+  "backup",
   "changed-bytes",
   "mcp-conformance-client",
-  "unpack-mutations",
+  "mcp-servers",
+  "turns-resume",
+  "readme",
   "package-write-points",
-  "store-faults",
-  "backup",
+  "gateway-kill9",
+  "flipped-bytes",
+  "runner-cycles",
+  "frozen-gateway",
 ].map((name) => `test/slow/${name}.test.ts`);
 
 const FAST = [
