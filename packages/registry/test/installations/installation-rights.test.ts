@@ -1,29 +1,10 @@
 /** Who may install and bind, and who may choose the name of a server. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { Caller, Store } from "@backplane/ports";
-import { openSqliteStore } from "@backplane/store";
-import { copyEmptyStore } from "@backplane/test-kit/empty-store";
+import type { Caller } from "@backplane/ports";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
-import { expect, onTestFinished, test } from "vitest";
-import { createInstaller, type Installer, kit, mcpJson } from "./installer.ts";
-
-async function openSqlite(): Promise<Store> {
-  const dir = mkdtempSync(join(tmpdir(), "backplane-store-"));
-  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  const file = join(dir, "store.db");
-  await copyEmptyStore(file);
-  return await openSqliteStore({ file, threaded: false });
-}
+import { expect, test } from "vitest";
+import { createInstaller, expectNothing, type Installer, kit, mcpJson, openSqlite } from "./installer.ts";
 
 const operator: Caller = { ...admin, actor: "key_operator", admin: false, scopes: ["packages:write"] };
-
-async function expectNothing(t: Installer): Promise<void> {
-  expect(await t.packages()).toEqual([]);
-  expect(await t.bindings()).toEqual([]);
-  expect(t.digests()).toEqual([]);
-}
 
 test("needs the scope for bindings only where it binds, and the host's admin for a folder", async () => {
   const t = await createInstaller(await openSqlite());

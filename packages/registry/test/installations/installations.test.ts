@@ -1,16 +1,20 @@
 /** One operation installs and binds every source, in one transaction, with SQLite and PostgreSQL. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { BackplaneError, type ProgressReport } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
-import { openPostgresStore, openSqliteStore } from "@backplane/store";
-import { copyEmptyStore } from "@backplane/test-kit/empty-store";
+import { openPostgresStore } from "@backplane/store";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
-import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { agentPlugin, archiveOf, createInstaller, type Installer, kit, mcpJson } from "./installer.ts";
+import {
+  agentPlugin,
+  archiveOf,
+  createInstaller,
+  expectNothing,
+  kit,
+  mcpJson,
+  openSqlite,
+} from "./installer.ts";
 
 let server: TestPostgres;
 let schemas = 0;
@@ -19,21 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.stop());
 
-async function openSqlite(): Promise<Store> {
-  const dir = mkdtempSync(join(tmpdir(), "backplane-store-"));
-  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  const file = join(dir, "store.db");
-  await copyEmptyStore(file);
-  return await openSqliteStore({ file, threaded: false });
-}
-
 const openPostgres = () => openPostgresStore({ url: server.url, schema: `install_${++schemas}` });
-
-async function expectNothing(t: Installer): Promise<void> {
-  expect(await t.packages()).toEqual([]);
-  expect(await t.bindings()).toEqual([]);
-  expect(t.digests()).toEqual([]);
-}
 
 describe.each([
   ["SQLite", openSqlite],

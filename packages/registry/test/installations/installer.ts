@@ -5,10 +5,12 @@ import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
 import type { InstallationSettings } from "@backplane/contract";
 import type { Caller, InstallationSource, Store } from "@backplane/ports";
+import { openSqliteStore } from "@backplane/store";
 import { createPackageImporter, openContentStore, packFolder } from "@backplane/supply";
+import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { admin, seedTestKernel, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
-import { onTestFinished } from "vitest";
+import { expect, onTestFinished } from "vitest";
 
 export interface Installer {
   fixture: TestKernel;
@@ -28,6 +30,21 @@ export interface Installer {
 }
 
 type InstallResult = Awaited<ReturnType<TestKernel["kernel"]["installations"]["install"]>>;
+
+export async function openSqlite(): Promise<Store> {
+  const dir = mkdtempSync(join(tmpdir(), "backplane-store-"));
+  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+  const file = join(dir, "store.db");
+  await copyEmptyStore(file);
+  return await openSqliteStore({ file, threaded: false });
+}
+
+/** Fails if a package, a binding or bytes were stored. */
+export async function expectNothing(t: Installer): Promise<void> {
+  expect(await t.packages()).toEqual([]);
+  expect(await t.bindings()).toEqual([]);
+  expect(t.digests()).toEqual([]);
+}
 
 export async function createInstaller(store: Store): Promise<Installer> {
   const home = mkdtempSync(join(tmpdir(), "backplane-installer-"));
