@@ -3,12 +3,14 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { JsonObject } from "@backplane/contract";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
 import { answersOf, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
 import { buildOddClasses, buildProviderJar, SDK_JAVA } from "./build-jar.ts";
+import { buildHeftyClasses } from "./hefty-api.ts";
 
 const PROVIDER = "com.example.notes.NotesProvider";
 const base = mkdtempSync(join(tmpdir(), "backplane-java-provider-"));
@@ -118,7 +120,7 @@ withJdk("names a class that is not a provider, and answers batches according to 
   const { host, child } = start("java.lang.Object");
   await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
     message: expect.stringContaining(
-      "java.lang.Object does not implement backplane.instruments.InstrumentProvider",
+      "java.lang.Object implements neither backplane.instruments.InstrumentProvider nor hefty",
     ),
   });
   child.stdin.end();
@@ -163,3 +165,64 @@ withJdk(
     expect(await exited).toBe(0);
   },
 );
+
+withJdk("runs a provider for Hefty's own API with the libraries that it brings", async () => {
+  const { libraries, plugin } = buildHeftyClasses(base);
+  const { host, exited, log } = start("com.example.HelloWorldProvider", `${plugin}:${libraries}`);
+  const config = { greeting: "Ahoj" };
+  await host.initialize({ ...about(base), pluginId: "hello-world", config }, 60_000);
+  const { instruments, warnings } = await host.listInstruments(60_000);
+  expect(warnings).toEqual([]);
+  expect(instruments).toEqual([
+    {
+      name: "hello_world",
+      riskLevel: "ReadOnly",
+      securityRules: [],
+      metadata: {
+        name: "hello_world",
+        category: "Application",
+        description: "Returns a greeting. A minimal plugin instrument example.",
+        accessMode: "Shared",
+        platform: "All",
+        inputSchema: { type: "object" },
+        sideEffects: [],
+        defaultTimeoutMs: 5_000,
+        maxTimeoutMs: 10_000,
+        keywords: ["hello", "greet", "example"],
+      },
+    },
+  ]);
+  const call = (params: JsonObject) =>
+    host.invoke({
+      instrument: "hello_world",
+      params,
+      activityId: "a",
+      sessionId: "s1",
+      invocationId: "i",
+      timeoutMs: 20_000,
+    });
+  expect(await call({ name: "Eva", list: [1, 1.5, true, null] })).toEqual({
+    status: "Success",
+    data: { stdout: "Hello, { name : Eva , list :[1,1.5,true,null]} for s1 in 20000" },
+  });
+  expect(await call({ fail: true })).toEqual({
+    status: "Error",
+    data: { stdout: "" },
+    error: { code: "CONNECTION_ERROR", message: "Could not reach API" },
+  });
+  expect(await call({ think: true })).toMatchObject({ error: { code: "UnsupportedOperation" } });
+  expect(await host.healthCheck("hello_world", 60_000)).toEqual({
+    status: "Degraded",
+    message: "a little slow",
+  });
+  await host.shutdown();
+  expect(await exited).toBe(0);
+  expect(log()).toContain("info [hello-world] Hello World plugin initialized");
+  expect(log()).toContain("warn [hello-world] greeting is Ahoj");
+  // Without its libraries, the error names the class and the jars.
+  const alone = start("com.example.HelloWorldProvider", plugin);
+  await expect(alone.host.initialize(about(base), 60_000)).rejects.toThrow(
+    "the class hefty.core.instrument.plugin.InstrumentProvider is neither in the plugin nor in this host; a plugin for Hefty's own API must bring it: add the jars of hefty-core, the Scala library, circe-core, slf4j-api to lib/ in the archive",
+  );
+  alone.child.stdin.end();
+});

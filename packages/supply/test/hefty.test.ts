@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -113,30 +113,40 @@ verifies(
   },
 );
 
-/** The example of the format's own guide: a JVM class that runs inside the host. */
-const PUBLISHED = {
-  id: "hello-world",
-  name: "Hello World Plugin",
-  version: "1.0.0",
-  author: "Your Name",
-  description: "A minimal example plugin",
-  providerClass: "com.example.HelloWorldProvider",
-  isolationMode: "InProcess",
-  dependencies: [],
-  platforms: [],
-  minHeftyVersion: "0.22.0",
-};
+/** The manifest of the format's own guide, byte for byte: a JVM class that runs inside Hefty. */
+const PUBLISHED = readFileSync(
+  new URL("../../../test/fixtures/published/hefty-plugin.json", import.meta.url),
+  "utf8",
+);
 
 verifies(
   "instr.manifest",
-  "refuses a JVM class inside the gateway and names the mode in which the published manifest runs",
+  "installs the published manifest, whose JVM class runs in its own process",
   async () => {
-    const files = { "com/example/HelloWorldProvider.class": MAIN_CLASS };
-    const error = await refused(PUBLISHED, files);
-    expect(error.code).toBe("package.invalid");
-    expect(error.message).toMatch(/com\.example\.HelloWorldProvider.*set isolationMode to External/);
-    const runtime = await runtimeOf({ ...PUBLISHED, isolationMode: "External" }, files);
-    expect(runtime).toMatchObject({ instrument: { plugin_id: "hello-world", isolation: "External" } });
+    const classes = {
+      "com/example/HelloWorldProvider.class": classFile("instruments", "()Lscala/collection/immutable/List;"),
+    };
+    const { manifest } = await fromFolder(filesOf(PUBLISHED, classes));
+    expect(manifest).toMatchObject({
+      package_id: "hefty/hello-world",
+      runtime: {
+        protocol: "hefty.jsonrpc",
+        entrypoint: ["backplane-java-host", "com.example.HelloWorldProvider"],
+        instrument: { plugin_id: "hello-world", isolation: "InProcess", min_hefty_version: "0.22.0" },
+      },
+    });
+  },
+);
+
+verifies(
+  "instr.manifest",
+  "starts a Java class as a process whatever isolationMode is declared",
+  async () => {
+    const plugin = { ...(JSON.parse(PUBLISHED) as object), isolationMode: "ClassLoaderIsolated" };
+    const classes = { "com/example/HelloWorldProvider.class": MAIN_CLASS };
+    const { protocol, entrypoint, instrument } = await runtimeOf(plugin, classes);
+    expect([protocol, instrument?.isolation]).toEqual(["hefty.jsonrpc", "ClassLoaderIsolated"]);
+    expect(entrypoint).toEqual(["java", "-cp", ".:lib/*", "com.example.HelloWorldProvider"]);
   },
 );
 
@@ -241,9 +251,13 @@ describe("refuses a manifest and says what to write:", () => {
     [
       "a Java class in process",
       { ...HELLO, providerClass: "com.example.Hello" },
-      /a Java class cannot be loaded into this host; .* isolationMode to External/,
+      /the archive does not contain com\/example\//,
     ],
-    ["a command in process", { ...HELLO, providerClass: "./bin/plugin" }, /it does not name a module/],
+    [
+      "a command in process",
+      { ...HELLO, providerClass: "./bin/plugin" },
+      /it names neither a module nor a Java class/,
+    ],
     [
       "a missing class",
       { ...HELLO, isolationMode: "External", providerClass: "com.example.Hello" },

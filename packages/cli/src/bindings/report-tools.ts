@@ -31,6 +31,7 @@ export async function reportTools(
   const found = await ifAllowed(client.bindings.definitions(binding_id));
   if (found === null) return;
   if (found.error !== null) {
+    for (const warning of found.warnings) out.note(plainLine(warning));
     noteUnavailable(context, binding_id, found.error);
     return;
   }

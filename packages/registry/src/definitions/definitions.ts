@@ -12,6 +12,7 @@ import {
   isDescribed,
   type ManifestToolExport,
   ownFix,
+  type Runtime,
   toBackplaneError,
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
@@ -100,7 +101,8 @@ export function createDefinitions({
       return await storeFailure(bound, error);
     }
     const now = new Date(clock.now()).toISOString();
-    return await write(bound, (before) => mergeDescription(before, bound, description, now));
+    const warnings = [...isolationNotices(bound.package.manifest.runtime), ...description.warnings];
+    return await write(bound, (before) => mergeDescription(before, bound, { ...description, warnings }, now));
   }
 
   async function storeFailure(bound: BoundPackage, error: unknown): Promise<Definitions> {
@@ -109,7 +111,8 @@ export function createDefinitions({
     const { binding, package: pack } = bound;
     deps.log.warn({ binding_id: binding.binding_id, code, err: error }, "binding did not describe its tools");
     const now = new Date(clock.now()).toISOString();
-    const nothing: Description = { exports: [], schemas: {}, warnings: [], info: {} };
+    const warnings = isolationNotices(pack.manifest.runtime);
+    const nothing: Description = { exports: [], schemas: {}, warnings, info: {} };
     return await write(bound, (before) => {
       const same = before !== null && before.package_digest === pack.digest;
       // A plugin with a missing dependency offers nothing. The digests of its tools are kept.
@@ -268,6 +271,18 @@ export function createDefinitions({
       }
     },
   };
+}
+
+/**
+ * Says that an instrument plugin runs in another mode than its manifest declares. Code for the JVM cannot run inside the
+ * gateway, so a jar always has its own process.
+ */
+function isolationNotices({ instrument, protocol }: Runtime): string[] {
+  if (instrument === undefined || instrument.isolation === "External" || protocol !== "hefty.jsonrpc")
+    return [];
+  return [
+    `${instrument.plugin_id} declares isolationMode ${instrument.isolation} and runs as External, in its own process, because it needs a JVM; requestCognition and requestEmbedding are not available to it.`,
+  ];
 }
 
 /** Keeps the fix of this very error, if it has one. The generic fix of the code is about calls. */

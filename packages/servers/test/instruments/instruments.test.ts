@@ -1,13 +1,17 @@
-import type { Manifest } from "@backplane/contract";
+import type { IsolationMode, Manifest } from "@backplane/contract";
 import type { BoundPackage, DescribeRequest, Description } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
-import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
+import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { findDependencyProblem, sortForLoading } from "../../src/instruments/dependencies.ts";
 
-function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
+function plugin(
+  plugin_id: string,
+  dependencies: string[] = [],
+  isolation: IsolationMode = "External",
+): Manifest {
   return {
     api_version: "vai.plugin.v1",
     package_id: `hefty/${plugin_id}`,
@@ -21,7 +25,7 @@ function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
       transport: "stdio",
       entrypoint: ["./plugin"],
       env: {},
-      instrument: { plugin_id, author: "us", isolation: "External", dependencies },
+      instrument: { plugin_id, author: "us", isolation, dependencies },
     },
     exports: [],
   };
@@ -176,6 +180,34 @@ describe("instr.lifecycle", () => {
     expect(lines).toContainEqual(["warn", "loud", "instrument plugin has a warning"]);
   });
 });
+
+verifies(
+  "instr.isolation",
+  "shows and logs that a JVM plugin runs as External, also when it does not load",
+  async () => {
+    const { fixture, runner } = await open();
+    runner.broken.add("jar");
+    const { binding_id } = await fixture.bind(plugin("jar", [], "InProcess"), { export_id: "*" });
+    const notice = expect.stringMatching(/^jar declares isolationMode InProcess and runs as External/);
+    const [skipped] = await fixture.kernel.instruments.list(admin);
+    expect(skipped).toMatchObject({ state: "skipped", isolation: "InProcess", warnings: [notice] });
+    runner.broken.clear();
+    await fixture.kernel.definitions.refresh(admin, binding_id);
+    const [running] = await fixture.kernel.instruments.list(admin);
+    expect(running).toMatchObject({ state: "running", warnings: [notice] });
+    await fixture.bind(plugin("program"), { export_id: "*" });
+    const [, program] = await fixture.kernel.instruments.list(admin);
+    expect(program).toMatchObject({ plugin_id: "program", warnings: [] });
+    await fixture.crash();
+    const again = await createTestKernel({ runner: new Plugins(), file: fixture.file });
+    await until(() =>
+      again.logged.some(
+        ({ message, fields }) =>
+          message === "instrument plugin has a warning" && (fields as { plugin?: string }).plugin === "jar",
+      ),
+    );
+  },
+);
 
 describe("instr.admin", () => {
   test("allows list, install and unload to admins only", async () => {

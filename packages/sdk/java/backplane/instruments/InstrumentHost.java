@@ -154,8 +154,13 @@ public final class InstrumentHost {
     HostContext context = new HostContext(params);
     try {
       Object made = Class.forName(providerClass).getDeclaredConstructor().newInstance();
-      if (!(made instanceof InstrumentProvider found)) {
-        throw new IllegalStateException(providerClass + " does not implement " + InstrumentProvider.class.getName());
+      InstrumentProvider found = made instanceof InstrumentProvider own ? own : HeftyProvider.of(made);
+      if (found == null) {
+        throw new IllegalStateException(
+            providerClass
+                + " implements neither "
+                + InstrumentProvider.class.getName()
+                + " nor hefty.core.instrument.plugin.InstrumentProvider");
       }
       found.initialize(context);
       provider = found;
@@ -199,6 +204,9 @@ public final class InstrumentHost {
       return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " answered nothing").toJson();
     } catch (UnsupportedOperationException e) {
       return InstrumentResult.error("UnsupportedOperation", messageOf(e)).toJson();
+    } catch (LinkageError e) {
+      String missing = MissingClass.explain(e);
+      return InstrumentResult.error("EXCEPTION", missing == null ? messageOf(e) : missing).toJson();
     } catch (Throwable e) {
       return InstrumentResult.error("EXCEPTION", messageOf(e)).toJson();
     } finally {
@@ -252,7 +260,8 @@ public final class InstrumentHost {
   private static Refusal failed(String step, Throwable e) {
     Throwable cause = e instanceof java.lang.reflect.InvocationTargetException && e.getCause() != null ? e.getCause() : e;
     trace(cause);
-    return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + messageOf(cause));
+    String missing = MissingClass.explain(cause);
+    return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + (missing == null ? messageOf(cause) : missing));
   }
 
   private static void trace(Throwable e) {

@@ -25,13 +25,20 @@ public final class InstrumentResult {
   }
 
   public static InstrumentResult error(String code, String message, Object details) {
-    InstrumentResult result = new InstrumentResult("Error", streams("", message));
+    return new InstrumentResult("Error", streams("", message)).failure(code, message, details);
+  }
+
+  static InstrumentResult of(String status, Object data) {
+    return new InstrumentResult(status, data);
+  }
+
+  InstrumentResult failure(String code, String message, Object details) {
     Map<String, Object> error = new LinkedHashMap<>();
     error.put("code", code);
     error.put("message", message);
     if (details != null) error.put("details", details);
-    result.fields.put("error", error);
-    return result;
+    fields.put("error", error);
+    return this;
   }
 
   Map<String, Object> toJson() {

@@ -28,13 +28,11 @@ export async function startOf(
   const text = providerClass.trim();
   const module = MODULE.exec(text);
   if (module !== null) return moduleStart(module, mode, listing);
-  if (mode !== "External") {
-    const what = JAVA_CLASS.test(text)
-      ? "a Java class cannot be loaded into this host"
-      : "it does not name a module";
-    return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: ${what}; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;
-  }
+  // A class runs as External in every mode; the definitions of its binding say so.
   if (JAVA_CLASS.test(text)) return await javaStart(text, listing, tree);
+  if (mode !== "External") {
+    return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: it names neither a module nor a Java class; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;
+  }
   return commandStart(text, listing);
 }
 
