@@ -55,7 +55,15 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
     port,
     live,
     persister,
-    sessions: createSessions({ store, clock, ids }),
+    sessions: createSessions({
+      store,
+      clock,
+      ids,
+      publish(kind, scope, payload) {
+        if (port.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope }) === null)
+          log.warn({ kind }, "a session event was dropped because the queue of the kernel's session is full");
+      },
+    }),
     turn_tape: createTurnTape({
       store,
       persister,

@@ -105,6 +105,7 @@ export function fenceCases(store: () => Store): void {
     const at = { chain_id: head, last_entry_id: 2 };
     await expect(store().sessions.compact(key, at, newChain(), [summary], {})).rejects.toMatchObject(busy);
     await expect(store().sessions.reset(key, head, newChain(), [start], {})).rejects.toMatchObject(busy);
+    await expect(store().sessions.appendIdle(key, [start])).rejects.toMatchObject(busy);
     await expect(store().sessions.moveHead(key, head, head, {})).rejects.toMatchObject(busy);
     // The same id in another workspace is another session.
     const other = { ...key, workspace: "/elsewhere" };

@@ -90,8 +90,28 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     path: "/api/sessions/{id}/reset",
     summary: "Archive the tape and start a new one",
     scope: "sessions:write",
+    body: { type: "object", properties: { archive: { type: "boolean" } }, additionalProperties: false },
     responses: { 200: "The session with its new chain.", 404: "There is no such session." },
-    handle: async (call) => jsonAnswer(await call.service("sessions.reset", refOf(call))),
+    handle: async (call) =>
+      jsonAnswer(await call.service("sessions.reset", { ...pick(call.body, "archive"), ...refOf(call) })),
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/handoff",
+    summary: "Append an anchor at which the model's context begins",
+    scope: "sessions:write",
+    body: {
+      type: "object",
+      properties: { name: { type: "string" }, state: { type: "object" } },
+      required: ["name", "state"],
+      additionalProperties: false,
+    },
+    responses: { 201: "The anchor.", 404: "There is no such session.", 409: "A turn is running." },
+    handle: async (call) =>
+      jsonAnswer(
+        await call.service("sessions.handoff", { ...pick(call.body, "name", "state"), ...refOf(call) }),
+        201,
+      ),
   },
   {
     method: "POST",

@@ -1,8 +1,8 @@
 /**
- * The facade for sessions: create, message, fork, reset. Events are published after the change is written.
+ * The facade for sessions: create, message, fork, reset, handoff.
  */
 
-import { type JsonObject, KERNEL_SESSION } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
 import {
   type AgentSessions,
   type Caller,
@@ -18,6 +18,8 @@ import type { Loop } from "../loop/loop.ts";
 import type { LoopSettings } from "../loop/settings.ts";
 import { sessionKey } from "./session-key.ts";
 
+const ANCHOR_NAME_LENGTH = 128;
+
 export interface AgentSessionDeps {
   store: Pick<Store, "sessions">;
   ids: { next(noun: "session"): string };
@@ -32,9 +34,6 @@ export interface AgentSessionDeps {
 
 export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   const { port, sessions, histories, settings, loop, persister, store } = deps;
-
-  const publish = (key: SessionKey, kind: string, payload: JsonObject) =>
-    void port.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope: key.scope });
 
   const writableKey = (caller: Caller, ref: SessionRef, what: string): SessionKey => {
     requireWriter(caller, what);
@@ -53,13 +52,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         { session_id, ...(workspace === undefined ? {} : { workspace }) },
         "create sessions",
       );
-      const session = await sessions.create(
-        key,
-        strategy === undefined ? metadata : { ...metadata, strategy },
-        once,
-      );
-      publish(key, "session.started", { session_id, tape_name: session.name, workspace: key.workspace });
-      return session;
+      return await sessions.create(key, strategy === undefined ? metadata : { ...metadata, strategy }, once);
     },
     get: (caller, ref) => sessions.get(sessionKey(caller, ref)),
     list: (caller, filter, page) => sessions.list(caller.scope, filter, page),
@@ -77,22 +70,27 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       const { head_chain_id } = await sessions.get(key);
       const child = { child_id, ...(at === undefined ? {} : { at }) };
       await sessions.fork(key.scope, head_chain_id, child, once);
-      publish(key, "session.forked", { parent_id: key.session_id, child_id });
       return await sessions.get({ ...key, session_id: child_id });
     },
-    async reset(caller, ref) {
+    async reset(caller, ref, { archive = true } = {}) {
       const key = writableKey(caller, ref, "reset sessions");
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
-        const { head_chain_id, last_entry_id } = await sessions.get(key);
-        const chain = await sessions.reset(key);
+        const { last_entry_id } = await sessions.get(key);
+        const { chain, archive_path } = await sessions.reset(key, archive);
         histories.forget(key);
         persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
-        const { session_id } = key;
-        const archive_path = `chain:${head_chain_id}`;
-        publish(key, "session.archived", { session_id, archive_path });
-        publish(key, "session.reset", { session_id, archive_path });
-        return await sessions.get(key);
+        return { ...(await sessions.get(key)), archive_path };
+      });
+    },
+    async handoff(caller, ref, { name, state }) {
+      const key = writableKey(caller, ref, "hand off sessions");
+      checkAnchorName(name);
+      return await loop.runExclusively(key, async () => {
+        await persister.drain(key);
+        const entry = await sessions.handoff(key, name, state);
+        persister.announce(key, [entry]);
+        return entry;
       });
     },
     async entries(caller, ref, after_id, limit) {
@@ -134,6 +132,15 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       });
     },
   };
+}
+
+/** Anchors named `session/…` are written by the kernel only. */
+function checkAnchorName(name: string): void {
+  if (name.length <= ANCHOR_NAME_LENGTH && /^(?!session\/)[^\p{C}]+$/u.test(name)) return;
+  throw new BackplaneError(
+    "request.invalid",
+    `The name of a handoff must have 1 to ${ANCHOR_NAME_LENGTH} printable characters and not begin with session/.`,
+  );
 }
 
 /** The scopes of a plugin's token were checked at the API. Guests may only read. */

@@ -73,7 +73,10 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
         ...optional(args, "child_id", text),
         ...optional(args, "at", number),
       }),
-    "sessions.reset": (caller, args) => sessions.reset(caller, refOf(args)),
+    "sessions.reset": (caller, args) =>
+      sessions.reset(caller, refOf(args), { ...optional(args, "archive", flag) }),
+    "sessions.handoff": (caller, args) =>
+      sessions.handoff(caller, refOf(args), { name: text(args, "name"), state: object(args, "state") }),
     "sessions.compact": (caller, args) => sessions.compact(caller, refOf(args)),
     "sessions.undo": (caller, args) => sessions.undoCompaction(caller, refOf(args)),
   };

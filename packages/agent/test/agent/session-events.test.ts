@@ -1,41 +1,132 @@
 /** The lifecycle events of sessions, which are published on the session `kernel`. */
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
+import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
-async function published(fixture: TestSession, kind: string): Promise<unknown> {
-  await expect.poll(() => fixture.events.some((event) => event.kind === kind)).toBe(true);
-  const [event, ...more] = fixture.events.filter((event) => event.kind === kind);
-  expect(more).toEqual([]);
-  return { session_id: event!.session_id, payload: event!.payload };
+/** The payloads of one kind, once there are `count` of them and the bus has delivered everything before. */
+async function published(fixture: TestSession, kind: string, count = 1): Promise<unknown[]> {
+  const all = () => fixture.events.filter((event) => event.kind === kind);
+  await expect.poll(() => all().length).toBeGreaterThanOrEqual(count);
+  expect(all().every(({ session_id }) => session_id === "kernel")).toBe(true);
+  return all().map(({ payload }) => payload);
 }
 
-test("publishes session.started once when a session is created", async () => {
-  const fixture = await createTestSession();
-  const session = await fixture.kernel.sessions.create(user, { session_id: "new-one", workspace: "notes" });
-  expect(await published(fixture, "session.started")).toEqual({
-    session_id: "kernel",
-    payload: { session_id: "new-one", tape_name: session.name, workspace: "notes" },
-  });
-});
+const PATHS: Record<string, (fixture: TestSession, id: string) => Promise<unknown>> = {
+  "is created": ({ kernel }, session_id) => kernel.sessions.create(user, { session_id }),
+  "gets its first message": (fixture, id) => fixture.say("hello", id),
+  "gets its first run": ({ kernel }, session_id) =>
+    kernel.runs.start(user, { session_id, input: { text: "hello" } }).then(({ settled }) => settled),
+  "is watched first": ({ kernel }, session_id) =>
+    kernel.fanout.attach({ ...user, scopes: ["sessions:write"] }, { session_id }, {
+      adapter_id: "test",
+      since_entry: null,
+      send: () => true,
+      onDetached() {},
+    } as never),
+};
 
-test("publishes session.forked with parent and child when a session is forked", async () => {
-  const fixture = await createTestSession();
-  await fixture.say("hello");
-  await fixture.kernel.sessions.fork(user, { session_id: "s1" }, { child_id: "branch" });
-  expect(await published(fixture, "session.forked")).toEqual({
-    session_id: "kernel",
-    payload: { parent_id: "s1", child_id: "branch" },
+for (const [what, begin] of Object.entries(PATHS))
+  verifies("session.events", `publishes session.started once when a session ${what}`, async () => {
+    const fixture = await createTestSession();
+    await begin(fixture, "new-one");
+    await fixture.kernel.sessions.create(user, { session_id: "next", workspace: "notes" });
+    const { name: tape_name } = await fixture.kernel.sessions.get(user, { session_id: "new-one" });
+    const next = await fixture.kernel.sessions.get(user, { session_id: "next", workspace: "notes" });
+    expect(await published(fixture, "session.started", 2)).toEqual([
+      { session_id: "new-one", tape_name, workspace: "default" },
+      { session_id: "next", tape_name: next.name, workspace: "notes" },
+    ]);
   });
-});
 
-test("publishes session.archived with the old chain when a session is reset", async () => {
+verifies("session.events", "publishes session.started and session.forked for every branch", async () => {
   const fixture = await createTestSession();
   await fixture.say("hello");
   const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
-  await fixture.kernel.sessions.reset(user, { session_id: "s1" });
-  expect(await published(fixture, "session.archived")).toEqual({
-    session_id: "kernel",
-    payload: { session_id: "s1", archive_path: `chain:${head_chain_id}` },
-  });
+  // A second chain of the same session is not a new session.
+  await fixture.kernel.chains.fork(user, head_chain_id, {});
+  await fixture.kernel.sessions.fork(user, { session_id: "s1" }, { child_id: "branch" });
+  await fixture.kernel.chains.fork(user, head_chain_id, { child_id: "from-chain" });
+  expect(await published(fixture, "session.forked", 2)).toEqual([
+    { parent_id: "s1", child_id: "branch" },
+    { parent_id: "s1", child_id: "from-chain" },
+  ]);
+  expect(await published(fixture, "session.started", 3)).toMatchObject([
+    { session_id: "s1" },
+    { session_id: "branch" },
+    { session_id: "from-chain" },
+  ]);
+});
+
+verifies("session.events", "publishes session.started and session.forked for a sub-agent", async () => {
+  const fixture = await createTestSession({ plugins: [agentTool, yesPlugin().yes] });
+  await fixture.say(`/tool agent ${JSON.stringify({ goal: "/say done" })}`);
+  const [forked, ...more] = await published(fixture, "session.forked");
+  expect(more).toEqual([]);
+  expect(forked).toEqual({ parent_id: "s1", child_id: expect.stringMatching(/^s1::agent::/) });
+  const { child_id } = forked as { child_id: string };
+  expect(await published(fixture, "session.started", 2)).toMatchObject([
+    { session_id: "s1" },
+    { session_id: child_id, workspace: "default" },
+  ]);
+});
+
+verifies(
+  ["session.events", "tape.reset"],
+  "publishes session.archived with the old chain when a session is reset",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.say("hello");
+    const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+    const { archive_path } = await fixture.kernel.sessions.reset(user, { session_id: "s1" });
+    expect(archive_path).toBe(`chain:${head_chain_id}`);
+    expect(await published(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path }]);
+    expect(await published(fixture, "session.archived")).toEqual([{ session_id: "s1", archive_path }]);
+  },
+);
+
+test("resets a session without an archive on request and keeps the old chain", async () => {
+  const fixture = await createTestSession();
+  await fixture.say("hello");
+  const before = await fixture.tape();
+  const reset = await fixture.kernel.sessions.reset(user, { session_id: "s1" }, { archive: false });
+  expect(reset.archive_path).toBeNull();
+  expect(await published(fixture, "session.reset")).toEqual([{ session_id: "s1", archive_path: null }]);
+  expect(fixture.events.some(({ kind }) => kind === "session.archived")).toBe(false);
+  expect((await fixture.tape()).slice(0, before.length)).toEqual(before);
+});
+
+verifies(
+  "session.events",
+  "hands off a session: an anchor, session.handoff and a context that begins at the anchor",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.say("the old topic");
+    const state = { summary: "The order was shipped.", next: "invoice" };
+    const anchor = { name: "shipped", state };
+    const entry = await fixture.kernel.sessions.handoff(user, { session_id: "s1" }, anchor);
+    expect(entry).toMatchObject({ kind: "anchor", payload: anchor, meta: { source: "kernel" } });
+    expect(await published(fixture, "session.handoff")).toEqual([{ session_id: "s1", ...anchor }]);
+    expect((await fixture.tape()).at(-1)).toEqual(entry);
+    await fixture.say("the new topic");
+    const requests = fixture.events.filter(({ kind }) => kind === "llm.call.request");
+    const messages = JSON.stringify(requests.at(-1)!.payload.messages);
+    expect(messages).toContain(state.summary);
+    expect(messages).toContain("the new topic");
+    expect(messages).not.toContain("the old topic");
+  },
+);
+
+test("refuses a handoff under a name of the kernel and while a turn runs", async () => {
+  const fixture = await createTestSession();
+  await fixture.say("hello");
+  const handoff = (name: string) =>
+    fixture.kernel.sessions.handoff(user, { session_id: "s1" }, { name, state: {} });
+  for (const name of ["session/compaction", "", "a\u0000b", "n".repeat(129)])
+    await expect(handoff(name)).rejects.toMatchObject({ code: "request.invalid" });
+  await fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "/slow 10000\n/say one two" });
+  await expect(handoff("shipped")).rejects.toMatchObject({ code: "session.busy" });
+  await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
 });

@@ -36,6 +36,19 @@ const ForkBody = z.strictObject({
   child_id: SessionId.optional(),
   at: z.int().min(0).optional().describe("The last entry that the child inherits; default all."),
 });
+const ResetBody = z.strictObject({
+  archive: z
+    .boolean()
+    .optional()
+    .describe("false: the closed chain is kept, but not announced as an archive. Default true."),
+});
+const HandoffBody = z.strictObject({
+  name: nameOf(128).min(1).describe("Names that begin with session/ are reserved."),
+  state: JsonObjectSchema.describe("`summary`, if it is a text, is what the model sees of the past."),
+});
+const ResetSchema = SessionSchema.extend({
+  archive_path: z.string().nullable().describe("`chain:` and the id of the archived chain, or null."),
+});
 const EntriesQuery = WorkspaceQuery.extend({
   after: EntryCursor.default(0).describe("Returns entries after this one."),
   limit: z.coerce.number().int().min(1).max(1_000).default(200),
@@ -205,10 +218,29 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       auth: WRITE,
       params: IdParams,
       query: WorkspaceQuery,
-      responses: { 200: { description: "The session with its new chain.", schema: SessionSchema } },
-      handler: async ({ caller, params, query }) => ({
+      body: ResetBody.optional(),
+      responses: { 200: { description: "The session with its new chain.", schema: ResetSchema } },
+      handler: async ({ caller, params, query, body }) => ({
         status: 200,
-        json: await sessions.reset(caller, refOf(params.id, query)),
+        json: await sessions.reset(caller, refOf(params.id, query), definedFields(body ?? {})),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/sessions/{id}:handoff",
+      operation_id: "handOffSession",
+      summary: "Append an anchor at which the model's context begins",
+      description:
+        "Earlier entries stay on the tape, but the following turns do not see them. Refused while a turn runs.",
+      tag: "Sessions",
+      auth: WRITE,
+      params: IdParams,
+      query: WorkspaceQuery,
+      body: HandoffBody,
+      responses: { 201: { description: "The anchor.", schema: EntrySchema } },
+      handler: async ({ caller, params, query, body }) => ({
+        status: 201,
+        json: await sessions.handoff(caller, refOf(params.id, query), body),
       }),
     }),
     defineRoute({

@@ -25,6 +25,7 @@ const OPENS: Record<DelegationScope, string[]> = {
     "POST /v1/sessions/{id}/messages",
     "POST /v1/sessions/{id}:interrupt",
     "POST /v1/sessions/{id}:reset",
+    "POST /v1/sessions/{id}:handoff",
   ],
   "chains:read": [
     "GET /v1/chains",

@@ -179,6 +179,9 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/sessions/{id}:interrupt": [{ ...SESSION, ...session((id) => `/v1/sessions/${id}:interrupt`) }],
   "POST /v1/sessions/{id}:reset": [{ ...SESSION, ...session((id) => `/v1/sessions/${id}:reset`) }],
+  "POST /v1/sessions/{id}:handoff": [
+    { ...SESSION, ...session((id) => `/v1/sessions/${id}:handoff`, { name: "n", state: {} }) },
+  ],
   "POST /v1/chains": [{ ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains") }],
   "POST /v1/chains/{id}:fork": [
     { ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains/chain_none:fork") },

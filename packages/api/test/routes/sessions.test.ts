@@ -83,6 +83,12 @@ test("creates, messages, reads, changes, branches and resets a session", async (
 
   const reset = await t.call("POST", "/v1/sessions/support-42:reset");
   expect(reset.json.head_chain_id).not.toBe(patched.json.head_chain_id);
+  expect(reset.json.archive_path).toBe(`chain:${patched.json.head_chain_id}`);
+  const closed = await t.call("POST", "/v1/sessions/support-42:reset", { body: { archive: false } });
+  expect([closed.status, closed.json.archive_path]).toEqual([200, null]);
+  const anchor = { name: "shipped", state: { summary: "The order was shipped." } };
+  const handoff = await t.call("POST", "/v1/sessions/support-42:handoff", { body: anchor });
+  expect(handoff).toMatchObject({ status: 201, json: { kind: "anchor", payload: anchor } });
   const idle = await t.call("POST", "/v1/sessions/support-42:interrupt");
   expect(idle.json).toEqual({ interrupted: false });
 });

@@ -29,6 +29,10 @@ export function chatEventText(out: Output, chatEvent: ChatEvent, names: Map<stri
       return `  ${out.paint("yellow", "⊘")} ${plainLine(`${nameOf(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
     case "session_start":
       return out.paint("dim", "── start of the conversation ──");
+    case "handoff": {
+      const mark = out.paint("dim", plainLine(`── handoff: ${chatEvent.name} ──`));
+      return chatEvent.summary === "" ? mark : `${mark}\n  ${indented(chatEvent.summary)}`;
+    }
     case "compaction": {
       const sizes =
         chatEvent.before === null || chatEvent.after === null

@@ -16,6 +16,7 @@ export type ChatEvent =
   | { kind: "tool_result"; id: string; ok: boolean; brief: string }
   | { kind: "tool_error"; id: string; why: string; brief: string }
   | { kind: "session_start" }
+  | { kind: "handoff"; name: string; summary: string }
   | { kind: "compaction"; summary: string; before: number | null; after: number | null }
   | { kind: "approval_request"; approval_id: string }
   | { kind: "approval_cancelled"; approval_id: string; reason: string }
@@ -93,7 +94,10 @@ export function readEvent({ kind, payload }: { kind: string; payload: Payload })
 
 function readAnchor({ state, name }: Payload): ChatEvent {
   const { kind, summary, tokens_before, tokens_after } = object(state);
-  if (kind !== "compaction" && name !== "session/compaction") return { kind: "session_start" };
+  if (kind !== "compaction" && name !== "session/compaction")
+    return name === "session/start"
+      ? { kind: "session_start" }
+      : { kind: "handoff", name: text(name), summary: text(summary) };
   const number = (value: unknown) => (typeof value === "number" ? value : null);
   return {
     kind: "compaction",

@@ -18,7 +18,7 @@ Plugins
   config        live settings: get, set, unset, list
 
 Conversations
-  session       chat, list, show, set, replay, fork, reset, compact, undo, interrupt
+  session       chat, list, show, set, replay, fork, reset, handoff, compact, undo, interrupt
   run           single turns: start, list, show, cancel
   provider      models: list, add, set, use, test, remove
 

@@ -87,8 +87,10 @@ export function createAgentClient(http: Http) {
       interrupt: async (id: string, where: SessionWhere = {}) =>
         (await send<{ interrupted: boolean }>("POST", `${session(id)}:interrupt`, undefined, { ...where }))
           .interrupted,
-      reset: (id: string, where: SessionWhere = {}) =>
-        send<Session>("POST", `${session(id)}:reset`, undefined, { ...where }),
+      reset: (id: string, where: SessionWhere = {}, body?: { archive?: boolean }) =>
+        send<Session & { archive_path: string | null }>("POST", `${session(id)}:reset`, body, { ...where }),
+      handoff: (id: string, body: { name: string; state: JsonObject }, where: SessionWhere = {}) =>
+        send<Entry>("POST", `${session(id)}:handoff`, body, { ...where }),
       entries: (id: string, query: Entries & SessionWhere = {}) =>
         get<ListOf<Entry>>(`${session(id)}/entries`, { ...query }),
     },

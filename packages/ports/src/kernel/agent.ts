@@ -71,7 +71,20 @@ export interface AgentSessions {
     options: { child_id?: string; at?: number },
     once?: IdempotencyClaim,
   ): Promise<Session>;
-  reset(caller: Caller, ref: SessionRef): Promise<Session>;
+  /**
+   * Closes the chain and starts an empty one. The closed chain is kept in any case; without `archive` it is not
+   * announced as an archive and `archive_path` is null.
+   */
+  reset(
+    caller: Caller,
+    ref: SessionRef,
+    options?: { archive?: boolean },
+  ): Promise<Session & { archive_path: string | null }>;
+  /**
+   * Appends an anchor with this name and state. The model's context begins at the anchor, with `state.summary` as its
+   * first message if that is a text. Throws session.busy while a turn runs.
+   */
+  handoff(caller: Caller, ref: SessionRef, anchor: { name: string; state: JsonObject }): Promise<Entry>;
   entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
   /**
    * Creates the session if it does not exist. A message sent during a turn is added to the turn before its next step.

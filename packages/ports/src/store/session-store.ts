@@ -69,6 +69,8 @@ export interface SessionStore {
     chain_id?: string,
     once?: IdempotencyClaim,
   ): Promise<AppendedEntries>;
+  /** As `append` to the head. Throws `session.busy` while a turn runs. */
+  appendIdle(key: SessionKey, entries: readonly NewEntry[]): Promise<AppendedEntries>;
   /** As `append` to the head. With a hold, throws `run.taken_over` if another gateway owns the turn. */
   appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
   /** The chain's entries after this id in order, including inherited ones. Throws `chain.not_found`. */

@@ -184,11 +184,11 @@ export function resultText({ envelope, error, value }: JsonObject): string {
   return typeof shown === "string" ? shown : JSON.stringify(shown);
 }
 
-/** Returns the summary of a compaction's anchor, and null for every other entry. */
+/** Returns the summary of a compaction or a handoff, and null for every other entry. */
 export function summaryOf(entry: Entry): string | null {
   const state = entry.kind === "anchor" ? entry.payload.state : undefined;
   if (!isObject(state)) return null;
-  return state.kind === "compaction" && typeof state.summary === "string" ? state.summary : null;
+  return typeof state.summary === "string" ? state.summary : null;
 }
 
 function textOf(value: Json | undefined): string {

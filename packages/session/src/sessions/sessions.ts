@@ -7,6 +7,7 @@
 import { createHash } from "node:crypto";
 import {
   BackplaneError,
+  type BusPayload,
   type Chain,
   type ChatMessage,
   codeOf,
@@ -38,6 +39,24 @@ export interface SessionDeps {
   store: Pick<Store, "sessions">;
   clock: Pick<Clock, "now">;
   ids: IdSource;
+  /**
+   * Publishes the lifecycle events of sessions. The operations that cause them call it, so that no path to an operation
+   * can forget its event; each event follows the write that it announces.
+   */
+  publish?: <K extends SessionLifecycleKind>(kind: K, scope: Scope, payload: BusPayload<K>) => void;
+}
+
+type SessionLifecycleKind =
+  | "session.started"
+  | "session.forked"
+  | "session.handoff"
+  | "session.archived"
+  | "session.reset";
+
+/** A session after a reset. `archive_path` names the archived chain, or is null without an archive. */
+interface ResetSession {
+  chain: Chain;
+  archive_path: string | null;
 }
 
 /** The summarized part of a session and its replacement. */
@@ -97,7 +116,10 @@ export interface Sessions {
     options?: { child_id?: string; at?: number },
     once?: IdempotencyClaim,
   ): Promise<Chain>;
-  reset(key: SessionKey): Promise<Chain>;
+  /** Without `archive` the old chain is closed all the same, but not announced as an archive. */
+  reset(key: SessionKey, archive?: boolean): Promise<ResetSession>;
+  /** Appends an anchor; the model's context begins there. Throws session.busy while a turn runs. */
+  handoff(key: SessionKey, name: string, state: JsonObject): Promise<Entry>;
   /** `hold` is given by a turn that compacts its own session. */
   compact(key: SessionKey, compaction: ChainCompaction, hold?: RunHold): Promise<Chain>;
   /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
@@ -105,7 +127,7 @@ export interface Sessions {
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
 
-export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
+export function createSessions({ store, clock, ids, publish = () => {} }: SessionDeps): Sessions {
   const { sessions } = store;
   const newChain = (): NewChain => ({
     id: ids.next("chain"),
@@ -123,13 +145,15 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
     event(type, key.scope, { kind: "session", id: key.session_id }, { workspace: key.workspace, chain_id });
 
   const service: Sessions = {
-    create(key, metadata = {}, once) {
+    async create(key, metadata = {}, once) {
       const chain = newChain();
       const records: ChangeRecords = {
         events: [sessionEvent("session.created", key, chain.id), chainEvent("chain.created", key, chain.id)],
       };
       const session = { key, name: tapeName(key.workspace, key.session_id), metadata };
-      return sessions.create(session, chain, [startAnchor(chain)], records, once);
+      const created = await sessions.create(session, chain, [startAnchor(chain)], records, once);
+      publish("session.started", key.scope, startedPayload(key));
+      return created;
     },
     async open(key) {
       const existing = await sessions.get(key);
@@ -173,18 +197,32 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       const into = child_id === undefined ? null : { key, name, metadata: {} };
       if (into !== null) events.unshift(sessionEvent("session.created", key, chain.id));
       const from = { scope, chain_id, ...(at === undefined ? {} : { at }) };
-      return sessions.fork(from, chain, into, { events }, once);
+      const forked = await sessions.fork(from, chain, into, { events }, once);
+      if (into !== null) {
+        publish("session.started", key.scope, startedPayload(key));
+        publish("session.forked", key.scope, { parent_id: source.session_id, child_id: key.session_id });
+      }
+      return forked;
     },
-    async reset(key) {
+    async reset(key, archive = true) {
       const { head_chain_id } = await service.get(key);
+      const { session_id, scope } = key;
       const chain = newChain();
-      const records: ChangeRecords = {
-        events: [
-          sessionEvent("session.archived", key, head_chain_id),
-          chainEvent("chain.created", key, chain.id),
-        ],
-      };
-      return requireUnchanged(await sessions.reset(key, head_chain_id, chain, [startAnchor(chain)], records));
+      const events = [chainEvent("chain.created", key, chain.id)];
+      if (archive) events.unshift(sessionEvent("session.archived", key, head_chain_id));
+      const first = [startAnchor(chain)];
+      const made = requireUnchanged(await sessions.reset(key, head_chain_id, chain, first, { events }));
+      const archive_path = archive ? `chain:${head_chain_id}` : null;
+      if (archive_path !== null) publish("session.archived", scope, { session_id, archive_path });
+      publish("session.reset", scope, { session_id, archive_path });
+      return { chain: made, archive_path };
+    },
+    async handoff(key, name, state) {
+      const entry = anchor(name, state, new Date(clock.now()).toISOString());
+      const { chain_id, last_id } = await sessions.appendIdle(key, [entry]);
+      publish("session.handoff", key.scope, { session_id: key.session_id, name, state });
+      const [written] = await sessions.entries(key.scope, chain_id, last_id - 1, 1);
+      return written!;
     },
     async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold) {
       const chain = newChain();
@@ -228,6 +266,10 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
     verify: (scope, chain_id) => sessions.verify(scope, chain_id),
   };
   return service;
+}
+
+function startedPayload({ workspace, session_id }: SessionKey): BusPayload<"session.started"> {
+  return { session_id, tape_name: tapeName(workspace, session_id), workspace };
 }
 
 function startAnchor(chain: NewChain): NewEntry {

@@ -124,7 +124,7 @@ verifies("tape.reset", "a reset empties the context and keeps the old chain", as
   const key = freshKey();
   const { head_chain_id } = await sessions.create(key);
   await sessions.append(key, [user("old")]);
-  const fresh = await sessions.reset(key);
+  const fresh = (await sessions.reset(key)).chain;
   expect((await sessions.hydrate(key)).messages).toEqual([]);
   expect((await sessions.entries(key.scope, fresh.id, 0, 9)).map((entry) => entry.payload.name)).toEqual([
     "session/start",

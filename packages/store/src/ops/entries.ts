@@ -1,7 +1,7 @@
 /** Appends entries to the tape of a session, alone or in the transaction of another write. */
 
 import type { EntryRow } from "./entry-hash.ts";
-import { type HoldColumns, requireHeldRun } from "./holds.ts";
+import { type HoldColumns, requireHeldRun, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { type Op, refuse, type SqlDialect, selectForUpdate, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
@@ -83,6 +83,17 @@ export function* appendOnce(
   if (p.hold !== null) yield* requireHeldRun(p.hold, dialect);
   const written = yield* appendEntries(p, dialect);
   yield* completeKeyWith(p.once, { entry_id: written.last_id }, dialect);
+  return written;
+}
+
+/** Refused while a turn of the session runs on any gateway: an anchor would take the context from the turn. */
+export function* appendIdle(
+  p: { key: SessionKeyColumns; entries: EntryRow[] },
+  dialect: SqlDialect,
+): Op<AppendedRows> {
+  // The append locks the session's row.
+  const written = yield* appendEntries({ ...p, chain_id: null }, dialect);
+  yield* requireIdle(p.key);
   return written;
 }
 

@@ -6,7 +6,7 @@ import { type AuditRow, appendAudit } from "./audit.ts";
 import { createBinding, removeBinding, updateBinding, updateBindings } from "./bindings.ts";
 import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
-import { appendEntries, appendForTurn, appendOnce } from "./entries.ts";
+import { appendEntries, appendForTurn, appendIdle, appendOnce } from "./entries.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
 import { commitInstallation } from "./installations.ts";
 import {
@@ -90,6 +90,7 @@ const WRITES = {
   createSession,
   appendEntries,
   appendForTurn,
+  appendIdle,
   appendOnce,
   forkChain,
   resetSession,

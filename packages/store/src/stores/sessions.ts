@@ -77,6 +77,8 @@ export function createSessionStore(backend: Backend): SessionStore {
       if (key_claim === null) return backend.write("appendEntries", rows);
       return backend.write("appendOnce", { ...rows, hold: null, once: key_claim });
     },
+    appendIdle: (key, entries) =>
+      backend.write("appendIdle", { key: keyColumns(key), entries: entries.map(encodeEntry) }),
     appendTape(tape, once) {
       const { hold, ...rows } = encodeTape(tape);
       const key_claim = encodeClaim(backend, once);

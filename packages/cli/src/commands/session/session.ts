@@ -37,7 +37,15 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .action(toAction(set));
   workspaceFlag(session.command("reset <id>"))
     .description("Archive the tape and start a new one.")
+    .option("--no-archive", "close the tape without announcing it as an archive")
     .action(toAction(reset));
+  workspaceFlag(session.command("handoff <id> <name> [key=value...]"))
+    .description("Start a new context for the model; summary= is what it sees of the past.")
+    .addHelpText(
+      "after",
+      "\nExample:\n  backplane session handoff support-42 shipped summary='The order was shipped.'\n",
+    )
+    .action(toAction(handoff));
   workspaceFlag(session.command("compact <id>"))
     .description("Summarise the conversation onto a new chain; the old chain is kept.")
     .action(toAction(compact));
@@ -84,7 +92,14 @@ async function set(
   id: string,
   pairs: string[],
 ): Promise<undefined> {
-  const changes: JsonObject = {};
+  const changes = readPairs(pairs);
+  const session = await context.client().sessions.patch(id, changes, workspaceOf(options));
+  context.out.data(session, () => `Changed ${id}`);
+  return undefined;
+}
+
+function readPairs(pairs: readonly string[]): JsonObject {
+  const values: JsonObject = {};
   for (const pair of pairs) {
     const [, key, text] = /^([^=\s]{1,128})=(.*)$/s.exec(pair) ?? [];
     if (key === undefined || text === undefined) {
@@ -92,17 +107,34 @@ async function set(
         fix: "title='Order 4711'",
       });
     }
-    changes[key] = text === "" ? null : parseValue(text);
+    values[key] = text === "" ? null : parseValue(text);
   }
-  const session = await context.client().sessions.patch(id, changes, workspaceOf(options));
-  context.out.data(session, () => `Changed ${id}`);
+  return values;
+}
+
+async function handoff(
+  context: CommandContext,
+  options: WorkspaceOptions,
+  id: string,
+  name: string,
+  pairs: string[],
+): Promise<undefined> {
+  const anchor = { name, state: readPairs(pairs) };
+  const entry = await context.client().sessions.handoff(id, anchor, workspaceOf(options));
+  context.out.data(entry, () => `The context of ${id} begins at entry ${entry.id}`);
   return undefined;
 }
 
-async function reset(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
+async function reset(
+  context: CommandContext,
+  options: WorkspaceOptions & { archive: boolean },
+  id: string,
+): Promise<undefined> {
+  const { archive } = options;
   assertConfirmable(context.io, context.flags);
-  await confirm(context.io, context.flags, `Archive the tape of ${id} and start a new one?`);
-  const session = await context.client().sessions.reset(id, workspaceOf(options));
+  const question = archive ? `Archive the tape of ${id}` : `Close the tape of ${id} without an archive`;
+  await confirm(context.io, context.flags, `${question} and start a new one?`);
+  const session = await context.client().sessions.reset(id, workspaceOf(options), { archive });
   context.out.data(session, () => `Reset ${id}: it continues on chain ${session.head_chain_id}`);
   return undefined;
 }
