@@ -14,19 +14,19 @@ const PYTHON_SDK = join(ROOT, "packages/sdk/python/backplane_sdk.py");
 
 export async function buildExamples(root: string = join(ROOT, "examples")): Promise<string[]> {
   const folders = readdirSync(root, { withFileTypes: true }).filter((entry) => entry.isDirectory());
-  const made = await Promise.all(folders.map((folder) => buildExample(join(root, folder.name))));
-  return made.flat();
+  const built = await Promise.all(folders.map((folder) => buildExample(join(root, folder.name))));
+  return built.flat();
 }
 
 /** Returns the files that the example now has. */
 export async function buildExample(folder: string): Promise<string[]> {
-  const made: string[] = [];
+  const outputs: string[] = [];
   const source = join(folder, "src/plugin.ts");
-  if (existsSync(source)) made.push(await bundle(source, join(folder, "bin/plugin.mjs")));
+  if (existsSync(source)) outputs.push(await bundle(source, join(folder, "bin/plugin.mjs")));
   if (existsSync(join(folder, "bin/plugin.py"))) {
-    made.push(replaceFile(join(folder, "lib/backplane_sdk.py"), readFileSync(PYTHON_SDK)));
+    outputs.push(replaceFile(join(folder, "lib/backplane_sdk.py"), readFileSync(PYTHON_SDK)));
   }
-  return made;
+  return outputs;
 }
 
 async function bundle(source: string, target: string): Promise<string> {

@@ -60,8 +60,8 @@ async function buildPackage(name: string): Promise<void> {
     ...(name === COMMAND ? WITH_LIBRARIES : { packages: "external" }),
   });
   for (const { path, contents } of outputs) replaceFile(path, contents);
-  const made = new Set(outputs.map(({ path }) => path));
-  const obsolete = readdirSync(lib).filter((file) => !made.has(join(lib, file)));
+  const written = new Set(outputs.map(({ path }) => path));
+  const obsolete = readdirSync(lib).filter((file) => !written.has(join(lib, file)));
   for (const file of obsolete) rmSync(join(lib, file));
   // The compiled code of the obsolete files; packages/cli/src/main.ts fills the folder again.
   if (obsolete.length > 0) rmSync(join(folder, "dist/compile-cache"), { recursive: true, force: true });

@@ -15,7 +15,7 @@ const STEPS = [
 const SILENCE_MS = 2_000;
 const ERASE = "\r\u001b[2K";
 
-async function run(what: string, [program, ...args]: string[]): Promise<number> {
+async function run(label: string, [program, ...args]: string[]): Promise<number> {
   const began = performance.now();
   const terminal = process.stderr.isTTY === true;
   let drawn = false;
@@ -24,7 +24,7 @@ async function run(what: string, [program, ...args]: string[]): Promise<number> 
     drawn = false;
   };
   const timer = setInterval(() => {
-    const text = `${what} (${Math.round((performance.now() - began) / 1_000)} s)`;
+    const text = `${label} (${Math.round((performance.now() - began) / 1_000)} s)`;
     erase();
     process.stderr.write(terminal ? text : `${text}\n`);
     drawn = terminal;

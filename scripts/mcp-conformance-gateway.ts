@@ -54,10 +54,10 @@ export async function throughGateway(url: URL, scenario: string): Promise<void> 
       const runtime = { protocol: "mcp.http" as const, url: url.href };
       const manifest = serverManifest({ package_id, version: "0.0.0", name: "s", runtime, secret_slots: [] });
       writeFileSync(join(folder, "vai-plugin.toml"), manifest);
-      const made = await client.packages.installFolder(folder);
+      const installed = await client.packages.installFolder(folder);
       const { binding_id } = await client.bindings.create({
-        package_id: made.package_id,
-        package_version: made.version,
+        package_id: installed.package_id,
+        package_version: installed.version,
         export_id: "*",
       });
       return binding_id;

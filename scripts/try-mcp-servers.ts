@@ -213,9 +213,10 @@ async function tryServer(
   };
   const found = exports.find(({ id }) => id.endsWith(tool));
   if (found === undefined) {
-    const why = error?.message ?? (listed.code === 0 ? `it has no tool ${tool}` : messageOf(listed.stderr));
+    const reason =
+      error?.message ?? (listed.code === 0 ? `it has no tool ${tool}` : messageOf(listed.stderr));
     await remove(cli, binding_id);
-    return row(pack.version, String(exports.length), "", `no tools: ${why}`);
+    return row(pack.version, String(exports.length), "", `no tools: ${reason}`);
   }
   const called = await cli("invoke", found.id, "--input", JSON.stringify(input), "--json");
   console.error(`${called.stdout.slice(0, 2_000)}\n${called.stderr}`);

@@ -83,7 +83,7 @@ export async function catalog(): Promise<Row[]> {
       const name = names[(n * 7) % TOOLS]!;
       const [snapshot, policy] = await Promise.all([ours.snapshot(caller), policies.of(scope)]);
       const plan = snapshot.plans.get(name)!;
-      const asked: RuleInput = {
+      const input: RuleInput = {
         caller,
         plan,
         policy,
@@ -96,7 +96,7 @@ export async function catalog(): Promise<Row[]> {
         root: assumeValidRoot(caller),
       };
       for (const rule of RULES) {
-        if (rule.decide(asked, plan.grant, STATE).kind === "deny")
+        if (rule.decide(input, plan.grant, STATE).kind === "deny")
           throw new Error(`${name}: ${rule.name} denies`);
       }
     };

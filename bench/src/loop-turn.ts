@@ -183,10 +183,10 @@ const model: KernelPlugin = {
   subscriptions: () => ["llm.call.request"],
   async onEvent(event, ctx) {
     const messages = event.payload.messages as { role: string; content: unknown }[];
-    const asked = messages.at(-1)!;
+    const last = messages.at(-1)!;
     const answer =
-      asked.role === "tool"
-        ? { text: String(asked.content), tool_calls: [] }
+      last.role === "tool"
+        ? { text: String(last.content), tool_calls: [] }
         : { text: "", tool_calls: [{ id: "call_1", name: "add", args: { a: 2, b: 3 } }] };
     if (event.session_id.startsWith(IN_PARTS) && answer.text !== "") {
       await ctx.emit("llm.call.delta", { content: answer.text, request_id: event.id }, event);
@@ -256,15 +256,15 @@ const tools = {
 };
 
 async function aiTurn(): Promise<void> {
-  let asked = false;
+  let requested = false;
   const counts = { inputTokens: { total: 10 }, outputTokens: { total: 5 } } as never;
   const mock = new MockLanguageModelV3({
     async doGenerate() {
-      const content = asked
+      const content = requested
         ? [{ type: "text", text: "5" }]
         : [{ type: "tool-call", toolCallId: "call_1", toolName: "add", input: '{"a":2,"b":3}' }];
-      const finishReason = { unified: asked ? "stop" : "tool-calls", raw: undefined };
-      asked = true;
+      const finishReason = { unified: requested ? "stop" : "tool-calls", raw: undefined };
+      requested = true;
       return { content, finishReason, usage: counts, warnings: [] } as never;
     },
   });
@@ -278,20 +278,20 @@ async function aiTurn(): Promise<void> {
 }
 
 async function aiStream(): Promise<void> {
-  let asked = false;
+  let requested = false;
   const counts = { inputTokens: { total: 10 }, outputTokens: { total: 5 } };
   const mock = new MockLanguageModelV3({
     async doStream() {
       const parts: object[] = [{ type: "stream-start", warnings: [] }];
-      if (asked) {
+      if (requested) {
         parts.push({ type: "text-start", id: "1" }, { type: "text-delta", id: "1", delta: "5" });
         parts.push({ type: "text-end", id: "1" });
       } else {
         parts.push({ type: "tool-call", toolCallId: "call_1", toolName: "add", input: '{"a":2,"b":3}' });
       }
-      const finishReason = { unified: asked ? "stop" : "tool-calls", raw: undefined };
+      const finishReason = { unified: requested ? "stop" : "tool-calls", raw: undefined };
       parts.push({ type: "finish", finishReason, usage: counts });
-      asked = true;
+      requested = true;
       const stream = new ReadableStream({
         start(controller) {
           for (const part of parts) controller.enqueue(part);

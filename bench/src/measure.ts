@@ -106,10 +106,10 @@ function mapOf<T>(connections: [string, EchoConnection][], value: (key: string) 
 }
 
 /** Rejects after `ms`, so that a peer that hangs fails its own row and not the whole run. */
-export function withTimeLimit<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+export function withTimeLimit<T>(ms: number, label: string, work: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`${what} took more than ${ms} ms`)), ms);
+    timer = setTimeout(() => reject(new Error(`${label} took more than ${ms} ms`)), ms);
   });
   return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }

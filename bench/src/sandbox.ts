@@ -146,7 +146,7 @@ async function echoPackage() {
   let runners = 0;
   let calls = 0;
   return {
-    runner(how: { sandbox: boolean; prewarmed: number }) {
+    runner(options: { sandbox: boolean; prewarmed: number }) {
       const scratch_root = join(home, `scratch-${runners++}`);
       mkdirSync(scratch_root);
       const runner = createRunner({
@@ -154,8 +154,8 @@ async function echoPackage() {
         clock,
         scratch_root,
         host: { name: "bench", version: "1.0.0" },
-        limits: { prewarmed: how.prewarmed, prewarmed_per_key: 1 },
-        ...(how.sandbox ? { sandbox: { cache_dir: join(home, "sandbox") } } : {}),
+        limits: { prewarmed: options.prewarmed, prewarmed_per_key: 1 },
+        ...(options.sandbox ? { sandbox: { cache_dir: join(home, "sandbox") } } : {}),
         log,
       });
       return {

@@ -63,7 +63,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
   {
     defence: "artifact contains no secret",
     file: `${RUNNER}/artifacts/collect-artifacts.ts`,
-    from: 'if (hasSecret(content, how.redactor)) throw refused(path, "secret");',
+    from: 'if (hasSecret(content, options.redactor)) throw refused(path, "secret");',
     to: "",
     tests: ARTIFACTS,
   },
@@ -78,7 +78,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
   {
     defence: "artifact of a server contains no secret",
     file: `${RUNNER}/artifacts/collect-server-files.ts`,
-    from: 'hasSecret(content, how.redactor) ? "secret" : null',
+    from: 'hasSecret(content, options.redactor) ? "secret" : null',
     to: "null",
     tests: ["packages/runner/test/artifacts/server-files.test.ts"],
     only: "does not store a secret",

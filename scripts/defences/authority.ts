@@ -77,7 +77,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: running turns are watched",
     file: "packages/door/src/authority/revocation-watch.ts",
-    from: "if (why !== null) turn.revoke(why);",
+    from: "if (reason !== null) turn.revoke(reason);",
     to: "",
     tests: TURNS,
   },

@@ -38,7 +38,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "org: tools of an org's binding",
     file: "packages/registry/src/definitions/definitions.ts",
-    from: "if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);",
+    from: "if (bound.binding.scope.project_id === null) requireWholeOrg(caller, action);",
     to: "",
     tests: ["packages/registry/test/definitions/definitions.test.ts"],
   },

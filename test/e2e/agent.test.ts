@@ -134,10 +134,10 @@ verifies(
     expect(child.parent_session_id).toBe("shopping");
     const fork: Chain = await client.chains.get(child.head_chain_id);
     expect([fork.origin, fork.parent_chain_id]).toEqual(["fork", parent.head_chain_id]);
-    const said = async (session_id: string, text: string) =>
+    const say = async (session_id: string, text: string) =>
       (await client.runs.start({ session_id, input: { text } }, { wait: true })).output?.content;
-    expect(await said("shopping", "/say only in the parent")).toBe("only in the parent");
-    expect(await said("shopping-2", "/say only in the child")).toBe("only in the child");
+    expect(await say("shopping", "/say only in the parent")).toBe("only in the parent");
+    expect(await say("shopping-2", "/say only in the child")).toBe("only in the child");
     const tapes = async () => {
       const read = async (id: string): Promise<Entry[]> =>
         (await client.sessions.entries(id, { limit: 1000 })).items;
@@ -169,8 +169,8 @@ verifies(
       after: before.parent.at(-1)!.id,
       limit: 1000,
     });
-    const asked = items.find(({ payload }) => payload.name === "llm.call.request");
-    const { messages_ref } = asked!.payload.data as { messages_ref: { count: number } };
+    const request = items.find(({ payload }) => payload.name === "llm.call.request");
+    const { messages_ref } = request!.payload.data as { messages_ref: { count: number } };
     const replies = before.parent.filter(({ kind }) => kind === "message" || kind === "tool_result").length;
     expect(messages_ref.count).toBeGreaterThan(replies);
     for (const { id } of [parent, child])
@@ -211,14 +211,14 @@ verifies(
     const ids = ["kernel", "_bridge:web", "shopping::agent::1"];
     for (const id of ids) {
       const part = encodeURIComponent(id);
-      const asked = [
+      const requests = [
         gateway.http("POST", "/v1/sessions", { session_id: id }),
         gateway.http("POST", `/v1/sessions/${part}/messages`, { text: "x" }),
         gateway.http("POST", "/v1/runs", { session_id: id, input: { text: "x" } }),
         gateway.http("POST", `/api/sessions/${part}/message`, { text: "x" }),
         gateway.http("POST", "/api/sessions/shopping/fork", { child_id: id }),
       ];
-      for (const { status } of await Promise.all(asked)) expect(status, id).toBe(400);
+      for (const { status } of await Promise.all(requests)) expect(status, id).toBe(400);
     }
     const replies = await overSocket(
       ids.map((session_id) => ({ op: "attach", session_id, since_entry: null })),

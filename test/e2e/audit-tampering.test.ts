@@ -147,8 +147,8 @@ test("verifies an untouched log, also after more entries and a restart", async (
   await gateway.stop();
 });
 
-for (const [what, change, says] of CASES) {
-  verifies("integrity.audit", `audit verify and doctor detect ${what}, also after new entries`, async () => {
+for (const [label, change, says] of CASES) {
+  verifies("integrity.audit", `audit verify and doctor detect ${label}, also after new entries`, async () => {
     tamper(change);
     const gateway = await start();
     const found = await backplane("audit", "verify");

@@ -212,8 +212,8 @@ test("marks a compaction, repeats no entry, and can undo it once", async () => {
   for (const word of ["alpha", "beta", "gamma"]) await sendAndWait(page, `${word} `.repeat(1_500).trim());
   const before = await conversationTexts(page);
   const session_id = sessionOf(page);
-  const made = await chat.gateway.http("POST", "/v1/compactions", { session_id });
-  expect(made.status, JSON.stringify(made.body)).toBe(201);
+  const created = await chat.gateway.http("POST", "/v1/compactions", { session_id });
+  expect(created.status, JSON.stringify(created.body)).toBe(201);
   await page.click("text=Undo compaction");
   await page.waitForSelector(".marker:has-text('undone')");
   expect(await conversationTexts(page)).toEqual(before);

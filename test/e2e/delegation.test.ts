@@ -56,8 +56,8 @@ async function tokenOutside(gateway: TestGateway, name: string): Promise<{ id: s
   let token = "";
   for (let text = ""; token === ""; ) {
     text += Buffer.from((await reader.read()).value!).toString();
-    const said = /"said":"([^"]+_gld_iav)"/.exec(text)?.[1];
-    if (said !== undefined) token = said.split("").reverse().join("");
+    const lines = /"said":"([^"]+_gld_iav)"/.exec(text)?.[1];
+    if (lines !== undefined) token = lines.split("").reverse().join("");
   }
   await reader.cancel();
   return { id: body.id, token };

@@ -163,18 +163,18 @@ verifies(
         session_id: "admin-talk",
         input: { text },
       });
-      let asked: Approval | undefined;
+      let approval: Approval | undefined;
       for (;;) {
         const now = await client.runs.get(run.id);
         if (now.status !== "running") break;
         const { items } = await client.approvals.list({ status: "pending" });
-        if (items[0] !== undefined && asked === undefined) {
-          asked = items[0];
-          await client.approvals.answer(asked.id, { response: "approve" });
+        if (items[0] !== undefined && approval === undefined) {
+          approval = items[0];
+          await client.approvals.answer(approval.id, { response: "approve" });
         }
         await new Promise((done) => setTimeout(done, 50));
       }
-      return asked;
+      return approval;
     };
     expect(await requestTool(`/tool plugin_install ${JSON.stringify({ path })}`)).toMatchObject({
       risk: "high",

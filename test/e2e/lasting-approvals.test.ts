@@ -107,7 +107,7 @@ afterAll(async () => {
 async function runTask({ server, steps }: Task, session_id: string, answer: ApprovalAnswer) {
   const script = steps.map(([tool, input]) => `/tool mcp_${server}_${tool} ${JSON.stringify(input)}\n/then`);
   const text = [...script, "/say done"].join("\n");
-  const asked: string[] = [];
+  const requests: string[] = [];
   const answers: Promise<unknown>[] = [];
   let run: Run | null = null;
   await readStream(`${gateway.url}/v1/runs?stream=1`, {
@@ -118,7 +118,7 @@ async function runTask({ server, steps }: Task, session_id: string, answer: Appr
       if (event === "run") run = JSON.parse(data) as Run;
       if (event !== "approval.request") return;
       const { id, tool_name, digest } = JSON.parse(data).event.payload;
-      asked.push(tool_name.replace(`mcp_${server}_`, ""));
+      requests.push(tool_name.replace(`mcp_${server}_`, ""));
       answers.push(client.approvals.answer(id, { ...answer, digest }));
     },
   });
@@ -128,8 +128,11 @@ async function runTask({ server, steps }: Task, session_id: string, answer: Appr
   expect(items.map(({ status }) => status)).toEqual(steps.map(() => "succeeded"));
   // Every call was answered by a person, covered by such an answer, or within the tolerance.
   const unasked = items.filter(({ approval_id }) => approval_id === null);
-  expect(unasked).toHaveLength(steps.length - asked.length);
-  return { asked, allowed_by: new Set(unasked.map(({ allowed_by }) => allowed_by?.slice(0, 4) ?? null)) };
+  expect(unasked).toHaveLength(steps.length - requests.length);
+  return {
+    asked: requests,
+    allowed_by: new Set(unasked.map(({ allowed_by }) => allowed_by?.slice(0, 4) ?? null)),
+  };
 }
 
 for (const task of [BROWSER, GIT]) {

@@ -121,7 +121,7 @@ verifies("mcp.client", "quarantines a changed tool definition until it is accept
   const accepted = await gateway.cli("binding", "accept", binding_id, "mcp_turncoat_echo", "--yes", "--json");
   expect(accepted.code).toBe(0);
   const lines = `  description\n    - ${texts.before}\n    + ${texts.after}\n`;
-  for (const said of [shown.stderr, accepted.stderr]) expect(said).toContain(lines);
+  for (const text of [shown.stderr, accepted.stderr]) expect(text).toContain(lines);
   expect(JSON.parse(accepted.stdout)).toMatchObject({
     quarantined: [],
     accepted: [{ export_id: "mcp_turncoat_echo", changes: [change] }],
@@ -131,15 +131,15 @@ verifies("mcp.client", "quarantines a changed tool definition until it is accept
 
 test("lets a server use the gateway's model only while its binding allows it", async () => {
   const binding_id = await serve("sampler");
-  const said = async () => (await call("mcp_sampler_samples")).tool_result?.content[0]?.text;
-  expect(await said()).toContain("No caller can answer a sampling request");
+  const lines = async () => (await call("mcp_sampler_samples")).tool_result?.content[0]?.text;
+  expect(await lines()).toContain("No caller can answer a sampling request");
   const given = await gateway.cli("binding", "set", binding_id, "--sampling", "200:5");
   expect(given.code, given.stderr).toBe(0);
-  expect(await said()).toMatch(/"role":"assistant".*"stopReason":"endTurn"/);
+  expect(await lines()).toMatch(/"role":"assistant".*"stopReason":"endTurn"/);
   const { body } = await gateway.http<{ items: object[] }>("GET", "/v1/invocations?export_id=model_sampling");
   expect(body.items).toMatchObject([{ status: "succeeded", input: { for_binding: binding_id } }]);
   expect((await gateway.cli("binding", "set", binding_id, "--no-sampling")).code).toBe(0);
-  expect(await said()).toContain("No caller can answer a sampling request");
+  expect(await lines()).toContain("No caller can answer a sampling request");
 });
 
 verifies("mcp.client", "reports why a server does not start and retries", async () => {

@@ -16,7 +16,7 @@ let registry: Registry;
 let folder: string;
 let remote: Server;
 /** The requests to the remote server: method and credential. */
-const asked: { method: string; authorization: string | undefined }[] = [];
+const requests: { method: string; authorization: string | undefined }[] = [];
 
 /** A server of revision 2026-07-28 with one tool. */
 function answerRemote(request: IncomingMessage, response: ServerResponse): void {
@@ -26,7 +26,7 @@ function answerRemote(request: IncomingMessage, response: ServerResponse): void 
   });
   request.on("end", () => {
     const { id, method, params } = JSON.parse(body);
-    asked.push({ method, authorization: request.headers.authorization });
+    requests.push({ method, authorization: request.headers.authorization });
     const results: Record<string, object> = {
       "server/discover": { supportedVersions: ["2026-07-28"], capabilities: { tools: {} } },
       "tools/list": { tools: [{ name: "echo", inputSchema: { type: "object" } }] },
@@ -250,7 +250,7 @@ verifies("mcp.client", "the gateway calls a remote server with a secret of the b
     status: "succeeded",
     tool_result: { content: [{ text: '{"text":"over there"}' }] },
   });
-  expect(asked.at(-1)).toEqual({ method: "tools/call", authorization: "Bearer hunter2-hunter2" });
+  expect(requests.at(-1)).toEqual({ method: "tools/call", authorization: "Bearer hunter2-hunter2" });
 });
 
 test("does not connect to a private address that the operator did not allow", async () => {

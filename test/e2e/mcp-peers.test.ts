@@ -31,8 +31,12 @@ async function connect(path: string, mode: "legacy" | "auto") {
   client.setRequestHandler("sampling/createMessage", ({ params }) => {
     const [first] = params.messages;
     const content = Array.isArray(first!.content) ? first!.content[0]! : first!.content;
-    const asked = content.type === "text" ? content.text : "";
-    return { role: "assistant", model: "peer-model", content: { type: "text", text: `peer says ${asked}` } };
+    const question = content.type === "text" ? content.text : "";
+    return {
+      role: "assistant",
+      model: "peer-model",
+      content: { type: "text", text: `peer says ${question}` },
+    };
   });
   client.setRequestHandler("elicitation/create", () => ({ action: "accept", content: { name: "Alice" } }));
   client.setRequestHandler("roots/list", () => ({ roots: [{ uri: "file:///peer", name: "peer" }] }));
@@ -149,7 +153,7 @@ verifies(
   async () => {
     const { gateway, binding_id } = fixture;
     await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: { approval: "always" } });
-    const answer = async (response: "approve" | "reject", asked: object) => {
+    const answer = async (response: "approve" | "reject", question: object) => {
       const waiting = await vi.waitFor(
         async () => {
           const path = "/v1/approvals?status=pending";
@@ -162,7 +166,10 @@ verifies(
         },
         { timeout: 20_000, interval: 50 },
       );
-      expect(waiting).toMatchObject({ tool: "server_request", input: { asked, for_binding: binding_id } });
+      expect(waiting).toMatchObject({
+        tool: "server_request",
+        input: { asked: question, for_binding: binding_id },
+      });
       await gateway.http("POST", `/v1/approvals/${waiting.id}:answer`, { response });
     };
     const uri = "test://template/7/data";

@@ -168,8 +168,8 @@ test("keeps the sign-in across a restart and renews an expiring token once for a
   const calls = await Promise.all(Array.from({ length: 8 }, call));
   expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(8).fill("succeeded"));
   as.slow_ms = 0;
-  const asked = as.token_requests.slice(before);
-  expect(asked.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
+  const requests = as.token_requests.slice(before);
+  expect(requests.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
   // The next renewal uses the rotated refresh token; the old one would be refused.
   as.revokeAll();
   expect((await call()).status).toBe("succeeded");
@@ -181,9 +181,9 @@ test("a call with a revoked sign-in reports that a person has to sign in again",
   expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
   expect(failed.error!.message).toContain(`backplane binding login ${binding_id}`);
   expect(await signIn()).toMatchObject({ status: "needed", renewable: false });
-  const asked = as.token_requests.length;
+  const before = as.token_requests.length;
   await call();
-  expect(as.token_requests.length, "a refused refresh token is not tried again").toBe(asked);
+  expect(as.token_requests.length, "a refused refresh token is not tried again").toBe(before);
 });
 
 test("accepts a pasted redirect URL on a machine without a browser", async () => {
@@ -222,9 +222,9 @@ test("accepts a redirect once, from the caller who started, and only with the ri
   const other = await as.visit((await begin()).authorization_url);
   const foreign = new URL(other);
   foreign.searchParams.set("iss", "https://evil.example");
-  const asked = as.token_requests.length;
+  const before = as.token_requests.length;
   expect((await complete(foreign.href)).status).toBe(502);
-  expect(as.token_requests.length, "the code was sent to no server").toBe(asked);
+  expect(as.token_requests.length, "the code was sent to no server").toBe(before);
   expect((await complete(other)).status, "a failed login cannot be used again").toBe(400);
   expect((await call()).status, "the earlier sign-in is still valid").toBe("succeeded");
 });
@@ -240,13 +240,13 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   const late = await thief.open(start_url);
   expect([late.status, late.url]).toEqual([400, start_url]);
   expect(late.text).toContain("This sign-in belongs to another browser");
-  const asked = as.token_requests.length;
+  const before = as.token_requests.length;
   const taken = await thief.open(onward!);
   expect(taken.status).toBe(400);
   expect(taken.text).toContain("This sign-in belongs to another browser");
   expect(taken.url, "with a valid code").toContain("code=");
   expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
-  expect(as.token_requests.length).toBe(asked);
+  expect(as.token_requests.length).toBe(before);
   expect(thief.set).toEqual([]);
   const again = await first.open(start_url);
   expect(again.status, again.text).toBe(200);

@@ -18,12 +18,12 @@ interface TestResult {
 
 let gateway: TestGateway;
 let servers: Server[] = [];
-const asked: { server: string; url: string; headers: IncomingHttpHeaders }[] = [];
+const requests: { server: string; url: string; headers: IncomingHttpHeaders }[] = [];
 
 /** The path selects the response. */
 async function listen(name: string, redirect_to = ""): Promise<string> {
   const server = createServer((request, response) => {
-    asked.push({ server: name, url: request.url ?? "", headers: request.headers });
+    requests.push({ server: name, url: request.url ?? "", headers: request.headers });
     request.resume();
     if (request.url?.startsWith("/moved")) {
       response.writeHead(307, { location: redirect_to }).end(INTERNAL);
@@ -115,11 +115,11 @@ verifies(
         ]);
       }
     }
-    expect(asked).toEqual([]);
+    expect(requests).toEqual([]);
     // An address that backplane.toml allows for all orgs is reachable.
     await provider(token, "opened", "llm-openai", `http://${opened}/v1`);
     expect((await probe(token, "opened")).error).toContain("HTTP 404");
-    expect(asked.map(({ server }) => server)).toEqual(["opened"]);
+    expect(requests.map(({ server }) => server)).toEqual(["opened"]);
   },
 );
 
@@ -127,7 +127,7 @@ verifies(
   "sec.provider-egress",
   "lets the host's admin allow a local model server for one instance, and does not echo its error body",
   async () => {
-    asked.length = 0;
+    requests.length = 0;
     const argv = ["provider", "add", "llm-openai", "--id", "ollama", "--set", `base_url=http://${local}/v1`];
     const added = await gateway.cli(...argv, "--set", "model=m", "--allow-private");
     expect(added.code, added.stderr).toBe(0);
@@ -141,17 +141,17 @@ verifies(
     expect(error).toContain("HTTP 404");
     expect(error!.length).toBeLessThan(300);
     expect(error).not.toContain(INTERNAL);
-    expect(asked.map(({ server }) => server)).toEqual(["local"]);
+    expect(requests.map(({ server }) => server)).toEqual(["local"]);
 
     // Another org uses the same address while the connection of this org is still open for reuse.
     const token = await orgKey("org_c");
     await provider(token, "same-place", "llm-openai", `http://${local}/v1`);
     expect((await probe(token, "same-place")).error).toContain("--allow-private");
-    expect(asked).toHaveLength(1);
+    expect(requests).toHaveLength(1);
     // An instance of another plugin of the same org.
     await provider(null, "second", "llm-anthropic", `http://${local}/v1`);
     expect((await probe(null, "second")).error).toContain("--allow-private");
-    expect(asked).toHaveLength(1);
+    expect(requests).toHaveLength(1);
 
     // A failed turn reveals no more than the probe.
     await send(null, "PATCH", "/api/llm-providers/active", { name: "ollama" });
@@ -171,9 +171,9 @@ verifies(
 
     const closed = await gateway.cli("provider", "set", "ollama", "allow_private=");
     expect(closed.code, closed.stderr).toBe(0);
-    const before = asked.length;
+    const before = requests.length;
     expect((await probe(null, "ollama")).error).toContain("--allow-private");
-    expect(asked).toHaveLength(before);
+    expect(requests).toHaveLength(before);
   },
 );
 
@@ -181,7 +181,7 @@ verifies(
   ["sec.provider-egress", "sec.credential-destination"],
   "does not follow a redirect, so neither the request nor its key reaches another address",
   async () => {
-    asked.length = 0;
+    requests.length = 0;
     for (const plugin of ["llm-openai", "llm-anthropic"]) {
       const id = `moved-${plugin}`;
       await provider(null, id, plugin, `http://${local}/moved`);
@@ -193,7 +193,7 @@ verifies(
       expect(error).toContain("redirect");
       expect(error).not.toContain(INTERNAL);
     }
-    expect(asked.map(({ server }) => server)).toEqual(["local", "local"]);
+    expect(requests.map(({ server }) => server)).toEqual(["local", "local"]);
   },
 );
 

@@ -124,20 +124,20 @@ verifies(
     await new Promise((ready) => silent.once("listening", ready));
     const base_url = `http://127.0.0.1:${(silent.address() as AddressInfo).port}/v1`;
     try {
-      const made = await gateway.http<Provider>("POST", "/api/llm-providers", {
+      const created = await gateway.http<Provider>("POST", "/api/llm-providers", {
         id: "acme-prod",
         plugin: "llm-openai",
         label: "Prod",
         config: { base_url, api_key: "sk-long-enough-7777", model: "m", allow_private: true },
       });
-      expect(made.status).toBe(201);
-      expect(made.body).toMatchObject({
+      expect(created.status).toBe(201);
+      expect(created.body).toMatchObject({
         id: "acme-prod",
         plugin: "llm-openai",
         label: "Prod",
         active: false,
       });
-      expect(made.body.config).toMatchObject({ base_url, api_key: "****7777" });
+      expect(created.body.config).toMatchObject({ base_url, api_key: "****7777" });
       const again = { id: "acme-prod", plugin: "llm-openai" };
       expect(await status("POST", "/api/llm-providers", again)).toBe(409);
       expect(await status("POST", "/api/llm-providers", { plugin: "nobody" })).toBe(404);

@@ -113,15 +113,15 @@ export const NAME_ATTACKS: readonly Attack[] = [...LITERALS, ...NAMES, ...URLS, 
 
 /** The check sees a public address; a second lookup for the connection would get loopback. */
 function rebindingAttack(): Attack {
-  let asked = 0;
+  let requests = 0;
   return {
     name: "a name that changes between check and use",
     reason: "address.forbidden",
     host: "x.cdn.acme.test",
-    options: { resolve: async () => (asked++ === 0 ? [PUBLIC] : ["127.0.0.1"]) },
+    options: { resolve: async () => (requests++ === 0 ? [PUBLIC] : ["127.0.0.1"]) },
     run: async ({ tunnel, send, port }) => {
       // Several test files of one process run this attack.
-      asked = 0;
+      requests = 0;
       await (await tunnel("x.cdn.acme.test", hello({ name: "x.cdn.acme.test" }))).waitFor(/\r\n\r\n/);
       return send(`CONNECT x.cdn.acme.test:${port} HTTP/1.1\r\n\r\n`).readToEnd();
     },

@@ -59,15 +59,15 @@ test("shows the sign-in once and asks nothing more after the session of this bro
   await chat.gateway.kill9();
   chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
   await page.waitForSelector("#signed-out:visible");
-  const asked: string[] = [];
-  page.on("request", (request) => asked.push(request.url()));
-  page.on("websocket", (socket) => asked.push(socket.url()));
+  const requests: string[] = [];
+  page.on("request", (request) => requests.push(request.url()));
+  page.on("websocket", (socket) => requests.push(socket.url()));
   await page.waitForTimeout(4_000);
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
   // A person who returns to the tab, for example from another browser window, does not have to reload it.
   await page.evaluate('dispatchEvent(new Event("focus"))');
   await page.waitForTimeout(1_000);
-  expect(asked.filter((url) => url.endsWith("/v1/status"))).toHaveLength(1);
+  expect(requests.filter((url) => url.endsWith("/v1/status"))).toHaveLength(1);
   expect(await page.locator("#signed-out").isVisible()).toBe(true);
   await waitUntilLive(await tab(await signInLink(chat.gateway)));
   await waitUntilLive(page);

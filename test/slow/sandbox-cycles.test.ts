@@ -69,7 +69,11 @@ verifies(
     expect(started.size).toBeGreaterThan(CYCLES * 1.5);
     await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
     const now = { files: openFiles, mounts, timers };
-    for (const what of ["files", "mounts", "timers"] as const)
-      await eventually(() => now[what]() <= before[what], 5_000, `${what} are back at ${before[what]}`);
+    for (const counted of ["files", "mounts", "timers"] as const)
+      await eventually(
+        () => now[counted]() <= before[counted],
+        5_000,
+        `${counted} are back at ${before[counted]}`,
+      );
   },
 );

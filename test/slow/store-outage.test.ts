@@ -87,7 +87,7 @@ async function checkOutage(
   { tool, model, proxy, gateways }: Nodes,
   expect: TestContext["expect"],
 ): Promise<void> {
-  const name = (g: number, what: string) => `s${seconds}-g${g}-${what}`;
+  const name = (g: number, step: string) => `s${seconds}-g${g}-${step}`;
   const calls: { id: string; name: string }[] = [];
   const turns: { run_id: string; session_id: string; tool: string }[] = [];
   const holds: { release: () => void }[] = [];
@@ -114,7 +114,7 @@ async function checkOutage(
       if (hold !== null) holds.push(hold);
     }
     await eventually(
-      () => ["look", "note", "tool"].every((what) => tool.runs(name(g, what)) === 1),
+      () => ["look", "note", "tool"].every((step) => tool.runs(name(g, step)) === 1),
       WAIT_MS,
       "the tools run",
     );

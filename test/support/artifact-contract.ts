@@ -16,11 +16,11 @@ export interface ArtifactSubject {
 }
 
 const HOUR = 3_600_000;
-let made = 0;
+let created = 0;
 
 /** Bytes that are unique to one case and span several pieces. */
 export function freshBytes(length = 600_000): { bytes: Buffer; sha256: string } {
-  const bytes = Buffer.alloc(length, `artifact ${process.pid} ${made++} `);
+  const bytes = Buffer.alloc(length, `artifact ${process.pid} ${created++} `);
   return { bytes, sha256: hash("sha256", bytes, "hex") };
 }
 

@@ -10,7 +10,7 @@ type Outage = "refuses" | "silent";
 
 export interface DatabaseProxy {
   url: string;
-  startOutage(how: Outage): void;
+  startOutage(kind: Outage): void;
   endOutage(): void;
   close(): Promise<void>;
 }
@@ -52,10 +52,10 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
   url.port = String((server.address() as AddressInfo).port);
   return {
     url: url.href,
-    startOutage(how) {
-      outage = how;
+    startOutage(kind) {
+      outage = kind;
       for (const socket of sockets) {
-        if (how === "refuses") socket.destroy();
+        if (kind === "refuses") socket.destroy();
         else socket.pause();
       }
     },

@@ -39,7 +39,7 @@ export interface AuthorizationServer {
   metadata: Record<string, unknown>;
   holds(token: string, resource: string): Token | null;
   /** Invalidates all access tokens; with `refresh`, refresh tokens too. */
-  revokeAll(how?: { refresh?: boolean }): void;
+  revokeAll(options?: { refresh?: boolean }): void;
   /** Acts as a person with a browser and returns the final URL. */
   visit(authorization_url: string): Promise<string>;
   close(): Promise<void>;
@@ -86,9 +86,9 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       const found = access.get(token);
       return found !== undefined && found.ends_at > Date.now() && found.resource === resource ? found : null;
     },
-    revokeAll(how = {}) {
+    revokeAll(options = {}) {
       access.clear();
-      if (how.refresh === true) refresh.clear();
+      if (options.refresh === true) refresh.clear();
     },
     async visit(authorization_url) {
       const answer = await fetch(authorization_url, { redirect: "manual" });
@@ -127,14 +127,14 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       const onward = `${url.pathname}${url.search}&agreed=1`.replaceAll("&", "&amp;");
       return response.writeHead(200, { "content-type": "text/html" }).end(`<a href="${onward}">Agree</a>`);
     }
-    const asked = Object.fromEntries(url.searchParams);
-    const back = new URL(asked.redirect_uri!);
-    back.searchParams.set("state", asked.state!);
+    const parameters = Object.fromEntries(url.searchParams);
+    const back = new URL(parameters.redirect_uri!);
+    back.searchParams.set("state", parameters.state!);
     back.searchParams.set("iss", issuer);
     if (as.consent === "no") back.searchParams.set("error", "access_denied");
     else {
       const code = mint("code");
-      codes.set(code, asked);
+      codes.set(code, parameters);
       back.searchParams.set("code", code);
     }
     return response.writeHead(302, { location: back.href }).end();

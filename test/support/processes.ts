@@ -31,11 +31,11 @@ export function processesWith(mark: string): number[] {
 export async function eventually(
   condition: () => boolean | Promise<boolean>,
   limit_ms: number,
-  what: string,
+  label: string,
 ): Promise<number> {
   const from = performance.now();
   while (!(await condition())) {
-    if (performance.now() - from > limit_ms) throw new Error(`not within ${limit_ms} ms: ${what}`);
+    if (performance.now() - from > limit_ms) throw new Error(`not within ${limit_ms} ms: ${label}`);
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
   return performance.now() - from;

@@ -178,11 +178,11 @@ export async function swapRun({ gateway, exports }: SwapGateway, calls: number):
       const name = exports[next++ % exports.length]!;
       const answer = await callOnce(gateway, name);
       count.calls++;
-      const said = JSON.stringify(answer.result ?? answer.error ?? null);
+      const text = JSON.stringify(answer.result ?? answer.error ?? null);
       if (answer.error?.code === "package.corrupt") count.refused++;
-      else if (said.includes("CHANGED!")) count.changed.push(`${name}: ${said}`);
-      else if (answer.status === "succeeded" && said.includes("ORIGINAL")) count.intact++;
-      else count.failed.push(`${name}: ${said}`);
+      else if (text.includes("CHANGED!")) count.changed.push(`${name}: ${text}`);
+      else if (answer.status === "succeeded" && text.includes("ORIGINAL")) count.intact++;
+      else count.failed.push(`${name}: ${text}`);
     }
   };
   await Promise.all([lane(), lane(), lane()]);

@@ -25,13 +25,13 @@ const found: Answer = (_request, response) => {
 let run: ProcessRun;
 let jira: Server;
 let base_url: string;
-let asked: URL[];
+let requests: URL[];
 let answer: Answer;
 
 beforeAll(async () => {
   await buildExample(folder);
   jira = createServer((request, response) => {
-    asked.push(new URL(request.url ?? "", base_url));
+    requests.push(new URL(request.url ?? "", base_url));
     if (request.headers.authorization !== `Bearer ${TOKEN}`) response.writeHead(401).end();
     else answer(request, response);
   });
@@ -48,7 +48,7 @@ afterAll(async () => {
   jira.close();
 });
 beforeEach(() => {
-  asked = [];
+  requests = [];
   answer = found;
 });
 
@@ -70,8 +70,8 @@ test("finds issues", async () => {
       { key: "ENG-7", summary: "Účet 🧾", status: "", url: `${base_url}/browse/ENG-7` },
     ],
   });
-  expect(asked[0]?.pathname).toBe("/rest/api/3/search/jql");
-  expect(Object.fromEntries(asked[0]?.searchParams ?? [])).toEqual({
+  expect(requests[0]?.pathname).toBe("/rest/api/3/search/jql");
+  expect(Object.fromEntries(requests[0]?.searchParams ?? [])).toEqual({
     jql: 'text ~ "billing outage" AND project = "ENG" ORDER BY created DESC',
     maxResults: "5",
     fields: "summary,status",
@@ -80,7 +80,7 @@ test("finds issues", async () => {
 
 test("escapes search words in the query", async () => {
   await search('x" OR project = "SECRET\\');
-  expect(asked[0]?.searchParams.get("jql")).toBe(
+  expect(requests[0]?.searchParams.get("jql")).toBe(
     'text ~ "x\\" OR project = \\"SECRET\\\\" AND project = "ENG" ORDER BY created DESC',
   );
 });
@@ -96,7 +96,7 @@ test("fails on a refused token and says what to check", async () => {
 test("sends no request to Jira without a bound secret", async () => {
   const outcome = await search("x", { secrets: {} });
   expect(outcome.status).toBe("failed");
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
 });
 
 test("reports a busy or failing Jira as retryable", async () => {

@@ -113,7 +113,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     log,
     calls: () => calls.live.all(),
     turns: () => parts.turns.all(),
-    stopCall: (call, why) => stopCall(door, call, why),
+    stopCall: (call, reason) => stopCall(door, call, reason),
   });
   changes.on("call.added", () => revocations.wake());
   changes.on("turn.started", () => revocations.wake());

@@ -73,7 +73,7 @@ test("takes over the calls and approvals of a dead gateway", async () => {
   await first.bind(content, { export_id: "ask", policy: { approval_timeout_ms: 3_600_000 } });
   first.runner.script = () => new Promise<never>(() => {});
   const lost = await first.kernel.invocations.invoke(user, { export_id: "read" });
-  const asked = await first.kernel.invocations.invoke(user, { export_id: "ask" });
+  const call = await first.kernel.invocations.invoke(user, { export_id: "ask" });
   await until(() => first.runner.running === 1);
   await first.crash();
   const { invocations, approvals } = second.kernel;
@@ -83,8 +83,8 @@ test("takes over the calls and approvals of a dead gateway", async () => {
     execution_id: lost.invocation.execution_id,
   });
   await until(async () => (await second.kernel.health()).invocations.waiting_approval === 1);
-  await approvals.answer(admin, asked.invocation.approval_id!, { response: "approve" });
-  await until(async () => (await invocations.get(user, asked.id)).status === "succeeded");
+  await approvals.answer(admin, call.invocation.approval_id!, { response: "approve" });
+  await until(async () => (await invocations.get(user, call.id)).status === "succeeded");
 });
 
 test("watches, answers and cancels a call from the other gateway", async () => {
@@ -109,9 +109,9 @@ test("watches, answers and cancels a call from the other gateway", async () => {
   await second.kernel.invocations.cancel(user, slow.id);
   await watching;
   expect(seen).toEqual([1, 2, 3, "cancelled"]);
-  const asked = await first.kernel.invocations.invoke(user, { export_id: "ask" });
-  await second.kernel.approvals.answer(admin, asked.invocation.approval_id!, { response: "approve" });
-  expect((await asked.settled).status).toBe("succeeded");
+  const call = await first.kernel.invocations.invoke(user, { export_id: "ask" });
+  await second.kernel.approvals.answer(admin, call.invocation.approval_id!, { response: "approve" });
+  expect((await call.settled).status).toBe("succeeded");
   expect(second.runner.requests).toHaveLength(0);
 });
 

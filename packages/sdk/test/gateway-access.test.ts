@@ -25,7 +25,7 @@ let run: MemoryRun;
 let gateway: Server;
 let elsewhere: Server;
 let misdirected: number;
-let asked: () => void = () => {};
+let onRequest: () => void = () => {};
 
 beforeAll(async () => {
   misdirected = 0;
@@ -34,7 +34,7 @@ beforeAll(async () => {
     response.end();
   });
   gateway = createServer((request, response) => {
-    if (request.url === "/v1/never") return asked();
+    if (request.url === "/v1/never") return onRequest();
     if (request.url === "/v1/away") return response.writeHead(302, { location: originOf(elsewhere) }).end();
     if (request.method === "POST") return request.pipe(response);
     response.writeHead(200).end();
@@ -79,6 +79,6 @@ test("sends a body as JSON", async () => {
 
 test("aborts a request in flight when the call is cancelled", async () => {
   const stop = new AbortController();
-  asked = () => stop.abort();
+  onRequest = () => stop.abort();
   expect((await call("wait", {}, stop.signal)).status).toBe("cancelled");
 });

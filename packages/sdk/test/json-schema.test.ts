@@ -50,7 +50,7 @@ test("infers objects with required, optional, nested and additional properties",
 });
 
 test("types the functions of a tool from its schemas", () => {
-  const made = tool({
+  const definition = tool({
     id: "search",
     input: { type: "object", properties: { query: { type: "string" } }, required: ["query"] },
     output: { type: "object", properties: { hits: { type: "integer" } }, required: ["hits"] },
@@ -61,8 +61,8 @@ test("types the functions of a tool from its schemas", () => {
       return { hits: input.query.length };
     },
   });
-  expectTypeOf(made).toEqualTypeOf<ToolExport>();
-  expect(made).toMatchObject({ kind: "tool", id: "search", output: { required: ["hits"] } });
+  expectTypeOf(definition).toEqualTypeOf<ToolExport>();
+  expect(definition).toMatchObject({ kind: "tool", id: "search", output: { required: ["hits"] } });
   const input = { type: "object" } as const;
   const output = { type: "object", properties: { hits: { type: "integer" } }, required: ["hits"] } as const;
   // @ts-expect-error the output schema requires a number
@@ -70,7 +70,7 @@ test("types the functions of a tool from its schemas", () => {
 });
 
 test("types the functions of a tool from explicit type arguments", () => {
-  const made = tool<{ path: string }, { size: number }, { root: string }>({
+  const definition = tool<{ path: string }, { size: number }, { root: string }>({
     id: "size",
     run(input, call) {
       expectTypeOf(input).toEqualTypeOf<{ path: string }>();
@@ -78,7 +78,7 @@ test("types the functions of a tool from explicit type arguments", () => {
       return { size: 1 };
     },
   });
-  expect(made).toMatchObject({ kind: "tool", id: "size" });
+  expect(definition).toMatchObject({ kind: "tool", id: "size" });
   tool<{ title: string }>({
     id: "named like a keyword",
     run(input) {
@@ -97,14 +97,14 @@ test("types the functions of a tool from explicit type arguments", () => {
 });
 
 test("limits the event type of a hook to its subscriptions", () => {
-  const made = hook({
+  const definition = hook({
     id: "watch",
     on: ["run.completed", "run.failed"],
     handle(event) {
       expectTypeOf(event.type).toEqualTypeOf<"run.completed" | "run.failed">();
     },
   });
-  expect(made).toMatchObject({ kind: "hook", on: ["run.completed", "run.failed"] });
+  expect(definition).toMatchObject({ kind: "hook", on: ["run.completed", "run.failed"] });
   // @ts-expect-error the event type does not exist
   hook({ id: "typo", on: ["run.complete"], handle() {} });
 });

@@ -88,8 +88,8 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
       const context = { scratch_dir };
       const { result } = await run.invoke("makes-file", { text: "žluťoučký" }, { context });
       const sha256 = hash("sha256", "žluťoučký", "hex");
-      const made = { transport: "artifact", path: "out/report.txt", bytes: 13, sha256 };
-      expect(result?.structured_output).toEqual({ made, same: true });
+      const artifact = { transport: "artifact", path: "out/report.txt", bytes: 13, sha256 };
+      expect(result?.structured_output).toEqual({ made: artifact, same: true });
       const input = { text: "large" };
       const json = JSON.stringify(input);
       writeFileSync(join(scratch_dir, "input.json"), json);

@@ -64,7 +64,7 @@ export function allowRuleCases(store: () => Store): void {
     const call = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const approval = sampleApproval(call);
     await invocations.open(call, { approval, records: {} });
-    const how = {
+    const options = {
       status: "approved" as const,
       response: "approve_always" as const,
       feedback: null,
@@ -72,9 +72,9 @@ export function allowRuleCases(store: () => Store): void {
       resolved_at: NOW,
     };
     const first = sampleAllowRule({ org_id, approval_id: approval.id });
-    expect(await approvals.resolve(approval.id, how, {}, { rule: first, records: {} })).toBe(true);
+    expect(await approvals.resolve(approval.id, options, {}, { rule: first, records: {} })).toBe(true);
     const second = sampleAllowRule({ org_id, approval_id: approval.id });
-    expect(await approvals.resolve(approval.id, how, {}, { rule: second, records: {} })).toBe(false);
+    expect(await approvals.resolve(approval.id, options, {}, { rule: second, records: {} })).toBe(false);
     expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([first]);
   });
 

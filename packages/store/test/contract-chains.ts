@@ -49,9 +49,9 @@ export function chainCases(subject: () => Subject): void {
         [early.id, 4, 2],
         [early.id, 9, 5],
       ] as const) {
-        const made = await sessions().fork({ scope, chain_id, at }, newChain(), null, {});
-        expect(made).toMatchObject({ fork_entry_id: is, last_entry_id: is });
-        expect(await sessions().verify(scope, made.id)).toBeNull();
+        const created = await sessions().fork({ scope, chain_id, at }, newChain(), null, {});
+        expect(created).toMatchObject({ fork_entry_id: is, last_entry_id: is });
+        expect(await sessions().verify(scope, created.id)).toBeNull();
       }
       await expect(
         sessions().fork({ scope, chain_id: root, at: 0 }, newChain(), null, {}),
@@ -104,8 +104,8 @@ export function chainCases(subject: () => Subject): void {
       const stale = { chain_id: old, last_entry_id: 2 };
       expect(await sessions().compact(key, stale, newChain(), [summary], {})).toBeNull();
       const source = { chain_id: old, last_entry_id: 3 };
-      const made = await sessions().compact(key, source, chain, [summary, message("b")], {});
-      expect(made).toMatchObject({ origin: "compaction", parent_chain_id: old, fork_entry_id: 3 });
+      const created = await sessions().compact(key, source, chain, [summary, message("b")], {});
+      expect(created).toMatchObject({ origin: "compaction", parent_chain_id: old, fork_entry_id: 3 });
       expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
       await sessions().append(key, [message("c")]);
       const since = async (id: string) => (await sessions().sinceAnchor(scope, id)).map(brief);

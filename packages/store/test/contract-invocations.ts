@@ -133,7 +133,7 @@ export function invocationCases(store: () => Store): void {
     expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([
       approval,
     ]);
-    const how = {
+    const options = {
       status: "approved" as const,
       response: "approve" as const,
       feedback: null,
@@ -141,10 +141,10 @@ export function invocationCases(store: () => Store): void {
       resolved_at: NOW,
     };
     const wins = await Promise.all(
-      Array.from({ length: 10 }, () => store().approvals.resolve(approval.id, how, {})),
+      Array.from({ length: 10 }, () => store().approvals.resolve(approval.id, options, {})),
     );
     expect(wins.filter(Boolean)).toHaveLength(1);
-    expect(await store().approvals.get(scope, approval.id)).toEqual({ ...approval, ...how });
+    expect(await store().approvals.get(scope, approval.id)).toEqual({ ...approval, ...options });
     expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([]);
 
     const delegation = sampleDelegation(row.id, scope);

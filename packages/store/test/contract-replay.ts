@@ -25,7 +25,7 @@ export function replayCases(subject: () => Subject): void {
     const side = await sessions().fork({ scope, chain_id: old, at: 2 }, newChain(), null, {});
     await sessions().append(key, [message("side")], side.id);
     await sessions().append(key, [message("c")]);
-    const made = await sessions().compact(
+    const created = await sessions().compact(
       key,
       { chain_id: old, last_entry_id: 5 },
       newChain(),
@@ -33,7 +33,7 @@ export function replayCases(subject: () => Subject): void {
       {},
     );
     await sessions().append(key, [message("side too")], side.id);
-    await sessions().moveHead(key, made!.id, old, {});
+    await sessions().moveHead(key, created!.id, old, {});
     await sessions().append(key, [message("d")]);
     await sessions().reset(key, old, newChain(), [start], {});
     await sessions().append(key, [message("e")]);
@@ -73,9 +73,9 @@ export function replayCases(subject: () => Subject): void {
 
   test("patches metadata by key, removes a key by null, and keeps concurrent patches", async () => {
     const key = freshKey();
-    const made = await sessions().create(newSession(key), newChain(), [start], {});
+    const created = await sessions().create(newSession(key), newChain(), [start], {});
     expect(await sessions().patch(key, { colour: "red", deep: { a: null } })).toEqual({
-      ...made,
+      ...created,
       metadata: { title: "t", colour: "red", deep: { a: null } },
     });
     const patch = JSON.parse('{"__proto__":{"x":1},"colour":null,"gone":null}') as Record<string, never>;

@@ -12,9 +12,9 @@ export function sessionCases(subject: () => Subject): void {
 
   test("identifies a session by scope, workspace and id, and refuses a second one", async () => {
     const key = freshKey();
-    const made = await sessions().create(newSession(key), newChain(), [start], {});
-    expect(made).toMatchObject({ id: "s", ...key.scope, workspace: "/w", last_entry_id: 1 });
-    expect(await sessions().get(key)).toEqual(made);
+    const created = await sessions().create(newSession(key), newChain(), [start], {});
+    expect(created).toMatchObject({ id: "s", ...key.scope, workspace: "/w", last_entry_id: 1 });
+    expect(await sessions().get(key)).toEqual(created);
     const again = () => sessions().create(newSession(key), newChain(), [start], {});
     await expect(again()).rejects.toMatchObject({ code: "session.conflict" });
     const elsewhere = [
@@ -32,13 +32,13 @@ export function sessionCases(subject: () => Subject): void {
     const { project_id: _, ...org } = key.scope;
     const foreign = [{ ...org, project_id: "proj_other" }, freshOrg()];
     for (const scope of foreign) {
-      expect(await sessions().chain(scope, made.head_chain_id)).toBeNull();
+      expect(await sessions().chain(scope, created.head_chain_id)).toBeNull();
       const refused = { code: "chain.not_found" };
-      await expect(sessions().entries(scope, made.head_chain_id, 0, 9)).rejects.toMatchObject(refused);
-      await expect(sessions().sinceAnchor(scope, made.head_chain_id)).rejects.toMatchObject(refused);
-      await expect(sessions().verify(scope, made.head_chain_id)).rejects.toMatchObject(refused);
+      await expect(sessions().entries(scope, created.head_chain_id, 0, 9)).rejects.toMatchObject(refused);
+      await expect(sessions().sinceAnchor(scope, created.head_chain_id)).rejects.toMatchObject(refused);
+      await expect(sessions().verify(scope, created.head_chain_id)).rejects.toMatchObject(refused);
       await expect(
-        sessions().fork({ scope, chain_id: made.head_chain_id }, newChain(), null, {}),
+        sessions().fork({ scope, chain_id: created.head_chain_id }, newChain(), null, {}),
       ).rejects.toMatchObject(refused);
     }
     for (const other of elsewhere.slice(0, 3)) await sessions().create(newSession(other), newChain(), [], {});
@@ -46,12 +46,12 @@ export function sessionCases(subject: () => Subject): void {
       "/other",
       "/w",
     ]);
-    expect((await sessions().list(key.scope, { workspace: "/w" }, { limit: 9 })).items).toEqual([made]);
+    expect((await sessions().list(key.scope, { workspace: "/w" }, { limit: 9 })).items).toEqual([created]);
     const whole: Scope = { ...key.scope, project_id: null };
     const first = await sessions().list(whole, {}, { limit: 3 });
     expect(first.items).toHaveLength(3);
     const rest = await sessions().list(whole, {}, { limit: 3, after: first.next! });
-    expect(rest).toEqual({ items: [made], next: null });
+    expect(rest).toEqual({ items: [created], next: null });
   });
 
   test("merges changes of the metadata of a session and removes fields that are null", async () => {

@@ -174,16 +174,16 @@ describe("two gateways on one database", () => {
     let compacted = 0;
     for (let n = 0; n < 20; n++) {
       const { last_entry_id } = (await second.sessions.chain(key.scope, chain_id))!;
-      const [made] = await Promise.all([
+      const [created] = await Promise.all([
         second.sessions.compact(key, { chain_id, last_entry_id }, newChain(), [summary], {}),
         subject.store.sessions.append(key, [message("c")]),
       ]);
-      if (made === null) continue;
+      if (created === null) continue;
       compacted++;
       // Concurrent entries are on the new chain, or made the compaction fail.
       const left = await second.sessions.chain(key.scope, chain_id);
-      expect(left?.last_entry_id).toBe(made.fork_entry_id);
-      chain_id = made.id;
+      expect(left?.last_entry_id).toBe(created.fork_entry_id);
+      chain_id = created.id;
     }
     const entries = await second.sessions.entries(key.scope, chain_id, 0, 1_000);
     expect(entries.map((entry) => entry.id)).toEqual(

@@ -53,13 +53,13 @@ verifies("tape.fork", "writes the same amount for forking 100,000 entries and fo
   const chain_id = (await store.sessions.create(newSession(key), newChain(), [start], {})).head_chain_id;
   const fork = async (session_id: string) => {
     const before = statements();
-    const made = await store.sessions.fork(
+    const created = await store.sessions.fork(
       { scope: key.scope, chain_id },
       newChain(),
       newSession({ ...key, session_id }),
       {},
     );
-    return { made, cost: statements() - before };
+    return { made: created, cost: statements() - before };
   };
   const small = await fork("small");
   for (let n = 0; n < 10; n++) {

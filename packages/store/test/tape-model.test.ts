@@ -121,14 +121,14 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
           if (chain.shows.length === 0) break;
           const at = chain.shows[roll(chain.shows.length)]!.id + (roll(4) === 0 ? 1 : 0);
           const shows = chain.shows.filter(({ id }) => id <= at);
-          const made = newChain();
+          const forked = newChain();
           const key = roll(2) === 0 ? { ...session.key, session_id: `s${all.length}` } : null;
-          await sessions.fork({ scope, chain_id: chain.id, at }, made, key && newSession(key), {});
-          if (key === null) begin(session, made.id, shows);
+          await sessions.fork({ scope, chain_id: chain.id, at }, forked, key && newSession(key), {});
+          if (key === null) begin(session, forked.id, shows);
           else {
             const last = shows.at(-1)!.id;
             const child = { key, last, chains: [], all: [...shows] } as unknown as ModelSession;
-            child.head = begin(child, made.id, shows);
+            child.head = begin(child, forked.id, shows);
             all.push(child);
           }
           break;

@@ -139,14 +139,14 @@ describe("verifying a tree", () => {
     ["a missing listing", "listing", "missing", (tree) => rmSync(join(tree, "../listing"))],
     ["no files at all", ".", "missing", (tree) => rmSync(tree, { recursive: true })],
   ];
-  for (const [name, file, what, change] of CHANGES) {
+  for (const [name, file, label, change] of CHANGES) {
     verifies("pkg.immutable", `reports ${name}`, async () => {
       const digest = await install();
       expect(await store.verified(digest)).toBe(treeOf(digest));
       change(treeOf(digest));
       await expect(store.verified(digest)).rejects.toMatchObject({
         code: "package.corrupt",
-        details: { digest, file, what },
+        details: { digest, file, what: label },
       });
     });
   }

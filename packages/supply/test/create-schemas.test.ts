@@ -136,10 +136,10 @@ describe("refuses a schema before compiling it:", () => {
     ["an invalid keyword", { required: "a" }, "schema is invalid"],
     ["look-around", { pattern: "(?=a)b" }, "look-around and back-references are not supported"],
     ["a broken pattern", { patternProperties: { "(": true } }, "(("],
-  ])("%s", async (_name, schema, why) => {
+  ])("%s", async (_name, schema, reason) => {
     const error = await refusalOf(schema);
     expect(error.code).toBe("package.schema");
-    if (why !== "((") expect(error.message).toContain(why);
+    if (reason !== "((") expect(error.message).toContain(reason);
   });
 });
 

@@ -286,8 +286,8 @@ describe("refuses a manifest and says what to write:", () => {
       { run: "" },
     ],
   ];
-  for (const [what, manifest, expectedText, others] of WRONG) {
-    test(what, async () => {
+  for (const [label, manifest, expectedText, others] of WRONG) {
+    test(label, async () => {
       const error = await refused(manifest, others);
       expect(error.code).toBe("package.invalid");
       expect(error.message).toMatch(expectedText);

@@ -115,8 +115,8 @@ async function dieAt(point: number, change: Change): Promise<string | null> {
   }
 }
 
-async function run(program: string, home: string, what: string, point = Number.POSITIVE_INFINITY) {
-  const args = [program, home, what, "2.0.0", String(point)];
+async function run(program: string, home: string, action: string, point = Number.POSITIVE_INFINITY) {
+  const args = [program, home, action, "2.0.0", String(point)];
   // One thread for the file system, so that the order of calls is always the same.
   const env = { PATH: process.env.PATH, UV_THREADPOOL_SIZE: "1" };
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });

@@ -136,12 +136,12 @@ verifies(
   "runs allowed scripts, records them, and covers their result with the digest",
   async () => {
     publishNative();
-    const asked: string[][] = [];
+    const requests: string[][] = [];
     const outside = join(root, "outside");
     writeFileSync(outside, "untouched");
     const scripts: InstallScripts = {
       async run({ folder, packages }) {
-        asked.push([...packages]);
+        requests.push([...packages]);
         writeFileSync(join(folder, "node_modules/acme-native/built.node"), "native code");
         mkdirSync(join(folder, "node_modules/.bin"), { recursive: true });
         symlinkSync("../acme-native/built.node", join(folder, "node_modules/.bin/native"));
@@ -156,7 +156,7 @@ verifies(
     const opened = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
     const before = await plain.import(plain.parts[0]!);
     const { digest, manifest, notes } = await opened.import(opened.parts[0]!);
-    expect(asked).toEqual([["acme-native"]]);
+    expect(requests).toEqual([["acme-native"]]);
     expect(notes).toEqual([]);
     expect(digest).not.toBe(before.digest);
     expect(manifest).toMatchObject({
@@ -193,8 +193,8 @@ verifies(
   async () => {
     publishNative();
     publish("acme-plain", { bin: "bin.mjs" }, { "bin.mjs": "#!/usr/bin/env node\n" });
-    const asked: string[][] = [];
-    const scripts: InstallScripts = { run: async ({ packages }) => void asked.push([...packages]) };
+    const requests: string[][] = [];
+    const scripts: InstallScripts = { run: async ({ packages }) => void requests.push([...packages]) };
     const { importer, close } = await open(scripts);
     const mcpServers = {
       plain: { command: "npx", args: ["-y", "acme-plain"] },
@@ -220,7 +220,7 @@ verifies(
       expect(() => opened.assertScriptsFound()).not.toThrow();
       await opened.end();
     }
-    expect(asked).toEqual([["acme-native"], ["acme-native"]]);
+    expect(requests).toEqual([["acme-native"], ["acme-native"]]);
     await close();
   },
   60_000,

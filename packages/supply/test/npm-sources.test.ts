@@ -85,10 +85,10 @@ const SOURCES: [what: string, spec: () => string][] = [
   ["a link", () => `link:${join(root, "local")}`],
 ];
 
-for (const [what, spec] of SOURCES) {
+for (const [label, spec] of SOURCES) {
   verifies(
     "sec.npm-sources",
-    `refuses a dependency from ${what} with its path and without a request`,
+    `refuses a dependency from ${label} with its path and without a request`,
     async () => {
       mkdirSync(join(root, "local"), { recursive: true });
       writeFileSync(join(root, "local", "package.json"), JSON.stringify({ name: "local", version: "1.0.0" }));

@@ -171,11 +171,14 @@ function replaceByFolder(path: string): void {
   mkdirSync(path);
 }
 
-for (const [name, damage, what] of DAMAGES) {
+for (const [name, damage, label] of DAMAGES) {
   verifies("integrity.exec", `refuses a start when an installed file was ${name}`, async () => {
     const digest = await install();
     damage(store.treeOf(digest));
-    await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt", details: { what } });
+    await expect(images.open(digest)).rejects.toMatchObject({
+      code: "package.corrupt",
+      details: { what: label },
+    });
     // No partial image is left.
     expect(ownFolders()).toEqual([]);
   });
@@ -184,7 +187,10 @@ for (const [name, damage, what] of DAMAGES) {
     const digest = await install();
     (await images.open(digest)).release();
     damage(store.treeOf(digest));
-    await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt", details: { what } });
+    await expect(images.open(digest)).rejects.toMatchObject({
+      code: "package.corrupt",
+      details: { what: label },
+    });
   });
 
   verifies(

@@ -156,8 +156,10 @@ test("a result that is too large or not JSON fails only its call", async () => {
     async (call) => ({ status: "succeeded", result: call.body.how === "large" ? "x".repeat(3_000) : 1n }),
     { limits: { frame_bytes: 2_000 } },
   );
-  for (const how of ["large", "bigint"]) {
-    expect(await bodyOf(host.request(`req_${how}`, OPS.tool, { ...BODY, how }, nothing))).toMatchObject({
+  for (const input of ["large", "bigint"]) {
+    expect(
+      await bodyOf(host.request(`req_${input}`, OPS.tool, { ...BODY, how: input }, nothing)),
+    ).toMatchObject({
       status: "failed",
     });
   }

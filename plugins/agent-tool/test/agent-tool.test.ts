@@ -21,9 +21,9 @@ interface KernelRequest {
 
 /** The scripted kernel: `start` and `wait` return or throw these values. */
 async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { child_id: CHILD }) {
-  const asked: KernelRequest[] = [];
+  const requests: KernelRequest[] = [];
   const service: Script["service"] = async (name, args, as) => {
-    asked.push({ name, args, as });
+    requests.push({ name, args, as });
     const answer = name === "subagent.start" ? start : await wait;
     if (answer instanceof Error) throw answer;
     return answer;
@@ -42,7 +42,7 @@ async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { 
     progress: () => undefined,
   };
   const run = (args: JsonObject) => tool.run(args, call);
-  return { ctx, tool, asked, run, stop };
+  return { ctx, tool, asked: requests, run, stop };
 }
 
 test("asks for approval on every spawn and describes the spawn in 80 characters", async () => {

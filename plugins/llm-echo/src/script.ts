@@ -125,12 +125,12 @@ const ERROR =
   /^(connection|timeout|empty|other|status\s+(\d{3})(?:\s+retry-after\s+([\d.]+))?)(?:\s+times\s+(\d+))?$/;
 
 function readError(script: Script, step: Step, rest: string): void {
-  const [, what, status, after, times] = ERROR.exec(rest) ?? [];
-  if (what === undefined) {
+  const [, error_kind, status, after, times] = ERROR.exec(rest) ?? [];
+  if (error_kind === undefined) {
     script.problems.push(`/error ${rest} is not understood`);
     return;
   }
-  const kind = what.split(/\s/)[0] as LlmErrorKind;
+  const kind = error_kind.split(/\s/)[0] as LlmErrorKind;
   step.errors.push({
     failure: {
       kind,

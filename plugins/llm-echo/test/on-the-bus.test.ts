@@ -41,8 +41,8 @@ verifies("llm.provider", "publishes a call's deltas and its one answer in order 
   expect(kinds.at(0)).toBe("llm.call.request");
   expect(kinds.at(-1)).toBe("llm.call.response");
   expect(kinds.filter((kind) => kind === "llm.call.response")).toHaveLength(1);
-  const said = seen.map(({ payload }) => (payload as { content?: string }).content ?? "");
-  expect(said.join("")).toBe("Let me look.");
+  const text = seen.map(({ payload }) => (payload as { content?: string }).content ?? "");
+  expect(text.join("")).toBe("Let me look.");
   expect(seen.slice(1).every(({ payload }) => payload.request_id === seen[0]?.id)).toBe(true);
   expect(logged).toEqual([]);
 });

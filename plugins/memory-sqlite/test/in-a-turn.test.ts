@@ -22,8 +22,8 @@ verifies(
     expect(ofKind("memory.result", "s2")[0]!.payload.hits).toMatchObject([
       { text: expect.stringContaining("My bicycle is red") as string, meta: { session_id: "s1" } },
     ]);
-    const [asked] = ofKind("llm.call.request", "s2");
-    expect(JSON.stringify(asked!.payload.messages)).toContain("<memory_notes>");
-    expect(JSON.stringify(asked!.payload.messages)).toContain("My bicycle is red");
+    const [request] = ofKind("llm.call.request", "s2");
+    expect(JSON.stringify(request!.payload.messages)).toContain("<memory_notes>");
+    expect(JSON.stringify(request!.payload.messages)).toContain("My bicycle is red");
   },
 );

@@ -9,9 +9,9 @@ const SKILLS = [
 ];
 
 async function load() {
-  const asked: [string, JsonObject, string | undefined][] = [];
+  const requests: [string, JsonObject, string | undefined][] = [];
   const service = async (name: string, args: JsonObject, as?: string): Promise<Json> => {
-    asked.push([name, args, as]);
+    requests.push([name, args, as]);
     if (name === "skill.list") return SKILLS;
     if (args.name !== "fill-forms") throw new BackplaneError("skill.not_found", "there is no such skill");
     return {
@@ -25,7 +25,11 @@ async function load() {
   await plugin.onLoad!(ctx);
   const tool = ctx.tools[0]!;
   const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
-  return { tool, asked, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
+  return {
+    tool,
+    asked: requests,
+    run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)),
+  };
 }
 
 test("is read-only, needs no approval, and acts on behalf of its caller", async () => {

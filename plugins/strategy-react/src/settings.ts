@@ -61,11 +61,11 @@ export const CONFIG_SCHEMA: JsonObject = {
 
 export function readSettings(config: JsonObject): { settings: ReactSettings; problems: string[] } {
   const problems: string[] = [];
-  const read = <T>(key: string, what: string, accept: (value: unknown) => value is T): T | undefined => {
+  const read = <T>(key: string, label: string, accept: (value: unknown) => value is T): T | undefined => {
     const value = config[key];
     if (value === undefined || value === null) return undefined;
     if (accept(value)) return value;
-    problems.push(`${key} is not ${what}`);
+    problems.push(`${key} is not ${label}`);
     return undefined;
   };
   const settings: ReactSettings = {

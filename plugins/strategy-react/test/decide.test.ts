@@ -114,8 +114,8 @@ test("follows the kernel's order from every state and ends when the model stops 
   const answer = fc.record({ text: fc.string(), calls: fc.integer({ min: 0, max: 3 }) });
   const config = fc.record({ memory: fc.boolean(), memory_k: fc.integer({ min: 0, max: 50 }) });
   fc.assert(
-    fc.property(fc.string(), fc.array(answer, { maxLength: 6 }), config, (said, answers, values) => {
-      let state = stateOf({ input: { text: said } });
+    fc.property(fc.string(), fc.array(answer, { maxLength: 6 }), config, (text, answers, values) => {
+      let state = stateOf({ input: { text: text } });
       const script = [...answers, { text: "end", calls: 0 }];
       for (let step = 0; step < 30; step += 1) {
         const { next } = decide(state, settingsOf(values));

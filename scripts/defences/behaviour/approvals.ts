@@ -251,8 +251,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: a cancelled call closes its approval",
     file: APPROVE,
-    from: 'void door.pending.close(approval.id, "cancelled", why === null ? "interrupt" : "revoked", why);',
-    to: 'void door.pending.close(approval.id, "expired", why === null ? "interrupt" : "revoked", why);',
+    from: 'void door.pending.close(approval.id, "cancelled", reason === null ? "interrupt" : "revoked", reason);',
+    to: 'void door.pending.close(approval.id, "expired", reason === null ? "interrupt" : "revoked", reason);',
     tests: ANSWERED,
   },
   {

@@ -35,8 +35,8 @@ export interface AgentSessionDeps {
 export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   const { port, sessions, histories, settings, loop, persister, store } = deps;
 
-  const writableKey = (caller: Caller, ref: SessionRef, what: string): SessionKey => {
-    requireWriter(caller, what);
+  const writableKey = (caller: Caller, ref: SessionRef, action: string): SessionKey => {
+    requireWriter(caller, action);
     checkClientSessionId(ref.session_id);
     return sessionKey(caller, ref);
   };
@@ -144,6 +144,6 @@ function checkAnchorName(name: string): void {
 }
 
 /** The scopes of a plugin's token were checked at the API. Guests may only read. */
-export function requireWriter(caller: Caller, what: string): void {
-  if (caller.delegation === undefined) requireOperator(caller, what);
+export function requireWriter(caller: Caller, action: string): void {
+  if (caller.delegation === undefined) requireOperator(caller, action);
 }

@@ -377,9 +377,9 @@ export class Loop {
     }
   }
 
-  #reportError(key: SessionKey, what: string, error: unknown): void {
+  #reportError(key: SessionKey, activity: string, error: unknown): void {
     const { message, code } = toBackplaneError(error);
-    this.#deps.log.warn({ err: error, session_id: key.session_id }, what);
+    this.#deps.log.warn({ err: error, session_id: key.session_id }, activity);
     const to = { session_id: key.session_id, scope: key.scope };
     this.#deps.port.tryPublish("kernel.error", { source: "kernel-loop", message, detail: { code } }, to);
   }

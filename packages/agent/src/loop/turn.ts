@@ -100,8 +100,8 @@ export class Turn {
   }
 
   /** Called when the caller of the turn has lost its authority. */
-  revoke(why: Revocation): void {
-    if (this.stopped === null) this.revocation = why;
+  revoke(reason: Revocation): void {
+    if (this.stopped === null) this.revocation = reason;
     this.stop("revoked");
   }
 

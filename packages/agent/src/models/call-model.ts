@@ -117,11 +117,11 @@ export class ModelCalls {
       return { message: "no loaded plugin serves this instance", retryable: false, retry_after_ms: 0 };
     }
     const abort = new AbortController();
-    let why = "";
+    let reason = "";
     const pending: PendingCall = {
       owner,
       fail(message) {
-        why = message;
+        reason = message;
         abort.abort();
       },
     };
@@ -157,7 +157,8 @@ export class ModelCalls {
         return modelAnswerOf(step, reply as BusEvent<"llm.call.response">);
       return failureOf(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
-      if (why !== "" && !signal.aborted) return { message: why, retryable: !started, retry_after_ms: 0 };
+      if (reason !== "" && !signal.aborted)
+        return { message: reason, retryable: !started, retry_after_ms: 0 };
       if (codeOf(error) !== "timeout" || signal.aborted) throw error;
       return { message: "the provider did not answer in time", retryable: !started, retry_after_ms: 0 };
     } finally {

@@ -87,9 +87,9 @@ export class MountedAdapters implements Adapters {
     const answerRequest = () =>
       instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.context(caller.scope));
     try {
-      const what = `${mount.plugin}'s answer to ${route}`;
+      const description = `${mount.plugin}'s answer to ${route}`;
       const answer = await instance.track(() =>
-        withTimeout(deps.clock, timeouts.request_ms, what, answerRequest),
+        withTimeout(deps.clock, timeouts.request_ms, description, answerRequest),
       );
       return checkAnswer(mount.plugin, answer);
     } catch (error) {
@@ -141,8 +141,8 @@ const FORBIDDEN = new Set([
 
 /** Throws `malformed_response` for an answer that cannot be an HTTP response. */
 function checkAnswer(plugin: string, answer: unknown): AdapterAnswer {
-  const broken = (what: string) =>
-    new BackplaneError("malformed_response", `${plugin} answered with ${what}`);
+  const broken = (problem: string) =>
+    new BackplaneError("malformed_response", `${plugin} answered with ${problem}`);
   if (typeof answer !== "object" || answer === null) throw broken("something that is not an object");
   const { status, body, headers } = answer as { status?: unknown; body?: unknown; headers?: unknown };
   if (typeof status !== "number" || !Number.isInteger(status) || status < 200 || status > 599) {

@@ -123,17 +123,17 @@ export class PluginLifecycle {
    */
   register(instance: Instance, tool: KernelTool): void {
     const { tools } = this.#parts;
-    const made = typedTool(this.#tool_deps, instance, tool);
+    const definition = typedTool(this.#tool_deps, instance, tool);
     for (const other of instance.tools) {
-      if (other.legacy || other.spec.name !== made.spec.name) continue;
+      if (other.legacy || other.spec.name !== definition.spec.name) continue;
       throw new BackplaneError(
         "plugin.invalid",
-        `${instance.name} has already registered the tool ${made.spec.name}.`,
+        `${instance.name} has already registered the tool ${definition.spec.name}.`,
       );
     }
-    if (this.#loaded.has(instance)) tools.replace([], [made]);
-    else tools.check(made);
-    instance.tools.add(made);
+    if (this.#loaded.has(instance)) tools.replace([], [definition]);
+    else tools.check(definition);
+    instance.tools.add(definition);
   }
 
   /** Stops the delivery of new events, calls and requests. Running work continues. */

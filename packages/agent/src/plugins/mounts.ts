@@ -19,8 +19,8 @@ export interface MountedRoute {
 /** `api` is true when the operator allows the plugin to mount under /api/. Throws `plugin.invalid`. */
 export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): MountedRoute {
   const { method, path } = route;
-  const bad = (what: string) =>
-    new BackplaneError("plugin.invalid", `the route ${method} ${path} of ${plugin} ${what}`);
+  const bad = (problem: string) =>
+    new BackplaneError("plugin.invalid", `the route ${method} ${path} of ${plugin} ${problem}`);
   if (!METHODS.includes(method)) throw bad("has a method that cannot be mounted");
   if (typeof path !== "string" || !path.startsWith("/")) throw bad("does not start with /");
   const own = path === "/" ? [] : path.slice(1).split("/");

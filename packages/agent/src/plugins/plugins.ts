@@ -149,9 +149,9 @@ function setNested(into: JsonObject, path: string, value: Json): void {
   const inner = into[head];
   if (dot < 0) into[path] = value;
   else if (inner === undefined) {
-    const made: JsonObject = {};
-    into[head] = made;
-    setNested(made, path.slice(dot + 1), value);
+    const nested: JsonObject = {};
+    into[head] = nested;
+    setNested(nested, path.slice(dot + 1), value);
   } else if (typeof inner === "object" && inner !== null && !Array.isArray(inner)) {
     setNested(inner, path.slice(dot + 1), value);
   } else into[path] = value;

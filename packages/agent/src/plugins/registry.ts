@@ -165,7 +165,7 @@ export class PluginRegistry {
   async #activate(
     record: PluginRecord,
     instance: Instance,
-    how: "first" | "restart" = "first",
+    phase: "first" | "restart" = "first",
   ): Promise<void> {
     if (record.instance !== null) {
       // A write has enabled the plugin while the kernel was booting, so it is already loaded.
@@ -175,10 +175,10 @@ export class PluginRegistry {
     await this.#checkRequires(record, instance);
     const stillWanted = () => !this.#stopped;
     await this.#parts.lifecycle.activate(instance, { old: null, api: record.api, stillWanted });
-    if (how === "first") record.failures = 0;
+    if (phase === "first") record.failures = 0;
     this.#markLoaded(record, instance);
     const { version, category } = instance.plugin;
-    if (how === "first")
+    if (phase === "first")
       this.#parts.announcer.publish("plugin.loaded", { name: record.name, version, category });
     else this.#parts.announcer.publish("plugin.reloaded", { name: record.name, version });
     for (const freed of this.#records.unblock(record.name)) void this.load(freed);

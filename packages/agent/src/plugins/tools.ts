@@ -110,8 +110,8 @@ function fromLegacy(name: string, { ok, value, error, envelope }: LegacyResult):
 /** A plugin's answer is untyped at run time, so its shape is checked here. */
 function checkReturn(name: string, value: unknown): ToolReturn {
   const answer = value as Partial<ToolReturn> | null | undefined;
-  const broken = (what: string) =>
-    new BackplaneError("malformed_response", `tool ${name} answered without ${what}`, {
+  const broken = (problem: string) =>
+    new BackplaneError("malformed_response", `tool ${name} answered without ${problem}`, {
       fix: "Return {ok, brief, display}, and kind where ok is false.",
     });
   if (typeof answer !== "object" || answer === null) throw broken("a result object");

@@ -12,12 +12,12 @@ import type { Clock } from "@backplane/ports";
 export async function withTimeout<T>(
   clock: Clock,
   ms: number,
-  what: string,
+  label: string,
   work: () => T | Promise<T>,
 ): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
   const timer = clock.after(ms, () =>
-    reject(new BackplaneError("timeout", `${what} took longer than ${ms} ms`)),
+    reject(new BackplaneError("timeout", `${label} took longer than ${ms} ms`)),
   );
   try {
     return await Promise.race([run(work), late]);

@@ -26,10 +26,11 @@ export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<voi
       }
       // An approval outlives a turn that failed. The answer to it resumes the conversation.
       if (turn.stopped === null && live.stage === "approval") return resolve();
-      const why = turn.revocation;
-      stopCall(door, live, why ?? "user");
+      const reason = turn.revocation;
+      stopCall(door, live, reason ?? "user");
       const timer = door.deps.clock.after(GRACE_MS, () => {
-        const left = why === null ? failedWith("cancelled", LEFT, { status: "cancelled" }) : cancelledBy(why);
+        const left =
+          reason === null ? failedWith("cancelled", LEFT, { status: "cancelled" }) : cancelledBy(reason);
         void settle(door, live, left);
       });
       give_up = () => timer.stop();

@@ -64,13 +64,13 @@ verifies("approval.flow", "runs a tool only after an approval on the kernel sess
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "ls"}');
   await until(() => ui.asked.length === 1);
-  const [asked] = ui.asked;
-  expect(asked).toMatchObject({
+  const [question] = ui.asked;
+  expect(question).toMatchObject({
     session_id: "kernel",
     payload: { tool_name: "shell", params: { command: "ls" }, brief: "run: ls", target_session_id: "s1" },
   });
   expect(runs).toEqual([]);
-  await answer(ui.ctx, asked!.payload.id, "approve");
+  await answer(ui.ctx, question!.payload.id, "approve");
   expect((await turn).output!.content).toContain("ran ls");
   expect(runs).toEqual([{ command: "ls" }]);
 });

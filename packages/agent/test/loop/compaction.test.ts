@@ -47,10 +47,10 @@ verifies(
     expect(await fixture.kernel.chains.verify(user, after.head_chain_id)).toBeNull();
     // From now on the context of the model begins with the summary.
     await fixture.say("and?");
-    const asked = fixture.events
+    const request = fixture.events
       .filter(({ kind, session_id }) => kind === "llm.call.request" && session_id === "s1")
       .at(-1)!;
-    const messages = asked.payload.messages as { role: string; content: string }[];
+    const messages = request.payload.messages as { role: string; content: string }[];
     expect(messages.filter(({ role }) => role === "system")).toHaveLength(2);
     expect(JSON.stringify(messages).length / 4).toBeLessThan(WINDOW * 0.8);
     // The compaction can be undone, because no entry was rewritten.
@@ -118,9 +118,9 @@ verifies(
     const [call] = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
     expect(call).toMatchObject({ status: "succeeded", session_id: "s1", run_id: run.id });
     // No model call was made for a summary, and the next one has the compactor's result as its context.
-    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request");
-    expect(new Set(asked.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
-    const messages = asked.at(-1)!.payload.messages as object[];
+    const requests = fixture.events.filter(({ kind }) => kind === "llm.call.request");
+    expect(new Set(requests.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
+    const messages = requests.at(-1)!.payload.messages as object[];
     expect(messages.slice(-2)).toEqual([
       { role: "system", content: "of the compactor" },
       { role: "user", content: [{ type: "text", text: "kept" }] },

@@ -91,17 +91,17 @@ verifies(
       summary: { text: `short ${++turn}` },
     }));
     const start = (await fixture.kernel.sessions.get(user, REF)).head_chain_id;
-    const made = new Set<string>();
+    const created = new Set<string>();
     for (let round = 0; round < 3; round++) {
       const chain = await fixture.kernel.sessions.compact(user, REF);
       expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: start });
-      made.add(chain.id);
+      created.add(chain.id);
       const undone = await fixture.kernel.sessions.undoCompaction(user, REF);
       expect(undone.id).toBe(start);
     }
-    expect(made.size).toBe(3);
+    expect(created.size).toBe(3);
     expect(await fixture.kernel.chains.verify(user, start)).toBeNull();
-    for (const id of made) expect(await fixture.kernel.chains.verify(user, id)).toBeNull();
+    for (const id of created) expect(await fixture.kernel.chains.verify(user, id)).toBeNull();
   },
 );
 

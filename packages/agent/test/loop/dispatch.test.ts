@@ -12,7 +12,7 @@ const outcomes = (fixture: TestSession) =>
  * A legacy tool, as plugins implemented it before the typed contract: it receives the request and emits the
  * result.
  */
-function legacyTool(heard: BusEvent[], more: Partial<KernelPlugin> = {}): KernelPlugin {
+function legacyTool(received: BusEvent[], more: Partial<KernelPlugin> = {}): KernelPlugin {
   return {
     name: "tool-shout",
     version: "1.0.0",
@@ -23,7 +23,7 @@ function legacyTool(heard: BusEvent[], more: Partial<KernelPlugin> = {}): Kernel
     subscriptions: () => ["tool.call.request"],
     async onEvent(event, ctx) {
       if (event.kind !== "tool.call.request") return;
-      heard.push(event);
+      received.push(event);
       const { id, args } = event.payload as { id: string; args: { text: string } };
       const value = args.text.toUpperCase();
       await ctx.emit("tool.call.result", { id, ok: true, value, request_id: event.id }, event);

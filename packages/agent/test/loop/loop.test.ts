@@ -183,8 +183,8 @@ verifies("loop.history", "builds the model's context of earlier turns from the t
   const fixture = await createTestSession();
   await fixture.say('/tool add {"a": 2, "b": 3}');
   await fixture.say("and now?");
-  const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
-  const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
+  const request = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
+  const roles = (request.payload.messages as { role: string }[]).map(({ role }) => role);
   expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
 });
 
@@ -242,9 +242,9 @@ test("begins a separate turn for a message whose sender has fewer rights", async
   const session = { session_id: "s1" };
   const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
   await until(() => gate.running === 1);
-  const asked = sessions.message(user, session, { text: "/tool plugins_list {}" });
+  const turn = sessions.message(user, session, { text: "/tool plugins_list {}" });
   gate.open[0]!();
-  const { run_id } = await asked;
+  const { run_id } = await turn;
   expect(run_id).not.toBe(first.run_id);
   await until(async () => (await runs.get(user, run_id)).status !== "running");
   const errors = fixture.events.filter(({ kind }) => kind === "tool.error");
@@ -270,8 +270,8 @@ test("begins one turn for two concurrent messages and answers both", async () =>
 test("reports a missing strategy and writes nothing", async () => {
   const fixture = await createTestSession();
   await fixture.kernel.sessions.create(user, { session_id: "lost", strategy: "nowhere" });
-  const asked = fixture.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
-  await expect(asked).rejects.toMatchObject({ code: "request.invalid" });
+  const turn = fixture.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
+  await expect(turn).rejects.toMatchObject({ code: "request.invalid" });
   expect((await fixture.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
 });
 
@@ -304,6 +304,6 @@ test("dates the start of a run by its message, however long the setup takes", as
     return now();
   };
   const run = await fixture.say("/say two");
-  const asked = (await fixture.tape()).find(({ payload }) => payload.content === "/say two")!;
-  expect(asked.date).toBe(run.started_at);
+  const message = (await fixture.tape()).find(({ payload }) => payload.content === "/say two")!;
+  expect(message.date).toBe(run.started_at);
 });

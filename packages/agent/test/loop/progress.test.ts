@@ -19,7 +19,7 @@ const messageEntry = (role: string) => ["message", { role, content: "x" }] as co
 const called = (id: string, step: string) => ["tool_call", { id, name: "t", args: {} }, step] as const;
 const result = (id: string) =>
   ["tool_result", { tool_call_id: id, ok: true, envelope: { brief: id } }] as const;
-const asked = ["event", { name: "llm.call.request", data: {} }] as const;
+const request = ["event", { name: "llm.call.request", data: {} }] as const;
 const answered = (request_id: string, ...ids: string[]) =>
   [
     "event",
@@ -39,13 +39,13 @@ const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])
 
 test("starts from the beginning when the turn had not asked the model", () => {
   expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
-  expect(progressAfter(messageEntry("user"), asked)).toMatchObject({ answer: null, steered: false });
+  expect(progressAfter(messageEntry("user"), request)).toMatchObject({ answer: null, steered: false });
 });
 
 test("returns the last answer with the results of its calls and omits calls that were not made", () => {
   const progress = progressAfter(
     messageEntry("user"),
-    asked,
+    request,
     answered("q1", "a", "b", "c"),
     called("a", "q1"),
     called("b", "q1"),
@@ -115,9 +115,13 @@ test("ignores an answer of an earlier turn that a compaction has copied behind t
 });
 
 test("marks a message after the last model call as unanswered", () => {
-  expect(progressAfter(messageEntry("user"), asked, answered("q1"), messageEntry("user")).steered).toBe(true);
-  expect(progressAfter(messageEntry("user"), asked, messageEntry("user"), answered("q1")).steered).toBe(true);
-  expect(progressAfter(messageEntry("user"), messageEntry("user"), asked, answered("q1")).steered).toBe(
+  expect(progressAfter(messageEntry("user"), request, answered("q1"), messageEntry("user")).steered).toBe(
+    true,
+  );
+  expect(progressAfter(messageEntry("user"), request, messageEntry("user"), answered("q1")).steered).toBe(
+    true,
+  );
+  expect(progressAfter(messageEntry("user"), messageEntry("user"), request, answered("q1")).steered).toBe(
     false,
   );
 });
@@ -128,7 +132,7 @@ test("does not reuse an earlier result when a model numbers its calls from zero"
     answered("q1", "call_0"),
     called("call_0", "q1"),
     result("call_0"),
-    asked,
+    request,
     answered("q2", "call_0"),
   );
   expect(again.answer).toMatchObject({ step: "q2" });

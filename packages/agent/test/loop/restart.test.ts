@@ -38,8 +38,8 @@ verifies("loop.history", "continues a conversation after a restart with its full
   const second = await createTestSession({ file: first.file });
   expect(await second.tape()).toEqual(tape);
   await second.say("and now?");
-  const asked = second.events.find(({ kind }) => kind === "llm.call.request")!;
-  const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
+  const request = second.events.find(({ kind }) => kind === "llm.call.request")!;
+  const roles = (request.payload.messages as { role: string }[]).map(({ role }) => role);
   expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
 });
 

@@ -81,8 +81,8 @@ test("resumes a turn after a crash in its tools and repeats only calls that may 
   expect(results.filter(({ payload }) => payload.ok === true)).toHaveLength(2);
   expect(results).toHaveLength(3);
   // The model is informed that the outcome of the payment is unknown.
-  const asked = second.events.findLast(({ kind }) => kind === "llm.call.request")!;
-  expect(JSON.stringify(asked.payload.messages)).toContain("never run twice");
+  const request = second.events.findLast(({ kind }) => kind === "llm.call.request")!;
+  expect(JSON.stringify(request.payload.messages)).toContain("never run twice");
   const resumed = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
   expect(resumed.map(({ payload }) => payload.data)).toMatchObject([{ run_id, resumed: 1, from: "answer" }]);
   // The first answer is read from the tape, so the model is not asked for it again.

@@ -72,8 +72,8 @@ verifies(
       tolerance: { conversation: "full", background: "medium", headless: "low" },
     });
     const start = (context?: "conversation" | "headless") => async (text: string) => {
-      const how = context === undefined ? {} : { context };
-      const ticket = await fixture.kernel.runs.start(user, { session_id: "s2", input: { text }, ...how });
+      const options = context === undefined ? {} : { context };
+      const ticket = await fixture.kernel.runs.start(user, { session_id: "s2", input: { text }, ...options });
       return await ticket.settled;
     };
     expect(await asksIn(fixture, start())).toEqual(["critical", "high", "unknown"]);
@@ -105,9 +105,9 @@ verifies("tools.risk-map", "asks for a tool with requires_approval at any risk a
   await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
   const turn = fixture.say("/tool do_low {}");
   await until(async () => (await pending(fixture)).length === 1);
-  const [asked] = await pending(fixture);
-  expect(asked).toMatchObject({ tool: "do_low", risk: "low", reason: "the tool requires approval" });
-  await fixture.kernel.approvals.answer(admin, asked!.id, { response: "approve" });
+  const [approval] = await pending(fixture);
+  expect(approval).toMatchObject({ tool: "do_low", risk: "low", reason: "the tool requires approval" });
+  await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
   await turn;
 });
 

@@ -57,8 +57,11 @@ describe("the order of steps", () => {
 
 test("sends the system text of the strategy before the conversation", async () => {
   const { eventsOf } = await run("/say hi", [{ next: "llm", system: "Be brief." }]);
-  const [asked] = eventsOf("llm.call.request");
-  expect(asked!.payload.messages).toMatchObject([{ role: "system", content: "Be brief." }, { role: "user" }]);
+  const [request] = eventsOf("llm.call.request");
+  expect(request!.payload.messages).toMatchObject([
+    { role: "system", content: "Be brief." },
+    { role: "user" },
+  ]);
 });
 
 test("shows the strategy the results of the last step only", async () => {
@@ -92,14 +95,14 @@ test("adds up the usage of all model calls of a turn", async () => {
 /** A turn of the session s1 that has made its first model call and does not end before `gate` is resolved. */
 async function startGatedTurn() {
   const gate = Promise.withResolvers<void>();
-  const asked = Promise.withResolvers<void>();
+  const requested = Promise.withResolvers<void>();
   let steps = 0;
   const slow: KernelPlugin = {
     ...scripted().plugin,
     async onEvent(event, ctx) {
       const step = ++steps;
       if (step === 2) {
-        asked.resolve();
+        requested.resolve();
         await gate.promise;
       }
       const answer = { next: step % 2 === 1 ? "llm" : "done", request_id: event.id };
@@ -109,7 +112,7 @@ async function startGatedTurn() {
   const fixture = await createTestSession({ plugins: [slow] });
   await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "scripted" });
   const turn = fixture.say("/say one");
-  await asked.promise;
+  await requested.promise;
   return { fixture, turn, gate };
 }
 

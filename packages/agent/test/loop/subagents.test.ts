@@ -9,10 +9,10 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
 /** Approves every request and counts the requests. */
-async function openAgents(): Promise<TestSession & { asked: BusEvent[] }> {
-  const { asked, yes } = yesPlugin();
+async function openAgents(): Promise<TestSession & { requests: BusEvent[] }> {
+  const { requests, yes } = yesPlugin();
   const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
-  return { ...fixture, asked };
+  return { ...fixture, requests };
 }
 
 const bridge = (fixture: TestSession) =>
@@ -28,7 +28,7 @@ verifies(
     const run = await fixture.say(spawn('/tool add {"a": 20, "b": 22}'));
     expect(run.status).toBe("completed");
     expect(run.output!.content).toContain("42");
-    expect(fixture.asked).toHaveLength(1);
+    expect(fixture.requests).toHaveLength(1);
     const [started, completed] = bridge(fixture);
     expect(started).toMatchObject({ kind: "x.agent.subagent.started", payload: { parent_id: "s1" } });
     const child_id = String(started!.payload.child_id);
@@ -74,7 +74,7 @@ verifies("subagent.tool", "allows five levels of sub-agents with an approval for
   for (let depth = 0; depth < 6; depth++) goal = spawn(goal);
   const run = await fixture.say(goal);
   expect(run.status).toBe("completed");
-  expect(fixture.asked).toHaveLength(6);
+  expect(fixture.requests).toHaveLength(6);
   const started = bridge(fixture).filter(({ kind }) => kind === "x.agent.subagent.started");
   expect(started).toHaveLength(5);
   expect(String(started.at(-1)!.payload.child_id).split("::agent::")).toHaveLength(6);
@@ -124,8 +124,8 @@ verifies("tools.risk", "gives a sub-agent the context of the turn that spawned i
   await fixture.kernel.policy.put(admin, "org", { tolerance });
   const child = '/tool add {"a": 20, "b": 22}';
   await fixture.say(spawn(child));
-  expect(fixture.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent"]);
+  expect(fixture.requests.map(({ payload }) => payload.tool_name)).toEqual(["agent"]);
   const run = await fixture.kernel.runs.start(user, { session_id: "s9", input: { text: spawn(child) } });
   await run.settled;
-  expect(fixture.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent", "agent", "add"]);
+  expect(fixture.requests.map(({ payload }) => payload.tool_name)).toEqual(["agent", "agent", "add"]);
 });

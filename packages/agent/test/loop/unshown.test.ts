@@ -51,12 +51,12 @@ verifies("compact.auto", "uses the bound compactor and its blocks as the new con
       summary: { text: "they talked" },
     });
   for (let n = 0; n < 3; n++) await fixture.say(`/say ${"words that fill a line ".repeat(40)}`);
-  const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
+  const requests = fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
   const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
   expect(fixture.runner.requests.map(({ export_id, op }) => [export_id, op])).toEqual([
     ["shrink", "compactor.compact"],
   ]);
-  expect(fixture.events.filter(({ kind }) => kind === "llm.call.request")).toHaveLength(asked);
+  expect(fixture.events.filter(({ kind }) => kind === "llm.call.request")).toHaveLength(requests);
   expect(chain.origin).toBe("compaction");
   await fixture.say("and?");
   const { messages } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!.payload;

@@ -133,7 +133,7 @@ test("checks an adapter's answer and hides the details of what it throws", async
   );
   expect(
     await codeOfRejected(
-      ask((asked: AdapterRequest, ctx: PluginContext) => ctx.service("config.get", {}, asked.as)),
+      ask((request: AdapterRequest, ctx: PluginContext) => ctx.service("config.get", {}, request.as)),
     ),
   ).toBe("config.not_found");
 });

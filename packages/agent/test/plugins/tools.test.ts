@@ -199,7 +199,7 @@ test("prefers a typed tool over a legacy one, warns, and restores it after an un
 });
 
 test("calls a legacy tool by an event and does not publish its result", async () => {
-  const asked: BusEvent[] = [];
+  const requests: BusEvent[] = [];
   const answers: Record<string, object> = {
     text: { ok: true, value: "x".repeat(200) },
     data: { ok: true, value: { n: 1 } },
@@ -209,7 +209,7 @@ test("calls a legacy tool by an event and does not publish its result", async ()
   };
   const onEvent = async (event: BusEvent, ctx: PluginContext) => {
     if (event.kind !== "tool.call.request") return;
-    asked.push(event);
+    requests.push(event);
     const { id, args } = event.payload as { id: string; args: { want: string } };
     const emit = (payload: object) =>
       ctx.emit("tool.call.result", { id, ...payload } as never, { session_id: event.session_id });
@@ -227,7 +227,7 @@ test("calls a legacy tool by an event and does not publish its result", async ()
     brief: `${"x".repeat(79)}…`,
     display: { kind: "text", text: "x".repeat(200) },
   });
-  expect(asked[0]).toMatchObject({
+  expect(requests[0]).toMatchObject({
     session_id: "s1",
     source: "kernel",
     ...scope,
@@ -252,8 +252,8 @@ test("calls a legacy tool by an event and does not publish its result", async ()
   });
   const stop = new AbortController();
   const silent = ask("silence", { signal: stop.signal, session_id: null });
-  await until(() => asked.length === 7);
-  expect(asked[6]?.session_id).toBe("_bridge:old");
+  await until(() => requests.length === 7);
+  expect(requests[6]?.session_id).toBe("_bridge:old");
   stop.abort();
   expect(await codeOfRejected(silent)).toBe("cancelled");
   await settle(fixture.bus);

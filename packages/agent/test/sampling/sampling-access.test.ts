@@ -98,8 +98,8 @@ verifies(
       input: { for_invocation: id, for_binding: fixture.binding_id, max_tokens: 100 },
       tool_result: { structured_output: { display: { data: { usage: { total: expect.any(Number) } } } } },
     });
-    const asked = fixture.events.find(({ kind }) => kind === "llm.call.request");
-    expect(asked?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
+    const request = fixture.events.find(({ kind }) => kind === "llm.call.request");
+    expect(request?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
 
     // Only text without tools is accepted. An invalid request does not count against the quota.
     fixture.answerRequest(QUESTION("x", { tools: [] }));

@@ -14,12 +14,12 @@ const refusal = {
 };
 
 function open(settings: Record<string, Json>) {
-  const asked: HostRequest[] = [];
+  const requests: HostRequest[] = [];
   const call = { egress: null } as LiveCall;
   const service = netFetch({
     runner: {
       fetch: async (request) => {
-        asked.push(request);
+        requests.push(request);
         if (request.url.includes("evil"))
           throw new BackplaneError("policy.denied", "no", { details: { refusal } });
         return { status: 200, headers: {}, body: "ok", encoding: "utf8" };
@@ -29,7 +29,7 @@ function open(settings: Record<string, Json>) {
     live: { get: (id) => (id === "inv_1" ? call : undefined) },
   });
   const who = { plugin: "my-tool", caller: null, call: { invocation_id: "inv_1", session_id: null } };
-  return { asked, call, ask: (args: Record<string, Json>, as = who) => service(args, as) };
+  return { asked: requests, call, ask: (args: Record<string, Json>, as = who) => service(args, as) };
 }
 
 test("uses the operator's domains for the plugin, whatever the plugin sends", async () => {

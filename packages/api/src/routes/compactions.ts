@@ -67,8 +67,8 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         const ref = refOf(query.session_id, query);
         await sessions.get(caller, ref);
         const page = await chains.list(caller, ref, splitPage(query).page);
-        const made = page.items.filter(({ origin }) => origin === "compaction");
-        const items = await Promise.all(made.map((chain) => describe(caller, chain)));
+        const compacted = page.items.filter(({ origin }) => origin === "compaction");
+        const items = await Promise.all(compacted.map((chain) => describe(caller, chain)));
         return { status: 200, json: { items, next: page.next } };
       },
     }),

@@ -107,9 +107,9 @@ export class ClientSocket {
     this.close("shutdown");
   }
 
-  close(why: keyof typeof CLOSE_CODES): void {
+  close(reason: keyof typeof CLOSE_CODES): void {
     this.#closed = true;
-    this.#ws.close(CLOSE_CODES[why], why);
+    this.#ws.close(CLOSE_CODES[reason], reason);
   }
 
   terminate(): void {

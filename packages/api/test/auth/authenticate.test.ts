@@ -100,8 +100,8 @@ verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cook
   expect(shown.headers["cache-control"]).toBe("no-store");
   expect(shown.text).toContain("backplane open");
 
-  const made = await t.call("POST", "/v1/login-links");
-  expect((await t.call("GET", made.json.path, { token: null })).status).toBe(303);
+  const created = await t.call("POST", "/v1/login-links");
+  expect((await t.call("GET", created.json.path, { token: null })).status).toBe(303);
 });
 
 verifies("webapi.auth", "accepts the cookie for reads, and for writes only from our own origin", async () => {

@@ -29,7 +29,7 @@ verifies(
       });
       bound[export_id] = binding.json.binding_id;
     }
-    const asked = await t.call("POST", "/v1/invocations", {
+    const call = await t.call("POST", "/v1/invocations", {
       body: { export_id: "ask", input: {}, session_id: "sess_1" },
       headers: other,
     });
@@ -45,11 +45,11 @@ verifies(
       ["PATCH", (id) => `/v1/plugin-bindings/${id}`, bound.echo!, { status: "disabled" }],
       ["DELETE", (id) => `/v1/plugin-bindings/${id}`, bound.echo!],
       ["POST", (id) => `/v1/plugin-bindings/${id}:validate`, bound.echo!],
-      ["GET", (id) => `/v1/invocations/${id}`, asked.json.id],
-      ["POST", (id) => `/v1/invocations/${id}:cancel`, asked.json.id],
-      ["GET", (id) => `/v1/invocations/${id}/events`, asked.json.id],
-      ["GET", (id) => `/v1/approvals/${id}`, asked.json.approval_id],
-      ["POST", (id) => `/v1/approvals/${id}:answer`, asked.json.approval_id, { response: "approve" }],
+      ["GET", (id) => `/v1/invocations/${id}`, call.json.id],
+      ["POST", (id) => `/v1/invocations/${id}:cancel`, call.json.id],
+      ["GET", (id) => `/v1/invocations/${id}/events`, call.json.id],
+      ["GET", (id) => `/v1/approvals/${id}`, call.json.approval_id],
+      ["POST", (id) => `/v1/approvals/${id}:answer`, call.json.approval_id, { response: "approve" }],
       ["DELETE", (id) => `/v1/keys/${id}`, key.json.key.id],
     ];
     for (const [method, url, id, body] of requests) {
@@ -75,7 +75,7 @@ verifies(
     }
 
     // No list, count or refusal names an object of the other project.
-    const theirs = [...Object.values(bound), asked.json.id, asked.json.approval_id, key.json.key.id];
+    const theirs = [...Object.values(bound), call.json.id, call.json.approval_id, key.json.key.id];
     const mine = await t.call("POST", "/v1/keys", {
       body: { name: "mine", scopes: ["packages:read", "packages:write", "secrets:read"] },
     });
@@ -114,7 +114,7 @@ verifies(
       "active",
     );
     expect(
-      (await t.call("GET", `/v1/approvals/${asked.json.approval_id}`, { headers: other })).json.status,
+      (await t.call("GET", `/v1/approvals/${call.json.approval_id}`, { headers: other })).json.status,
     ).toBe("pending");
   },
 );

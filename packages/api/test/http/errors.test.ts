@@ -129,8 +129,8 @@ test("accepts a well-formed request id and replaces any other", async () => {
   const sent = await t.call("GET", "/healthz", { headers: { "x-request-id": "client-7.a" } });
   expect(sent.headers["x-request-id"]).toBe("client-7.a");
   for (const bad of ["a b", "<script>", "x".repeat(200), ""]) {
-    const made = await t.call("GET", "/healthz", { headers: { "x-request-id": bad } });
-    expect(made.headers["x-request-id"]).toMatch(/^req_[0-9a-z]{26}$/);
+    const created = await t.call("GET", "/healthz", { headers: { "x-request-id": bad } });
+    expect(created.headers["x-request-id"]).toMatch(/^req_[0-9a-z]{26}$/);
   }
 });
 

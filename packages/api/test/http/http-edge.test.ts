@@ -148,10 +148,10 @@ verifies("sec.http-edge", "sends nosniff with every response", async () => {
       ["GET /healthz HTTP/1.1", local, "Connection: Upgrade", "Upgrade: h2c"],
     ],
   ];
-  for (const [what, status, head, body] of requests) {
+  for (const [label, status, head, body] of requests) {
     const [fields] = (await exchange(head, body)).split("\r\n\r\n");
-    expect(fields, what).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
-    expect(fields!.match(/^x-content-type-options: nosniff$/gim), what).toHaveLength(1);
+    expect(fields, label).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(fields!.match(/^x-content-type-options: nosniff$/gim), label).toHaveLength(1);
   }
 });
 

@@ -213,13 +213,13 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
 });
 
 test("negotiates the revision, and the newest one for an unknown request", async () => {
-  for (const [asked, given] of [
+  for (const [input, given] of [
     ["2025-11-25", "2025-11-25"],
     ["2025-06-18", "2025-06-18"],
     ["2025-03-26", "2025-03-26"],
     ["2099-01-01", "2025-11-25"],
   ]) {
-    const { last, headers } = await send(base, request("initialize", { protocolVersion: asked! }));
+    const { last, headers } = await send(base, request("initialize", { protocolVersion: input! }));
     expect(last.result).toMatchObject({
       protocolVersion: given,
       serverInfo: { name: "backplane", version: "0.0.0-test" },
@@ -260,7 +260,7 @@ test("sends no log messages to a stateless call that did not request them", asyn
 
 test("limits an approval for the session to the MCP session that asked", async () => {
   const [first, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
-  const asked = async (client: McpClient, response: string) => {
+  const requested = async (client: McpClient, response: string) => {
     const seen = Promise.withResolvers<void>();
     const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => seen.resolve() });
     await seen.promise;
@@ -268,8 +268,8 @@ test("limits an approval for the session to the MCP session that asked", async (
     await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
     return (await running).last.result.isError as boolean;
   };
-  expect(await asked(first, "approve_for_session")).toBe(false);
+  expect(await requested(first, "approve_for_session")).toBe(false);
   const again = await first.ask("tools/call", call("ask"));
   expect([again.form, again.last.result.isError]).toEqual(["json", false]);
-  expect(await asked(other, "reject")).toBe(true);
+  expect(await requested(other, "reject")).toBe(true);
 });

@@ -78,8 +78,8 @@ verifies("api.approvals", "lists, applies and revokes an approval for the sessio
 
   expect((await t.call("DELETE", `/v1/approval-grants/${grants[0].id}`)).status).toBe(204);
   expect((await t.call("GET", "/v1/approval-grants")).json.items).toEqual([]);
-  const asked = await ask("the same", "sess_1");
-  expect(asked.status).toBe("waiting_approval");
+  const approval = await ask("the same", "sess_1");
+  expect(approval.status).toBe("waiting_approval");
   expect((await t.call("DELETE", `/v1/approval-grants/${grants[0].id}`)).status).toBe(404);
 });
 

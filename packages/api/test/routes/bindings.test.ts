@@ -118,10 +118,10 @@ test("stores a response for 24 hours", async () => {
 });
 
 test("moves a binding to another version on create, :upgrade and :rollback", async () => {
-  const made = await bind("ask", { policy: { approval: "always" } });
+  const bound = await bind("ask", { policy: { approval: "always" } });
   const moved = await bind("ask", { package_version: "1.1.0" });
-  expect([made.status, moved.status]).toEqual([201, 200]);
-  const { binding_id } = made.json;
+  expect([bound.status, moved.status]).toEqual([201, 200]);
+  const { binding_id } = bound.json;
   expect(moved.json).toMatchObject({ binding_id, generation: 2, policy: { approval: "always" } });
   const back = await t.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
     headers: { "if-match": '"2"' },

@@ -108,8 +108,8 @@ verifies("webapi.config", "adds detail to the error envelope under /api only", a
     [t.call("GET", "/api"), 404, "route.not_found"],
     [t.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
   ];
-  for (const [asked, status, code] of cases) {
-    const answer = await asked;
+  for (const [input, status, code] of cases) {
+    const answer = await input;
     expect([answer.status, answer.json.error.code], answer.text).toEqual([status, code]);
     expect(Object.keys(answer.json)).toEqual(["error", "detail"]);
     expect(answer.json.detail).toBe(answer.json.error.message);

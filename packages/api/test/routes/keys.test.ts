@@ -83,10 +83,10 @@ test("returns no token for a repeated create", async () => {
 
 test("rejects an expired key", async () => {
   const expires_at = new Date(t.clock.now() + 60_000).toISOString();
-  const made = await t.call("POST", "/v1/keys", {
+  const created = await t.call("POST", "/v1/keys", {
     body: { name: "short", scopes: ["secrets:read"], expires_at },
   });
-  expect((await t.call("GET", "/v1/secrets", { token: made.json.token })).status).toBe(200);
+  expect((await t.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(200);
   t.clock.advance(61_000);
-  expect((await t.call("GET", "/v1/secrets", { token: made.json.token })).status).toBe(401);
+  expect((await t.call("GET", "/v1/secrets", { token: created.json.token })).status).toBe(401);
 });

@@ -44,10 +44,10 @@ const stream = (path: string, init: RequestInit = {}) =>
   });
 
 test("creates, messages, reads, changes, branches and resets a session", async () => {
-  const made = await t.call("POST", "/v1/sessions", {
+  const created = await t.call("POST", "/v1/sessions", {
     body: { session_id: "support-42", metadata: { topic: "billing" } },
   });
-  expect([made.status, made.json.id, made.json.workspace]).toEqual([201, "support-42", "default"]);
+  expect([created.status, created.json.id, created.json.workspace]).toEqual([201, "support-42", "default"]);
   expect(shown(await t.call("POST", "/v1/sessions", { body: { session_id: "support-42" } }))).toEqual([
     409,
     "session.conflict",
@@ -95,8 +95,8 @@ test("creates, messages, reads, changes, branches and resets a session", async (
 
 test("accepts session ids with colons, slashes and umlauts", async () => {
   for (const id of ["a:b", "team/7", "grün", "x::y", "q?z%41"]) {
-    const made = await t.call("POST", "/v1/sessions", { body: { session_id: id } });
-    expect([made.status, made.json.id]).toEqual([201, id]);
+    const created = await t.call("POST", "/v1/sessions", { body: { session_id: id } });
+    expect([created.status, created.json.id]).toEqual([201, id]);
     const part = encodeURIComponent(id);
     expect((await t.call("GET", `/v1/sessions/${part}`)).json.id).toBe(id);
     const child = await t.call("POST", `/v1/sessions/${part}:branch`);
@@ -211,18 +211,18 @@ test("sends a pending approval request once to a client that connects later", as
   await expect
     .poll(async () => (await t.call("GET", "/v1/approvals?status=pending")).json.items.length)
     .toBe(1);
-  const asked: string[] = [];
+  const requests: string[] = [];
   const items = await readStream(`${url}/v1/runs/${waiting.id}/events`, {
     headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
     each({ event, data }) {
       if (event !== "approval.request") return;
       const { payload } = JSON.parse(data).event;
       expect(payload).toMatchObject({ tool_name: "buy", target_session_id: "asks-1" });
-      asked.push(payload.id);
+      requests.push(payload.id);
       void t.call("POST", `/v1/approvals/${payload.id}:answer`, { body: { response: "approve" } });
     },
   });
-  expect(asked).toHaveLength(1);
+  expect(requests).toHaveLength(1);
   expect(JSON.parse(items.at(-1)!.data)).toMatchObject({
     status: "completed",
     output: { content: "bought" },
@@ -255,16 +255,16 @@ test("follows all events of a session without creating it", async () => {
 test("compacts onto a new chain and undoes that once", async () => {
   await talkLong("compact-1");
   const { json: before } = await t.call("GET", "/v1/sessions/compact-1");
-  const made = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
-  expect(made.status, made.text).toBe(201);
-  expect(made.json.chain).toMatchObject({ origin: "compaction", parent_chain_id: before.head_chain_id });
-  expect(made.json.source.chain_id).toBe(before.head_chain_id);
-  expect(made.json.tokens_after).toBeLessThan(made.json.tokens_before);
+  const created = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
+  expect(created.status, created.text).toBe(201);
+  expect(created.json.chain).toMatchObject({ origin: "compaction", parent_chain_id: before.head_chain_id });
+  expect(created.json.source.chain_id).toBe(before.head_chain_id);
+  expect(created.json.tokens_after).toBeLessThan(created.json.tokens_before);
   const listed = await t.call("GET", "/v1/compactions?session_id=compact-1");
-  expect(listed.json.items).toEqual([made.json]);
-  const undone = await t.call("POST", `/v1/compactions/${made.json.chain.id}:undo`);
+  expect(listed.json.items).toEqual([created.json]);
+  const undone = await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`);
   expect([undone.status, undone.json.id]).toEqual([200, before.head_chain_id]);
-  expect(shown(await t.call("POST", `/v1/compactions/${made.json.chain.id}:undo`))).toEqual([
+  expect(shown(await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`))).toEqual([
     409,
     "chain.changed",
   ]);
@@ -314,6 +314,6 @@ verifies("api.sessions", "honours Idempotency-Key on every create", async () => 
     if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
   }
   const { json: runs } = await t.call("GET", `/v1/chains/${chain}/runs`);
-  const asked = runs.items.map((item: { input: { text: string } }) => item.input.text);
-  expect(asked.filter((text: string) => text === "/say x")).toHaveLength(1);
+  const texts = runs.items.map((item: { input: { text: string } }) => item.input.text);
+  expect(texts.filter((text: string) => text === "/say x")).toHaveLength(1);
 });

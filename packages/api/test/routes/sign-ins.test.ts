@@ -43,8 +43,8 @@ test("serves client metadata only with a public URL", async () => {
 });
 
 test("requires an admin to sign in and rejects unknown fields", async () => {
-  const made = await t.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
-  const token = (made.json as unknown as { token: string }).token;
+  const created = await t.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
+  const token = (created.json as unknown as { token: string }).token;
   for (const path of [
     "/v1/plugin-bindings/bind_x:login",
     "/v1/plugin-bindings/bind_x:logout",

@@ -95,7 +95,7 @@ test("checks host, origin, credential and scope before it calls the plugin", asy
     [t.call("GET", "/x/weather/cities/Oslo/more"), 404, "route.not_found"],
     [t.call("GET", "/x/nobody/page"), 404, "route.not_found"],
   ];
-  for (const [asked, status, code] of cases) expect(shown(await asked)).toEqual([status, code]);
+  for (const [input, status, code] of cases) expect(shown(await input)).toEqual([status, code]);
   const other = await t.call("PUT", url, { body });
   expect([...shown(other), other.headers.allow]).toEqual([404, "route.not_found", "POST"]);
   expect(other.json.error.details.allow).toEqual(["POST"]);

@@ -47,11 +47,11 @@ function withoutNetwork(
   const missing = wanted.filter((name) => !grant.allowed_domains.includes(name));
   if (missing.length === 0) return [];
   const given = grant.allowed_domains.join(", ") || "nothing";
-  const why =
+  const reason =
     requested.allowed_domains === undefined
       ? "a higher-level policy allows less"
       : `${package_id} itself requests only ${requested.allowed_domains.join(", ")}`;
-  return [`${missing.join(", ")} is not reachable: ${why}. Calls can reach: ${given}.`];
+  return [`${missing.join(", ")} is not reachable: ${reason}. Calls can reach: ${given}.`];
 }
 
 export function reportVersionChange({ out }: CommandContext, binding: Binding): void {

@@ -147,5 +147,5 @@ export async function ifAllowed<T>(request: Promise<T>): Promise<T | null> {
 }
 
 export function reportLoadErrors({ out }: CommandContext, { errors }: Pick<WorkspaceFolder, "errors">): void {
-  for (const why of Object.values(errors)) out.note(plainLine(`Failed to load: ${why}`));
+  for (const reason of Object.values(errors)) out.note(plainLine(`Failed to load: ${reason}`));
 }

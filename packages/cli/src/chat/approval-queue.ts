@@ -64,8 +64,8 @@ export class ApprovalQueue {
       }
       if (answer.response !== "reject" || answer.feedback !== undefined)
         return void this.#send(approval, answer);
-      this.#editor.askQuestion("  Reason? (Enter: none) ", (why) => {
-        const feedback = why.trim().slice(0, 2_000);
+      this.#editor.askQuestion("  Reason? (Enter: none) ", (reason) => {
+        const feedback = reason.trim().slice(0, 2_000);
         void this.#send(approval, feedback === "" ? answer : { ...answer, feedback });
       });
     });

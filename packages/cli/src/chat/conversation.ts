@@ -127,9 +127,9 @@ export class Conversation {
   }
 
   async #listen(): Promise<void> {
-    const how = { since_entry: this.#since, signal: this.#stop.signal, attempts: ATTEMPTS };
+    const options = { since_entry: this.#since, signal: this.#stop.signal, attempts: ATTEMPTS };
     try {
-      for await (const { event, entry_id } of this.#context.client().watchSession(this.ref, how)) {
+      for await (const { event, entry_id } of this.#context.client().watchSession(this.ref, options)) {
         this.#since = entry_id ?? this.#since;
         const chatEvent = readEvent(event);
         if (chatEvent !== null) this.#handle(chatEvent);

@@ -113,8 +113,8 @@ export function isReadableByOthers({ text, mode }: ConfigFile): boolean {
   return text !== null && process.platform !== "win32" && (mode & 0o044) !== 0;
 }
 
-export function invalidFile(path: string, why: string): BackplaneError {
-  return new BackplaneError("client.config_invalid", `${path} was not changed: ${why}.`);
+export function invalidFile(path: string, reason: string): BackplaneError {
+  return new BackplaneError("client.config_invalid", `${path} was not changed: ${reason}.`);
 }
 
 /** Reports a failure of the file system, such as missing permission, as a problem of this file. */

@@ -14,8 +14,8 @@ export interface ErrorReport {
 
 export function errorLines(failure: ErrorReport): string {
   const spec = isErrorCode(failure.code) ? ERROR_CODES[failure.code] : undefined;
-  const what = spec?.what ?? "The gateway reported an error code that this version does not know.";
-  return [`error[${failure.code}] ${what}`, why(failure, what), `fix: ${fixOf(failure)}`]
+  const description = spec?.what ?? "The gateway reported an error code that this version does not know.";
+  return [`error[${failure.code}] ${description}`, why(failure, description), `fix: ${fixOf(failure)}`]
     .map(plainLine)
     .join("\n");
 }
@@ -95,9 +95,9 @@ function forEach(ids: unknown, command: string): string | undefined {
 }
 
 /** The second line is never empty and never repeats the first. */
-function why(failure: ErrorReport, what: string): string {
+function why(failure: ErrorReport, description: string): string {
   const issues = issueText(failure);
-  const message = repeats(failure) ? "" : afterPrefix(failure.message, what);
+  const message = repeats(failure) ? "" : afterPrefix(failure.message, description);
   const parts = message === "" ? [] : [message];
   if (issues !== "" && !message.includes(issues)) parts.push(issues);
   if (failure.request_id !== undefined) parts.push(`(request ${failure.request_id})`);
@@ -105,9 +105,9 @@ function why(failure: ErrorReport, what: string): string {
 }
 
 /** The message without the first line, with which it may begin. */
-function afterPrefix(message: string, what: string): string {
-  if (message.startsWith(what)) return message.slice(what.length).trimStart();
-  const start = `${what.replace(/\.$/, "")}: `;
+function afterPrefix(message: string, description: string): string {
+  if (message.startsWith(description)) return message.slice(description.length).trimStart();
+  const start = `${description.replace(/\.$/, "")}: `;
   if (!message.startsWith(start)) return message;
   const rest = message.slice(start.length);
   return `${rest.charAt(0).toUpperCase()}${rest.slice(1)}`;

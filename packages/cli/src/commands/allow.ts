@@ -113,10 +113,10 @@ function ruleText(rule: AllowRule): string {
 }
 
 function coverageText({ covers, tool, package_id, arguments: conditions }: AllowRule): string {
-  const what = covers === "tool" ? tool! : `all tools of ${package_id}`;
-  if (conditions === null) return what;
+  const target = covers === "tool" ? tool! : `all tools of ${package_id}`;
+  if (conditions === null) return target;
   const tests = Object.entries(conditions).map(
     ([name, { matches, equals }]) => `${name}=${matches ?? JSON.stringify(equals)}`,
   );
-  return tests.length === 0 ? `${what} without arguments` : `${what} with ${tests.join(", ")}`;
+  return tests.length === 0 ? `${target} without arguments` : `${target} with ${tests.join(", ")}`;
 }

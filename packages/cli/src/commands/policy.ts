@@ -224,9 +224,9 @@ function suggestPolicyChange({ tool, context, risk_sources, tolerance }: PolicyE
 function explained(out: Output, found: PolicyExplanation): string {
   const { outcome, decided_by, reason, winner, losers, risk_sources, steps } = found;
   const verdict = { run: "runs", ask: "needs approval", deny: "is denied" }[outcome];
-  const why = decided_by === null ? "no rule prevents it" : `${decided_by}: ${reason}`;
+  const explanation = decided_by === null ? "no rule prevents it" : `${decided_by}: ${reason}`;
   return [
-    out.paint("bold", plainLine(`${found.tool} ${verdict}. ${why}`)),
+    out.paint("bold", plainLine(`${found.tool} ${verdict}. ${explanation}`)),
     fields({
       source: `${winner.package_id} ${winner.package_version} (${winner.origin})`,
       category: winner.category,

@@ -77,16 +77,18 @@ async function add(
 ): Promise<undefined> {
   const { id, label, set: pairs = [] } = options;
   const config = await fieldsOf(context, pairs, options);
-  const made = await context.client().providers.create({
+  const created = await context.client().providers.create({
     plugin,
     ...(id === undefined ? {} : { id }),
     ...(label === undefined ? {} : { label }),
     ...(Object.keys(config).length === 0 ? {} : { config }),
   });
-  context.out.data(made, () => made.id);
-  notePrivateAllowed(context, config, made);
-  notePrivateRefused(context, made);
-  context.out.note(`Try it: backplane provider test ${made.id}; use it: backplane provider use ${made.id}`);
+  context.out.data(created, () => created.id);
+  notePrivateAllowed(context, config, created);
+  notePrivateRefused(context, created);
+  context.out.note(
+    `Try it: backplane provider test ${created.id}; use it: backplane provider use ${created.id}`,
+  );
   return undefined;
 }
 
@@ -182,11 +184,11 @@ async function fieldsOf(
 /** A warning for each private destination: the gateway will send requests where plugins and other organisations may not. */
 function notePrivateAllowed(
   { out }: CommandContext,
-  asked: JsonObject,
+  request: JsonObject,
   row: { plugin: string; config: JsonObject },
 ): void {
   const { allow_private: address } = row.config;
-  if (asked.allow_private !== true || typeof address !== "string") return;
+  if (request.allow_private !== true || typeof address !== "string") return;
   out.note(
     `The gateway now sends model calls to ${address}, which is not a public address. Users who can write to this\n` +
       `organisation's sessions can reach the server there, and users who can change its providers can choose the path.\n` +

@@ -86,8 +86,8 @@ export function statOf(path: string, shown: string): Stats {
   }
 }
 
-export function unreadable(shown: string, why: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${shown} ${why}.`, {
+export function unreadable(shown: string, reason: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${shown} ${reason}.`, {
     fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, npm:NAME or example:NAME. See: backplane plugin install --help",
   });
 }

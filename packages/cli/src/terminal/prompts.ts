@@ -27,10 +27,10 @@ export async function confirm(io: Io, flags: PromptFlags, question: string): Pro
 /** Commands call this before their first request, so that nothing is fetched for a prompt that cannot be shown. */
 export function assertConfirmable(io: Io, flags: PromptFlags): void {
   if (flags.yes === true || canAsk(io, flags)) return;
-  const why = flags.input === false ? "--no-input forbids prompts" : "stdin is not a terminal";
+  const reason = flags.input === false ? "--no-input forbids prompts" : "stdin is not a terminal";
   throw new BackplaneError(
     "cli.usage",
-    `This command needs a confirmation, but it cannot prompt for one: ${why}.`,
+    `This command needs a confirmation, but it cannot prompt for one: ${reason}.`,
     {
       fix: "Add --yes to the command.",
     },

@@ -83,6 +83,6 @@ export async function readSecretValue(
   return value;
 }
 
-function noValue(why: string, fix: string): BackplaneError {
-  return new BackplaneError("cli.usage", why, { fix: `Pipe the value in: ${fix}` });
+function noValue(reason: string, fix: string): BackplaneError {
+  return new BackplaneError("cli.usage", reason, { fix: `Pipe the value in: ${fix}` });
 }

@@ -2,20 +2,22 @@ import { expect, test } from "vitest";
 import { serverHints } from "../../src/bindings/server-hints.ts";
 
 test("says how to give a server the credential that its message names", () => {
-  const said = "Error: A key is required via --brave-api-key, BRAVE_API_KEY or a file";
-  expect(serverHints(said, "bind_1")).toEqual([
+  const message = "Error: A key is required via --brave-api-key, BRAVE_API_KEY or a file";
+  expect(serverHints(message, "bind_1")).toEqual([
     "To give it BRAVE_API_KEY: backplane secret set brave_api_key, then backplane binding set bind_1 --secret brave_api_key=brave_api_key",
   ]);
 });
 
 test("says where a server can write that fails to write into its package", () => {
-  const said = "EROFS: read-only file system, open '/plugin/node_modules/memory/dist/memory.jsonl'";
-  expect(serverHints(said, "bind_1")[1]).toContain("backplane binding set bind_1 --mount /FOLDER:/data:rw");
+  const message = "EROFS: read-only file system, open '/plugin/node_modules/memory/dist/memory.jsonl'";
+  expect(serverHints(message, "bind_1")[1]).toContain(
+    "backplane binding set bind_1 --mount /FOLDER:/data:rw",
+  );
 });
 
 test("names the usual argument for a server that starts a listener", () => {
-  const said = "acme/x did not answer within 30000 ms. Last line on stderr: Server listening on port 3333";
-  expect(serverHints(said, "bind_1")).toEqual([
+  const message = "acme/x did not answer within 30000 ms. Last line on stderr: Server listening on port 3333";
+  expect(serverHints(message, "bind_1")).toEqual([
     "It may wait for HTTP requests. Many servers have an argument for stdio: backplane binding set bind_1 -- --stdio",
   ]);
 });

@@ -40,10 +40,10 @@ describe("error report", () => {
         { path: "", message: "too big" },
       ],
     };
-    const why = errorLines({ code: "input.invalid", message: "", details, request_id: "req_1" }).split(
+    const reason = errorLines({ code: "input.invalid", message: "", details, request_id: "req_1" }).split(
       "\n",
     )[1];
-    expect(why).toBe("input.query: must be a string; (top): too big (request req_1)");
+    expect(reason).toBe("input.query: must be a string; (top): too big (request req_1)");
   });
 
   test("suggests the command that binds an unbound slot", () => {
@@ -66,8 +66,8 @@ describe("error report", () => {
       { path: "body.identity", message },
       { path: "body.note", message: "is too long" },
     ];
-    const [, why, fix] = errorLines({ code: "request.invalid", message, details: { issues } }).split("\n");
-    expect([why, fix]).toEqual([
+    const [, reason, fix] = errorLines({ code: "request.invalid", message, details: { issues } }).split("\n");
+    expect([reason, fix]).toEqual([
       "There is no key nobody. body.note: is too long",
       "fix: Correct the fields named above.",
     ]);
@@ -117,9 +117,9 @@ describe("error report", () => {
   });
 
   test("prints an unknown code of a newer gateway unchanged", () => {
-    const [first, why] = errorLines({ code: "moon.full", message: "The moon is full." }).split("\n");
+    const [first, reason] = errorLines({ code: "moon.full", message: "The moon is full." }).split("\n");
     expect(first).toContain("error[moon.full]");
-    expect(why).toBe("The moon is full.");
+    expect(reason).toBe("The moon is full.");
   });
 
   test("the JSON document contains code, message, fix and exit code", () => {

@@ -57,8 +57,8 @@ test("reads a secret from stdin, masks it, and shows it only to an admin with --
     value: "12345678",
   });
 
-  const made = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "config:read"]);
-  const env = { BACKPLANE_TOKEN: made.token };
+  const created = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "config:read"]);
+  const env = { BACKPLANE_TOKEN: created.token };
   expect((await gateway.backplane(["config", "get", key], { env })).out).toBe("****9876\n");
   const refused = await gateway.backplane(["config", "get", key, "--show"], { env });
   expect([refused.exit, refused.out]).toEqual([EXIT.auth, ""]);

@@ -15,7 +15,7 @@ afterAll(() => gateway.close());
 
 describe("access and records", () => {
   test("limits a key to its scopes until it is revoked", async () => {
-    const made = await gateway.json<{ key: { id: string }; token: string }>([
+    const created = await gateway.json<{ key: { id: string }; token: string }>([
       "key",
       "create",
       "ci",
@@ -26,7 +26,7 @@ describe("access and records", () => {
       "--expires",
       "1d",
     ]);
-    const env = { BACKPLANE_TOKEN: made.token };
+    const env = { BACKPLANE_TOKEN: created.token };
     expect((await gateway.backplane(["invoke", "echo", "--input", '{"text":"k"}'], { env })).exit).toBe(
       EXIT.ok,
     );
@@ -34,9 +34,9 @@ describe("access and records", () => {
     expect(refused.exit).toBe(EXIT.auth);
     expect(refused.err).toContain("error[auth.scope]");
     const listed = await gateway.backplane(["key", "list"]);
-    expect(listed.out).toContain(made.key.id);
-    expect(listed.out).not.toContain(made.token);
-    expect((await gateway.backplane(["key", "revoke", made.key.id, "--yes"])).exit).toBe(EXIT.ok);
+    expect(listed.out).toContain(created.key.id);
+    expect(listed.out).not.toContain(created.token);
+    expect((await gateway.backplane(["key", "revoke", created.key.id, "--yes"])).exit).toBe(EXIT.ok);
     expect((await gateway.backplane(["invoke", "echo"], { env })).err).toContain("error[auth.invalid]");
   });
 

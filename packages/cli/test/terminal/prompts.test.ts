@@ -21,24 +21,24 @@ describe("prompts", () => {
 
   test.each(["y\r", "YES\n"])("%j confirms", async (typed) => {
     const io = captureIo({ tty: true });
-    const asked = confirm(io, {}, "Remove?");
+    const answer = confirm(io, {}, "Remove?");
     io.stdin.write(typed);
-    await expect(asked).resolves.toBeUndefined();
+    await expect(answer).resolves.toBeUndefined();
     expect(io.err()).toContain("Remove? [y/N]");
   });
 
   test.each(["\r", "n\r", "yep\r", "\u0004"])("%j does not confirm", async (typed) => {
     const io = captureIo({ tty: true });
-    const asked = confirm(io, {}, "Remove?");
+    const answer = confirm(io, {}, "Remove?");
     io.stdin.write(typed);
-    await expect(asked).rejects.toMatchObject({ code: "cli.usage" });
+    await expect(answer).rejects.toMatchObject({ code: "cli.usage" });
   });
 
   test("Ctrl-C at a prompt is an interruption", async () => {
     const io = captureIo({ tty: true });
-    const asked = confirm(io, {}, "Remove?");
+    const answer = confirm(io, {}, "Remove?");
     io.stdin.write("\u0003");
-    await expect(asked).rejects.toMatchObject({ code: "cancelled", details: { signal: "SIGINT" } });
+    await expect(answer).rejects.toMatchObject({ code: "cancelled", details: { signal: "SIGINT" } });
   });
 
   test("never echoes a hidden value, and restores the terminal", async () => {

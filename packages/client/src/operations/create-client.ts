@@ -103,9 +103,9 @@ export function createClient(options: ClientOptions) {
         }),
       cancel: (id: string) => post<Invocation>(`/v1/invocations/${pathSegment(id)}:cancel`, undefined),
       /** All events from the beginning, then `{settled}`. */
-      async *watch(id: string, how: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {
+      async *watch(id: string, options: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {
         const path = `/v1/invocations/${pathSegment(id)}/events`;
-        for await (const message of follow(http, path, how, ({ event }) => event === "settled"))
+        for await (const message of follow(http, path, options, ({ event }) => event === "settled"))
           yield message.event === "settled"
             ? { settled: JSON.parse(message.data) as Invocation }
             : (JSON.parse(message.data) as InvocationEvent);
@@ -113,8 +113,8 @@ export function createClient(options: ClientOptions) {
     },
     catalog: {
       /** `all` also lists tools that are not offered, with the reason. */
-      list: async (how: { all?: boolean } = {}) =>
-        (await get<ListOf<CatalogEntry>>("/v1/catalog", how.all === true ? { all: 1 } : undefined)).items,
+      list: async (options: { all?: boolean } = {}) =>
+        (await get<ListOf<CatalogEntry>>("/v1/catalog", options.all === true ? { all: 1 } : undefined)).items,
       /** All tools of this name; the one that has it comes first. */
       get: async (name: string) =>
         (await get<ListOf<CatalogEntry>>(`/v1/catalog/${pathSegment(name)}`)).items,
@@ -122,9 +122,9 @@ export function createClient(options: ClientOptions) {
     policy: {
       get: (level: PolicyLevel = "org") => get<PolicyAnswer>("/v1/policy", { level }),
       /** With `generation` the change is refused (request.precondition) when someone else was first. */
-      put: (policy: Policy, how: PolicyWrite = {}) => writePolicy("PUT", policy, how),
+      put: (policy: Policy, options: PolicyWrite = {}) => writePolicy("PUT", policy, options),
       /** null takes a field back to its default. */
-      patch: (patch: PolicyPatch, how: PolicyWrite = {}) => writePolicy("PATCH", patch, how),
+      patch: (patch: PolicyPatch, options: PolicyWrite = {}) => writePolicy("PATCH", patch, options),
       explain: (tool: string, about: { context?: CallContext; role?: Role; input?: Json } = {}) =>
         get<PolicyExplanation>("/v1/policy:explain", {
           tool,
@@ -170,8 +170,8 @@ export function createClient(options: ClientOptions) {
       /** Every key with its value or mask. */
       list: () => get<ConfigMap>("/api/config"),
       /** `show` answers the value itself: admin only, and recorded. */
-      get: (key: string, how: { show?: boolean } = {}) =>
-        get<ConfigEntry>(`/api/config/${pathSegment(key)}`, how.show === true ? { show: 1 } : undefined),
+      get: (key: string, options: { show?: boolean } = {}) =>
+        get<ConfigEntry>(`/api/config/${pathSegment(key)}`, options.show === true ? { show: 1 } : undefined),
       set: (key: string, value: Json) =>
         http.json<ConfigWritten>({
           method: "PATCH",
@@ -189,8 +189,8 @@ export function createClient(options: ClientOptions) {
     },
     events: {
       /** Every fact of the scope after `after`, then live, until the signal says stop. */
-      async *watch(how: FollowOptions = {}): AsyncGenerator<SemanticEvent> {
-        for await (const message of follow(http, "/v1/events", how, () => false))
+      async *watch(options: FollowOptions = {}): AsyncGenerator<SemanticEvent> {
+        for await (const message of follow(http, "/v1/events", options, () => false))
           yield JSON.parse(message.data) as SemanticEvent;
       },
     },

@@ -16,9 +16,9 @@ afterAll(() => t.close());
 const input = (text: string) => ({ text });
 
 test("provides sessions, chains and runs", async () => {
-  const made = await client.sessions.create({ session_id: "a/b", workspace: "west" });
-  expect(await client.sessions.get("a/b", { workspace: "west" })).toEqual(made);
-  expect((await client.sessions.list({ workspace: "west" })).items).toEqual([made]);
+  const created = await client.sessions.create({ session_id: "a/b", workspace: "west" });
+  expect(await client.sessions.get("a/b", { workspace: "west" })).toEqual(created);
+  expect((await client.sessions.list({ workspace: "west" })).items).toEqual([created]);
   const patched = await client.sessions.patch("a/b", { mood: "good" }, { workspace: "west" });
   expect(patched.metadata).toEqual({ mood: "good" });
   const { run_id, entry_id } = await client.sessions.message("a/b", input("/say hi"), { workspace: "west" });
@@ -105,15 +105,15 @@ test("watches a session from a cursor across a lost connection, each entry once"
   const cut = createClient({ url, token: ADMIN_TOKEN, fetch: shaky.fetch });
   const stop = new AbortController();
   const seen: SessionUpdate[] = [];
-  let asked = false;
+  let requested = false;
   for await (const update of cut.watchSession(
     { session_id: "watch" },
     { since_entry: 0, signal: stop.signal, retry_ms: 1 },
   )) {
     seen.push(update);
     const { kind } = update.event;
-    if (kind === "session.replay.done" && !asked) {
-      asked = true;
+    if (kind === "session.replay.done" && !requested) {
+      requested = true;
       await client.sessions.message("watch", input("/say after"));
     }
     if (kind === "assistant.message.done") stop.abort();
@@ -153,8 +153,8 @@ test("provides plugins and providers over the web adapter", async () => {
   expect((await client.plugins.health()).map(({ status }) => status)).toEqual(["ok", "ok", "ok"]);
   await expect(client.plugins.remove("web")).rejects.toMatchObject({ code: "plugin.bundled" });
 
-  const made = await client.providers.create({ id: "second", plugin: "llm-echo", label: "Two" });
-  expect(made).toMatchObject({ id: "second", active: false, label: "Two" });
+  const created = await client.providers.create({ id: "second", plugin: "llm-echo", label: "Two" });
+  expect(created).toMatchObject({ id: "second", active: false, label: "Two" });
   expect((await client.providers.patch("second", { label: "Three" })).label).toBe("Three");
   expect(await client.providers.setActive("second")).toEqual({ active: "second", ok: true });
   expect((await client.providers.test("second")).ok).toBe(true);

@@ -78,9 +78,9 @@ test("approvals and keys", async () => {
     package_version: "1.0.0",
     export_id: "ask",
   });
-  const asked = await client.invocations.invoke({ binding_id, input: {}, session_id: "s" });
+  const call = await client.invocations.invoke({ binding_id, input: {}, session_id: "s" });
   const [pending] = (await client.approvals.list({ status: "pending" })).items;
-  expect(pending?.invocation_id).toBe(asked.id);
+  expect(pending?.invocation_id).toBe(call.id);
   await client.approvals.answer(pending!.id, { response: "approve_for_session" });
   const [grant] = await client.approvals.grants();
   await client.approvals.revokeGrant(grant!.id);
@@ -92,15 +92,18 @@ test("approvals and keys", async () => {
   await client.allow_rules.remove(rule.id);
   expect((await client.allow_rules.list()).items).toEqual([]);
 
-  const made = await client.keys.create({ name: "k", scopes: ["secrets:read"] }, { idempotency_key: "one" });
+  const created = await client.keys.create(
+    { name: "k", scopes: ["secrets:read"] },
+    { idempotency_key: "one" },
+  );
   const repeat = await client.keys.create(
     { name: "k", scopes: ["secrets:read"] },
     { idempotency_key: "one" },
   );
-  expect([repeat.key.id, repeat.token]).toEqual([made.key.id, null]);
-  const weak = createClient({ url, token: made.token! });
+  expect([repeat.key.id, repeat.token]).toEqual([created.key.id, null]);
+  const weak = createClient({ url, token: created.token! });
   expect((await failure(weak.keys.list())).code).toBe("auth.scope");
-  await client.keys.revoke(made.key.id);
+  await client.keys.revoke(created.key.id);
   expect((await failure(weak.secrets.list())).code).toBe("auth.invalid");
   expect((await client.loginLink()).path).toMatch(/^\/login\?code=/);
 });

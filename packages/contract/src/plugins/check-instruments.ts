@@ -193,12 +193,12 @@ function checkMatch(value: unknown, where: string): NonNullable<InstrumentRule["
   return { pointer, pattern };
 }
 
-function oneOf<T extends string>(value: unknown, allowed: readonly T[], what: string): asserts value is T {
+function oneOf<T extends string>(value: unknown, allowed: readonly T[], label: string): asserts value is T {
   if ((allowed as readonly unknown[]).includes(value)) return;
-  throw new Error(`${what} is ${show(value)}; write one of ${allowed.join(", ")}`);
+  throw new Error(`${label} is ${show(value)}; write one of ${allowed.join(", ")}`);
 }
 
-function texts(value: unknown, what: string): string[] {
+function texts(value: unknown, label: string): string[] {
   if (
     Array.isArray(value) &&
     value.length <= 64 &&
@@ -206,7 +206,7 @@ function texts(value: unknown, what: string): string[] {
   ) {
     return [...(value as string[])];
   }
-  throw new Error(`${what} must be a list of at most 64 short texts`);
+  throw new Error(`${label} must be a list of at most 64 short texts`);
 }
 
 function show(value: unknown): string {

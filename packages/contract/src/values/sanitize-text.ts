@@ -89,8 +89,8 @@ export function findHiddenCharacters(value: Json): HiddenCharacters[] {
 
 /** Formats a removal as one line. */
 export function describeHiddenCharacters({ path, count, characters, spells }: HiddenCharacters): string {
-  const what = `${count} hidden ${count === 1 ? "character" : "characters"} (${characters.join(", ")})`;
-  return `${path === "" ? "" : `${path}: `}${what}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
+  const description = `${count} hidden ${count === 1 ? "character" : "characters"} (${characters.join(", ")})`;
+  return `${path === "" ? "" : `${path}: `}${description}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
 }
 
 function sum(hidden: string): Omit<HiddenCharacters, "path"> {

@@ -102,8 +102,8 @@ describe("checkInstruments", () => {
       /pattern/,
     ],
   ];
-  for (const [what, list, reason] of WRONG) {
-    test(`rejects ${what} with the reason`, () => expect(() => checkInstruments(list)).toThrow(reason));
+  for (const [label, list, reason] of WRONG) {
+    test(`rejects ${label} with the reason`, () => expect(() => checkInstruments(list)).toThrow(reason));
   }
 
   verifies(

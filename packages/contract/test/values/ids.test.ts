@@ -54,8 +54,8 @@ test("each millisecond has its own random digits, drawn in advance", () => {
 
 test("the bound of a millisecond sorts before its ids and after those of the previous one", () => {
   for (const ms of [1, 1_000, 1_763_000_000_000]) {
-    const made = (at: number) => createIdSource(() => at, random).next("invocation");
-    expect(idAt("invocation", ms) < made(ms)).toBe(true);
-    expect(idAt("invocation", ms) > made(ms - 1)).toBe(true);
+    const created = (at: number) => createIdSource(() => at, random).next("invocation");
+    expect(idAt("invocation", ms) < created(ms)).toBe(true);
+    expect(idAt("invocation", ms) > created(ms - 1)).toBe(true);
   }
 });

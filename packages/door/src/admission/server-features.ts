@@ -86,13 +86,13 @@ export async function admitServerRequest(
     root: assumeValidRoot(caller),
   };
   const grant = widestGrant(plan, policy);
-  let why: string | null = null;
+  let reason: string | null = null;
   for (const rule of RULES) {
     const decision = rule.decide(input, grant, state);
     if (decision.kind === "pass" || (decision.kind === "ask" && LISTS.has(method))) continue;
     const { id } = plan.export;
     if (decision.kind === "ask" && APPROVABLE.has(method)) {
-      why ??= decision.reason;
+      reason ??= decision.reason;
       continue;
     }
     if (decision.kind === "ask")
@@ -107,7 +107,7 @@ export async function admitServerRequest(
       fix: fix ?? `See why: backplane policy explain ${id}`,
     });
   }
-  return why;
+  return reason;
 }
 
 /** The feature as the rules of admission see a tool. */

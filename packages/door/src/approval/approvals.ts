@@ -120,13 +120,13 @@ export function createApprovals(
     const { new_rule, session } = await prepareLasting(caller, approval, row, body);
     const rejected = body.response === "reject";
     const feedback = body.feedback ?? null;
-    const how = {
+    const resolution = {
       status: rejected ? ("rejected" as const) : ("approved" as const),
       response: body.response,
       feedback,
       answered_by: caller.actor,
     };
-    const won = await endApproval(deps, approval, how, { new_rule });
+    const won = await endApproval(deps, approval, resolution, { new_rule });
     if (!won) throw closed(await get(caller, id));
     if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });

@@ -81,13 +81,18 @@ export class PendingApprovals {
     approval_id: string,
     status: "expired" | "cancelled",
     reason: CancelReason = status === "expired" ? "timeout" : "interrupt",
-    why: Revocation | null = null,
+    revocation: Revocation | null = null,
   ): Promise<void> {
     const waiter = this.#waiters.get(approval_id);
     if (waiter === undefined) return;
     try {
-      const feedback = why?.message ?? null;
-      const won = await endApproval(this.#deps, waiter.approval, { status, feedback }, { why: why?.code });
+      const feedback = revocation?.message ?? null;
+      const won = await endApproval(
+        this.#deps,
+        waiter.approval,
+        { status, feedback },
+        { why: revocation?.code },
+      );
       if (won) {
         waiter.resolve({ kind: status });
         this.#publisher?.cancelled(waiter.approval, reason);
@@ -96,7 +101,7 @@ export class PendingApprovals {
       this.#deps.log.warn({ err: error, approval_id }, "could not close an approval; retrying");
       waiter.timer = this.#deps.clock.after(
         READ_DELAY_MS,
-        () => void this.close(approval_id, status, reason, why),
+        () => void this.close(approval_id, status, reason, revocation),
       );
     }
   }
@@ -170,7 +175,7 @@ export function answerOf(approval: Approval): ApprovalOutcome {
 export function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
-  how: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
+  answer: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
   { why, new_rule }: { why?: ErrorCode | undefined; new_rule?: Parameters<ApprovalStore["resolve"]>[3] } = {},
 ): Promise<boolean> {
   const now = deps.clock.now();
@@ -181,21 +186,21 @@ export function endApproval(
     scope,
     occurred_at: now,
     subject: { kind: "approval", id: approval.id },
-    summary: { invocation_id: approval.invocation_id, tool: approval.tool, status: how.status },
+    summary: { invocation_id: approval.invocation_id, tool: approval.tool, status: answer.status },
   };
   const resolution: ApprovalResolution = {
     response: null,
     feedback: null,
     answered_by: null,
     resolved_at: new Date(now).toISOString(),
-    ...how,
+    ...answer,
   };
   const audit = {
     id: deps.ids.next("audit"),
     at: now,
     scope,
     actor: resolution.answered_by ?? "kernel",
-    action: `approval.${how.status}`,
+    action: `approval.${resolution.status}`,
     subject: approval.id,
     details: {
       invocation_id: approval.invocation_id,

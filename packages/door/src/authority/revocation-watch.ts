@@ -15,7 +15,7 @@ const INTERVAL_MS = 250;
 export interface RevocableTurn {
   caller: Omit<Principal, "scope">;
   key: { scope: Principal["scope"] };
-  revoke(why: Revocation): void;
+  revoke(reason: Revocation): void;
 }
 
 interface RevocationWatchDeps {
@@ -24,7 +24,7 @@ interface RevocationWatchDeps {
   log: Logger;
   calls: () => readonly LiveCall[];
   turns: () => readonly RevocableTurn[];
-  stopCall: (call: LiveCall, why: Revocation) => void;
+  stopCall: (call: LiveCall, reason: Revocation) => void;
 }
 
 export class RevocationWatch {
@@ -84,8 +84,8 @@ export class RevocationWatch {
     };
     // Turns first: their calls end for the same reason, and each tool result is on the tape before the last message.
     for (const turn of turns()) {
-      const why = await findRevocation({ ...turn.caller, scope: turn.key.scope });
-      if (why !== null) turn.revoke(why);
+      const reason = await findRevocation({ ...turn.caller, scope: turn.key.scope });
+      if (reason !== null) turn.revoke(reason);
     }
     for (const call of calls()) {
       if (call.stopped !== null || call.stage === "settling") continue;

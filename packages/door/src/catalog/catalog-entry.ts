@@ -29,7 +29,7 @@ export function catalogEntryOf(
   { token_cost }: SharedToolView,
   { export: item, bound, taken_out }: ExportPlan,
   status: CatalogEntry["status"],
-  why: Explanation | null,
+  explanation: Explanation | null,
 ): CatalogEntry {
   return {
     name: shown.name,
@@ -40,8 +40,8 @@ export function catalogEntryOf(
     package_version: bound.package.version,
     binding_id: bound.binding.binding_id,
     status,
-    reason: why?.reason ?? null,
-    fix: why?.fix ?? null,
+    reason: explanation?.reason ?? null,
+    fix: explanation?.fix ?? null,
     category: categoryOf(item),
     risk: about.risk,
     effect_class: about.effect_class,

@@ -75,8 +75,8 @@ async function askUntilCurrent(
 async function waitForAnswer(door: Door, live: LiveCall, approval: Approval): Promise<ApprovalOutcome> {
   live.stage = "approval";
   live.interrupt = () => {
-    const why = typeof live.stopped === "object" ? live.stopped : null;
-    void door.pending.close(approval.id, "cancelled", why === null ? "interrupt" : "revoked", why);
+    const reason = typeof live.stopped === "object" ? live.stopped : null;
+    void door.pending.close(approval.id, "cancelled", reason === null ? "interrupt" : "revoked", reason);
   };
   const waiting = approval.status === "pending" ? door.pending.wait(approval) : answerOf(approval);
   // The call may have been cancelled before `interrupt` was set.

@@ -133,10 +133,10 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 
   return {
     // Not async: nearly every call names no session, and a second promise would cost it time (bench row http.invoke).
-    invoke(caller, body, how = {}) {
+    invoke(caller, body, options = {}) {
       const checked = requireNamedIds(ids, caller, body);
-      if (checked === null) return invoke(door, { caller, body, ...how });
-      return checked.then(() => invoke(door, { caller, body, ...how }));
+      if (checked === null) return invoke(door, { caller, body, ...options });
+      return checked.then(() => invoke(door, { caller, body, ...options }));
     },
     invokeOnce: async (caller, body, key, digest) => {
       await requireNamedIds(ids, caller, body);

@@ -80,8 +80,8 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   }
 }
 
-async function endUnknown(door: Door, live: LiveCall, why: string, details?: ErrorDetails): Promise<void> {
-  const message = `The gateway stopped while this call was running. ${why}`;
+async function endUnknown(door: Door, live: LiveCall, reason: string, details?: ErrorDetails): Promise<void> {
+  const message = `The gateway stopped while this call was running. ${reason}`;
   await settle(door, live, failedWith("outcome_unknown", message, { details }));
 }
 

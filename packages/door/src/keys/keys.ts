@@ -138,20 +138,20 @@ function targetScope(caller: Caller, body: KeyCreate) {
 function refuseEscalation(
   caller: Caller,
   key: Pick<ApiKey, "scopes" | "role"> & { expires_at?: string | null | undefined },
-  what: "create" | "revoke",
+  action: "create" | "revoke",
 ): void {
-  if (what === "create" && outlives(caller, key)) {
+  if (action === "create" && outlives(caller, key)) {
     const message = `A key that expires at ${caller.expires_at} cannot create a key that expires later.`;
     throw new BackplaneError("policy.denied", message);
   }
   if (caller.admin) return;
   const wider = key.scopes.filter((scope) => !caller.scopes.includes(scope));
   if (wider.length > 0) {
-    const message = `A key cannot ${what} a key with scopes that it lacks: ${wider.join(", ")}.`;
+    const message = `A key cannot ${action} a key with scopes that it lacks: ${wider.join(", ")}.`;
     throw new BackplaneError("policy.denied", message);
   }
   if (!atLeast(caller.role, key.role)) {
-    const message = `A ${caller.role} cannot ${what} a key with the role ${key.role}.`;
+    const message = `A ${caller.role} cannot ${action} a key with the role ${key.role}.`;
     throw new BackplaneError("policy.denied", message);
   }
 }

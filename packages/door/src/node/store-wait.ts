@@ -27,7 +27,7 @@ export class StoreWait {
 
   /** Throws what `work` throws; `store.unavailable` only after the wait or when the signal is aborted. */
   async run<T>(
-    what: string,
+    label: string,
     work: () => Promise<T> | T,
     signal: AbortSignal = NEVER,
     most_ms = this.#most_ms,
@@ -38,7 +38,7 @@ export class StoreWait {
         return await work();
       } catch (error) {
         if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;
-        if (end === null) this.#log.warn({ err: error }, `${what} is waiting for the store`);
+        if (end === null) this.#log.warn({ err: error }, `${label} is waiting for the store`);
         end ??= this.#clock.monotonic() + most_ms;
         if (this.#clock.monotonic() + pause > end) throw error;
         await sleep(this.#clock, pause, signal);

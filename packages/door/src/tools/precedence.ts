@@ -172,8 +172,8 @@ export function selectHolder(bounds: readonly BoundPackage[]): readonly BoundPac
 }
 
 function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {
-  const what = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
-  const has = `${label(holder)} has ${what}`;
+  const description = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
+  const has = `${label(holder)} has ${description}`;
   const failed = loser.origin === "plugin" && holder.origin === "plugin";
   if (!failed) return { status: "skipped", reason: `${has}; ${WHY[holder.origin]}` };
   const error = loser.instrument ? "InstrumentNameCollision: " : "";

@@ -109,8 +109,8 @@ test("gives the reason of the first rule that asks, and refuses if a later rule 
   const call = { context: "conversation" } as const;
   expect(decide({ item: asks, call })).toBe("ask: approval");
   // The approval rule asks, and the risk rule finds no room for another approval.
-  let asked = 0;
-  const areApprovalsFull = () => asked++ > 0;
+  let requests = 0;
+  const areApprovalsFull = () => requests++ > 0;
   expect(decide({ item: asks, call, state: { areApprovalsFull } })).toBe("risk: request.overloaded");
 });
 

@@ -45,8 +45,8 @@ async function call(
 ) {
   const { caller = user, context = "conversation", input = { path: "/data/a" } } = more;
   const body = { export_id, input, ...more.body } as InvokeBody;
-  const how = context === "direct" ? {} : { context };
-  const ticket = await kernel.invocations.invoke(caller, body, how);
+  const options = context === "direct" ? {} : { context };
+  const ticket = await kernel.invocations.invoke(caller, body, options);
   const { status, approval_id } = ticket.invocation;
   return status === "waiting_approval"
     ? {

@@ -100,10 +100,10 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
   ],
 ];
 
-for (const [what, parts, change] of CHANGES) {
+for (const [label, parts, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `does not run a call on an approval given before ${what} changed, and asks again with the changed parts`,
+    `does not run a call on an approval given before ${label} changed, and asks again with the changed parts`,
     async () => {
       const { fixture, binding_id } = await openDeploying();
       const ticket = await call(fixture);

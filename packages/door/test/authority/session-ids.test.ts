@@ -22,11 +22,11 @@ async function approvedSession() {
   const a = await createRevocableKey(fixture);
   await fixture.kernel.sessions.create(a.caller, { session_id: "s1" });
   const approver = await createRevocableKey(fixture, { scopes: ["approvals:answer"] });
-  const asked = await fixture.kernel.invocations.invoke(a.caller, rm);
-  await fixture.kernel.approvals.answer(approver.caller, asked.invocation.approval_id!, {
+  const call = await fixture.kernel.invocations.invoke(a.caller, rm);
+  await fixture.kernel.approvals.answer(approver.caller, call.invocation.approval_id!, {
     response: "approve_for_session",
   });
-  expect((await asked.settled).status).toBe("succeeded");
+  expect((await call.settled).status).toBe("succeeded");
   const asks = async (caller: Caller) =>
     (await fixture.kernel.invocations.invoke(caller, rm)).invocation.approval_id !== null;
   expect(await asks(a.caller)).toBe(false);

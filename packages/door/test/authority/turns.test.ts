@@ -55,8 +55,8 @@ const WAYS: [string, string, (fixture: TestSession, key: RevocableKey) => Promis
   ],
 ];
 
-for (const [what, code, take] of WAYS) {
-  verifies("sec.revocation", `stops a turn of ${what} before its next step and records why`, async () => {
+for (const [label, code, take] of WAYS) {
+  verifies("sec.revocation", `stops a turn of ${label} before its next step and records why`, async () => {
     let lose: () => Promise<unknown> = async () => undefined;
     const fixture = await createTestSession({ tools: [addTool, takingTool(() => lose())] });
     const expires_at = new Date(fixture.clock.now() + 1_800_000).toISOString();

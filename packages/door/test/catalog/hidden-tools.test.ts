@@ -44,8 +44,8 @@ test("lists a tool with a changed definition as held, with its accepted text, un
     reason: expect.stringContaining("its definition changed"),
     fix: `backplane binding accept ${binding_id} today`,
   });
-  const asked = kernel.policy.explain(admin, { tool: "today", context: "conversation" });
-  await expect(asked).rejects.toMatchObject({ code: "tool.not_found", fix: held!.fix });
+  const explanation = kernel.policy.explain(admin, { tool: "today", context: "conversation" });
+  await expect(explanation).rejects.toMatchObject({ code: "tool.not_found", fix: held!.fix });
 
   // The accepted text is still known after the tool was missing for a while and came back with another text.
   runner.description = () => answer([]);

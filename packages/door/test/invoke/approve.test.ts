@@ -192,8 +192,8 @@ test("asks for every call of a binding that requires it, and for none of a bindi
   ]);
   const { binding_id } = await fixture.bind(two, { policy: { approval: "never" } });
   await fixture.bind(two, { export_id: "easy", policy: { approval: "always" } });
-  const asked = await fixture.kernel.invocations.invoke(user, { export_id: "easy" });
-  expect(asked.invocation.status).toBe("waiting_approval");
+  const call = await fixture.kernel.invocations.invoke(user, { export_id: "easy" });
+  expect(call.invocation.status).toBe("waiting_approval");
   expect(await fixture.call({ export_id: "strict" })).toMatchObject({
     status: "succeeded",
     approval_id: null,

@@ -49,8 +49,8 @@ describe("a call that a plugin makes", () => {
   test("stays headless in a headless run", async () => {
     const fixture = await createTestKernel();
     await fixture.bind(wild);
-    const asked = fixture.kernel.invocations.invoke(plugin(), { export_id: "wild" }, { context: "headless" });
-    await expect(asked).rejects.toMatchObject({ code: "policy.denied", details: { rule: "risk" } });
+    const call = fixture.kernel.invocations.invoke(plugin(), { export_id: "wild" }, { context: "headless" });
+    await expect(call).rejects.toMatchObject({ code: "policy.denied", details: { rule: "risk" } });
   });
 
   test("is one level deeper than its caller and belongs to the same delivery", async () => {

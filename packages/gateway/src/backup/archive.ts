@@ -260,6 +260,6 @@ function isSafePath(path: string): boolean {
   );
 }
 
-function invalid(why: string, cause?: unknown): BackplaneError {
-  return new BackplaneError("backup.invalid", `The archive is not a complete backup: ${why}.`, { cause });
+function invalid(reason: string, cause?: unknown): BackplaneError {
+  return new BackplaneError("backup.invalid", `The archive is not a complete backup: ${reason}.`, { cause });
 }

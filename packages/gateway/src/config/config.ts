@@ -208,8 +208,8 @@ function readToml(file: string): Tree {
   try {
     return parse(readFileSync(file, "utf8")) as Tree;
   } catch (error) {
-    const why = error instanceof Error ? error.message.split("\n")[0] : String(error);
-    throw new BackplaneError("config.invalid", `${file} is not valid TOML: ${why}`, { cause: error });
+    const reason = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    throw new BackplaneError("config.invalid", `${file} is not valid TOML: ${reason}`, { cause: error });
   }
 }
 

@@ -113,13 +113,13 @@ export function inlineGuard(rules: OutboundRules, log: Logger): NonNullable<Runn
 export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: NetworkGuard): KernelPlugin {
   const contexts = new WeakMap<PluginContext, { context: PluginContext; as: GuardedPlugin }>();
   const contextFor = (ctx: PluginContext) => {
-    let made = contexts.get(ctx);
-    if (made === undefined) {
+    let context = contexts.get(ctx);
+    if (context === undefined) {
       const as = who.scoped();
-      made = { context: guardContext(ctx, as, guard), as };
-      contexts.set(ctx, made);
+      context = { context: guardContext(ctx, as, guard), as };
+      contexts.set(ctx, context);
     }
-    return made;
+    return context;
   };
   const guarded: Record<string, unknown> = {};
   for (const field of PLUGIN_FIELDS) if (plugin[field] !== undefined) guarded[field] = plugin[field];

@@ -87,7 +87,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   return {
     discover: () => sources.discover(),
     inspect: (source) => sources.inspect(source),
-    install: (source, how) => sources.install(source, how),
+    install: (source, options) => sources.install(source, options),
     remove: (name) => sources.remove(name),
     async load(entry, mode, reach) {
       // Before it is loaded: files that change meanwhile are then not the approved ones.

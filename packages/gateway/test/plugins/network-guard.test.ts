@@ -63,9 +63,9 @@ let elsewhere: { host: string; port: number };
 let home: string;
 
 const listen = async (answer: string) => {
-  const made = createServer((_request, response) => response.end(answer));
-  await new Promise<void>((done) => made.listen(0, "127.0.0.1", done));
-  return made;
+  const server = createServer((_request, response) => response.end(answer));
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  return server;
 };
 const placeOf = (of: Server) => ({ host: "127.0.0.1", port: (of.address() as AddressInfo).port });
 
@@ -169,8 +169,8 @@ test("does not affect concurrent requests of others to the same host when it ref
   // A separate server, to which no connection is open yet.
   const target = { host: "127.0.0.3", port: at.port };
   const far = await new Promise<Server>((done) => {
-    const made = createServer((_request, response) => response.end("from afar"));
-    made.listen(0, "127.0.0.3", () => done(made));
+    const server = createServer((_request, response) => response.end("from afar"));
+    server.listen(0, "127.0.0.3", () => done(server));
   });
   target.port = placeOf(far).port;
   try {

@@ -8,11 +8,11 @@ import type { NewAudit } from "../store/change-records.ts";
 export const HOST_ADMIN = "admin";
 
 /** Rejects guests, which are read-only, and plugins, which act only through their delegated scopes. */
-export function requireOperator(caller: Caller, what: string): void {
+export function requireOperator(caller: Caller, action: string): void {
   if (caller.delegation !== undefined) {
-    throw new BackplaneError("policy.denied", `A plugin's delegated token may not ${what}.`);
+    throw new BackplaneError("policy.denied", `A plugin's delegated token may not ${action}.`);
   }
-  if (caller.role === "guest") throw new BackplaneError("policy.denied", `A guest may not ${what}.`);
+  if (caller.role === "guest") throw new BackplaneError("policy.denied", `A guest may not ${action}.`);
 }
 
 /** Whether the caller acts for all projects of its org: the host's admin, or a credential without a project. */
@@ -21,11 +21,11 @@ export function isWholeOrg({ actor, delegation, scope }: Caller): boolean {
 }
 
 /** Only a credential of the whole org may change a resource that serves the whole org. */
-export function requireWholeOrg(caller: Caller, what: string): void {
-  requireOperator(caller, what);
+export function requireWholeOrg(caller: Caller, action: string): void {
+  requireOperator(caller, action);
   if (isWholeOrg(caller)) return;
   const { org_id, project_id } = caller.scope;
-  const message = `a credential of the project ${project_id} may not ${what}: it serves every project of ${org_id}`;
+  const message = `a credential of the project ${project_id} may not ${action}: it serves every project of ${org_id}`;
   throw new BackplaneError("policy.denied", message, {
     fix: "Use the admin token, or a key of the whole org (created with project_id null).",
     details: { needs: "whole org" },
@@ -33,11 +33,11 @@ export function requireWholeOrg(caller: Caller, what: string): void {
 }
 
 /** For what concerns the host itself and not one org, such as folders on its disk or its network. */
-export function requireHostAdmin(caller: Caller, what: string, fix?: string): void {
+export function requireHostAdmin(caller: Caller, action: string, fix?: string): void {
   if (caller.actor === HOST_ADMIN && caller.delegation === undefined) return;
   throw new BackplaneError(
     "policy.denied",
-    `Only the admin token may ${what}.`,
+    `Only the admin token may ${action}.`,
     fix === undefined ? {} : { fix },
   );
 }

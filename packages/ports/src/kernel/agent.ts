@@ -221,7 +221,7 @@ export interface Catalog {
   /** The deferred tools that match the words of the query, best match first. */
   search(caller: Caller, query: string, limit: number): Promise<readonly CatalogTool[]>;
   /** Sorted by name. With `all` includes tools that the caller is not offered, with the reason. */
-  entries(caller: Caller, how: { all: boolean }): Promise<readonly CatalogEntry[]>;
+  entries(caller: Caller, options: { all: boolean }): Promise<readonly CatalogEntry[]>;
   /** All tools of this name, starting with the one that the name resolves to. Throws tool.not_found. */
   get(caller: Caller, name: string): Promise<readonly CatalogEntry[]>;
   /**

@@ -108,7 +108,7 @@ export interface Kernel {
     installAgentPlugin(
       caller: Caller,
       source: InstallationSource,
-      how: { strict: boolean },
+      options: { strict: boolean },
     ): Promise<AgentPluginInstalled>;
     get(caller: Caller, id: string): Promise<Package>;
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
@@ -159,7 +159,7 @@ export interface Kernel {
     invoke(
       caller: Caller,
       body: InvokeBody,
-      how?: { context?: RiskContext; answerRequest?: AnswerPluginRequest },
+      options?: { context?: RiskContext; answerRequest?: AnswerPluginRequest },
     ): Promise<Ticket>;
     /**
      * As `invoke`, under an Idempotency-Key that is claimed in the transaction that opens the call. A repeat with the

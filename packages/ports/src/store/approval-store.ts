@@ -28,7 +28,7 @@ export interface ApprovalStore {
    */
   resolve(
     id: string,
-    how: ApprovalResolution,
+    options: ApprovalResolution,
     records: ChangeRecords,
     new_rule?: { rule: AllowRuleRow; records: ChangeRecords },
   ): Promise<boolean>;

@@ -12,9 +12,9 @@ export function findRefusedDestinations(
     const { host, port } = split(domain);
     const allowed = operator_allows.map(split).some((one) => one.host === host && fits(one.port, port));
     if (allowed) return [];
-    const what = isLocal(host) ? "this machine" : "an IP address";
+    const description = isLocal(host) ? "this machine" : "an IP address";
     const entry = port === null ? `${host}:PORT` : domain;
-    const message = `${domain} is ${what}, so connections to it are refused; the operator can add "${entry}" to egress.allow_private in backplane.toml`;
+    const message = `${domain} is ${description}, so connections to it are refused; the operator can add "${entry}" to egress.allow_private in backplane.toml`;
     return [{ path: "/policy/allowed_domains", message }];
   });
 }

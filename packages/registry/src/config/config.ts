@@ -111,10 +111,10 @@ export async function auditDroppedCredentials(
   await deps.store.audit.append(audit);
 }
 
-function requireAdmin(caller: Caller, what: string): void {
+function requireAdmin(caller: Caller, action: string): void {
   // The configuration belongs to the org, so the admin of one project is not enough.
   if (caller.admin && isWholeOrg(caller)) return;
-  throw new BackplaneError("auth.scope", `Only an admin credential may ${what}.`, {
+  throw new BackplaneError("auth.scope", `Only an admin credential may ${action}.`, {
     details: { needs: "admin" },
     fix: "Use the admin token, or a key with the scope admin.",
   });

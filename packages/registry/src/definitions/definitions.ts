@@ -202,10 +202,10 @@ export function createDefinitions({
   }
 
   /** The tools of an org's binding serve all its projects, so a project alone may not change them. */
-  async function getChangeable(caller: Caller, id: string, what: string): Promise<BoundPackage> {
-    requireOperator(caller, what);
+  async function getChangeable(caller: Caller, id: string, action: string): Promise<BoundPackage> {
+    requireOperator(caller, action);
     const bound = await getDescribed(caller, id);
-    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
+    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, action);
     return bound;
   }
 
@@ -344,12 +344,12 @@ async function findSchemaProblem(
   { input_schema, output_schema }: ManifestToolExport["tool"],
   described: Description["schemas"],
 ): Promise<string | null> {
-  for (const [what, path] of Object.entries({ input_schema, output_schema })) {
+  for (const [label, path] of Object.entries({ input_schema, output_schema })) {
     if (path === undefined) continue;
     try {
       await schemas.compile(path, described[path]);
     } catch (error) {
-      return `${what}: ${toBackplaneError(error).message}`.slice(0, 4_000);
+      return `${label}: ${toBackplaneError(error).message}`.slice(0, 4_000);
     }
   }
   return null;

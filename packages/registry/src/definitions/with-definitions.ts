@@ -27,12 +27,12 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   // The store returns the same objects until something changes, so they can be keys of the cache.
   const known = new WeakMap<BoundPackage, DescribedPackage>();
   const applyCached = (bound: BoundPackage, given: Definitions): DescribedPackage => {
-    let made = known.get(bound);
-    if (made?.definitions !== given) {
-      made = { definitions: given, whole: applyDefinitions(bound, given), exports: new Map() };
-      known.set(bound, made);
+    let applied = known.get(bound);
+    if (applied?.definitions !== given) {
+      applied = { definitions: given, whole: applyDefinitions(bound, given), exports: new Map() };
+      known.set(bound, applied);
     }
-    return made;
+    return applied;
   };
   const readDefinitions = ({ binding: { binding_id, scope } }: BoundPackage) =>
     definitions.get(scope.org_id, binding_id);

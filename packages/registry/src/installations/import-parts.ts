@@ -137,8 +137,8 @@ function requireComplete(left_out: readonly LeftOut[], opened: OpenedSource): vo
   if (first === undefined) return;
   const origin = opened.plugin === undefined ? "" : ` of ${opened.plugin.name}`;
   const more = left_out.length === 1 ? "" : ` (and ${left_out.length - 1} more)`;
-  const what = `The ${first.kind} ${first.name}${origin} cannot be used${more}: ${first.reason}`;
-  throw new BackplaneError("package.invalid", what, {
+  const description = `The ${first.kind} ${first.name}${origin} cannot be used${more}: ${first.reason}`;
+  throw new BackplaneError("package.invalid", description, {
     details: { left_out },
     ...(first.fix === null ? {} : { fix: first.fix }),
   });

@@ -123,8 +123,8 @@ function keepName(
   return { ...rest, config: { ...definedFields({ name: before_config.name }), ...config } };
 }
 
-function toPlanned(change: PlannedChange, how: InstalledBinding["change"]): PlannedBinding {
-  return { result: { binding: change.row as Binding, change: how }, change };
+function toPlanned(change: PlannedChange, kind: InstalledBinding["change"]): PlannedBinding {
+  return { result: { binding: change.row as Binding, change: kind }, change };
 }
 
 /** The settings of each export that is bound. The settings of the request override those of the source. */

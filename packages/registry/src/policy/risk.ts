@@ -62,7 +62,8 @@ function assess(
 ): RiskReport {
   const { export: item, effect_class } = plan;
   const sources: RiskSource[] = [];
-  const add = (source: RiskSource["source"], risk: Risk, why: string) => sources.push({ source, risk, why });
+  const add = (source: RiskSource["source"], risk: Risk, reason: string) =>
+    sources.push({ source, risk, why: reason });
   const tool = item.kind === "tool" ? item.tool : null;
   const judged = policy.judged(item.id);
   if (judged !== null) add("operator", judged, "the policy's risks name this tool");

@@ -69,8 +69,8 @@ export async function compilePluginRules(
       if (!read.success) throw new Error(read.error.issues[0]?.message ?? "not a rule");
       compiled.push(await compileRule(read.data, name, schemas));
     } catch (error) {
-      const why = error instanceof Error ? error.message : String(error);
-      const reason = `the rule is invalid (${why}), so every call is denied`;
+      const problem = error instanceof Error ? error.message : String(error);
+      const reason = `the rule is invalid (${problem}), so every call is denied`;
       compiled.push({ name, tools: null, check: null, action: "deny", risk: "critical", reason });
     }
   }

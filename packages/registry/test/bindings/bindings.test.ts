@@ -32,7 +32,7 @@ verifies("bind.record", "stores package, export, scope, config and policy of a n
     permissions: { filesystem: "none" as const },
     class: "isolated" as const,
   };
-  const made = await fixture.bind(
+  const bound = await fixture.bind(
     jira,
     {
       config,
@@ -42,7 +42,7 @@ verifies("bind.record", "stores package, export, scope, config and policy of a n
     },
     schemas,
   );
-  const read = await fixture.kernel.bindings.get(user, made.binding_id);
+  const read = await fixture.kernel.bindings.get(user, bound.binding_id);
   expect(BindingSchema.parse(read)).toEqual(read);
   expect(read).toMatchObject({
     binding_id: expect.stringMatching(/^bind_/),
@@ -57,11 +57,11 @@ verifies("bind.record", "stores package, export, scope, config and policy of a n
     policy,
     generation: 1,
   });
-  const off = await fixture.kernel.bindings.patch(admin, made.binding_id, { status: "disabled" }, 1);
+  const off = await fixture.kernel.bindings.patch(admin, bound.binding_id, { status: "disabled" }, 1);
   expect(off).toMatchObject({ status: "disabled", generation: 2 });
   const bare = await fixture.kernel.bindings.patch(
     admin,
-    made.binding_id,
+    bound.binding_id,
     { status: "active", secrets: {} },
     2,
   );
@@ -77,9 +77,9 @@ verifies(
       code: "binding.invalid",
       details: { issues: expect.arrayContaining([expect.objectContaining({ path: "/config/max_results" })]) },
     });
-    const made = await fixture.bind(jira, { config }, schemas);
-    expect(made).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
-    const id = made.binding_id;
+    const bound = await fixture.bind(jira, { config }, schemas);
+    expect(bound).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
+    const id = bound.binding_id;
     await expect(fixture.call({ binding_id: id })).rejects.toMatchObject({
       code: "binding.not_active",
       details: { unbound: ["jira_token"] },
@@ -161,8 +161,8 @@ verifies(
 
 test("applies all racing patches without If-Match and refuses those with a stale one", async () => {
   const fixture = await createTestKernel();
-  const made = await fixture.bind(manifest([toolExport("echo")]));
-  const id = made.binding_id;
+  const bound = await fixture.bind(manifest([toolExport("echo")]));
+  const id = bound.binding_id;
   await Promise.all(
     Array.from({ length: 20 }, (_, i) =>
       fixture.kernel.bindings.patch(admin, id, { rollout: { traffic_percent: 50 + i } }, undefined),
@@ -177,14 +177,14 @@ test("applies all racing patches without If-Match and refuses those with a stale
 
 test("validates the config again on an upgrade, and no longer finds a removed binding", async () => {
   const fixture = await createTestKernel();
-  const made = await fixture.bind(manifest([toolExport("echo")]), { config: { anything: 1 } });
+  const bound = await fixture.bind(manifest([toolExport("echo")]), { config: { anything: 1 } });
   const strict = manifest([toolExport("echo", { config_schema: "c.json" })], { version: "0.2.0" });
   await fixture.kernel.packages.install(
     admin,
     fixture.importer.add(strict, { "c.json": { type: "object", additionalProperties: false } }),
   );
   const upgrade = { package_version: "0.2.0" };
-  const id = made.binding_id;
+  const id = bound.binding_id;
   await expect(fixture.kernel.bindings.patch(admin, id, upgrade, undefined)).rejects.toMatchObject({
     code: "binding.invalid",
   });
@@ -199,8 +199,8 @@ test("validates the config again on an upgrade, and no longer finds a removed bi
 test("removes a binding only if it still has the given generation", async () => {
   const fixture = await createTestKernel();
   const { bindings } = fixture.kernel;
-  const made = await fixture.bind(manifest([toolExport("echo")]));
-  const id = made.binding_id;
+  const bound = await fixture.bind(manifest([toolExport("echo")]));
+  const id = bound.binding_id;
   // The binding changes after it was read and before it is removed.
   const get = fixture.store.bindings.get.bind(fixture.store.bindings);
   fixture.store.bindings.get = async (...args) => {

@@ -57,9 +57,9 @@ verifies("server.names", "lets only an admin set or change the name of a server"
 
 test("lets any operator use a setting that another kind of package calls name", async () => {
   const fixture = await createTestKernel();
-  const made = await bindAs(fixture, user, manifest([toolExport("echo")]), { config: { name: "a" } });
+  const bound = await bindAs(fixture, user, manifest([toolExport("echo")]), { config: { name: "a" } });
   const body = { config: { name: "b" } };
-  expect((await fixture.kernel.bindings.patch(user, made.binding_id, body, undefined)).config).toEqual(
+  expect((await fixture.kernel.bindings.patch(user, bound.binding_id, body, undefined)).config).toEqual(
     body.config,
   );
 });

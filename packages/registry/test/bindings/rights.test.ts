@@ -8,9 +8,9 @@ const orgAdmin: Caller = { ...admin, actor: "key_org", admin: false, scope: { ..
 
 test("lets only an admin lower the class, audits it, and lets any operator raise it", async () => {
   const fixture = await createTestKernel();
-  const made = await fixture.bind(manifest([toolExport("echo")]));
+  const bound = await fixture.bind(manifest([toolExport("echo")]));
   const lower = { policy: { class: "worker" as const } };
-  const id = made.binding_id;
+  const id = bound.binding_id;
   await expect(fixture.kernel.bindings.patch(user, id, lower, undefined)).rejects.toMatchObject({
     code: "binding.class_forbidden",
   });
@@ -41,10 +41,10 @@ test("refuses an org-wide binding to a caller of one project", async () => {
   await fixture.kernel.packages.install(admin, fixture.importer.add(content));
   const body = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo", org_wide: true };
   await expect(fixture.kernel.bindings.create(user, body)).rejects.toMatchObject({ code: "policy.denied" });
-  const made = await fixture.kernel.bindings.create(orgAdmin, body);
-  expect(made.scope).toEqual({ org_id: "org_local", project_id: null });
+  const created = await fixture.kernel.bindings.create(orgAdmin, body);
+  expect(created.scope).toEqual({ org_id: "org_local", project_id: null });
   await expect(
-    fixture.kernel.bindings.patch(user, made.binding_id, { config: {} }, undefined),
+    fixture.kernel.bindings.patch(user, created.binding_id, { config: {} }, undefined),
   ).rejects.toMatchObject({ code: "policy.denied" });
 });
 

@@ -41,8 +41,8 @@ test("describes a package when it is bound, with the binding's secrets and grant
   const binding = await fixture.bind(WEATHER_SERVER, bound);
   const { binding_id } = binding;
   expect(binding).toMatchObject({ export_id: "*", status: "active" });
-  const [asked] = fixture.runner.describe_requests;
-  expect(asked).toMatchObject({
+  const [request] = fixture.runner.describe_requests;
+  expect(request).toMatchObject({
     binding_id,
     class: "isolated",
     grant: { filesystem: "scratch", secret_slots: ["api_key"] },
@@ -53,7 +53,7 @@ test("describes a package when it is bound, with the binding's secrets and grant
   const done = await fixture.call({ export_id: "mcp_weather_today", input: { city: "Bonn" } });
   expect(done).toMatchObject({ status: "succeeded", binding_id, export_id: "mcp_weather_today" });
   // The description and the calls share one process.
-  expect(fixture.runner.requests[0]!.pool_key).toBe(asked!.pool_key);
+  expect(fixture.runner.requests[0]!.pool_key).toBe(request!.pool_key);
   const refused = fixture.call({ export_id: "mcp_weather_today", input: {} });
   await expect(refused).rejects.toMatchObject({ code: "input.invalid" });
   await expect(fixture.call({ binding_id, input: {} })).rejects.toMatchObject({ code: "request.invalid" });

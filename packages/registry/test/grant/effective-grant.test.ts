@@ -60,10 +60,10 @@ test("does not narrow by fields that the binding's permissions leave out", async
 
 test("lets the host forbid mounts, network and low classes whatever the binding says", async () => {
   const fixture = await createTestKernel({ host: { mounts: false, network: "none", min_class: "isolated" } });
-  const made = await fixture.bind(content, { policy: { mounts: [mount], class: "worker" } });
+  const bound = await fixture.bind(content, { policy: { mounts: [mount], class: "worker" } });
   const { grant } = await fixture.call({ export_id: "reach" });
   expect(grant).toMatchObject({ class: "isolated", network: "none", allowed_domains: [], mounts: [] });
-  expect((await fixture.kernel.bindings.get(user, made.binding_id)).class_lowered_by).toBe(admin.actor);
+  expect((await fixture.kernel.bindings.get(user, bound.binding_id)).class_lowered_by).toBe(admin.actor);
 });
 
 test("shows requested and granted permissions side by side", async () => {

@@ -121,13 +121,13 @@ verifies(
     expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await fate(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
     expect(await fate(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
-    const asked = async (input: object) => {
+    const explanation = async (input: object) => {
       const about = { tool: "write", context: "conversation" as const, input: input as never };
       const { outcome, risk } = await fixture.kernel.policy.explain(admin, about);
       return [outcome, risk];
     };
-    expect(await asked({ items: [{}, { danger: true }] })).toEqual(["ask", "critical"]);
-    expect(await asked({ items: [{ danger: false }] })).toEqual(["run", "low"]);
+    expect(await explanation({ items: [{}, { danger: true }] })).toEqual(["ask", "critical"]);
+    expect(await explanation({ items: [{ danger: false }] })).toEqual(["run", "low"]);
     await set(fixture, {
       tolerance: { conversation: "full" },
       rules: [
@@ -138,7 +138,7 @@ verifies(
     expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
     expect(await fate(fixture, "write", {})).toBe("security");
     expect(await fate(fixture, "other", {})).toBe("succeeded");
-    expect(await asked({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
+    expect(await explanation({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // A rule that would allow is invalid, so every call is denied.
     const strange = await testKernelWith(toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }));
     await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({

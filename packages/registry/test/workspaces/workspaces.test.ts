@@ -12,7 +12,7 @@ const admin: Caller = {
 
 test("refuses to trust files that changed after the review while the change was queued", async () => {
   const surveys = ["sha256:reviewed", "sha256:other"];
-  const asked: string[] = [];
+  const requests: string[] = [];
   const parts = {
     deps: {
       clock: { now: () => 0 },
@@ -20,7 +20,7 @@ test("refuses to trust files that changed after the review while the change was 
       store: { bindings: { get: async () => null } },
       importer: {
         import: async ({ digest }: { digest: string }) => {
-          asked.push(digest);
+          requests.push(digest);
           throw new Error("imported");
         },
       },
@@ -34,5 +34,5 @@ test("refuses to trust files that changed after the review while the change was 
   const wanted = { path: "/tools", kind: "workspace", watch: false, digest: "sha256:reviewed" } as const;
   await facade.trust(admin, wanted).catch(() => {});
   await expect(facade.trust(admin, wanted)).rejects.toMatchObject({ code: "workspace.changed" });
-  expect(asked.filter((digest) => digest !== wanted.digest)).toEqual([]);
+  expect(requests.filter((digest) => digest !== wanted.digest)).toEqual([]);
 });

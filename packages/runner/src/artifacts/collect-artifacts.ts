@@ -43,26 +43,26 @@ const REASONS: Record<ArtifactFault, string> = {
 };
 
 /** The first file must be requested without delay: the sandbox of an exited process ends once no request is pending. */
-export async function collectArtifacts(result: Json, how: Collection): Promise<Json> {
+export async function collectArtifacts(result: Json, options: Collection): Promise<Json> {
   const references = artifactsIn(result);
   if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
   const collected = new Map<JsonObject, JsonObject>();
-  for (const reference of references) collected.set(reference, await collectFile(reference, how));
+  for (const reference of references) collected.set(reference, await collectFile(reference, options));
   return withArtifacts(result, (reference) => collected.get(reference)!);
 }
 
-async function collectFile(reference: JsonObject, how: Collection): Promise<JsonObject> {
+async function collectFile(reference: JsonObject, options: Collection): Promise<JsonObject> {
   const { path, bytes, sha256 } = reference;
-  if (how.read === null) throw refused(path, "no_scratch");
-  if (how.keep === null) throw refused(path, "no_store");
+  if (options.read === null) throw refused(path, "no_scratch");
+  if (options.keep === null) throw refused(path, "no_store");
   if (!isArtifactPath(path)) throw refused(path, "bad_path");
-  const content = await how.read(path, how.max_bytes);
+  const content = await options.read(path, options.max_bytes);
   if (typeof content === "string") throw refused(path, content);
   const digest = hash("sha256", content, "hex");
   if (bytes !== undefined && bytes !== content.length) throw refused(path, "bad_size");
   if (sha256 !== undefined && sha256 !== digest) throw refused(path, "bad_hash");
-  if (hasSecret(content, how.redactor)) throw refused(path, "secret");
-  await how.keep.keep(digest, content);
+  if (hasSecret(content, options.redactor)) throw refused(path, "secret");
+  await options.keep.keep(digest, content);
   return { ...reference, bytes: content.length, sha256: digest };
 }
 

@@ -137,24 +137,25 @@ function decoded(path: string): string {
 export async function collectServerFiles(
   result: JsonObject,
   mentioned: readonly string[],
-  how: ServerFiles,
+  options: ServerFiles,
 ): Promise<JsonObject> {
-  const [root] = how.scratch.roots;
+  const [root] = options.scratch.roots;
   const blocks: JsonObject[] = [];
   const problems: string[] = [];
   const present = Array.isArray(result.content) ? result.content : [];
-  let left = how.max_bytes * TOTAL_FACTOR;
+  let left = options.max_bytes * TOTAL_FACTOR;
   for (const path of mentioned) {
-    const content = await how.scratch.read(path, Math.min(how.max_bytes, left));
-    const fault = typeof content === "string" ? content : hasSecret(content, how.redactor) ? "secret" : null;
+    const content = await options.scratch.read(path, Math.min(options.max_bytes, left));
+    const fault =
+      typeof content === "string" ? content : hasSecret(content, options.redactor) ? "secret" : null;
     if (typeof content === "string" || fault !== null) {
-      const reason = FAULTS[fault === "too_large" && left < how.max_bytes ? "too_much" : fault!];
+      const reason = FAULTS[fault === "too_large" && left < options.max_bytes ? "too_much" : fault!];
       if (reason !== undefined) problems.push(`${root}/${path}: ${reason}`);
       continue;
     }
     left -= content.length;
     const sha256 = hash("sha256", content, "hex");
-    await how.keep.keep(sha256, content);
+    await options.keep.keep(sha256, content);
     blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
     const shown = shownBlock(`${root}/${path}`, content);
     if (

@@ -107,15 +107,15 @@ export class RunnerCall implements DialectCall {
     return egress === null || egress.gateway_url === null ? null : egress.proof;
   }
 
-  interrupt(why: Interruption): void {
+  interrupt(reason: Interruption): void {
     if (this.#state === "done" || this.#interruption !== null) return;
-    this.#interruption = why;
+    this.#interruption = reason;
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#state === "waiting")
       this.#finish(
-        interrupted(why, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)),
+        interrupted(reason, this.request, this.#worker && this.#deps.pool.startFailure(this.#worker)),
       );
-    else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
+    else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[reason])) {
       // Dialects without an acknowledgement end the call inside `cancel`.
       if (this.#isDone()) return;
       const { cancel_grace_ms } = this.#deps.timeouts;

@@ -98,10 +98,15 @@ async function collectFiles(
 ): Promise<FinishedCall> {
   const { result } = answer;
   if (result === null || artifactsIn(result).length === 0) return { answer, violations: 0 };
-  const how = { read: scratch?.read ?? null, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
+  const options = {
+    read: scratch?.read ?? null,
+    keep: artifacts,
+    max_bytes: limits.artifact_bytes,
+    redactor,
+  };
   const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
-    return { answer: { ...answer, result: await collectArtifacts(result, how) }, violations: 0 };
+    return { answer: { ...answer, result: await collectArtifacts(result, options) }, violations: 0 };
   } catch (error) {
     const failed =
       answer.error === null ? failedAnswer(toBackplaneError(error)) : { ...answer, result: null };
@@ -121,8 +126,8 @@ async function collectMentionedFiles(
   if (!isObject(answer.result) || scratch === null || artifacts === null) return answer;
   const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
-    const how = { scratch, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
-    return { ...answer, result: await collectServerFiles(answer.result, mentioned, how) };
+    const options = { scratch, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
+    return { ...answer, result: await collectServerFiles(answer.result, mentioned, options) };
   } catch (error) {
     log.warn({ err: error }, "files of an MCP server could not be stored");
     return answer;

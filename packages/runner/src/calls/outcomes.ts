@@ -11,16 +11,16 @@ export type Interruption = "deadline" | "user" | "shutdown";
 
 /** `start_failure` says why the last start of the process failed, for a call that waited for it to start. */
 export function interrupted(
-  why: Interruption,
+  reason: Interruption,
   request: RunRequest,
   start_failure: string | null = null,
 ): PluginAnswer {
-  if (why === "deadline") {
+  if (reason === "deadline") {
     const message = `The plugin did not answer within the remaining ${Math.round(request.timeout_ms)} ms.`;
     const more = start_failure === null ? "" : ` Its last start failed: ${start_failure}`;
     return failedAnswer(new BackplaneError("timeout", `${message}${more}`));
   }
-  const code = why === "user" ? "cancelled" : "gateway_stopping";
+  const code = reason === "user" ? "cancelled" : "gateway_stopping";
   return { status: "cancelled", result: null, error: { code, message: new BackplaneError(code).message } };
 }
 

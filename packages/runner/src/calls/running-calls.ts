@@ -4,7 +4,7 @@ import type { Interruption } from "./outcomes.ts";
 
 /** The operations on a call that the runner uses. */
 export interface RunningCall {
-  interrupt(why: Interruption): void;
+  interrupt(reason: Interruption): void;
   stopNow(): void;
   /** The proof of its process's listeners. Null without listeners and before the process is leased. */
   readonly listener_proof: string | null;

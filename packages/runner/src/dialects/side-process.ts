@@ -112,8 +112,10 @@ function isNameOf(plugin_id: string, package_id: string): boolean {
 
 function checkManifest(manifest: SideManifest, request: RunRequest): BackplaneError | null {
   const allowed = request.grant.capabilities;
-  const asked = manifest.capabilities ?? [];
-  const broken = asked.find((name, i) => name.trim() !== name || name === "" || asked.indexOf(name) !== i);
+  const requested = manifest.capabilities ?? [];
+  const broken = requested.find(
+    (name, i) => name.trim() !== name || name === "" || requested.indexOf(name) !== i,
+  );
   if (broken !== undefined) {
     return new BackplaneError(
       "handshake_failed",
@@ -121,19 +123,19 @@ function checkManifest(manifest: SideManifest, request: RunRequest): BackplaneEr
       { details: { capability: broken } },
     );
   }
-  if (allowed.length > 0 && asked.length === 0) {
+  if (allowed.length > 0 && requested.length === 0) {
     return new BackplaneError(
       "capability_not_declared",
       `${allowed.join(", ")} is granted, but the plugin's handshake declares no capability.`,
       { details: { granted: allowed } },
     );
   }
-  const forbidden = asked.filter((name) => !allowed.includes(name));
+  const forbidden = requested.filter((name) => !allowed.includes(name));
   if (forbidden.length > 0) {
     return new BackplaneError(
       "capability_not_allowed",
       `The plugin asks for ${forbidden.join(", ")}, which it was not granted.`,
-      { details: { asked, granted: allowed, forbidden } },
+      { details: { asked: requested, granted: allowed, forbidden } },
     );
   }
   const tool = toolOf(request);

@@ -35,6 +35,6 @@ export function receiveListeners(child: ChildProcess, session: EgressSession): P
   });
 }
 
-function failed(what: string): BackplaneError {
-  return new BackplaneError("launch_failed", `Egress could not be set up: ${what}.`);
+function failed(problem: string): BackplaneError {
+  return new BackplaneError("launch_failed", `Egress could not be set up: ${problem}.`);
 }

@@ -230,10 +230,10 @@ export class InlineInstruments {
     return this.#deps.guard.runAsPlugin({ name: package_id, allowed_domains }, work);
   }
 
-  async #within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+  async #within<T>(ms: number, label: string, work: Promise<T>): Promise<T> {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const timer = this.#deps.clock.after(ms, () =>
-      reject(new BackplaneError("timeout", `The plugin did not ${what} within ${ms} ms.`)),
+      reject(new BackplaneError("timeout", `The plugin did not ${label} within ${ms} ms.`)),
     );
     try {
       return await Promise.race([work, late]);

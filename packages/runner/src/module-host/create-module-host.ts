@@ -190,7 +190,7 @@ class HostedPlugin {
       session: () => this.#startRequest(),
       alive: () => this.process.state === "ready",
       explainFailure: (answer) => this.#explainFailure(answer),
-      within: (ms, what, answer) => this.#within(ms, what, answer),
+      within: (ms, label, answer) => this.#within(ms, label, answer),
       timeouts,
     };
     this.#parts = parts;
@@ -266,14 +266,14 @@ class HostedPlugin {
     }
   }
 
-  #within<T>(ms: number, what: string, answer: Promise<T>): Promise<T> {
+  #within<T>(ms: number, label: string, answer: Promise<T>): Promise<T> {
     const { promise: late, reject } = Promise.withResolvers<never>();
     const { deadlines } = this.#deps;
     const limit = deadlines.set(ms, () => {
-      const message = `${this.#entry.name} did not finish ${what} within ${ms} ms, so its process was killed.${this.#describeStderr()}`;
+      const message = `${this.#entry.name} did not finish ${label} within ${ms} ms, so its process was killed.${this.#describeStderr()}`;
       reject(new BackplaneError("launch_failed", message));
       this.#ending = true;
-      this.process.kill(`it did not finish ${what} in time`);
+      this.process.kill(`it did not finish ${label} in time`);
     });
     return Promise.race([answer, late]).finally(() => deadlines.clear(limit));
   }
@@ -281,13 +281,13 @@ class HostedPlugin {
   /** The stack of an uncaught error is on stderr; it becomes the stack of this error. */
   #exitError(): BackplaneError {
     const { exit, failure, killReason } = this.process;
-    const why = killReason === null ? describeExit(exit) : `was stopped because ${killReason}`;
+    const reason = killReason === null ? describeExit(exit) : `was stopped because ${killReason}`;
     const limit = exceededLimit(this.process.exitCause);
     const cause = limit === null ? "" : ` ${limit.message}`;
     const error = new BackplaneError(
       // Other stream failures show as the exit that they caused.
       failure?.code === "malformed_response" ? failure.code : "crashed",
-      `The process of ${this.#entry.name} ${why}.${cause}${this.#describeStderr()}`,
+      `The process of ${this.#entry.name} ${reason}.${cause}${this.#describeStderr()}`,
     );
     const trace = this.#secrets.redact(this.#stderr()).trim();
     if (trace !== "") error.stack = `${error.name}: ${error.message}\n${trace}`;

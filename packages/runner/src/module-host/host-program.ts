@@ -67,8 +67,12 @@ function manifestOf(folder: string): Manifest {
   return JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
 }
 
-function broken(why: string): BackplaneError {
-  return new BackplaneError("launch_failed", `The host program for kernel plugins is incomplete: ${why}.`, {
-    fix: "Reinstall Backplane; its packages must be of the same version.",
-  });
+function broken(reason: string): BackplaneError {
+  return new BackplaneError(
+    "launch_failed",
+    `The host program for kernel plugins is incomplete: ${reason}.`,
+    {
+      fix: "Reinstall Backplane; its packages must be of the same version.",
+    },
+  );
 }

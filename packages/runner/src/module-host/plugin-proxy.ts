@@ -24,7 +24,7 @@ export interface ProxyContext {
   /** Replaces the error of a closed pipe with the reason why the process exited. */
   explainFailure: <T>(answer: Promise<T>) => Promise<T>;
   /** Kills the process when the answer takes longer. */
-  within: <T>(ms: number, what: string, answer: Promise<T>) => Promise<T>;
+  within: <T>(ms: number, label: string, answer: Promise<T>) => Promise<T>;
   timeouts: { on_load_ms: number; unload_ms: number };
 }
 

@@ -305,13 +305,13 @@ export class PluginProcess implements PluginInstance {
     const timedOut = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
     if (!byItself && stray_output === undefined && !timedOut) return error;
     const stderr = this.stderr.since(0, 16_384).toString("utf8");
-    const why = await explainEarlyExit(
+    const reason = await explainEarlyExit(
       this.#launched.entry,
       { exit, stderr, stray_output },
       this.#deps.environment,
     );
     const limit = exceededLimit(this.exitCause);
-    const first = timedOut && stray_output === undefined ? `${error.message} ${why}` : why;
+    const first = timedOut && stray_output === undefined ? `${error.message} ${reason}` : reason;
     const message = limit === null ? first : `${first} ${limit.message}`;
     return new BackplaneError(error.code, message, {
       details: {

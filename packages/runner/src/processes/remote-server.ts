@@ -67,9 +67,9 @@ export class RemoteServer implements PluginInstance {
       this.#assertNotKilled();
       this.state = "ready";
     } catch (error) {
-      const why = toBackplaneError(error);
-      this.#kill(why.message);
-      throw why;
+      const reason = toBackplaneError(error);
+      this.#kill(reason.message);
+      throw reason;
     }
   }
 

@@ -89,18 +89,18 @@ export const STRAY_PREFIX = "[stdout] ";
 /** Why a started process exited, or wrote something else, before its handshake. */
 export async function explainEarlyExit(
   entry: Extract<Entrypoint, { found: true }>,
-  how: { exit: ExitStatus | null; stderr: string; stray_output?: string | undefined },
+  options: { exit: ExitStatus | null; stderr: string; stray_output?: string | undefined },
   environment: LaunchEnvironment,
 ): Promise<string> {
   const command = entry.in_package ? entry.label : [entry.label, ...entry.args.slice(0, 1)].join(" ");
-  const stray = how.stray_output?.trim();
-  let first = `${quote(command)} ${how.exit === null ? "did not complete its handshake" : describeExit(how.exit)}`;
+  const stray = options.stray_output?.trim();
+  let first = `${quote(command)} ${options.exit === null ? "did not complete its handshake" : describeExit(options.exit)}`;
   if (stray) first += ` after it printed ${quote(clip(stray))} on stdout`;
   const parts = [`${first}.`];
   if (stray) parts.push("Only protocol frames may go to stdout; print everything else to stderr.");
-  const hint = await hintFor(entry, how, environment);
+  const hint = await hintFor(entry, options, environment);
   if (hint !== null) parts.push(hint);
-  const errors = describeStderr(stray ? withoutStray(how.stderr, stray) : how.stderr);
+  const errors = describeStderr(stray ? withoutStray(options.stderr, stray) : options.stderr);
   if (errors !== null) parts.push(errors);
   else if (!stray && hint === null) parts.push("It wrote nothing to stderr; start it manually to see why.");
   return parts.join(" ");
@@ -207,10 +207,10 @@ async function findElsewhere(
 /** Hints for common error messages. */
 async function hintFor(
   entry: Extract<Entrypoint, { found: true }>,
-  how: { exit: ExitStatus | null; stderr: string },
+  options: { exit: ExitStatus | null; stderr: string },
   environment: LaunchEnvironment,
 ): Promise<string | null> {
-  const { stderr } = how;
+  const { stderr } = options;
   const python = /ModuleNotFoundError: No module named '([^']+)'/.exec(stderr);
   if (python !== null) {
     return `The Python module ${quote(python[1]!)} is not in the package; copy it in (pip install --target).`;
@@ -228,7 +228,7 @@ async function hintFor(
   ) {
     return "A sandboxed process reaches only the hosts that its binding names: `backplane binding set BINDING --domains HOST`.";
   }
-  if (how.exit?.code === 127) {
+  if (options.exit?.code === 127) {
     const format = entry.in_package ? await readExecutableFormat(entry.file).catch(() => null) : null;
     if (format?.kind === "script" && basename(format.interpreter) === "env" && format.argument !== null) {
       const program = format.argument.replace(/^-S\s+/, "").split(" ")[0]!;

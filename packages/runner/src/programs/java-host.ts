@@ -59,13 +59,13 @@ async function run(program: string, args: readonly string[], cwd: string, path: 
     await promisify(execFile)(program, args, { cwd, env: { PATH: path }, timeout: BUILD_MS });
   } catch (error) {
     const { code, stderr = "", message } = error as { code?: unknown; stderr?: string; message: string };
-    const why =
+    const reason =
       code === "ENOENT"
         ? `there is no ${program} on ${path}`
         : `${program}: ${(stderr.trim().split("\n")[0] || message).slice(0, 300)}`;
     throw new BackplaneError(
       "launch_failed",
-      `The host program for Java must be compiled once, which needs a JDK ${RELEASE} or newer: ${why}.`,
+      `The host program for Java must be compiled once, which needs a JDK ${RELEASE} or newer: ${reason}.`,
       { fix: `Install one: ${JDK}` },
     );
   }

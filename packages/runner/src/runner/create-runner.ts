@@ -248,8 +248,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   return runner;
 }
 
-function unsupportedRequest({ package: { runtime } }: DescribeRequest, what: string): BackplaneError {
-  return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin cannot ${what}.`);
+function unsupportedRequest({ package: { runtime } }: DescribeRequest, problem: string): BackplaneError {
+  return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin cannot ${problem}.`);
 }
 
 function cancelledOutcome(error: BackplaneError): RunOutcome {

@@ -115,11 +115,11 @@ async function waitForExit(
   stop.removeEventListener("abort", kill);
   if (stop.aborted) throw new BackplaneError("request.cancelled");
   if (code === 0) return;
-  const how = signal === null ? `exit code ${code ?? "unknown"}` : signal;
+  const outcome = signal === null ? `exit code ${code ?? "unknown"}` : signal;
   const output_text = describeStderr(output.since(0, OUTPUT_BYTES).toString("utf8")) ?? "They wrote nothing.";
   throw new BackplaneError(
     "plugin.install_failed",
-    `The install scripts of ${packages.join(", ")} failed in the sandbox (${how}). ${output_text}`,
+    `The install scripts of ${packages.join(", ")} failed in the sandbox (${outcome}). ${output_text}`,
     {
       fix: "They have no network: a prebuilt file cannot be downloaded. To compile it, install make, g++ and python3 on this machine.",
     },

@@ -82,8 +82,8 @@ export class ControlChannel {
   }
 
   /** Creates or removes a folder in scratch. Returns 0 or the errno. */
-  sendLine(what: "make" | "remove", name: string): Promise<number> {
-    return this.#send(`${what} ${folderName(name)}\n`);
+  sendLine(command: "make" | "remove", name: string): Promise<number> {
+    return this.#send(`${command} ${folderName(name)}\n`);
   }
 
   /** The contents of a file in a scratch folder, or the errno. */

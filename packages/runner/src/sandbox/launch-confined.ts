@@ -46,7 +46,7 @@ export interface ConfinedProcess {
   pendingRefusals(): Promise<void> | null;
   /** Why connections that are refused inside are not recorded, as errno; null if they are. */
   untraced: number | null;
-  kill(why?: "timeout"): void;
+  kill(reason?: "timeout"): void;
   /** Resolves when the last process of the sandbox has exited and the slot is released. */
   exitCause: Promise<ExitCause>;
 }
@@ -124,12 +124,12 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   const listenerError = start.started ? await received.then(toNull, (error: unknown) => error) : null;
   clearTimeout(late);
   parts.prepared.refill();
-  const end = async (why: () => unknown): Promise<never> => {
+  const end = async (reason: () => unknown): Promise<never> => {
     spawned.kill();
     child.stdout.resume();
     child.stderr.resume();
     await exitCause;
-    throw why();
+    throw reason();
   };
   if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), parts.host.limits));
   if (listenerError !== null) await end(() => listenerError);
@@ -161,8 +161,8 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
       return typeof read === "number" ? faultOf(getSystemErrorName(-read)) : read;
     },
     writeArtifact: async (name, file, bytes) => (await control.put(name, file, bytes)) === 0,
-    kill: (why) => {
-      timed_out ||= why === "timeout";
+    kill: (reason) => {
+      timed_out ||= reason === "timeout";
       spawned.kill();
     },
     exitCause,

@@ -50,16 +50,19 @@ export interface ResourceLimit {
 /** Limits that also work without cgroups. With a cgroup a second memory limit is not needed. */
 export function resourceLimits(
   limits: SandboxLimits,
-  how: { lifetime: "call" | "pooled"; cgroup: boolean },
+  options: { lifetime: "call" | "pooled"; cgroup: boolean },
 ): ResourceLimit[] {
   return [
     { resource: RESOURCE.core, value: 0 },
     { resource: RESOURCE.memlock, value: 64 * 1024 },
     // With a cgroup this limit must not apply first, because only the cgroup counts rejected forks.
-    { resource: RESOURCE.nproc, value: limits.processes + (how.cgroup ? OUR_PROCESSES * 2 : OUR_PROCESSES) },
+    {
+      resource: RESOURCE.nproc,
+      value: limits.processes + (options.cgroup ? OUR_PROCESSES * 2 : OUR_PROCESSES),
+    },
     { resource: RESOURCE.nofile, value: limits.open_files },
     { resource: RESOURCE.fsize, value: limits.scratch_bytes },
-    ...(how.cgroup ? [] : [{ resource: RESOURCE.data, value: limits.memory_bytes + ADDRESS_SLACK }]),
-    ...(how.lifetime === "call" ? [{ resource: RESOURCE.cpu, value: limits.cpu_seconds }] : []),
+    ...(options.cgroup ? [] : [{ resource: RESOURCE.data, value: limits.memory_bytes + ADDRESS_SLACK }]),
+    ...(options.lifetime === "call" ? [{ resource: RESOURCE.cpu, value: limits.cpu_seconds }] : []),
   ];
 }

@@ -226,8 +226,8 @@ function checkMount({ source, target, writable }: Grant["mounts"][number]): Plan
   return { source, target, writable, system: false };
 }
 
-export function refusedMount(path: string, why: string): BackplaneError {
-  return new BackplaneError("launch_failed", `The binding mounts ${JSON.stringify(path)}: ${why}.`, {
+export function refusedMount(path: string, reason: string): BackplaneError {
+  return new BackplaneError("launch_failed", `The binding mounts ${JSON.stringify(path)}: ${reason}.`, {
     fix: "Correct the mounts of the binding: backplane binding set ID --mount FOLDER[:TARGET], or --no-mount.",
   });
 }

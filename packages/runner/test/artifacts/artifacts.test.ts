@@ -41,10 +41,12 @@ const LIMITS = { artifact_bytes: 1_000_000, inline_bytes: 10_000 };
 describe.each(Object.entries(WAYS))("%s", (_name, make) => {
   function start() {
     const store = memoryStore();
-    const made = make(store);
+    const artifacts = make(store);
     const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<TestRunner["run"]> =>
-      made.testRunner.run(vai("artifact", { class: made.class, grant, input: input as never, ...change }));
-    return { ...made, run, kept: store.kept };
+      artifacts.testRunner.run(
+        vai("artifact", { class: artifacts.class, grant, input: input as never, ...change }),
+      );
+    return { ...artifacts, run, kept: store.kept };
   }
 
   verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
@@ -189,10 +191,10 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
 test("stores the file of a process that exits right after its answer", async () => {
   for (const testRunner of [createConfinedTestRunner, createTestRunner]) {
     const store = memoryStore();
-    const made = testRunner({ artifacts: store });
+    const runner = testRunner({ artifacts: store });
     const isolation = testRunner === createTestRunner ? "worker" : "isolated";
     for (let i = 0; i < 5; i++) {
-      const outcome = await made.run(side("artifact", { class: isolation, grant }));
+      const outcome = await runner.run(side("artifact", { class: isolation, grant }));
       expect(outcome).toMatchObject({
         status: "succeeded",
         violations: 0,

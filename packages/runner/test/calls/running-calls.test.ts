@@ -6,7 +6,7 @@ function call() {
   return {
     interrupts,
     listener_proof: null,
-    interrupt: (why: string) => void interrupts.push(why),
+    interrupt: (reason: string) => void interrupts.push(reason),
     stopNow: () => void interrupts.push("stopped now"),
   };
 }

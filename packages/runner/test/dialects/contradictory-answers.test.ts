@@ -401,11 +401,11 @@ describe("mcp.http", () => {
     ) as JsonObject;
 
   /** `how` sends the reply. The server keeps the connection open after an event. */
-  async function check(how: (reply: Reply, message: JsonObject) => void): Promise<void> {
+  async function check(contradict: (reply: Reply, message: JsonObject) => void): Promise<void> {
     for (const { name, message } of [...rpcCases(CONTENT), ...rpcWrongIds(CONTENT)]) {
       const server = await mcpHttpServer((seen, reply) => {
         if (seen.message.method !== "tools/call") return false;
-        how(reply, fill(message, seen));
+        contradict(reply, fill(message, seen));
         return true;
       });
       const outcome = await testRunnerFor(server).run(mcp(server, { timeout_ms: TEN_MINUTES }));

@@ -33,25 +33,25 @@ interface Setup {
 
 function setUp(): Setup {
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const testRunner = createTestRunner({
     folder,
     data_root,
     programs: { instruments: host },
     services: {
       async cognition(who, prompt, max_tokens) {
-        asked.push([who, prompt, max_tokens]);
+        requests.push([who, prompt, max_tokens]);
         return "short";
       },
       async embedding(who, text) {
-        asked.push([who, text]);
+        requests.push([who, text]);
         return [0.5, 0.25];
       },
     },
   });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const file = join(data_root, "bind_1/org/log");
-  return { testRunner, asked, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
+  return { testRunner, asked: requests, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
 }
 
 function plugin(isolation: IsolationMode, change: RequestChange = {}): RequestChange {

@@ -91,16 +91,16 @@ test.each(["plain", "modern"])(
 test("keeps a server while its question to the caller is open", async () => {
   const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
   let answer: (value: Json) => void = () => {};
-  let asked = false;
+  let requested = false;
   const call = testRunner.runner.run(request(testRunner, { native_name: "elicits" }), {
     event: () => {},
     answerRequest: () =>
       new Promise((resolve) => {
-        asked = true;
+        requested = true;
         answer = resolve;
       }),
   });
-  await until(() => asked);
+  await until(() => requested);
   await new Promise((resolve) => setTimeout(resolve, 300));
   answer({ action: "decline" });
   expect((await call).status).toBe("succeeded");

@@ -23,9 +23,9 @@ function prepare(change: RequestChange, overrides: Partial<PreparationSteps & Pl
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const done: string[] = [];
   const note =
-    <T>(what: string, value: T) =>
+    <T>(label: string, value: T) =>
     async () => {
-      done.push(what);
+      done.push(label);
       return value;
     };
   const steps: PreparationSteps = {

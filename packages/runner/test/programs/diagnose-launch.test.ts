@@ -218,8 +218,8 @@ test("explains a program that env cannot find", async () => {
     in_package: true,
   } as const;
   const where = { ...environment, interpreters: { path: ["/nonexistent"], node: process.execPath } };
-  const how = { exit: { code: 127, signal: null }, stderr: "env: 'node': No such file or directory\n" };
-  expect(await explainEarlyExit({ ...entry, args: [] }, how, where)).toMatch(
+  const options = { exit: { code: 127, signal: null }, stderr: "env: 'node': No such file or directory\n" };
+  expect(await explainEarlyExit({ ...entry, args: [] }, options, where)).toMatch(
     /asks env for "node", which is not on \/nonexistent.*entrypoint = \["node", FILE\]/,
   );
 });

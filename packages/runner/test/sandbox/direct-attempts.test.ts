@@ -20,10 +20,12 @@ verifies(
       ["10.0.0.6", 8_125],
       ["fd00::6", 8_125],
     ];
-    for (const how of [isolated, {}]) {
+    for (const options of [isolated, {}]) {
       for (const network of ["none", "egress"] as const) {
         const input = { tcp, udp, lookup: ["db.internal.test"] };
-        const { result, egress } = await testRunner.run(vai("dials", { ...how, grant: { network }, input }));
+        const { result, egress } = await testRunner.run(
+          vai("dials", { ...options, grant: { network }, input }),
+        );
         const { codes } = result as { codes: string[] };
         expect(codes.slice(0, -1)).toEqual([...tcp, ...udp].map(() => "ECONNREFUSED"));
         expect(codes.at(-1)).toMatch(/^E(AI_AGAIN|NOTFOUND)$/);

@@ -32,8 +32,8 @@ test("opens low ports inside and leaves neither the capability nor a descriptor 
   const testRunner = createConfinedTestRunner({ egress: OUT });
   const { port } = await httpServer();
   const grant = egress("a.test", `b.test:${port}`);
-  for (const how of [isolated, {}]) {
-    const { result } = await testRunner.run(vai("looks-out", { ...how, grant, input: { fetch: [] } }));
+  for (const options of [isolated, {}]) {
+    const { result } = await testRunner.run(vai("looks-out", { ...options, grant, input: { fetch: [] } }));
     expect(result).toMatchObject({
       capabilities: Array.from({ length: 5 }, () => "0000000000000000"),
       channel: null,

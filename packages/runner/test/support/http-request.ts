@@ -31,9 +31,9 @@ export function text(result: Json | null): string {
 
 /** Answers this method with a fixed result and everything else as usual. */
 export const answers =
-  (on: string, how: (seen: ReceivedRequest, reply: Reply) => void) =>
+  (on: string, answer: (seen: ReceivedRequest, reply: Reply) => void) =>
   (seen: ReceivedRequest, reply: Reply) => {
     if (seen.message.method !== on) return false;
-    how(seen, reply);
+    answer(seen, reply);
     return true;
   };

@@ -60,10 +60,10 @@ export class AnswerDraft {
       .map(([index, draft]) => ({ id: newId(draft.id, `${fallback}_${index}`, used), ...wholeCall(draft) }));
     const text = this.#text.join("");
     if (text === "" && tool_calls.length === 0) {
-      const why = this.#reason === undefined ? "" : ` It stopped with "${this.#reason}".`;
+      const reason = this.#reason === undefined ? "" : ` It stopped with "${this.#reason}".`;
       throw new LlmCallError({
         kind: "empty",
-        message: `The model gave neither text nor a tool call.${why}`,
+        message: `The model gave neither text nor a tool call.${reason}`,
       });
     }
     return {

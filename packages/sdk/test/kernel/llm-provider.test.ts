@@ -121,16 +121,16 @@ test("emits a failure after the deltas before it", async () => {
 });
 
 test("lets the provider's classification decide whether an error is retried", async () => {
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const { bus } = createLlmBus(() => failing(new LlmCallError({ kind: "connection", message: "gone" })), {
     onRetryableError(failure, attempt) {
-      asked.push([failure.kind, attempt]);
+      requests.push([failure.kind, attempt]);
       return attempt < 2;
     },
   });
   expect((await bus.call({ attempt: 1 })).payload.retryable).toBe(true);
   expect((await bus.call({ attempt: 2 })).payload.retryable).toBe(false);
-  expect(asked).toEqual([
+  expect(requests).toEqual([
     ["connection", 1],
     ["connection", 2],
   ]);

@@ -50,6 +50,6 @@ function nodesOf(plugins: Plugins): { name: string; requires: readonly string[] 
   return [...plugins].map(([name, bound]) => ({ name, requires: instrumentOf(bound)?.dependencies ?? [] }));
 }
 
-function skipped(plugin_id: string, why: string): BackplaneError {
-  return new BackplaneError("plugin.dependency", `${plugin_id} is skipped: ${why}.`);
+function skipped(plugin_id: string, reason: string): BackplaneError {
+  return new BackplaneError("plugin.dependency", `${plugin_id} is skipped: ${reason}.`);
 }

@@ -139,10 +139,10 @@ export function createInstruments({
       async health(caller, question) {
         requireAdmin(caller, "ask plugins for their health");
         const plugins = [...(await readInstrumentPlugins(store.bindings, caller.scope)).values()];
-        const asked = plugins.map((bound) =>
+        const reports = plugins.map((bound) =>
           checkInstrumentHealth({ deps, policies }, caller.scope, bound, question),
         );
-        return (await Promise.all(asked)).flat();
+        return (await Promise.all(reports)).flat();
       },
       async install(caller, path, options = {}) {
         requireAdmin(caller, "install plugins");
@@ -250,7 +250,7 @@ function viewOf(
   };
 }
 
-function requireAdmin(caller: Caller, what: string): void {
+function requireAdmin(caller: Caller, action: string): void {
   if (caller.admin && caller.delegation === undefined) return;
-  throw new BackplaneError("policy.denied", `Only an admin may ${what}.`);
+  throw new BackplaneError("policy.denied", `Only an admin may ${action}.`);
 }

@@ -165,7 +165,7 @@ export function createServers(
   async function sendAfterApproval(
     wanted: ServerRequest,
     bound: BoundPackage,
-    why: string,
+    reason: string,
     listener: ServerRequestListener,
   ): Promise<Json> {
     const { caller, binding_id, method, params } = wanted;
@@ -175,7 +175,7 @@ export function createServers(
     try {
       return await requestApproval(
         caller,
-        { binding_id, package_id, method, params, why },
+        { binding_id, package_id, method, params, why: reason },
         listener,
         async () => {
           approved = true;
@@ -229,8 +229,8 @@ export function createServers(
 
   async function audit({ caller, binding_id, method, params }: ServerRequest): Promise<void> {
     if (!AUDITED_METHODS.has(method)) return;
-    const what = { method, ...subjectOf(params) };
-    await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
+    const request = { method, ...subjectOf(params) };
+    await store.audit.append(auditOf(deps, caller, "server.request", binding_id, request));
   }
 
   async function auditRefusal(

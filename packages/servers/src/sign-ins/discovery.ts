@@ -110,8 +110,8 @@ function parseServerMetadata(json: JsonObject, issuer: string): AuthorizationSer
   if (!challenges.includes("S256")) {
     throw signInFailed(`${excerpt(issuer)} does not declare support for PKCE with S256, which is required`);
   }
-  const optional = (value: Json | undefined, what: string) =>
-    value === undefined || value === null ? null : requireSafeUrl(value, what).href;
+  const optional = (value: Json | undefined, label: string) =>
+    value === undefined || value === null ? null : requireSafeUrl(value, label).href;
   return {
     issuer: json.issuer as string,
     authorization_endpoint: requireSafeUrl(json.authorization_endpoint, "its authorization_endpoint").href,

@@ -88,7 +88,7 @@ export function startLogin(
   const verifier = randomToken(parts);
   const ticket = randomToken(parts);
   const url = new URL(server.authorization_endpoint);
-  const asked: Record<string, string> = {
+  const parameters: Record<string, string> = {
     response_type: "code",
     client_id: source.client.id,
     redirect_uri,
@@ -100,7 +100,7 @@ export function startLogin(
     // OpenID Connect returns a refresh token only with this prompt.
     ...(source.scope?.split(" ").includes("offline_access") ? { prompt: "consent" } : {}),
   };
-  for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);
+  for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value);
   const { org_id } = binding.scope;
   const waiting: PendingLogin = {
     source,
@@ -163,8 +163,8 @@ export async function redeemCode(
 function checkIssuer(found: string | null, issuer: string, required: boolean): void {
   if (found === null && !required) return;
   if (found === issuer) return;
-  const what = found === null ? "names no issuer" : `names the issuer ${excerpt(found)}`;
-  throw signInFailed(`the redirect ${what}; ${excerpt(issuer)} was expected`);
+  const description = found === null ? "names no issuer" : `names the issuer ${excerpt(found)}`;
+  throw signInFailed(`the redirect ${description}; ${excerpt(issuer)} was expected`);
 }
 
 function checkOptions({ client_id, client_secret, private_key, grant }: SignInBegin): void {

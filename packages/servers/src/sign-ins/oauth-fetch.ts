@@ -84,10 +84,10 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
 }
 
 /** Also used for addresses that a browser is sent to: http(s) only, without user and password. */
-export function requireSafeUrl(text: Json | undefined, what: string): URL {
+export function requireSafeUrl(text: Json | undefined, label: string): URL {
   const url = typeof text === "string" && URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.username !== "" || url.password !== "" || !isSafe(url)) {
-    throw signInFailed(`${what} must be an https address (or http on loopback), not ${excerpt(text)}`);
+    throw signInFailed(`${label} must be an https address (or http on loopback), not ${excerpt(text)}`);
   }
   return url;
 }
@@ -96,8 +96,8 @@ function isSafe({ protocol, hostname }: URL): boolean {
   return protocol === "https:" || (protocol === "http:" && LOOPBACK.has(hostname));
 }
 
-export function signInFailed(why: string): BackplaneError {
-  return new BackplaneError("sign_in.failed", `The sign-in failed: ${why}.`);
+export function signInFailed(reason: string): BackplaneError {
+  return new BackplaneError("sign_in.failed", `The sign-in failed: ${reason}.`);
 }
 
 /** Shortens a text from outside, removes line breaks, and marks hidden characters. */

@@ -101,11 +101,11 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
       const renewing_until = clock.now() + RENEW_MS;
       if (!(await writeSignIn(deps, key, found, found.record, { renewing_until }))) continue;
       const held = { record: found.record, row: { ...found.row, revision: found.row.revision + 1 } };
-      const asked = scope === null ? session : { ...session, scope };
+      const requested = scope === null ? session : { ...session, scope };
       try {
         const fetch = oauthFetch(deps, bound.binding.scope);
-        const tokens = await requestTokens(deps, fetch, asked, grantParametersOf(asked));
-        return await storeRenewed(bound, held, { ...asked, ...tokens });
+        const tokens = await requestTokens(deps, fetch, requested, grantParametersOf(requested));
+        return await storeRenewed(bound, held, { ...requested, ...tokens });
       } catch (error) {
         const permanent = isPermanentRefusal(error);
         const { message } = error as Error;

@@ -38,7 +38,7 @@ export function unionScopes(first: string | null, second: string | null): string
   return [...new Set(words)].join(" ");
 }
 
-export function includesScopes(asked: string | null, wanted: string | null): boolean {
-  const has = new Set((asked ?? "").split(" "));
+export function includesScopes(granted: string | null, wanted: string | null): boolean {
+  const has = new Set((granted ?? "").split(" "));
   return (wanted ?? "").split(" ").every((word) => !SCOPE.test(word) || has.has(word));
 }

@@ -86,11 +86,11 @@ export function createSignIns(
     );
   }
 
-  async function getManaged(caller: Caller, id: string, what: string): Promise<BoundPackage> {
-    requireOperator(caller, what);
-    if (!caller.admin) throw new BackplaneError("policy.denied", `Only an admin may ${what}.`);
+  async function getManaged(caller: Caller, id: string, action: string): Promise<BoundPackage> {
+    requireOperator(caller, action);
+    if (!caller.admin) throw new BackplaneError("policy.denied", `Only an admin may ${action}.`);
     const bound = await getRemote(caller, id);
-    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
+    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, action);
     return bound;
   }
 
@@ -112,8 +112,8 @@ export function createSignIns(
     const { source } = prepared;
     const about = { issuer: source.issuer, client_id: excerpt(source.client.id), scope: source.scope };
     if (source.grant === "client_credentials") {
-      const asked = { grant_type: source.grant, ...(source.scope === null ? {} : { scope: source.scope }) };
-      const tokens = await requestTokens(deps, fetch, source, asked);
+      const request = { grant_type: source.grant, ...(source.scope === null ? {} : { scope: source.scope }) };
+      const tokens = await requestTokens(deps, fetch, source, request);
       await storeSession(
         bound,
         caller.actor,

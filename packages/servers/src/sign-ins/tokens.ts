@@ -73,11 +73,11 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     if (isStepUp(challenge)) return await handleStepUp(bound, challenge, session);
     if (await renewal.renew(bound, session.access_token, null)) return null;
     const found = await readStoredSignIn(deps, org_id, binding_id);
-    const why = found?.record.needed ?? "its token was refused and cannot be renewed";
+    const reason = found?.record.needed ?? "its token was refused and cannot be renewed";
     return await recordNeeded(
       bound,
       challenge,
-      `The sign-in of ${binding.package_id} is no longer valid: ${why}`,
+      `The sign-in of ${binding.package_id} is no longer valid: ${reason}`,
     );
   }
 
@@ -119,7 +119,7 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   async function recordNeeded(
     bound: BoundPackage,
     challenge: ServerChallenge,
-    why: string,
+    reason: string,
   ): Promise<BackplaneError> {
     const key = bindingKeyOf(bound);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -127,13 +127,13 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       const record = {
         ...(found?.record ?? EMPTY_SIGN_IN),
         challenge: { ...challenge, shown: null },
-        needed: why,
+        needed: reason,
       };
       if (found !== null && JSON.stringify(found.record) === JSON.stringify(record)) break;
       const renewing_until = found?.row.renewing_until ?? 0;
       if (await writeSignIn(deps, key, found, record, { renewing_until })) break;
     }
-    return signInNeeded(bound, why, challenge);
+    return signInNeeded(bound, reason, challenge);
   }
 
   const tokens: SignInTokens = {
@@ -173,9 +173,9 @@ function digestCredential(token: string): string {
   return hash("sha256", `Bearer ${token}`, "hex");
 }
 
-function signInNeeded(bound: BoundPackage, why: string, challenge: ServerChallenge): BackplaneError {
+function signInNeeded(bound: BoundPackage, reason: string, challenge: ServerChallenge): BackplaneError {
   const fix = loginCommand(bound);
-  return new BackplaneError("sign_in.needed", `${why}: ${fix}`, {
+  return new BackplaneError("sign_in.needed", `${reason}: ${fix}`, {
     details: { binding_id: bound.binding.binding_id, http_status: challenge.status },
     fix,
   });

@@ -130,13 +130,13 @@ test("describes a server that sends list_changed all the time less and less ofte
     params: {},
   };
   const row = { error: null, exports: [], quarantined: [] } as unknown as Definitions;
-  const asked = Promise.withResolvers<void>();
+  const requested = Promise.withResolvers<void>();
   let answers = 0;
   await keeper.start({
     describe: async () => {
       say(notice);
       keeper.recordResult(bound, row);
-      if (++answers === 30) asked.resolve();
+      if (++answers === 30) requested.resolve();
       return row;
     },
   });
@@ -153,7 +153,7 @@ test("describes a server that sends list_changed all the time less and less ofte
     run();
     await new Promise((resolve) => setImmediate(resolve));
   }
-  await asked.promise;
+  await requested.promise;
   expect(pauses.slice(0, 12)).toEqual([...Array.from({ length: 10 }, () => 200), 400, 800]);
   expect(Math.max(...pauses)).toBe(51_200);
 });

@@ -30,15 +30,15 @@ async function open(request: NonNullable<Runner["request"]>) {
 
 function createListener() {
   const events: JsonObject[] = [];
-  const asked: JsonObject[] = [];
+  const requests: JsonObject[] = [];
   const own: ServerRequestListener = {
     notify: (method, params) => void events.push({ method, params }),
     answerRequest: (method, params, key) => {
-      asked.push({ method, params, key: key ?? null });
+      requests.push({ method, params, key: key ?? null });
       return method === "roots/list" ? Promise.resolve({ roots: [] }) : null;
     },
   };
-  return { ...own, events, asked };
+  return { ...own, events, asked: requests };
 }
 
 test("lists a server to callers who see its binding and not to delegated tokens", async () => {
@@ -201,12 +201,12 @@ verifies(
     }
     await policy.put(admin, "org", { roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } });
     expect([await read(user), await parts(user)]).toEqual(["read", ["resources"]]);
-    const why = await policy.explain(admin, {
+    const reason = await policy.explain(admin, {
       tool: "mcp_weather_resources",
       context: "conversation",
       role: "guest",
     });
-    expect(why).toMatchObject({
+    expect(reason).toMatchObject({
       outcome: "deny",
       decided_by: "role",
       risk: "low",
@@ -219,8 +219,11 @@ verifies(
     expect(await parts(user)).toEqual(["resources"]);
     expect(await read(user, "resources/list")).toBe("read");
     expect(await read(user, "resources/subscribe")).toBe("policy.denied risk");
-    const asked = await policy.explain(admin, { tool: "mcp_weather_resources", context: "conversation" });
-    expect(asked).toMatchObject({ outcome: "ask", decided_by: "risk" });
+    const explanation = await policy.explain(admin, {
+      tool: "mcp_weather_resources",
+      context: "conversation",
+    });
+    expect(explanation).toMatchObject({ outcome: "ask", decided_by: "risk" });
     const rule = {
       action: "deny" as const,
       when: [{ pointer: "/uri", matches: "^w://" }],
@@ -415,10 +418,10 @@ const CHANGES: [what: string, changed: string[], change: Change][] = [
   ],
 ];
 
-for (const [what, changed, change] of CHANGES) {
+for (const [label, changed, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `does not read a resource with an approval from before ${what} of its server changed`,
+    `does not read a resource with an approval from before ${label} of its server changed`,
     async () => {
       const { fixture, received, binding_id, question, read } = await openWithApprovals();
       const reading = read();

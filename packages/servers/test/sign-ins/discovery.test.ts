@@ -8,13 +8,13 @@ import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
 
 /** Serves documents by URL; everything else is 404. */
 function web(documents: Record<string, JsonObject>): OAuthFetch & { asked: string[] } {
-  const asked: string[] = [];
+  const requests: string[] = [];
   const get = async (url: string) => {
-    asked.push(url);
+    requests.push(url);
     const json = documents[url] ?? null;
     return { status: json === null ? 404 : 200, json };
   };
-  return { asked, get, postForm: get, postJson: get };
+  return { asked: requests, get, postForm: get, postJson: get };
 }
 
 const SERVER = new URL("https://mcp.example/team/mcp");

@@ -170,15 +170,15 @@ test("does not retry a refused refresh token and reports that a person has to si
 test("stores renewed tokens when the sign-in row changed meanwhile", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
-  const asked = Promise.withResolvers<void>();
+  const requested = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();
   runner.script = async ({ request }) => {
-    asked.resolve();
+    requested.resolve();
     await release.promise;
     return refusal(403, "insufficient_scope", "write", request.context.secrets.authorization);
   };
   const early = call(fixture);
-  await asked.promise;
+  await requested.promise;
   runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
   // The early call needs more scope while the renewal is still in flight.
   as.slow_ms = 300;

@@ -10,14 +10,14 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
   await signIn(fixture, as, binding_id);
   const { back, browser } = await visit(fixture, as, binding_id);
   as.slow_ms = 300;
-  const asked = as.given_out.length;
+  const before = as.given_out.length;
   const trading = signIns.complete(browser, back);
   trading.catch(() => undefined);
   await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
   await signIns.end(admin, binding_id);
   await expect(trading).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(await signIns.get(admin, binding_id)).toMatchObject({ status: "signed_out" });
-  const both = as.given_out.slice(asked);
+  const both = as.given_out.slice(before);
   expect(both.map((token) => token.split("-")[0])).toEqual(["access", "refresh"]);
   expect(as.revoked.slice(-2).sort()).toEqual(both.sort());
 });

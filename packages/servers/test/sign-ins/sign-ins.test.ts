@@ -103,12 +103,12 @@ test("serves the client metadata document at the public address and uses its URL
   fixture.deps.gateway.public_url = "https://gateway.example";
   as.metadata.client_id_metadata_document_supported = true;
   const { authorization_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
-  const asked = new URL(authorization_url!).searchParams;
-  expect(asked.get("client_id")).toBe("https://gateway.example/client-metadata.json");
-  expect(asked.get("redirect_uri")).toBe("https://gateway.example/oauth/callback");
+  const parameters = new URL(authorization_url!).searchParams;
+  expect(parameters.get("client_id")).toBe("https://gateway.example/client-metadata.json");
+  expect(parameters.get("redirect_uri")).toBe("https://gateway.example/oauth/callback");
   expect(fixture.kernel.signIns.clientDocument()).toMatchObject({
-    client_id: asked.get("client_id"),
-    redirect_uris: [asked.get("redirect_uri")],
+    client_id: parameters.get("client_id"),
+    redirect_uris: [parameters.get("redirect_uri")],
     application_type: "web",
   });
   expect(as.registrations).toEqual([]);

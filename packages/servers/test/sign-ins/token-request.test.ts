@@ -28,19 +28,19 @@ test("redacts a token that the authorization server repeats, also where the mess
   const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
   const given = { grant_type: "refresh_token", refresh_token };
-  const asked = requestTokens(parts as never, refusing(description), source as never, given);
-  const message = await asked.then(String, (error: Error) => error.message);
+  const tokens = requestTokens(parts as never, refusing(description), source as never, given);
+  const message = await tokens.then(String, (error: Error) => error.message);
   expect(message).toContain("invalid_grant): No token ");
   expect(message).not.toContain(refresh_token.slice(0, 20));
   expect(message.length).toBeLessThan(400);
 });
 
 test("replaces hidden characters in the authorization server's error by a mark", async () => {
-  const asked = requestTokens(
+  const tokens = requestTokens(
     parts as never,
     refusing("no\u202e\u{e0069}\u{e0067}\nway"),
     source as never,
     {},
   );
-  await expect(asked).rejects.toThrow("invalid_grant): no\ufffd way");
+  await expect(tokens).rejects.toThrow("invalid_grant): no\ufffd way");
 });

@@ -71,7 +71,7 @@ export interface Persister extends TapeFeed {
    * over the turn, late best-effort entries are dropped until the next turn of the session begins on this node.
    */
   hold(key: SessionKey, hold: RunHold): void;
-  release(key: SessionKey, hold: RunHold, how: "ended" | "lost"): void;
+  release(key: SessionKey, hold: RunHold, outcome: "ended" | "lost"): void;
   /**
    * Resolves when all entries so far, of one session or of all, are on disk, lost, or waiting for an unavailable
    * store.
@@ -285,11 +285,11 @@ export function createPersister(deps: PersisterDeps): Persister {
     hold(key, hold) {
       holds.set(sessionName(key), { hold, lost: false });
     },
-    release(key, hold, how) {
+    release(key, hold, outcome) {
       const name = sessionName(key);
       const held = holds.get(name);
       if (held === undefined || held.hold.run_id !== hold.run_id || held.hold.fence !== hold.fence) return;
-      if (how === "ended") {
+      if (outcome === "ended") {
         holds.delete(name);
         return;
       }

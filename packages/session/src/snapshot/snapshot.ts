@@ -93,6 +93,6 @@ function reachesPrototype(value: unknown): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
 }
 
-function invalid(what: string): BackplaneError {
-  return new BackplaneError("request.invalid", `${what}; send values that JSON can represent`);
+function invalid(problem: string): BackplaneError {
+  return new BackplaneError("request.invalid", `${problem}; send values that JSON can represent`);
 }

@@ -22,15 +22,15 @@ verifies(
       category: "memory",
       scope: { ...scope, org_id: "org_b" },
     });
-    const asked: string[] = [];
-    memory.subscribe("memory.query", ({ id }) => void asked.push(id));
+    const requests: string[] = [];
+    memory.subscribe("memory.query", ({ id }) => void requests.push(id));
 
     let answered: unknown = null;
     const first = kernel.request("memory.query", QUERY, { ...options, from: "memory-sqlite" });
     const second = kernel.request("memory.query", QUERY, options);
     void first.then((event) => (answered = event));
-    await until(() => asked.length === 2);
-    const [first_id, second_id] = asked as [string, string];
+    await until(() => requests.length === 2);
+    const [first_id, second_id] = requests as [string, string];
     const say = (request_id: string | undefined, session_id: string, port = memory) =>
       port.publish(
         "memory.result",
@@ -65,11 +65,11 @@ verifies(
     // A late answer is delivered like any other event.
     const third = kernel.request("memory.query", QUERY, options);
     const refused = expect(third).rejects.toMatchObject({ code: "timeout" });
-    await until(() => asked.length === 3);
+    await until(() => requests.length === 3);
     await clock.advance(5_000);
     await refused;
     expect(bus.stats().requests).toBe(0);
-    await say(asked[2], "s");
+    await say(requests[2], "s");
     await say(first_id, "s");
     await idle();
     await clock.advance(1_000);

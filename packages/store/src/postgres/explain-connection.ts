@@ -9,8 +9,12 @@ export function explainConnection(error: unknown, url: string): BackplaneError |
   const { code, message = "" } = (error ?? {}) as { code?: unknown; message?: string };
   const { host, user, database } = readUrl(url);
   const at = `PostgreSQL at ${host}`;
-  const fail = (what: string, fix: string) =>
-    new BackplaneError("store.unavailable", what, { details: { host, user, database }, fix, cause: error });
+  const fail = (problem: string, fix: string) =>
+    new BackplaneError("store.unavailable", problem, {
+      details: { host, user, database },
+      fix,
+      cause: error,
+    });
   if (code === "28P01" || code === "28000" || /password must be a string|no password supplied/i.test(message))
     return fail(
       `${at} refused the user ${user}: the password is missing or wrong, or pg_hba.conf does not allow this login.`,

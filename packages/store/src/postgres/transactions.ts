@@ -48,24 +48,24 @@ function mayHaveCommitted(error: unknown): boolean {
   return !(typeof code === "string" && /^(2[23]|4\d)\w{3}$/.test(code));
 }
 
-async function wasCommitted(pool: pg.Pool, xid: string, why: unknown): Promise<boolean> {
+async function wasCommitted(pool: pg.Pool, xid: string, reason: unknown): Promise<boolean> {
   return await untilAnswered(async () => {
     const text = "select pg_xact_status($1::xid8) as status";
     const { rows } = await pool.query<{ status: string | null }>(text, [xid]);
     const status = rows[0]?.status;
     if (status === "in progress") throw new Error("the transaction has not ended yet");
     return status === "committed";
-  }, why);
+  }, reason);
 }
 
 /** Retries until the database answers. Throws `why` when it does not within STATUS_MS. */
-async function untilAnswered<T>(query: () => Promise<T>, why: unknown): Promise<T> {
+async function untilAnswered<T>(query: () => Promise<T>, reason: unknown): Promise<T> {
   const end = performance.now() + STATUS_MS;
   for (;;) {
     try {
       return await query();
     } catch {
-      if (performance.now() > end) throw why;
+      if (performance.now() > end) throw reason;
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }

@@ -56,8 +56,8 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     writer = createThreadWriter(file, onStatement, log);
     owner.close();
   }
-  const group = createGroupCommit(writer, (rows, why) =>
-    log?.warn({ rows, reason: why.message }, "progress events were lost"),
+  const group = createGroupCommit(writer, (rows, reason) =>
+    log?.warn({ rows, reason: reason.message }, "progress events were lost"),
   );
   const cache = createReadCache();
   const listeners = createListeners();

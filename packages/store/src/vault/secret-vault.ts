@@ -110,8 +110,8 @@ function aad(key_id: string, org_id: string, name: string): Buffer {
   return Buffer.from(JSON.stringify([key_id, org_id, name]), "utf8");
 }
 
-function unreadable(why: string): BackplaneError {
-  return new BackplaneError("internal", `A stored secret cannot be opened: ${why}.`, {
+function unreadable(reason: string): BackplaneError {
+  return new BackplaneError("internal", `A stored secret cannot be opened: ${reason}.`, {
     retryable: false,
     fix: "Restore the master key that sealed it (secret.key), or store the secret again.",
   });

@@ -73,14 +73,14 @@ async function compileSchema(schemas: Schemas, key: string, schema: Json, named:
     await schemas.compile(key, schema);
   } catch (error) {
     if (codeOf(error) !== "package.schema") throw error;
-    const why = (error as BackplaneError).details?.why;
-    throw failed(named, typeof why === "string" ? why : (error as Error).message, error);
+    const reason = (error as BackplaneError).details?.why;
+    throw failed(named, typeof reason === "string" ? reason : (error as Error).message, error);
   }
 }
 
-function failed({ path, where }: NamedSchema, why: string, cause?: unknown): BackplaneError {
-  return new BackplaneError("package.schema", `${path} (${where}): ${why}.`, {
-    details: { file: path, field: where, why },
+function failed({ path, where }: NamedSchema, reason: string, cause?: unknown): BackplaneError {
+  return new BackplaneError("package.schema", `${path} (${where}): ${reason}.`, {
+    details: { file: path, field: where, why: reason },
     ...(cause === undefined ? {} : { cause }),
   });
 }

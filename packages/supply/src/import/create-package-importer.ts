@@ -192,13 +192,13 @@ export function createPackageImporter({
     source: InstallationSource,
     allowed: AllowedScripts,
     operation: Operation,
-    how: Pick<OpenOptions, "only" | "changing"> = {},
+    options: Pick<OpenOptions, "only" | "changing"> = {},
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
     if (source.kind !== "archive" && source.kind !== "folder")
       return { content: openServers(source, partImport("upload", allowed, operation)), end: async () => {} };
     const staging = await store.stage();
     try {
-      const content = await unpackContent(source, staging, how, allowed, operation);
+      const content = await unpackContent(source, staging, options, allowed, operation);
       return { content, end: () => staging.end() };
     } catch (error) {
       await staging.end();

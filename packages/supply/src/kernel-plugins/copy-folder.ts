@@ -56,8 +56,8 @@ async function copyLink(root: string, path: string, into: string): Promise<void>
   await symlink(relative(dirname(join(root, path)), target), join(into, path));
 }
 
-function refused(why: string): BackplaneError {
-  return new BackplaneError("plugin.install_failed", `The folder cannot be copied: ${why}.`, {
+function refused(reason: string): BackplaneError {
+  return new BackplaneError("plugin.install_failed", `The folder cannot be copied: ${reason}.`, {
     fix: "Make the folder self-contained, or link it with --editable.",
   });
 }

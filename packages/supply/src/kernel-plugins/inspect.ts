@@ -51,12 +51,12 @@ export async function pathKind(path: string): Promise<PathKind> {
   const info = await stat(path).catch(() => null);
   if (info?.isDirectory()) return "folder";
   if (info?.isFile() && /\.(?:tgz|tar\.gz)$/.test(path)) return "archive";
-  const what = info === null ? "There is nothing" : "There is neither a folder nor an archive (.tgz)";
-  throw new BackplaneError("plugin.source_invalid", `${what} at ${path}.`);
+  const description = info === null ? "There is nothing" : "There is neither a folder nor an archive (.tgz)";
+  throw new BackplaneError("plugin.source_invalid", `${description} at ${path}.`);
 }
 
 /** Throws `plugin.invalid` with the first reason. */
-export function requirePlugins(what: string, reading: PackageReading | null): InspectedPackage {
+export function requirePlugins(source: string, reading: PackageReading | null): InspectedPackage {
   const problem =
     reading === null
       ? "it has no package.json"
@@ -64,7 +64,7 @@ export function requirePlugins(what: string, reading: PackageReading | null): In
         ? reading.problems[0]
         : `its package.json has no ${PLUGIN_ENTRY_GROUP}`;
   if (problem !== undefined) {
-    throw new BackplaneError("plugin.invalid", `${what} is not a kernel plugin: ${problem}.`);
+    throw new BackplaneError("plugin.invalid", `${source} is not a kernel plugin: ${problem}.`);
   }
   return { package_name: reading!.package_name ?? "", entries: reading!.entries };
 }

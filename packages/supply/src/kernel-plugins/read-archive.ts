@@ -65,6 +65,6 @@ function asUnreadable(error: unknown): BackplaneError {
   return known.code === "plugin.install_failed" ? known : unreadable((error as Error).message);
 }
 
-function unreadable(why: string): BackplaneError {
-  return new BackplaneError("plugin.install_failed", `The archive cannot be read: ${why}.`);
+function unreadable(reason: string): BackplaneError {
+  return new BackplaneError("plugin.install_failed", `The archive cannot be read: ${reason}.`);
 }

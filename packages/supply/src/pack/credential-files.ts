@@ -66,18 +66,18 @@ export function scanForCredentials(path: string): CredentialScan {
   const byName = isSample ? [] : NAMES.filter((rule) => rule.name.test(name));
   // Published packages contain keys for their tests and documentation, which are public already.
   const contents = /(?:^|\/)node_modules\//.test(path) ? [] : CONTENTS;
-  let why = byName.find((rule) => rule.content === undefined)?.why ?? null;
+  let reason = byName.find((rule) => rule.content === undefined)?.why ?? null;
   let tail = "";
   return {
     push(chunk) {
-      if (why !== null) return;
+      if (reason !== null) return;
       const text = tail + Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length).toString("latin1");
-      why =
+      reason =
         byName.find((rule) => rule.content?.test(text))?.why ??
         contents.find(({ pattern }) => pattern.test(text))?.why ??
         null;
       tail = text.slice(-OVERLAP);
     },
-    verdict: () => why,
+    verdict: () => reason,
   };
 }

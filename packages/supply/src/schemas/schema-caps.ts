@@ -19,9 +19,9 @@ export function withinCaps(schema: unknown): string {
   return text;
 }
 
-export function refused(why: string, cause?: unknown): BackplaneError {
-  return new BackplaneError("package.schema", `The schema cannot be used: ${why}.`, {
-    details: { why },
+export function refused(reason: string, cause?: unknown): BackplaneError {
+  return new BackplaneError("package.schema", `The schema cannot be used: ${reason}.`, {
+    details: { why: reason },
     ...(cause === undefined ? {} : { cause }),
   });
 }

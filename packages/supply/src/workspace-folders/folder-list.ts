@@ -24,10 +24,10 @@ export async function writeFolderList(file: string, folders: readonly TrustedFol
 }
 
 /** An unreadable list is an error and not an empty list, so that no trusted folder is lost. */
-function unreadable(file: string, why: string): BackplaneError {
+function unreadable(file: string, reason: string): BackplaneError {
   return new BackplaneError(
     "config.invalid",
-    `The list of trusted folders, ${file}, cannot be read: ${why}.`,
+    `The list of trusted folders, ${file}, cannot be read: ${reason}.`,
     {
       fix: `Repair ${file}, or remove it and trust the folders again.`,
     },

@@ -1,18 +1,18 @@
 /** An adapter that approves every request and records it. */
 import type { BusEvent, KernelPlugin } from "@backplane/contract";
 
-export function yesPlugin(): { asked: BusEvent[]; yes: KernelPlugin } {
-  const asked: BusEvent[] = [];
+export function yesPlugin(): { requests: BusEvent[]; yes: KernelPlugin } {
+  const requests: BusEvent[] = [];
   const yes: KernelPlugin = {
     name: "yes",
     version: "1.0.0",
     category: "adapter",
     subscriptions: () => ["approval.request"],
     async onEvent(event, ctx) {
-      asked.push(event);
+      requests.push(event);
       const { id } = event.payload as { id: string };
       await ctx.emit("approval.response", { id, response: "approve" }, { session_id: "kernel" });
     },
   };
-  return { asked, yes };
+  return { requests, yes };
 }

@@ -42,8 +42,8 @@ export class InstrumentHost {
   }
 
   async initialize(params: InstrumentMethods["initialize"][0], timeout_ms: number): Promise<void> {
-    const asked = params as unknown as JsonObject;
-    const answer = await this.#request("initialize", asked, "handshake_failed", timeout_ms);
+    const request = params as unknown as JsonObject;
+    const answer = await this.#request("initialize", request, "handshake_failed", timeout_ms);
     if (isObject(answer) && answer.success === true) {
       if (answer.error === undefined || answer.error === null) return;
       throw malformed("The answer to initialize has success true and an error.");

@@ -101,11 +101,11 @@ export class McpSession {
   }
 
   receiveAnswer({ id, result, error }: McpClientResponse): void {
-    const asked = id === null ? undefined : this.#asked.get(id);
-    if (asked === undefined) return;
+    const question = id === null ? undefined : this.#asked.get(id);
+    if (question === undefined) return;
     this.#asked.delete(id!);
-    if (result === null) asked.questions.reject(asked.key, error);
-    else asked.questions.answer(asked.key, result);
+    if (result === null) question.questions.reject(question.key, error);
+    else question.questions.answer(question.key, result);
   }
 
   notify(message: JsonObject): void {

@@ -22,12 +22,12 @@ test.each([
     { type: "ref/resource", uri: "x://one" },
   ],
 ])("sends a completion only for the authorized reference: %j", async (ref, wanted) => {
-  const asked: JsonObject[] = [];
+  const requests: JsonObject[] = [];
   const deps = {
     kernel: {
       servers: {
         async request(_caller: unknown, _id: string, _method: string, params: JsonObject) {
-          asked.push(params);
+          requests.push(params);
           return { completion: { values: [] } };
         },
       },
@@ -48,5 +48,5 @@ test.each([
   const params = { ref, argument: { name: "x", value: "" } };
   const request = { id: 1, method: "completion/complete", params };
   await callServer(deps as never, request as never, exchange as never, null);
-  expect(asked).toEqual([{ ref: wanted, argument: { name: "x", value: "" } }]);
+  expect(requests).toEqual([{ ref: wanted, argument: { name: "x", value: "" } }]);
 });

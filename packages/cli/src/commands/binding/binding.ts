@@ -98,15 +98,15 @@ async function create(
 ): Promise<undefined> {
   const parts = await bindingParts(context, options);
   const found = await findInstalledPackage(context, name);
-  const made = await context.client().bindings.create({
+  const created = await context.client().bindings.create({
     package_id: found.package_id,
     package_version: found.version,
     export_id: exportId,
     ...(options.orgWide === true ? { org_wide: true } : {}),
     ...parts,
   });
-  showBinding(context, made);
-  await reportNarrowedGrant(context, made);
+  showBinding(context, created);
+  await reportNarrowedGrant(context, created);
   return undefined;
 }
 
@@ -254,8 +254,8 @@ function grantedOf({ requested, grant }: ValidationReport): Record<string, strin
     ["secrets", requested.secret_slots, grant.secret_slots],
   ];
   const words = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
-  const rows = pairs.map(([name, asked, given]) => {
-    const [wanted, gets] = [words(asked), words(given)];
+  const rows = pairs.map(([name, input, given]) => {
+    const [wanted, gets] = [words(input), words(given)];
     return [name, wanted === gets ? gets : `${gets} (requested: ${wanted})`] as const;
   });
   return { class: grant.class, ...Object.fromEntries(rows) };

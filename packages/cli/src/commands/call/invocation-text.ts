@@ -131,11 +131,11 @@ const NO_TMP =
 /** Names the permission that a failed write to /tmp lacks. */
 export function scratchHint({ error, tool_result, grant }: Invocation): string | null {
   if (grant === null || grant.filesystem === "scratch" || grant.host === true) return null;
-  const said = [
+  const lines = [
     error?.message ?? "",
     ...(tool_result?.content ?? []).map(({ text }) => (typeof text === "string" ? text : "")),
   ];
-  if (!said.some((text) => NO_TMP.test(text))) return null;
+  if (!lines.some((text) => NO_TMP.test(text))) return null;
   return 'It has no /tmp, because it does not request one. Its author can add filesystem = "scratch" to the permissions of the manifest, or "filesystem": "scratch" to backplane.permissions of its package.json.';
 }
 

@@ -138,8 +138,8 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   const hint = scratchHint(invocation);
   if (hint !== null) context.out.note(hint);
   if (invocation.export_id.startsWith("mcp_")) {
-    const said = JSON.stringify([invocation.tool_result, invocation.error]);
-    for (const hint of serverHints(said, invocation.binding_id)) context.out.note(plainLine(hint));
+    const text = JSON.stringify([invocation.tool_result, invocation.error]);
+    for (const hint of serverHints(text, invocation.binding_id)) context.out.note(plainLine(hint));
   }
   if (gave_up === "interrupted") return EXIT.interrupted;
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);

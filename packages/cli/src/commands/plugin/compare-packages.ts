@@ -58,9 +58,9 @@ function schemaOf({ schemas }: Package, file: string | undefined): ConfigSchema 
   };
 }
 
-function listChange(what: string, before: readonly string[], after: readonly string[]): string[] {
+function listChange(label: string, before: readonly string[], after: readonly string[]): string[] {
   const added = after.filter((each) => !before.includes(each)).map((each) => `+${each}`);
   const removed = before.filter((each) => !after.includes(each)).map((each) => `-${each}`);
   const changed = [...added, ...removed];
-  return changed.length === 0 ? [] : [`${what}: ${changed.join(" ")}`];
+  return changed.length === 0 ? [] : [`${label}: ${changed.join(" ")}`];
 }

@@ -34,8 +34,8 @@ export async function installKernelPlugin(
   for (const entry of entries) {
     out.note(plainLine(`${entry.name} ${entry.version} (${entry.category}) from ${entry.source}`));
   }
-  const what = entries.length === 1 ? "this kernel plugin" : `these ${entries.length} kernel plugins`;
-  await confirm(io, flags, `Install ${what}?`);
+  const description = entries.length === 1 ? "this kernel plugin" : `these ${entries.length} kernel plugins`;
+  await confirm(io, flags, `Install ${description}?`);
   const { plugins: rows } = await plugins.install(source, { editable: options.editable === true });
   out.data({ plugins: rows }, () =>
     rows.map((row) => `Installed ${row.name} ${row.version} (${row.category}, ${row.status})`).join("\n"),

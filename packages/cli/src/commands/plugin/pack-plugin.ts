@@ -38,7 +38,7 @@ async function createNew(file: string): Promise<FileHandle> {
     return await open(file, "wx");
   } catch (error) {
     const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
-    const why = exists ? "already exists" : "cannot be written";
-    throw new BackplaneError("cli.usage", `${file} ${why}.`, { fix: "Choose another file with -o FILE." });
+    const reason = exists ? "already exists" : "cannot be written";
+    throw new BackplaneError("cli.usage", `${file} ${reason}.`, { fix: "Choose another file with -o FILE." });
   }
 }

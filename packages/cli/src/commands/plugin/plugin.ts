@@ -287,9 +287,9 @@ async function kernelPlugins(context: CommandContext): Promise<PluginView[]> {
   try {
     return await context.client().plugins.list();
   } catch (error) {
-    const why = UNAVAILABLE[codeOf(error) ?? ""];
-    if (why === undefined) throw error;
-    context.out.note(`Kernel plugins are not listed: ${why}.`);
+    const reason = UNAVAILABLE[codeOf(error) ?? ""];
+    if (reason === undefined) throw error;
+    context.out.note(`Kernel plugins are not listed: ${reason}.`);
     return [];
   }
 }
@@ -353,8 +353,8 @@ async function remove(context: CommandContext, _options: object, name: string): 
   return undefined;
 }
 
-function wrongFlag(flag: string, what: string, source: string): BackplaneError {
-  return new BackplaneError("cli.usage", `${flag} is only for ${what}; ${source} is not one of them.`, {
+function wrongFlag(flag: string, problem: string, source: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${flag} is only for ${problem}; ${source} is not one of them.`, {
     fix: `backplane plugin install ${source}`,
   });
 }

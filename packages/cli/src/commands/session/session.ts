@@ -140,10 +140,11 @@ async function reset(
 }
 
 async function compact(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
-  const made = await context.client().compactions.create({ session_id: id, ...workspaceOf(options) });
+  const created = await context.client().compactions.create({ session_id: id, ...workspaceOf(options) });
   context.out.data(
-    made,
-    () => `Compacted ${id} onto chain ${made.chain.id}: ${made.tokens_before} → ${made.tokens_after} tokens`,
+    created,
+    () =>
+      `Compacted ${id} onto chain ${created.chain.id}: ${created.tokens_before} → ${created.tokens_after} tokens`,
   );
   context.out.note(`To undo: backplane session undo ${id}`);
   return undefined;

@@ -111,11 +111,11 @@ function transcript(
   const names = new Map<string, string>();
   const seen = new Set<unknown>();
   const first = entries[0]?.date ?? "";
-  const asked = approvals.filter((approval) => approval.requested_at >= first);
+  const requested = approvals.filter((approval) => approval.requested_at >= first);
   const lines: string[] = [];
   const askedBefore = (date: string) => {
-    while (asked[0] !== undefined && asked[0].requested_at < date)
-      lines.push(approvalLine(context, asked.shift()!));
+    while (requested[0] !== undefined && requested[0].requested_at < date)
+      lines.push(approvalLine(context, requested.shift()!));
   };
   for (const entry of entries) {
     const { event_id } = entry.meta;
@@ -134,9 +134,9 @@ function transcript(
 function approvalLine({ out }: CommandContext, approval: Approval): string {
   const { id, tool, status, risk, answered_by, feedback } = approval;
   const who = answered_by === null ? "" : ` by ${answered_by}`;
-  const why = feedback === null ? "" : `: ${feedback}`;
-  const how = status === "pending" ? `is pending: backplane approve show ${id}` : status;
-  return `  ${out.paint("yellow", "?")} ${plainLine(`${tool} (${risk} risk) ${how}${who}${why}`)}`;
+  const reason = feedback === null ? "" : `: ${feedback}`;
+  const outcome = status === "pending" ? `is pending: backplane approve show ${id}` : status;
+  return `  ${out.paint("yellow", "?")} ${plainLine(`${tool} (${risk} risk) ${outcome}${who}${reason}`)}`;
 }
 
 function entryLine({ id, date, kind, payload }: Entry): string {

@@ -281,7 +281,7 @@ describe("bindings and packages", () => {
       expect(newer.err).toMatch(
         /echo is bound to version 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/,
       );
-      const made = await gateway.json<Binding>([
+      const created = await gateway.json<Binding>([
         "binding",
         "create",
         "acme/cli-kit",
@@ -294,16 +294,16 @@ describe("bindings and packages", () => {
         "50",
         ...other,
       ]);
-      expect(made).toMatchObject({
+      expect(created).toMatchObject({
         rollout: { traffic_percent: 50 },
         scope: { org_id: "org_other", project_id: "proj_other" },
       });
-      expect((await gateway.backplane(["binding", "remove", made.binding_id, ...other])).exit).toBe(
+      expect((await gateway.backplane(["binding", "remove", created.binding_id, ...other])).exit).toBe(
         EXIT.usage,
       );
-      expect((await gateway.backplane(["binding", "remove", made.binding_id, "--yes", ...other])).exit).toBe(
-        EXIT.ok,
-      );
+      expect(
+        (await gateway.backplane(["binding", "remove", created.binding_id, "--yes", ...other])).exit,
+      ).toBe(EXIT.ok);
       expect((await gateway.backplane(["plugin", "remove", "acme/cli-kit", "--yes", ...other])).exit).toBe(
         EXIT.ok,
       );

@@ -91,9 +91,9 @@ test("rejects package flags for a kernel plugin and the reverse", async () => {
 });
 
 test("a key without plugins:read lists packages only", async () => {
-  const made = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "packages:read"]);
+  const created = await gateway.json<{ token: string }>(["key", "create", "r", "--scope", "packages:read"]);
   const { exit, out, err } = await gateway.backplane(["plugin", "list"], {
-    env: { BACKPLANE_TOKEN: made.token },
+    env: { BACKPLANE_TOKEN: created.token },
   });
   expect(exit).toBe(EXIT.ok);
   expect(out).toContain("package");

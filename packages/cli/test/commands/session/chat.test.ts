@@ -100,8 +100,8 @@ describe("scripted", () => {
       () => call.io.err().replaceAll(first, ""),
       /backplane approve allow (appr_\S+) \(or deny\)/,
     );
-    const asked = await gateway.json<Approval>(["approve", "show", second]);
-    expect(asked.session_id).toMatch(/^s8::agent::/);
+    const approval = await gateway.json<Approval>(["approve", "show", second]);
+    expect(approval.session_id).toMatch(/^s8::agent::/);
     await gateway.json(["approve", "allow", second]);
     expect(await call.ended).toMatchObject({ exit: EXIT.ok, out: "top\n" });
   });

@@ -149,14 +149,14 @@ test("fork shares the history, optionally up to an entry", async () => {
 test("compact leaves a marker, undo reverts it, reset asks for confirmation", async () => {
   await say("long", ...Array.from({ length: 6 }, (_, n) => `${n} ${"words ".repeat(400)}`), "the last");
   await gateway.json(["provider", "set", "llm-echo", "context_window=10000"]);
-  const made = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
+  const compacted = await gateway.json<{ chain: Chain }>(["session", "compact", "long"]);
   const { out } = await gateway.backplane(["session", "show", "long"]);
   expect(out).toMatch(/── compacted \(\d+ → \d+ tokens\) ──/);
   // Entries that the compaction carried over are not printed twice.
   expect(out.match(/you: the last/g)).toHaveLength(1);
   await gateway.json(["provider", "set", "llm-echo", "context_window="]);
   const back = await gateway.json<Chain>(["session", "undo", "long"]);
-  expect(back.id).toBe(made.chain.parent_chain_id);
+  expect(back.id).toBe(compacted.chain.parent_chain_id);
   const again = await gateway.backplane(["session", "undo", "long"]);
   expect(again.err).toContain("there is nothing to undo");
   expect((await gateway.backplane(["session", "reset", "long"])).exit).toBe(EXIT.usage);

@@ -45,8 +45,8 @@ export function signInError(
   const challenge = readChallenge(header);
   if (status !== 401 && !(status === 403 && challenge.error === "insufficient_scope")) return null;
   const shown = credential === undefined ? null : hash("sha256", credential, "hex");
-  const what = status === 401 ? "requires a sign-in" : "requires more scope";
-  return new BackplaneError("sign_in.needed", `The MCP server ${what} (HTTP ${status}).`, {
+  const description = status === 401 ? "requires a sign-in" : "requires more scope";
+  return new BackplaneError("sign_in.needed", `The MCP server ${description} (HTTP ${status}).`, {
     details: { challenge: { status, ...challenge, shown } },
   });
 }

@@ -73,8 +73,8 @@ function checked(name: string, value: string): string {
   return value;
 }
 
-function invalidConfig(name: string, why: string): BackplaneError {
-  return new BackplaneError("launch_failed", `The header ${name.slice(0, 80)} of the binding: ${why}.`, {
+function invalidConfig(name: string, reason: string): BackplaneError {
+  return new BackplaneError("launch_failed", `The header ${name.slice(0, 80)} of the binding: ${reason}.`, {
     fix: "Correct config.headers or the secrets of the binding.",
   });
 }

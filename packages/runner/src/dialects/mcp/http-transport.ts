@@ -285,9 +285,9 @@ export class HttpTransport implements McpTransport {
 }
 
 function unreachable(error: NodeJS.ErrnoException): BackplaneError {
-  const why = error.code ?? error.message;
-  return new BackplaneError("crashed", `The MCP server cannot be reached: ${why}.`, {
-    details: { reason: why },
+  const reason = error.code ?? error.message;
+  return new BackplaneError("crashed", `The MCP server cannot be reached: ${reason}.`, {
+    details: { reason: reason },
     cause: error,
   });
 }

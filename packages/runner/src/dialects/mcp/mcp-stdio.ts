@@ -106,8 +106,8 @@ function isText(value: unknown): value is string {
   return typeof value === "string" && value.length <= MAX_TEXT && !value.includes("\0");
 }
 
-function invalidConfig(where: string, why: string): BackplaneError {
-  return new BackplaneError("launch_failed", `${where} of the binding ${why}.`, {
+function invalidConfig(where: string, reason: string): BackplaneError {
+  return new BackplaneError("launch_failed", `${where} of the binding ${reason}.`, {
     fix: 'Write it like this: --config \'{"args": ["/data"], "env": {"LEVEL": "info"}}\'',
   });
 }

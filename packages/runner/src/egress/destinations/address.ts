@@ -36,8 +36,16 @@ const SPECIAL_V6: readonly (readonly [string, number, string])[] = [
   ["3fff::", 20, "documentation"],
 ];
 
-const RULES_V4 = SPECIAL_V4.map(([net, length, what]) => ({ net: bytesOfV4(net)!, length, what }));
-const RULES_V6 = SPECIAL_V6.map(([net, length, what]) => ({ net: bytesOfV6(net)!, length, what }));
+const RULES_V4 = SPECIAL_V4.map(([net, length, description]) => ({
+  net: bytesOfV4(net)!,
+  length,
+  what: description,
+}));
+const RULES_V6 = SPECIAL_V6.map(([net, length, description]) => ({
+  net: bytesOfV6(net)!,
+  length,
+  what: description,
+}));
 
 export const publicOnly: AddressRule = (address) => {
   const bytes = addressBytes(address);
@@ -52,8 +60,8 @@ export const publicOnly: AddressRule = (address) => {
 /** Also refuses this machine's own public addresses, where the gateway and other services listen. */
 export function publicExceptOwn(own: () => string[] = ownAddresses): AddressRule {
   return (address) => {
-    const why = publicOnly(address);
-    if (why !== null) return why;
+    const reason = publicOnly(address);
+    if (reason !== null) return reason;
     const bytes = addressBytes(address)!;
     const ours = own().map(addressBytes);
     return ours.some((mine) => mine?.length === bytes.length && within(bytes, mine, bytes.length * 8))

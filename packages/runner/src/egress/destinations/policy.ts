@@ -48,8 +48,9 @@ export async function decideEgress(policy: EgressPolicy, destination: Destinatio
   const addresses = await policy.resolve(destination.host, trusted).catch(() => []);
   if (addresses.length === 0) return { kind: "unknown" };
   for (const address of trusted ? [] : addresses) {
-    const why = policy.forbidden(address);
-    if (why !== null) return { kind: "refused", reason: "address.forbidden", detail: `${address} (${why})` };
+    const reason = policy.forbidden(address);
+    if (reason !== null)
+      return { kind: "refused", reason: "address.forbidden", detail: `${address} (${reason})` };
   }
   return {
     kind: "target",

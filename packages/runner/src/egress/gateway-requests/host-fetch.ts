@@ -158,9 +158,9 @@ function refused(
   });
 }
 
-function unreachable(destination: Destination, why: string): BackplaneError {
+function unreachable(destination: Destination, reason: string): BackplaneError {
   return new BackplaneError(
     "egress.unreachable",
-    `${formatDestination(destination)} cannot be reached: ${why}`,
+    `${formatDestination(destination)} cannot be reached: ${reason}`,
   );
 }

@@ -226,10 +226,10 @@ function connectToGateway(connection: ProxyConnection, route: GatewayRoute): Pro
 }
 
 function refusalText(reason: RefusalReason, destination: Destination): string {
-  const what = `${REFUSAL_REASONS[reason]} (${reason}, ${JSON.stringify(formatDestination(destination))})`;
+  const description = `${REFUSAL_REASONS[reason]} (${reason}, ${JSON.stringify(formatDestination(destination))})`;
   const fix =
     reason === "domain.not_allowed" ? " An operator can add it to allowed_domains of the binding." : "";
-  return `${what}${fix}\n`;
+  return `${description}${fix}\n`;
 }
 
 /** The probable destination of a malformed request, for the record only. */

@@ -21,11 +21,11 @@ export function createConnectionHandler(
   const httpProxy: HttpProxy = createHttpProxy(state.limits, route, (connection, target) => {
     const answers = {
       connected: () => void connection.client.write(ESTABLISHED),
-      failed: (why: "unreachable" | "limit") =>
+      failed: (reason: "unreachable" | "limit") =>
         respondOnSocket(
           connection,
-          why === "limit" ? "429 Too Many Requests" : "502 Bad Gateway",
-          `${target.host}: ${why}\n`,
+          reason === "limit" ? "429 Too Many Requests" : "502 Bad Gateway",
+          `${target.host}: ${reason}\n`,
         ),
     };
     return tunnel(connection, target, answers, (host) =>
@@ -61,8 +61,8 @@ export function createConnectionHandler(
     }
     const answers = {
       connected: () => answerSocks(connection, "granted"),
-      failed: (why: "unreachable" | "limit") =>
-        answerSocks(connection, why === "limit" ? "failed" : "unreachable"),
+      failed: (reason: "unreachable" | "limit") =>
+        answerSocks(connection, reason === "limit" ? "failed" : "unreachable"),
     };
     await tunnel(connection, verdict.target, answers, (target) =>
       httpProxy.serve(connection, { kind: "host", target }),

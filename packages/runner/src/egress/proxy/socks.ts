@@ -38,10 +38,10 @@ export async function readSocks(connection: ProxyConnection): Promise<Destinatio
   return null;
 }
 
-export function answerSocks(connection: ProxyConnection, how: keyof typeof REPLY): void {
-  const bytes = Buffer.from([5, REPLY[how], 0, V4!, 0, 0, 0, 0, 0, 0]);
+export function answerSocks(connection: ProxyConnection, reply: keyof typeof REPLY): void {
+  const bytes = Buffer.from([5, REPLY[reply], 0, V4!, 0, 0, 0, 0, 0, 0]);
   connection.client.write(bytes);
-  if (how !== "granted") connection.finish();
+  if (reply !== "granted") connection.finish();
 }
 
 function readMethods(bytes: Buffer): PeekResult<Buffer> | undefined {

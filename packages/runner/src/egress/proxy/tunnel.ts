@@ -13,7 +13,7 @@ import { pump } from "./pump.ts";
 export interface Answers {
   connected(): void;
   /** No address accepts a connection, or the connection limit is reached. */
-  failed(why: "unreachable" | "limit"): void;
+  failed(reason: "unreachable" | "limit"): void;
 }
 
 const TOO_LONG = { kind: "refused", reason: "request.malformed", detail: "too long" } as const;

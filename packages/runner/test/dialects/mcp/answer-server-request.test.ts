@@ -4,14 +4,14 @@ import { answerInputRequests } from "../../../src/dialects/mcp/answer-server-req
 test("limits the number of input requests per round", async () => {
   const questions = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, n) => [`q${n}`, { method: "roots/list" }]));
-  let asked = 0;
+  let requests = 0;
   const asker = async () => {
-    asked++;
+    requests++;
     return {};
   };
   await expect(answerInputRequests(questions(101), asker, [])).rejects.toMatchObject({
     code: "malformed_response",
   });
-  expect(asked).toBe(0);
+  expect(requests).toBe(0);
   expect(Object.keys(await answerInputRequests(questions(100), asker, []))).toHaveLength(100);
 });

@@ -8,10 +8,10 @@ import { requestOf } from "../../support/request.ts";
 import { until } from "../../support/runner.ts";
 
 test("accepts an answer as a stream, with progress and server requests of the same call before it", async () => {
-  const asked: Json[] = [];
+  const requests: Json[] = [];
   const server = await mcpHttpServer((seen, reply) => {
     const { message } = seen;
-    if (message.method === undefined && message.id !== undefined) asked.push(message);
+    if (message.method === undefined && message.id !== undefined) requests.push(message);
     if (message.method !== "tools/call") return false;
     const stream = reply.stream();
     const token = (message.params!._meta as JsonObject).progressToken!;
@@ -21,7 +21,7 @@ test("accepts an answer as a stream, with progress and server requests of the sa
       params: { progressToken: token, progress: 1 },
     });
     stream.event({ jsonrpc: "2.0", id: "q1", method: "elicitation/create", params: { message: "?" } });
-    void until(() => asked.length > 0).then(() => {
+    void until(() => requests.length > 0).then(() => {
       stream.raw(
         `: a comment\r\nevent: message\r\ndata: ${JSON.stringify({ jsonrpc: "2.0", id: message.id! }).slice(0, -1)},\r\ndata: "result":{"content":[]}}\r\n\r\n`,
       );
@@ -37,7 +37,7 @@ test("accepts an answer as a stream, with progress and server requests of the sa
   });
   expect(outcome).toMatchObject({ status: "succeeded", result: { content: [] } });
   expect(events).toEqual([{ type: "progress", data: { progress: 1 } }]);
-  expect(asked).toMatchObject([{ id: "q1", result: { action: "decline" } }]);
+  expect(requests).toMatchObject([{ id: "q1", result: { action: "decline" } }]);
 });
 
 test("resumes a broken stream at its last event", async () => {

@@ -255,9 +255,9 @@ test("falls back to initialize if server/discover is not answered", async () => 
 
 test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviour) => {
   const testRunner = createTestRunner();
-  const asked: string[] = [];
+  const requests: string[] = [];
   const answerRequest = async (method: string): Promise<Json> => {
-    asked.push(method);
+    requests.push(method);
     return method.startsWith("sampling")
       ? { role: "assistant", content: { type: "text", text: "42" }, model: "m" }
       : { action: "accept", content: { name: "Ann" } };
@@ -269,7 +269,7 @@ test.each(REVISIONS)("%s: passes server requests to the caller", async (behaviou
   expect(await run("samples")).toContain('"42"');
   // The default of a missing field is filled in.
   expect(await run("elicits")).toContain('{"name":"Ann","age":7}');
-  expect(asked).toEqual(["sampling/createMessage", "elicitation/create"]);
+  expect(requests).toEqual(["sampling/createMessage", "elicitation/create"]);
 });
 
 test("declines server requests as the protocol specifies if no caller can answer", async () => {
@@ -284,7 +284,7 @@ test("declines server requests as the protocol specifies if no caller can answer
 
 test("asks no caller if calls of two sessions are in flight", async () => {
   const testRunner = createTestRunner();
-  const asked: string[] = [];
+  const requests: string[] = [];
   const run = (tool: string, session_id: string, timeout_ms = 60_000) =>
     testRunner.runner.run(
       requestOf({
@@ -295,7 +295,7 @@ test("asks no caller if calls of two sessions are in flight", async () => {
       {
         event: () => {},
         answerRequest: async (method) => {
-          asked.push(`${session_id} ${method}`);
+          requests.push(`${session_id} ${method}`);
           return { action: "decline" };
         },
       },
@@ -305,7 +305,7 @@ test("asks no caller if calls of two sessions are in flight", async () => {
   const same = run("hangs", "b", 5_000);
   const refused = await run("elicits", "b");
   expect(text(refused.result)).toContain("several sessions");
-  expect(asked).toEqual([]);
+  expect(requests).toEqual([]);
   await Promise.all([other, same]);
 });
 

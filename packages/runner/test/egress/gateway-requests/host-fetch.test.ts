@@ -119,21 +119,21 @@ test("fails with a retryable error: no server, unknown name, no TLS, timeout, to
 test.each(["GET", "CONNECT"])(
   "%s: fails immediately when the server switches to another protocol",
   async (method) => {
-    const made = createServer();
-    for (const event of ["upgrade", "connect", "request"]) made.on(event, () => {});
-    made.on("connection", (socket) => {
+    const server = createServer();
+    for (const event of ["upgrade", "connect", "request"]) server.on(event, () => {});
+    server.on("connection", (socket) => {
       const status = method === "GET" ? "101 Switching Protocols" : "200 OK";
       socket.once("data", () =>
         socket.write(`HTTP/1.1 ${status}\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n`),
       );
     });
-    await new Promise<void>((resolve) => made.listen(0, "::", resolve));
+    await new Promise<void>((resolve) => server.listen(0, "::", resolve));
     onTestFinished(() => {
-      made.closeAllConnections();
-      made.close();
+      server.closeAllConnections();
+      server.close();
     });
-    const { port } = made.address() as AddressInfo;
-    const asked = egress().fetch(ask(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
-    await expect(asked).rejects.toMatchObject({ code: "egress.unreachable" });
+    const { port } = server.address() as AddressInfo;
+    const response = egress().fetch(ask(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
+    await expect(response).rejects.toMatchObject({ code: "egress.unreachable" });
   },
 );

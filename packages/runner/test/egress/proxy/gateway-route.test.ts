@@ -18,14 +18,14 @@ function selfSigned() {
 }
 
 async function secureGateway(pair: { key: string; cert: string }) {
-  const asked: string[] = [];
+  const requests: string[] = [];
   const server = createServer(pair, (request, response) => {
-    asked.push(`${request.method} ${request.url}`);
+    requests.push(`${request.method} ${request.url}`);
     response.end("ok");
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => void server.close());
-  return { asked, base_url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { asked: requests, base_url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 async function ask(base_url: string, certificate?: string): Promise<string> {

@@ -23,9 +23,9 @@ export function externalContext(
   };
 }
 
-function refuse(what: string): Promise<never> {
+function refuse(problem: string): Promise<never> {
   const error = new Error(
-    `${what} is not available in External mode; install the plugin as InProcess or ClassLoaderIsolated and trust it.`,
+    `${problem} is not available in External mode; install the plugin as InProcess or ClassLoaderIsolated and trust it.`,
   );
   return Promise.reject(
     Object.assign(error, { name: "UnsupportedOperationError", code: "UnsupportedOperation" }),

@@ -129,9 +129,9 @@ async function importIn(files: readonly string[], { command, import_ms }: Descri
     // error.
     const printed =
       end === ENDLESS ? "" : Buffer.concat(output).toString("utf8").trim().slice(-MAX_OUTPUT_CHARS);
-    const why = printed === "" ? "" : `: ${printed}`;
+    const reason = printed === "" ? "" : `: ${printed}`;
     const culprit = batch.described.has(current) ? files.find((file) => !known(batch, file))! : current;
-    batch.failed.set(culprit, `${end}${why}`);
+    batch.failed.set(culprit, `${end}${reason}`);
   }
   return batch;
 }

@@ -90,8 +90,8 @@ function answerOf(description: ToolFilesDescription): VaiReply {
 async function withinImportTime<T>(loading: Promise<T>, file: string, import_ms: number): Promise<T> {
   let limit: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const why = `${file}: its import did not end within ${import_ms / 1000} s.`;
-    limit = setTimeout(() => reject(new Error(why)), import_ms);
+    const reason = `${file}: its import did not end within ${import_ms / 1000} s.`;
+    limit = setTimeout(() => reject(new Error(reason)), import_ms);
   });
   return await Promise.race([loading, late]).finally(() => clearTimeout(limit));
 }

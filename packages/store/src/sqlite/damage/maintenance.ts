@@ -105,10 +105,10 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
   );
   if (structure.length + rows.length > 0) {
     rmSync(partial);
-    const what = [...structure, ...rows.map(({ table, id }) => `row ${id} of ${table}`)]
+    const damage = [...structure, ...rows.map(({ table, id }) => `row ${id} of ${table}`)]
       .slice(0, 3)
       .join("; ");
-    throw damagedStore(file, `${file} is damaged, so no backup was made: ${what}.`);
+    throw damagedStore(file, `${file} is damaged, so no backup was made: ${damage}.`);
   }
   for (const part of ["-wal", "-shm"]) rmSync(`${partial}${part}`, { force: true });
   syncPath(partial);
@@ -175,8 +175,8 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
 }
 
 /** Keeps the files of a store in a new folder beside it. */
-function keepFiles(file: string, why: string, move: boolean): string {
-  const kept = `${file}.${why}-${stamp()}`;
+function keepFiles(file: string, reason: string, move: boolean): string {
+  const kept = `${file}.${reason}-${stamp()}`;
   mkdirSync(kept, { mode: 0o700 });
   for (const part of ["", "-wal", "-shm", ".commits"]) {
     if (!existsSync(`${file}${part}`)) continue;
@@ -184,7 +184,7 @@ function keepFiles(file: string, why: string, move: boolean): string {
     if (move) renameSync(`${file}${part}`, to);
     else copyFileSync(`${file}${part}`, to);
   }
-  writeFileSync(join(kept, "README"), `The files of ${file} as they were (${why}).\n`);
+  writeFileSync(join(kept, "README"), `The files of ${file} as they were (${reason}).\n`);
   return kept;
 }
 

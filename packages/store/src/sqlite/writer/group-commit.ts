@@ -27,7 +27,10 @@ const MAX_BATCH_CHARS = 8 * 1024 * 1024;
 const PROGRESS_DELAY_MS = 25;
 const MAX_PROGRESS_ROWS = 10_000;
 
-export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Error) => void): GroupCommit {
+export function createGroupCommit(
+  writer: Writer,
+  onLost: (rows: number, reason: Error) => void,
+): GroupCommit {
   const queue: PendingWrite[] = [];
   let progress: WriteInput<"appendProgress"> = [];
   let timer: NodeJS.Timeout | null = null;

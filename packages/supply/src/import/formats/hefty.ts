@@ -86,7 +86,7 @@ async function toManifest(
   const os = plugin.platforms.includes("All")
     ? []
     : plugin.platforms.map((platform) => SYSTEMS[platform as keyof typeof SYSTEMS]);
-  const made = ManifestSchema.safeParse({
+  const parsed = ManifestSchema.safeParse({
     api_version: "vai.plugin.v1",
     package_id: `${PUBLISHER}/${plugin.id}`,
     version: plugin.version,
@@ -107,10 +107,10 @@ async function toManifest(
     },
     exports: [],
   });
-  if (made.success) return made.data;
+  if (parsed.success) return parsed.data;
   // Only our extension can still be invalid here.
   throw invalid(
-    made.error.issues.map(({ message, path }) => ["x-backplane", `${path.slice(1).join(".")}: ${message}`]),
+    parsed.error.issues.map(({ message, path }) => ["x-backplane", `${path.slice(1).join(".")}: ${message}`]),
   );
 }
 
@@ -130,14 +130,14 @@ function parse(text: string): Record<string, unknown> {
 
 function check(raw: Record<string, unknown>): HeftyManifest {
   const issues: Issue[] = [];
-  const text = (field: string, what: string, fits: (value: string) => boolean): string => {
+  const text = (field: string, label: string, fits: (value: string) => boolean): string => {
     const value = raw[field];
     if (typeof value === "string" && fits(value)) return value;
     const found = value === undefined ? "is missing" : `is ${JSON.stringify(value).slice(0, 120)}`;
-    issues.push([field, `${field} ${found}; write ${what}`]);
+    issues.push([field, `${field} ${found}; write ${label}`]);
     return "";
   };
-  const list = <T extends string>(field: string, what: string, fits: (value: string) => boolean): T[] => {
+  const list = <T extends string>(field: string, label: string, fits: (value: string) => boolean): T[] => {
     const value = raw[field] ?? [];
     const valid =
       Array.isArray(value) &&
@@ -146,7 +146,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
     if (valid && new Set(value).size === value.length) return value as T[];
     issues.push([
       field,
-      `${field} is ${JSON.stringify(value).slice(0, 120)}; write a list of ${what}, each once`,
+      `${field} is ${JSON.stringify(value).slice(0, 120)}; write a list of ${label}, each once`,
     ]);
     return [];
   };

@@ -61,9 +61,9 @@ export function packageId(name: string): string {
 
 /** `"backplane": {"permissions": {…}}` in package.json has the format of `permissions` in a manifest. */
 function permissionsOf(own: unknown): { permissions?: Permissions } {
-  const asked = (own as { permissions?: unknown } | null | undefined)?.permissions;
-  if (asked === undefined) return {};
-  const parsed = PermissionsSchema.safeParse(asked);
+  const permissions = (own as { permissions?: unknown } | null | undefined)?.permissions;
+  if (permissions === undefined) return {};
+  const parsed = PermissionsSchema.safeParse(permissions);
   if (parsed.success) return { permissions: parsed.data };
   const [issue] = parsed.error.issues;
   throw invalid(
@@ -107,6 +107,6 @@ function textOf(value: unknown): string | undefined {
   return typeof value === "string" && value !== "" ? value : undefined;
 }
 
-function invalid(file: string, why: string): BackplaneError {
-  return new BackplaneError("package.invalid", `${file}: ${why}.`, { details: { file, why } });
+function invalid(file: string, reason: string): BackplaneError {
+  return new BackplaneError("package.invalid", `${file}: ${reason}.`, { details: { file, why: reason } });
 }

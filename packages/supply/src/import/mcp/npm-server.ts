@@ -235,7 +235,7 @@ function text(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
-function unusable(name: string, why: string, fix?: string): BackplaneError {
-  const message = `${name} cannot be installed as an MCP server: ${why}.`;
+function unusable(name: string, reason: string, fix?: string): BackplaneError {
+  const message = `${name} cannot be installed as an MCP server: ${reason}.`;
   return new BackplaneError("package.invalid", message, fix === undefined ? {} : { fix });
 }
