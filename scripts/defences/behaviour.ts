@@ -82,14 +82,14 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "tool results: a bound tool's output is never the envelope on the tape",
     file: "packages/session/src/tape/outcome.ts",
-    from: "isRegisteredTool(row.binding_id) && isEnvelope(structured)",
-    to: "isEnvelope(structured)",
+    from: "isRegisteredTool(row.binding_id) && isEnvelope(structured_output)",
+    to: "isEnvelope(structured_output)",
     tests: ["packages/agent/test/loop/tool-result.test.ts"],
   },
   {
     defence: "tool results: the tape holds the checked value",
     file: "packages/session/src/tape/outcome.ts",
-    from: "if (structured !== undefined) payload.value = structured;",
+    from: "if (structured_output !== undefined) payload.value = structured_output;",
     to: "",
     tests: ["packages/agent/test/loop/tool-result.test.ts"],
   },

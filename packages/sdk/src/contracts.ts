@@ -1,10 +1,5 @@
 /** The bodies of the four operations as authors see them, with the names of the wire. */
-import type { Json, JsonObject, SemanticEventType } from "@backplane/contract";
-
-export interface ContentBlock {
-  type: string;
-  [key: string]: Json | undefined;
-}
+import type { ContentBlock, Json, JsonObject, SemanticEventType } from "@backplane/contract";
 
 /** A tool's complete answer, for a tool whose text differs from its structured output. */
 export interface ToolAnswer<Output = Json> {

@@ -1,10 +1,9 @@
-export type { ArtifactRef } from "@backplane/contract";
+export type { ArtifactRef, ContentBlock } from "@backplane/contract";
 export type { Call, HarnessCall, HookCall, PluginEvent, ToolCall } from "./call.ts";
 export type {
   Checkpoint,
   CompactAnswer,
   CompactRequest,
-  ContentBlock,
   HarnessAnswer,
   HarnessRequest,
   HookEvent,

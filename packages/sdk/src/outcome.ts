@@ -2,8 +2,8 @@
  * Converts a handler's return value or error into a terminal reply. Every failure is a business outcome (`ok:
  * true` with a status); its message is in `content`, in the same shape for all four contracts.
  */
-import type { TerminalStatus } from "@backplane/contract";
-import type { ContentBlock, ToolAnswer } from "./contracts.ts";
+import type { ContentBlock, TerminalStatus } from "@backplane/contract";
+import type { ToolAnswer } from "./contracts.ts";
 
 export interface Reply {
   status: TerminalStatus | "ack";

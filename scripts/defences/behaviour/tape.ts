@@ -6,6 +6,7 @@ const CONTEXT = "packages/session/src/sessions/context.ts";
 const SESSIONS = "packages/session/src/sessions/sessions.ts";
 const PERSISTER = "packages/session/src/sessions/persister.ts";
 const BLOCKS = "packages/session/src/sessions/blocks.ts";
+const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
 const OUTCOME = "packages/session/src/tape/outcome.ts";
 const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
 const CHAINS = "packages/store/src/ops/sessions.ts";
@@ -58,8 +59,8 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "tape: a result keeps its envelope",
     file: ENTRY,
-    from: '["ok", "value", "error", "envelope"]',
-    to: '["ok", "value", "error"]',
+    from: '"error", "envelope", ',
+    to: '"error", ',
     tests: ENTRY_FOR,
   },
   {
@@ -324,44 +325,93 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "blocks: an error block becomes an error entry",
     file: BLOCKS,
-    from: "block.is_error === true ? { ok: false, error: shown } : { ok: true, value: shown }",
-    to: "{ ok: true, value: shown }",
+    from: "ok: is_error !== true,",
+    to: "ok: true,",
     tests: CONVERTED,
   },
   {
     defence: "outcome: a refused call is a tool.error",
-    file: OUTCOME,
+    file: FAILURE,
     from: 'REJECTED.has(code) || code.startsWith("approval.") || code.startsWith("policy.")',
     to: 'REJECTED.has(code) || code.startsWith("approval.")',
     tests: OUTCOMES,
   },
   {
     defence: "outcome: invalid input is a validation error",
-    file: OUTCOME,
+    file: FAILURE,
     from: 'if (code === "input.invalid") return "validation";',
     to: "",
     tests: OUTCOMES,
   },
   {
     defence: "outcome: a timeout is a timeout",
-    file: OUTCOME,
-    from: 'if (code === "timeout") return "timeout";',
-    to: "",
+    file: FAILURE,
+    from: 'if (code === "timeout" || code === "crashed") return code;',
+    to: 'if (code === "crashed") return code;',
     tests: OUTCOMES,
   },
   {
     defence: "outcome: a tool's own error is not ok",
     file: OUTCOME,
-    from: "    ...ids,\n    ok: !is_error,\n    envelope: {",
-    to: "    ...ids,\n    ok: true,\n    envelope: {",
+    from: "{ ...ids, ok: failure === null }",
+    to: "{ ...ids, ok: true }",
     tests: OUTCOMES,
   },
   {
     defence: "outcome: yield_to_user is passed on",
     file: OUTCOME,
-    from: "if (yield_to_user === true) outcome.payload.yield_to_user = true;",
+    from: "if (yield_to_user === true) payload.yield_to_user = true;",
     to: "",
     tests: OUTCOMES,
+  },
+  {
+    defence: "content: an author's error is not a crash",
+    file: FAILURE,
+    from: '? "failed" : "internal"',
+    to: '? "crashed" : "internal"',
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    defence: "content: the stderr excerpt is bounded",
+    file: FAILURE,
+    from: "if (clean.length <= FAILURE_LIMITS.stderr_chars) return clean;",
+    to: "return clean;",
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    defence: "content: the model reads why a call failed",
+    file: CONTEXT,
+    from: "if (isObject(failure)) content.push",
+    to: "if (false) content.push",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    defence: "content: the tape keeps every block",
+    file: OUTCOME,
+    from: "payload.content = content;",
+    to: "payload.content = content.slice(0, 1);",
+    tests: OUTCOMES,
+  },
+  {
+    defence: "content: an image is counted by an estimate",
+    file: CONTEXT,
+    from: "isContent(value) ? contentChars(value) : JSON.stringify(value).length",
+    to: "JSON.stringify(value).length",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    defence: "content: large data is stored as an artifact",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: "base64.length <= CONTENT_LIMITS.inline_chars ||",
+    to: "",
+    tests: ["packages/door/test/invoke/store-content.test.ts"],
+  },
+  {
+    defence: "content: a reference that no runner checked opens no file",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: 'checked ? { ...block, invocation_id } : leftOut(block, "its file was not checked")',
+    to: "{ ...block, invocation_id }",
+    tests: ["packages/door/test/invoke/store-content.test.ts"],
   },
   {
     defence: "outcome: a brief is one line",

@@ -3,7 +3,9 @@
 import {
   BackplaneError,
   type BusEvent,
+  type ContentBlock,
   type IdSource,
+  isContent,
   type Json,
   type JsonObject,
   type KernelTool,
@@ -95,16 +97,17 @@ async function callLegacy(
   return fromLegacy(name, result);
 }
 
-function fromLegacy(name: string, { ok, value, error, envelope }: LegacyResult): ToolReturn {
-  if (envelope !== undefined) return checkReturn(name, envelope);
+function fromLegacy(name: string, { ok, value, error, envelope, content }: LegacyResult): ToolReturn {
+  const blocks = content === undefined ? {} : { content: content as ContentBlock[] };
+  if (envelope !== undefined) return checkReturn(name, { ...blocks, ...envelope });
   const shown = ok ? value : (error ?? value);
   const display =
     typeof shown === "string"
       ? ({ kind: "text", text: shown } as const)
       : ({ kind: "json", data: (shown ?? null) as Json } as const);
   const text = typeof shown === "string" && shown !== "" ? shown : name;
-  if (ok) return { ok: true, brief: cut(text), display };
-  return { ok: false, kind: "internal", brief: cut(error ?? `${name} failed`), display };
+  if (ok) return { ok: true, brief: cut(text), display, ...blocks };
+  return { ok: false, kind: "failed", brief: cut(error ?? `${name} failed`), display, ...blocks };
 }
 
 /** A plugin's answer is untyped at run time, so its shape is checked here. */
@@ -118,11 +121,14 @@ function checkReturn(name: string, value: unknown): ToolReturn {
   if (typeof answer.brief !== "string") throw broken("a brief");
   const { display, brief } = answer;
   if (typeof display !== "object" || display === null || !isDisplay(display)) throw broken("a display block");
-  if (answer.ok === true) return { ok: true, brief: cut(brief), display };
+  if (answer.content !== undefined && !isContent(answer.content as Json))
+    throw broken("valid content blocks");
+  const content = answer.content === undefined ? {} : { content: answer.content };
+  if (answer.ok === true) return { ok: true, brief: cut(brief), display, ...content };
   if (answer.ok !== false) throw broken("ok");
   const { kind } = answer;
   if (kind === undefined || !TOOL_ERROR_KINDS.includes(kind)) throw broken("one of the error kinds");
-  return { ok: false, kind, brief: cut(brief), display };
+  return { ok: false, kind, brief: cut(brief), display, ...content };
 }
 
 function isDisplay(display: { kind?: unknown; text?: unknown; markdown?: unknown; data?: unknown }): boolean {

@@ -4,16 +4,10 @@
  * same way. The dispatcher starts the call and returns, so that it never blocks the worker of the session.
  */
 
-import { type BusEvent, codeOf, toBackplaneError } from "@backplane/contract";
+import { type BusEvent, codeOf, refusalKind, toBackplaneError } from "@backplane/contract";
 import { type Door, invoke, type OfferedTool, SEARCH_TOOL } from "@backplane/door";
 import type { Scope } from "@backplane/ports";
-import {
-  type KernelPort,
-  refusalKind,
-  type ToolOutcomeEvent,
-  type TurnCall,
-  toolErrorOutcome,
-} from "@backplane/session";
+import { type KernelPort, type ToolOutcomeEvent, type TurnCall, toolErrorOutcome } from "@backplane/session";
 import type { Turn } from "../loop/turn.ts";
 import { endWithTurn } from "./end-with-turn.ts";
 

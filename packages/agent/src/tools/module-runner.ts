@@ -168,7 +168,7 @@ function resultOf(answer: ToolReturn): RunOutcome {
   return outcome(
     "succeeded",
     {
-      content: [{ type: "text", text: displayText(answer.display) }],
+      content: answer.content ?? [{ type: "text", text: displayText(answer.display) }],
       structured_output: envelope,
       is_error: !ok,
     },

@@ -59,6 +59,7 @@ verifies("tool.contract", "writes the tool_result entry on the tape from the che
       ok: false,
       error: expect.stringContaining("structured_output"),
       envelope: { kind: "internal", brief: expect.any(String), display: expect.any(Object) },
+      failure: { kind: "internal", code: "malformed_response", retryable: false },
     },
   ]);
   // The output that failed the check is nowhere in the entry.

@@ -237,7 +237,7 @@ test("calls a legacy tool by an event and does not publish its result", async ()
   expect(await ask("none")).toEqual({ ok: true, brief: "old", display: { kind: "json", data: null } });
   const failed = {
     ok: false,
-    kind: "internal",
+    kind: "failed",
     brief: "no such file",
     display: { kind: "text", text: "no such file" },
   };

@@ -5,10 +5,11 @@
  */
 
 import type { BusEvent, BusPayload } from "../schema/bus.ts";
+import type { ContentBlock } from "../values/content-block.ts";
 import type { Json, JsonObject } from "../values/json.ts";
 import type { MaybePromise } from "../values/maybe-promise.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
-import type { EffectClass, KeyScope, Risk } from "../vocabulary/vocabulary.ts";
+import type { EffectClass, KeyScope, Risk, ToolErrorKind } from "../vocabulary/vocabulary.ts";
 
 /** The key in package.json under which a package names its plugins: `{"<name>": {"category", "module"?}}`. */
 export const PLUGIN_ENTRY_GROUP = "yaya.plugins.v1";
@@ -148,20 +149,21 @@ export type DisplayBlock =
   | { kind: "markdown"; markdown: string }
   | { kind: "json"; data: Json };
 
-export const TOOL_ERROR_KINDS = ["validation", "timeout", "rejected", "crashed", "internal"] as const;
-export type ToolErrorKind = (typeof TOOL_ERROR_KINDS)[number];
 export const TOOL_BRIEF_LENGTH = 80;
 
 export interface ToolOk {
   ok: true;
   brief: string;
   display: DisplayBlock;
+  /** What the model receives instead of the display, such as images. */
+  content?: ContentBlock[];
 }
 export interface ToolError {
   ok: false;
   kind: ToolErrorKind;
   brief: string;
   display: DisplayBlock;
+  content?: ContentBlock[];
 }
 export type ToolReturn = ToolOk | ToolError;
 

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import type { BusKind } from "../vocabulary/bus-kinds.ts";
 import { ANSWER_COVERAGES, APPROVAL_RESPONSES } from "../vocabulary/vocabulary.ts";
+import { ToolFailureSchema } from "./invocation.ts";
 
 const text = z.string();
 const count = z.int().min(0);
@@ -56,7 +57,12 @@ export const BUS_PAYLOADS = {
     value: z.unknown().optional(),
     error: text.optional(),
     envelope: dict.optional(),
+    /** All blocks of the result; absent if the display holds them: one plain text, or only structured output. */
+    content: z.array(z.looseObject({ type: text })).optional(),
     status: text.optional(),
+    failure: ToolFailureSchema.optional(),
+    /** The last progress message, and the end of the incremental output. */
+    progress: z.looseObject({ status: text.optional(), output: text.optional() }).optional(),
     /** The turn ends with this result. */
     yield_to_user: z.boolean().optional(),
     request_id,

@@ -1,4 +1,5 @@
 import { z } from "zod";
+import type { ContentBlock } from "../values/content-block.ts";
 import {
   DELEGATION_SCOPES,
   EFFECT_CLASSES,
@@ -6,6 +7,7 @@ import {
   EXPORT_KINDS,
   INVOCATION_STATUSES,
   TERMINAL_STATUSES,
+  TOOL_ERROR_KINDS,
 } from "../vocabulary/vocabulary.ts";
 import { GrantSchema } from "./grant.ts";
 import {
@@ -46,7 +48,14 @@ export const InvokeBodySchema = z
     path: ["export_id"],
   });
 
-export const ContentBlockSchema = z.looseObject({ type: z.string().min(1) });
+/** Only `type` is checked, because authors may use types and fields of their own. */
+export const ContentBlockSchema = z
+  .looseObject({ type: z.string().min(1) })
+  .describe(
+    "A block of content: `text` (text), `image` and `audio` (base64 data, mimeType), `resource` (resource: uri, mimeType, " +
+      "text or blob), `resource_link` (uri, name), `file`, or a type of the author. A block with much data has a " +
+      "reference instead: transport `artifact`, path, bytes, sha256 and invocation_id.",
+  ) as unknown as z.ZodType<ContentBlock, ContentBlock>;
 
 export const ToolResultSchema = z.object({
   content: z.array(ContentBlockSchema).default([]),
@@ -65,6 +74,18 @@ export const InvocationErrorSchema = z.object({
   details: JsonObjectSchema.optional(),
 });
 
+/** Why a tool call failed, for the model and for people. */
+export const ToolFailureSchema = z.object({
+  kind: z.enum([...TOOL_ERROR_KINDS, "not_found"]),
+  /** A code of the gateway; `plugin_failed` for an error of the author. */
+  code: z.string(),
+  /** The author's own code. */
+  plugin_code: z.string().optional(),
+  retryable: z.boolean(),
+  /** The end of the plugin's stderr, without secrets. */
+  stderr: z.string().optional(),
+});
+
 /** The canonical result of a tool call, always written by the host. */
 export const ToolResultBlockSchema = z.object({
   kind: z.literal("tool_result"),
@@ -75,6 +96,8 @@ export const ToolResultBlockSchema = z.object({
   structured_output: JsonValueSchema.optional(),
   status: z.string().optional(),
   yield_to_user: z.boolean().optional(),
+  /** Absent for a call that succeeded. */
+  failure: ToolFailureSchema.optional(),
 });
 
 /** Connections denied to the call: the first ones in full, all of them counted. */
@@ -146,6 +169,7 @@ export const InvocationEventSchema = z.object({
 
 export const TerminalStatusSchema = z.enum(TERMINAL_STATUSES);
 
+export type ToolFailure = z.infer<typeof ToolFailureSchema>;
 export type InvokeBody = z.infer<typeof InvokeBodySchema>;
 export type ToolResult = z.infer<typeof ToolResultSchema>;
 export type ToolResultBlock = z.infer<typeof ToolResultBlockSchema>;

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { BLOCK_KINDS, CHAIN_ORIGINS, ENTRY_KINDS } from "../vocabulary/vocabulary.ts";
-import { ContentBlockSchema } from "./invocation.ts";
+import { ContentBlockSchema, ToolFailureSchema } from "./invocation.ts";
 import { JsonObjectSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
 /** A session. Its key is scope, workspace and id; `name` is only the name of its tape. */
@@ -56,6 +56,9 @@ export const BlockSchema = z.object({
   input: JsonValueSchema.optional(),
   structured_output: JsonValueSchema.optional(),
   is_error: z.boolean().optional(),
+  /** Of a tool_result: the author's short status, and why the call failed. */
+  status: z.string().optional(),
+  failure: ToolFailureSchema.optional(),
 });
 
 export type Session = z.infer<typeof SessionSchema>;

@@ -225,3 +225,14 @@ export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] 
 export type IsolationMode = (typeof ISOLATION_MODES)[number];
 
 export const INSTRUMENT_HEALTHS = ["Healthy", "Degraded", "Unhealthy"] as const;
+
+/** `failed` is an error that the tool itself reports; the other kinds are found by the gateway. */
+export const TOOL_ERROR_KINDS = [
+  "validation",
+  "timeout",
+  "rejected",
+  "crashed",
+  "internal",
+  "failed",
+] as const;
+export type ToolErrorKind = (typeof TOOL_ERROR_KINDS)[number];

@@ -1,14 +1,15 @@
 /** How a call ends, before it is recorded. */
-import type {
-  ErrorCode,
-  ErrorDetails,
-  Invocation,
-  InvocationError,
-  Json,
-  JsonObject,
-  TerminalStatus,
-  ToolResult,
-  ToolResultBlock,
+import {
+  type ErrorCode,
+  type ErrorDetails,
+  type Invocation,
+  type InvocationError,
+  type Json,
+  type JsonObject,
+  type TerminalStatus,
+  type ToolResult,
+  type ToolResultBlock,
+  toolFailureOf,
 } from "@backplane/contract";
 import type { StopCause } from "./live-calls.ts";
 
@@ -54,7 +55,7 @@ export function cancelledBy(reason: StopCause, retry_count = 0): CallEnding {
 /** tool.contract: the host writes this block, never the tool, and it writes one for every ending. */
 export function toolResultBlock(
   row: Pick<Invocation, "export_kind" | "export_id" | "execution_id">,
-  end: Pick<CallEnding, "status" | "result" | "error">,
+  end: Pick<CallEnding, "status" | "result" | "error" | "stderr_tail">,
 ): ToolResultBlock | null {
   if (row.export_kind !== "tool") return null;
   const block: ToolResultBlock = {
@@ -64,6 +65,8 @@ export function toolResultBlock(
     is_error: end.status !== "succeeded",
     content: [],
   };
+  const failure = toolFailureOf(end);
+  if (failure !== null) block.failure = failure;
   if (end.result === null) {
     block.content = [
       { type: "text", text: end.error?.message ?? `The tool ended with the status ${end.status}.` },

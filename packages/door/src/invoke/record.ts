@@ -156,7 +156,7 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
   row.status = "failed";
   row.error = error;
   row.ended_at = row.created_at;
-  row.tool_result = toolResultBlock(row, { status: "failed", result: null, error });
+  row.tool_result = toolResultBlock(row, { status: "failed", result: null, error, stderr_tail: null });
   if (code !== "gateway_stopping") {
     const also = { records: { events: [settledEvent(deps, row, now)] } };
     if (call.turn === null) await deps.store.invocations.open(row, also);

@@ -32,6 +32,7 @@ import { accept } from "./accept.ts";
 import type { Approved } from "./approve.ts";
 import type { Door } from "./door.ts";
 import { listen } from "./listen.ts";
+import { storeContent } from "./store-content.ts";
 
 /** Resolves with null when another node owns the row now and will end it. */
 export function run(door: Door, call: Approved): Promise<CallEnding | null> {
@@ -122,7 +123,11 @@ async function runAttempts(
       tried + 1 < host.retry.max_attempts &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
-    if (!again) return applyRevocation(live, accept(plan, outcome, retries, started_at, redactor));
+    if (!again) {
+      const accepted = accept(plan, outcome, retries, started_at, redactor);
+      const stored = mapMaybe(accepted, (ending) => storeContent(deps, row, call.grant, ending));
+      return applyRevocation(live, stored);
+    }
     await pauseUnlessStopped(deps, live, pause);
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     const owned = await retryUntilDeadline(door, deadline, () =>

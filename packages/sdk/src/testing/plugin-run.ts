@@ -5,6 +5,7 @@
  */
 import {
   BackplaneError,
+  type ContentBlock,
   type ExportOp,
   type Json,
   type JsonObject,
@@ -15,7 +16,6 @@ import { type Transport, VaiHost } from "@backplane/wire";
 import type {
   CompactAnswer,
   CompactRequest,
-  ContentBlock,
   HarnessAnswer,
   HarnessRequest,
   HookEvent,

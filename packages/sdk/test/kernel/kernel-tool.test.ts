@@ -80,7 +80,7 @@ verifies(
       kind: "markdown",
       markdown: "# Hi",
     });
-    expect(TOOL_ERROR_KINDS).toEqual(["validation", "timeout", "rejected", "crashed", "internal"]);
+    expect(TOOL_ERROR_KINDS).toEqual(["validation", "timeout", "rejected", "crashed", "internal", "failed"]);
     for (const kind of TOOL_ERROR_KINDS)
       expect(toolError(kind, "b", "more")).toMatchObject({ kind, ok: false });
     const long = "x".repeat(200);

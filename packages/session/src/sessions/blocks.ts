@@ -1,8 +1,8 @@
 /** Converts between tape entries and VAI blocks. The store holds entries; a block is the VAI form of one entry. */
 
-import { type Block, type Entry, isObject, type Json, type JsonObject } from "@backplane/contract";
+import { type Block, type Entry, isContent, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
-import { resultText, summaryOf } from "./context.ts";
+import { resultContentOf, summaryOf } from "./context.ts";
 
 type Content = Block["content"];
 
@@ -35,16 +35,17 @@ export function blockOf(entry: Entry): Block | null {
         input: payload.args ?? {},
       };
     case "tool_result": {
+      // A tool of a kernel plugin returns only a display envelope, without a value.
       const value = payload.value ?? dataIn(payload.envelope);
       return {
         entry_id,
         kind: "tool_result",
-        // A tool of a kernel plugin returns only a display envelope, without a value.
-        content: contentOf(payload.error ?? value ?? resultText(payload)),
+        content: resultContentOf(payload),
         tool_call_id: textOf(payload.tool_call_id),
         ...(isStructured(value) ? { structured_output: value } : {}),
         is_error: payload.ok !== true,
-      };
+        ...pickDefined(payload, ["status", "failure"]),
+      } as Block;
     }
     case "event":
       return blockOfEvent(entry_id, payload);
@@ -85,10 +86,16 @@ export function entryOfBlock(block: Block, date: string): NewEntry {
         args: block.input ?? {},
       });
     case "tool_result": {
-      const shown = block.structured_output ?? (content as Json);
-      const outcome: JsonObject =
-        block.is_error === true ? { ok: false, error: shown } : { ok: true, value: shown };
-      return entry("tool_result", { tool_call_id: block.tool_call_id ?? "", ...outcome });
+      const { structured_output: value, is_error, status, failure } = block;
+      return entry("tool_result", {
+        tool_call_id: block.tool_call_id ?? "",
+        ok: is_error !== true,
+        // A block without content shows its structured output.
+        ...(content.length === 0 && value !== undefined ? {} : { content }),
+        ...(value === undefined ? {} : { value }),
+        ...(status === undefined ? {} : { status }),
+        ...(failure === undefined ? {} : { failure: failure as unknown as JsonObject }),
+      });
     }
   }
 }
@@ -97,7 +104,7 @@ export function entryOfBlock(block: Block, date: string): NewEntry {
 function contentOf(value: Json | undefined): Content {
   if (value === undefined || value === null || value === "") return [];
   if (typeof value === "string") return [{ type: "text", text: value }];
-  if (Array.isArray(value) && value.every(isContent)) return value as Content;
+  if (isContent(value)) return value;
   return [{ type: "text", text: JSON.stringify(value) }];
 }
 
@@ -110,10 +117,10 @@ function textOf(value: Json | undefined): string {
   return typeof value === "string" ? value : "";
 }
 
-function isContent(value: Json): boolean {
-  return isObject(value) && typeof value.type === "string";
+function pickDefined(from: JsonObject, keys: readonly string[]): JsonObject {
+  return Object.fromEntries(keys.flatMap((key) => (from[key] === undefined ? [] : [[key, from[key]]])));
 }
 
 function isStructured(value: Json | undefined): boolean {
-  return isObject(value) || (Array.isArray(value) && !value.every(isContent));
+  return isObject(value) || (Array.isArray(value) && !isContent(value));
 }

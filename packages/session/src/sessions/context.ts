@@ -5,11 +5,18 @@
  */
 import {
   type ChatMessage,
+  type ContentBlock,
+  canonicalJson,
+  contentChars,
+  contentText,
   type Entry,
+  failureNote,
+  isContent,
   isObject,
   type Json,
   type JsonObject,
   type ToolCallRequest,
+  type ToolFailure,
 } from "@backplane/contract";
 import { share } from "../snapshot/snapshot.ts";
 
@@ -53,7 +60,7 @@ export class ContextBuilder {
         this.#call(payload, entry.meta.step);
         break;
       case "tool_result":
-        this.#result(textOf(payload.tool_call_id), resultText(payload), payload.ok !== true);
+        this.#result(textOf(payload.tool_call_id), modelContentOf(payload), payload.ok !== true);
         break;
       case "event":
         this.#event(payload);
@@ -114,7 +121,7 @@ export class ContextBuilder {
     this.#open = null;
   }
 
-  #result(tool_call_id: string, content: string, is_error: boolean): void {
+  #result(tool_call_id: string, content: string | ContentBlock[], is_error: boolean): void {
     const message: ToolMessage = { role: "tool", tool_call_id, content, ...(is_error && { is_error }) };
     if (this.#group?.calls.some(({ id }) => id === tool_call_id) === true) {
       this.#open = null;
@@ -153,7 +160,8 @@ export class ContextBuilder {
   }
 
   #count(value: Json): void {
-    this.#chars += typeof value === "string" ? value.length : JSON.stringify(value).length;
+    if (typeof value === "string") this.#chars += value.length;
+    else this.#chars += isContent(value) ? contentChars(value) : JSON.stringify(value).length;
   }
 }
 
@@ -171,6 +179,41 @@ function rendered({ content, calls, results }: Group): ChatMessage[] {
         results.get(id) ?? { role: "tool" as const, tool_call_id: id, content: NO_OUTCOME, is_error: true },
     ),
   ];
+}
+
+/**
+ * What the model receives of a `tool_result` entry: all blocks, then the structured output unless a text repeats it, then
+ * the reason of a failure. One text is a string, as in entries from before there were blocks.
+ */
+function modelContentOf(payload: JsonObject): string | ContentBlock[] {
+  const content = resultContentOf(payload);
+  const { value, failure } = payload;
+  if (isObject(value) || (Array.isArray(value) && !isContent(value))) {
+    const json = JSON.stringify(value);
+    if (!content.some((block) => sameJson(block.text, json))) content.push({ type: "text", text: json });
+  }
+  if (isObject(failure)) content.push({ type: "text", text: failureNote(failure as unknown as ToolFailure) });
+  return content.every(({ type }) => type === "text") ? contentText(content) : content;
+}
+
+/** The blocks of a `tool_result` entry, as a new list. An entry without blocks has its display, error or value as text. */
+export function resultContentOf(payload: JsonObject): ContentBlock[] {
+  // Blocks added by a client were kept as error or value before entries had content.
+  const own =
+    payload.content ?? (payload.envelope === undefined ? (payload.error ?? payload.value) : undefined);
+  if (isContent(own)) return [...own];
+  const text = resultText(payload);
+  return text === "" ? [] : [{ type: "text", text }];
+}
+
+function sameJson(text: Json | undefined, json: string): boolean {
+  if (text === json) return true;
+  if (typeof text !== "string" || !/^\s*[[{]/.test(text)) return false;
+  try {
+    return canonicalJson(JSON.parse(text)) === canonicalJson(JSON.parse(json));
+  } catch {
+    return false;
+  }
 }
 
 /** The text of a result for the model: the display text if there is one, else the error, else the value. */

@@ -43,10 +43,12 @@ const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => Shape>> = {
   "tool.call.request": (payload) => ({ kind: "tool_call", payload: pick(payload, ["id", "name", "args"]) }),
   "tool.call.result": ({ id, ...rest }) => ({
     kind: "tool_result",
-    payload: { tool_call_id: id ?? null, ...pick(rest, ["ok", "value", "error", "envelope"]) },
+    payload: { tool_call_id: id ?? null, ...pick(rest, RESULT_FIELDS) },
   }),
   "tool.error": (data) => ({ kind: "event", payload: { name: "tool.error", data } }),
 };
+
+const RESULT_FIELDS = ["ok", "content", "value", "error", "envelope", "status", "failure", "progress"];
 
 /** Fields that a resumed turn needs to match calls with their results. */
 const META_FIELDS = ["request_id", "step", "yield_to_user"];

@@ -4,13 +4,18 @@
  */
 import {
   type BusPayload,
+  type ContentBlock,
+  contentText,
   type DisplayBlock,
   type Invocation,
   isObject,
   type Json,
   type JsonObject,
+  refusalKind,
+  type TerminalStatus,
   TOOL_BRIEF_LENGTH,
-  type ToolErrorKind,
+  type ToolFailure,
+  toolFailureOf,
 } from "@backplane/contract";
 import { isRegisteredTool } from "@backplane/ports";
 
@@ -25,45 +30,58 @@ export interface CallIds {
 
 type SettledCall = Pick<Invocation, "binding_id" | "status" | "error" | "tool_result">;
 
-export function toolOutcomeOf(ids: CallIds, row: SettledCall): ToolOutcomeEvent {
-  const outcome = baseOutcome(ids, row);
-  const { status, yield_to_user } = row.tool_result ?? {};
-  if (outcome.kind === "tool.call.result") {
-    if (status !== undefined) outcome.payload.status = status;
-    if (yield_to_user === true) outcome.payload.yield_to_user = true;
-  }
-  return outcome;
+/** The last progress of a call and the end of its incremental output, for the entry of its result. */
+export interface CallProgress {
+  status?: string;
+  output?: string;
 }
 
-function baseOutcome(ids: CallIds, row: SettledCall): ToolOutcomeEvent {
+export function toolOutcomeOf(ids: CallIds, row: SettledCall, progress?: CallProgress): ToolOutcomeEvent {
   const { error, tool_result } = row;
-  if (error !== null) {
-    const rejection = refusalKind(error.code);
-    if (rejection !== null) return toolErrorOutcome(ids, rejection, error.message, error.details);
-    return failed(ids, errorKind(error.code), error.message);
-  }
-  const structured = tool_result?.structured_output;
-  const is_error = tool_result?.is_error === true;
+  const rejection = error === null ? null : refusalKind(error.code);
+  if (rejection !== null) return toolErrorOutcome(ids, rejection, error!.message, error!.details);
+  const { content = [], structured_output, status, yield_to_user } = tool_result ?? {};
+  const failure = failureOf(row);
+  const payload: BusPayload<"tool.call.result"> = { ...ids, ok: failure === null };
   // The gateway checks the envelope of a registered tool. A bound export's output is a value, whatever its fields are.
-  if (isRegisteredTool(row.binding_id) && isEnvelope(structured)) {
-    const { ok: _ok, ...envelope } = structured;
-    return { kind: "tool.call.result", payload: { ...ids, ok: !is_error, envelope } };
+  if (error === null && isRegisteredTool(row.binding_id) && isEnvelope(structured_output)) {
+    const { ok: _ok, ...envelope } = structured_output;
+    payload.envelope = envelope;
+  } else {
+    const display = displayOf(row);
+    const text = displayText(display);
+    payload.envelope = { brief: briefOf(text), display, ...(failure === null ? {} : { kind: failure.kind }) };
+    if (structured_output !== undefined) payload.value = structured_output;
+    if (failure !== null) payload.error = text;
+    if (failure !== null && tool_result?.failure !== undefined) payload.failure = failure;
   }
-  const text = textOf(tool_result?.content ?? []);
-  const display: DisplayBlock =
-    text === "" && structured !== undefined ? { kind: "json", data: structured } : { kind: "text", text };
-  const payload: BusPayload<"tool.call.result"> = {
-    ...ids,
-    ok: !is_error,
-    envelope: {
-      brief: briefOf(displayText(display)),
-      display,
-      ...(is_error ? { kind: "internal" } : {}),
-    },
-  };
-  if (structured !== undefined) payload.value = structured;
-  if (is_error) payload.error = text;
+  if (!isRepeated(content, payload.envelope.display as DisplayBlock)) payload.content = content;
+  if (status !== undefined) payload.status = status;
+  if (yield_to_user === true) payload.yield_to_user = true;
+  if (progress !== undefined) payload.progress = { ...progress };
   return { kind: "tool.call.result", payload };
+}
+
+function failureOf({ status, error, tool_result }: SettledCall): ToolFailure | null {
+  if (tool_result?.failure !== undefined) return tool_result.failure;
+  const result = { is_error: tool_result?.is_error === true };
+  return toolFailureOf({ status: status as TerminalStatus, result, error, stderr_tail: null });
+}
+
+function displayOf({ error, tool_result }: SettledCall): DisplayBlock {
+  if (error !== null) return { kind: "text", text: error.message };
+  const { content = [], structured_output } = tool_result ?? {};
+  if (content.length === 0 && structured_output !== undefined)
+    return { kind: "json", data: structured_output };
+  return { kind: "text", text: contentText(content) };
+}
+
+/** Most results are one text. It is in the display already, and the tape keeps it once. */
+function isRepeated(content: readonly ContentBlock[], display: DisplayBlock): boolean {
+  const [block, ...more] = content;
+  if (block === undefined) return true;
+  if (more.length > 0 || block.type !== "text" || Object.keys(block).length !== 2) return false;
+  return block.text === displayText(display);
 }
 
 export function toolErrorOutcome(
@@ -76,37 +94,6 @@ export function toolErrorOutcome(
     kind: "tool.error",
     payload: { ...ids, kind, brief, ...(detail === undefined ? {} : { detail }) },
   };
-}
-
-function failed(ids: CallIds, kind: ToolErrorKind, message: string): ToolOutcomeEvent {
-  const envelope = { kind, brief: briefOf(message), display: { kind: "text", text: message } };
-  return { kind: "tool.call.result", payload: { ...ids, ok: false, error: message, envelope } };
-}
-
-/** The kind of tool.error for a code of a call that never ran; null for a code that running the tool produced. */
-export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
-  if (code === "input.invalid") return "validation";
-  if (code === "export.not_found" || code === "binding.not_found") return "not_found";
-  return REJECTED.has(code) || code.startsWith("approval.") || code.startsWith("policy.") ? "rejected" : null;
-}
-
-const REJECTED: ReadonlySet<string> = new Set([
-  "binding.not_active",
-  "sandbox.unavailable",
-  "target.host_forbidden",
-  "tool.load_failed",
-  "class.unsupported",
-  "invocation.queue_full",
-  "request.overloaded",
-  "gateway_stopping",
-]);
-
-function errorKind(code: string): ToolErrorKind {
-  if (code === "timeout") return "timeout";
-  if (code === "cancelled") return "rejected";
-  return code === "crashed" || code === "plugin_failed" || code === "plugin_retryable"
-    ? "crashed"
-    : "internal";
 }
 
 function isEnvelope(value: Json | undefined): value is JsonObject {
@@ -132,10 +119,4 @@ export function displayText(display: DisplayBlock): string {
 function briefOf(text: string): string {
   const line = text.split("\n", 1)[0]!;
   return line.length <= TOOL_BRIEF_LENGTH ? line : `${line.slice(0, TOOL_BRIEF_LENGTH - 1)}…`;
-}
-
-function textOf(content: readonly { type: string }[]): string {
-  return content
-    .flatMap((block) => ("text" in block && typeof block.text === "string" ? [block.text] : []))
-    .join("\n");
 }

@@ -1,5 +1,6 @@
 import type { Block, Entry } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { blockOf, entryOfBlock } from "../../src/sessions/blocks.ts";
 
 const NOW = "2026-11-01T10:00:00.000Z";
@@ -96,4 +97,33 @@ test("a block converted to an entry converts back to the same block", () => {
   for (const block of blocks) {
     expect(blockOf({ id: 7, ...entryOfBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
   }
+});
+
+verifies("content.blocks", "shows the blocks of a result beside its structured output", () => {
+  const content = [...text("Found 1 issue."), { type: "image", data: "AAAA", mimeType: "image/png" }];
+  const envelope = { brief: "Found 1 issue.", display: { kind: "text", text: "Found 1 issue." } };
+  const given = { tool_call_id: "c", ok: true, value: { n: 1 }, envelope };
+  const block = {
+    entry_id: 7,
+    kind: "tool_result",
+    tool_call_id: "c",
+    structured_output: { n: 1 },
+    is_error: false,
+  };
+  expect(blockOf(entry("tool_result", { ...given, content }))).toEqual({ ...block, content });
+  // The author's text is not replaced by the JSON of the structured part.
+  expect(blockOf(entry("tool_result", given))).toEqual({ ...block, content: text("Found 1 issue.") });
+});
+
+verifies("content.blocks", "keeps text, images and structured output of an added tool result", () => {
+  const failure = { kind: "failed" as const, code: "plugin_failed", retryable: false };
+  const block: Block = {
+    kind: "tool_result",
+    content: [...text("see"), { type: "image", data: "AAAA", mimeType: "image/png" }],
+    tool_call_id: "c",
+    structured_output: { n: 1 },
+    is_error: true,
+    failure,
+  };
+  expect(blockOf({ id: 7, ...entryOfBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
 });

@@ -1,6 +1,7 @@
 /** What a model sees of a tape. */
 import type { Entry, Json, JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { ContextBuilder, contextOf, resultText } from "../../src/sessions/context.ts";
 
 let next_id = 1;
@@ -103,4 +104,45 @@ test("shows a result by its display, then its error, then its value", () => {
   expect(display({ data: { n: 1 } })).toBe('{"n":1}');
   expect(resultText({ error: "e", value: "v" })).toBe("e");
   expect(resultText({ value: { n: 1 } })).toBe('{"n":1}');
+});
+
+const contentFor = (payload: JsonObject) => {
+  const [, message] = contextOf([call("c"), entry("tool_result", { tool_call_id: "c", ...payload })]);
+  return message!.content;
+};
+
+verifies("content.blocks", "gives the model every block and the structured output of a result", () => {
+  const image = { type: "image", data: "AAAA", mimeType: "image/png" };
+  const text = { type: "text", text: "Found 1 issue." };
+  const value = { issues: ["ENG-1"] };
+  const json = { type: "text", text: JSON.stringify(value) };
+  expect(contentFor({ ok: true, content: [text, image], value })).toEqual([text, image, json]);
+  // Texts alone stay one string, and a text that repeats the structured output is not sent twice.
+  expect(contentFor({ ok: true, envelope: { display: { kind: "text", text: text.text } }, value })).toBe(
+    `${text.text}\n${json.text}`,
+  );
+  const spaced = { type: "text", text: JSON.stringify(value, null, 2) };
+  expect(contentFor({ ok: true, content: [spaced], value })).toBe(spaced.text);
+});
+
+verifies("content.errors", "gives the model the code and the stderr excerpt of a failure", () => {
+  const failure = { kind: "crashed", code: "crashed", retryable: true, stderr: "Segmentation fault" };
+  expect(contentFor({ ok: false, error: "it died", failure })).toBe(
+    "it died\n[error: crashed. A retry may succeed.]\n[stderr]\nSegmentation fault",
+  );
+});
+
+test("reads results from before there were blocks", () => {
+  expect(contentFor({ ok: true, value: "plain" })).toBe("plain");
+  expect(contentFor({ ok: true, value: [{ type: "text", text: "a block" }] })).toBe("a block");
+  expect(contentFor({ ok: false, error: "no" })).toBe("no");
+});
+
+test("estimates the tokens of an image without counting its data", () => {
+  const builder = new ContextBuilder();
+  builder.add(call("c"));
+  const before = builder.tokens;
+  const image = { type: "image", data: "A".repeat(16_000), mimeType: "image/png" };
+  builder.add(entry("tool_result", { tool_call_id: "c", ok: true, content: [image] }));
+  expect(builder.tokens - before).toBe(1_600);
 });

@@ -1,5 +1,6 @@
 import type { Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { toolOutcomeOf } from "../../src/tape/outcome.ts";
 
 type Row = Parameters<typeof toolOutcomeOf>[1];
@@ -44,7 +45,8 @@ test.for([
   ["timeout", "timeout"],
   ["cancelled", "rejected"],
   ["crashed", "crashed"],
-  ["plugin_failed", "crashed"],
+  ["plugin_failed", "failed"],
+  ["plugin_retryable", "failed"],
   ["malformed_response", "internal"],
 ])("reports a call that ended with %s as a failed result of the kind %s", ([code, kind]) => {
   const outcome = toolOutcomeOf(ids, failed(code!, "first line\nsecond line"));
@@ -74,5 +76,44 @@ test("shows structured output without text as JSON", () => {
   expect(outcome.payload).toMatchObject({
     value: { n: 1 },
     envelope: { display: { kind: "json", data: { n: 1 } }, brief: '{"n":1}' },
+  });
+});
+
+verifies(
+  "content.blocks",
+  "keeps all blocks of a result beside its display, and one plain text only once",
+  () => {
+    const image = { type: "image", data: "AAAA", mimeType: "image/png" };
+    const text = { type: "text", text: "a chart" };
+    const { payload } = toolOutcomeOf(ids, returned({ content: [text, image], structured_output: { n: 1 } }));
+    expect(payload).toMatchObject({
+      ok: true,
+      content: [text, image],
+      value: { n: 1 },
+      envelope: { brief: "a chart", display: { kind: "text", text: "a chart\n[image: image/png, 3 bytes]" } },
+    });
+    expect(toolOutcomeOf(ids, returned({ content: [text] })).payload).not.toHaveProperty("content");
+    const marked = { ...text, annotations: { audience: ["user"] } };
+    expect(toolOutcomeOf(ids, returned({ content: [marked] })).payload).toMatchObject({ content: [marked] });
+  },
+);
+
+verifies("content.errors", "passes the failure of the record on, with the author's blocks", () => {
+  const failure = {
+    kind: "failed" as const,
+    code: "plugin_failed",
+    plugin_code: "E1",
+    retryable: false,
+    stderr: "x",
+  };
+  const image = { type: "image", data: "AAAA", mimeType: "image/png" };
+  const { tool_result } = returned({ content: [image], is_error: true, failure });
+  const row: Row = { ...failed("plugin_failed", "no such page"), tool_result };
+  expect(toolOutcomeOf(ids, row).payload).toMatchObject({
+    ok: false,
+    error: "no such page",
+    content: [image],
+    failure,
+    envelope: { kind: "failed" },
   });
 });

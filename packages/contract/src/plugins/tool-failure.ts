@@ -1,0 +1,79 @@
+/**
+ * Why a tool call failed, in one shape for the model, the record, MCP and the command line. An error that the author
+ * returned has the kind `failed`: the tool ran and decided so, which is neither a crash nor a fault of the gateway.
+ */
+import { ERROR_CODES, isErrorCode } from "../errors/error-codes.ts";
+import type { InvocationError, ToolFailure } from "../schema/invocation.ts";
+import { isObject, type Json } from "../values/json.ts";
+import { sanitizeText } from "../values/sanitize-text.ts";
+import type { TerminalStatus, ToolErrorKind } from "../vocabulary/vocabulary.ts";
+
+const FAILURE_LIMITS = { stderr_chars: 2_000, code_chars: 200 } as const;
+
+interface FailedCall {
+  status: TerminalStatus;
+  result: Json | null;
+  error: InvocationError | null;
+  stderr_tail: string | null;
+}
+
+/** Null for a call that succeeded. */
+export function toolFailureOf({ status, result, error, stderr_tail }: FailedCall): ToolFailure | null {
+  const is_error = isObject(result) && result.is_error === true;
+  if (error === null && !is_error && status === "succeeded") return null;
+  const code = error?.code ?? "plugin_failed";
+  const plugin_code = error?.details?.plugin_code;
+  const stderr = stderr_tail === null ? "" : excerptOf(stderr_tail);
+  return {
+    kind: refusalKind(code) ?? errorKind(code),
+    code,
+    ...(typeof plugin_code === "string"
+      ? { plugin_code: plugin_code.slice(0, FAILURE_LIMITS.code_chars) }
+      : {}),
+    retryable:
+      status === "retryable_failure" || (isObject(result) && result.retryable === true) || isTemporary(code),
+    ...(stderr === "" ? {} : { stderr }),
+  };
+}
+
+/** What a model needs to decide whether to retry. The message is not repeated: it is the text of the result. */
+export function failureNote({ code, plugin_code, retryable, stderr }: ToolFailure): string {
+  const own = plugin_code === undefined ? "" : ` (${plugin_code})`;
+  const retry = retryable ? " A retry may succeed." : "";
+  const output = stderr === undefined ? "" : `\n[stderr]\n${stderr}`;
+  return `[error: ${code}${own}.${retry}]${output}`;
+}
+
+/** The kind of tool.error for a code of a call that never ran; null for a code that running the tool produced. */
+export function refusalKind(code: string): "validation" | "not_found" | "rejected" | null {
+  if (code === "input.invalid") return "validation";
+  if (code === "export.not_found" || code === "binding.not_found") return "not_found";
+  return REJECTED.has(code) || code.startsWith("approval.") || code.startsWith("policy.") ? "rejected" : null;
+}
+
+const REJECTED: ReadonlySet<string> = new Set([
+  "binding.not_active",
+  "sandbox.unavailable",
+  "target.host_forbidden",
+  "tool.load_failed",
+  "class.unsupported",
+  "invocation.queue_full",
+  "request.overloaded",
+  "gateway_stopping",
+]);
+
+function errorKind(code: string): ToolErrorKind {
+  if (code === "timeout" || code === "crashed") return code;
+  if (code === "cancelled") return "rejected";
+  return code === "plugin_failed" || code === "plugin_retryable" ? "failed" : "internal";
+}
+
+function isTemporary(code: string): boolean {
+  return code !== "plugin_failed" && isErrorCode(code) && ERROR_CODES[code].retryable;
+}
+
+function excerptOf(text: string): string {
+  const clean = sanitizeText(text).trimEnd();
+  if (clean.length <= FAILURE_LIMITS.stderr_chars) return clean;
+  return `…${clean.slice(-FAILURE_LIMITS.stderr_chars).toWellFormed()}`;
+}

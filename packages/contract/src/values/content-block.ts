@@ -1,0 +1,155 @@
+/**
+ * One block of a tool result or a message. Every layer uses this shape: invocation, tape, model, watchers, MCP. Its
+ * spelling is MCP's (`mimeType`, `resource_link`); `normalizeContent` translates the spellings of other formats. A block
+ * with much data holds a reference to an artifact instead. Types that we do not know are kept as they are.
+ */
+import { isArtifact } from "./artifact.ts";
+import { isObject, type Json, type JsonObject } from "./json.ts";
+
+export interface ContentBlock extends JsonObject {
+  /** `text`, `image`, `audio`, `resource`, `resource_link`, `file`, or a type of the author. */
+  type: string;
+}
+
+export const CONTENT_LIMITS = {
+  /** Longer base64 data is stored as an artifact. */
+  inline_chars: 16 * 1024,
+  /** Of a block without a known text form, shown as JSON. */
+  json_chars: 10_000,
+  /** Vendors count an image by its size in pixels and scale large ones down; this is about their maximum. */
+  image_tokens: 1_600,
+} as const;
+
+const CHARS_PER_TOKEN = 4;
+
+export function isContent(value: Json | undefined): value is ContentBlock[] {
+  return Array.isArray(value) && value.every((block) => isObject(block) && isText(block.type));
+}
+
+/** Returns the block in the canonical spelling; a block that already has it, or that is unknown, is not changed. */
+export function normalizeContent(block: ContentBlock): ContentBlock {
+  const { type } = block;
+  if (type === "image_url" || type === "input_image") return fromDataUrl(block, "image", urlOf(block));
+  if (type === "input_audio" && isObject(block.input_audio)) {
+    const { data, format } = block.input_audio;
+    if (isText(data) && isText(format)) return { type: "audio", data, mimeType: `audio/${format}` };
+  }
+  if (type !== "image" && type !== "audio") return block;
+  const { source } = block;
+  if (isObject(source)) {
+    if (source.type === "base64" && isText(source.data)) {
+      const { source: _source, ...rest } = block;
+      return { ...rest, data: source.data, mimeType: mimeTypeIn(source) ?? defaultType(type) };
+    }
+    if (source.type === "url") return fromDataUrl(block, type, source.url);
+  }
+  if (isText(block.data) && block.data.startsWith("data:")) return fromDataUrl(block, type, block.data);
+  if (!isText(block.data) || isText(block.mimeType)) return block;
+  const { mime_type: _mime, media_type: _media, content_type: _content, ...rest } = block;
+  return { ...rest, mimeType: mimeTypeIn(block) ?? defaultType(type) };
+}
+
+/** The data inside a block, in base64 for binary data and as text for a text. Null if there is none. */
+export function inlineDataOf(
+  block: ContentBlock,
+): { mimeType: string; base64?: string; text?: string } | null {
+  const { type, resource } = block;
+  if ((type === "image" || type === "audio") && isText(block.data))
+    return { mimeType: mimeTypeIn(block) ?? defaultType(type), base64: block.data };
+  if (type !== "resource" || !isObject(resource)) return null;
+  const mimeType = mimeTypeIn(resource) ?? "application/octet-stream";
+  if (isText(resource.blob)) return { mimeType, base64: resource.blob };
+  return isText(resource.text)
+    ? { mimeType: mimeTypeIn(resource) ?? "text/plain", text: resource.text }
+    : null;
+}
+
+/** The inverse of storing the data of a block as an artifact. */
+export function withInlineData(block: ContentBlock, base64: string): ContentBlock {
+  const { transport: _t, path: _p, bytes: _b, sha256: _s, invocation_id: _i, ...rest } = block;
+  if (block.type === "image" || block.type === "audio") return { ...rest, type: block.type, data: base64 };
+  const resource = isObject(block.resource)
+    ? block.resource
+    : { uri: `file:///${encodeURI(isText(block.path) ? block.path : "file")}` };
+  return { ...rest, type: "resource", resource: { ...resource, blob: base64 } };
+}
+
+/** What a reader who cannot see the block gets instead: its text, or its kind, size and where it is stored. */
+export function describeContent(block: ContentBlock): string {
+  const { type, resource } = block;
+  if (type === "text" && typeof block.text === "string") return block.text;
+  if (type === "resource_link") {
+    const facts = [block.name, block.uri, mimeTypeIn(block), block.description].filter(isText);
+    return `[resource link: ${facts.join(", ")}]`;
+  }
+  const inner = type === "resource" && isObject(resource) ? resource : block;
+  const stored = isArtifact(block) && isText(block.sha256) ? block.sha256 : null;
+  const data = inlineDataOf(block);
+  if (stored === null && data === null) return bounded(JSON.stringify(block));
+  const facts = [inner.uri ?? inner.name ?? block.path, mimeTypeIn(inner), sizeOf(block, data)].filter(
+    isText,
+  );
+  const place = stored === null ? "" : `, stored as artifact ${stored}${ownerOf(block)}`;
+  const head = `[${type}: ${facts.join(", ")}${place}]`;
+  return data?.text === undefined ? head : `${head}\n${data.text}`;
+}
+
+/** The text form of all blocks. */
+export function contentText(content: readonly ContentBlock[]): string {
+  return content.map(describeContent).join("\n");
+}
+
+/** An estimate for blocks that a model receives, in characters of which four are about a token. */
+export function contentChars(content: readonly ContentBlock[]): number {
+  let chars = 0;
+  for (const block of content)
+    chars += isImage(block) ? CONTENT_LIMITS.image_tokens * CHARS_PER_TOKEN : describeContent(block).length;
+  return chars;
+}
+
+export function isImage(block: ContentBlock): boolean {
+  if (block.type === "image") return true;
+  return isObject(block.resource) && mimeTypeIn(block.resource)?.startsWith("image/") === true;
+}
+
+export function mimeTypeIn(value: JsonObject): string | undefined {
+  for (const key of ["mimeType", "mime_type", "media_type", "content_type"]) {
+    const found = value[key];
+    if (isText(found)) return found;
+  }
+  return undefined;
+}
+
+function fromDataUrl(block: ContentBlock, type: string, url: Json | undefined): ContentBlock {
+  const inline = typeof url === "string" ? /^data:([\w.+-]+\/[\w.+-]+);base64,/.exec(url) : null;
+  if (inline !== null) return { type, data: (url as string).slice(inline[0].length), mimeType: inline[1]! };
+  // The gateway fetches no addresses of plugins, so an image elsewhere stays a link.
+  return isText(url) ? { type: "resource_link", uri: url, name: type } : block;
+}
+
+function urlOf({ image_url }: ContentBlock): Json | undefined {
+  return isObject(image_url) ? image_url.url : image_url;
+}
+
+function defaultType(type: string): string {
+  return type === "image" ? "image/png" : "audio/wav";
+}
+
+function sizeOf(block: ContentBlock, data: ReturnType<typeof inlineDataOf>): string | undefined {
+  if (typeof block.bytes === "number") return `${block.bytes} bytes`;
+  if (data?.base64 === undefined) return undefined;
+  const padding = data.base64.endsWith("==") ? 2 : data.base64.endsWith("=") ? 1 : 0;
+  return `${Math.max(0, Math.floor((data.base64.length * 3) / 4) - padding)} bytes`;
+}
+
+function ownerOf({ invocation_id }: ContentBlock): string {
+  return isText(invocation_id) ? ` of invocation ${invocation_id}` : "";
+}
+
+function bounded(text: string): string {
+  return text.length <= CONTENT_LIMITS.json_chars ? text : `${text.slice(0, CONTENT_LIMITS.json_chars)}…`;
+}
+
+function isText(value: Json | undefined): value is string {
+  return typeof value === "string" && value !== "";
+}
