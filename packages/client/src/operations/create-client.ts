@@ -115,15 +115,15 @@ export function createClient(options: ClientOptions) {
       /** `all` also lists tools that are not offered, with the reason. */
       list: async (options: { all?: boolean } = {}) =>
         (await get<ListOf<CatalogEntry>>("/v1/catalog", options.all === true ? { all: 1 } : undefined)).items,
-      /** All tools of this name; the one that has it comes first. */
+      /** All tools that claim this name; the one that callers get comes first. */
       get: async (name: string) =>
         (await get<ListOf<CatalogEntry>>(`/v1/catalog/${pathSegment(name)}`)).items,
     },
     policy: {
       get: (level: PolicyLevel = "org") => get<PolicyAnswer>("/v1/policy", { level }),
-      /** With `generation` the change is refused (request.precondition) when someone else was first. */
+      /** With `generation`, fails with request.precondition if the policy has changed since. */
       put: (policy: Policy, options: PolicyWrite = {}) => writePolicy("PUT", policy, options),
-      /** null takes a field back to its default. */
+      /** A null field is reset to its default. */
       patch: (patch: PolicyPatch, options: PolicyWrite = {}) => writePolicy("PATCH", patch, options),
       explain: (tool: string, about: { context?: CallContext; role?: Role; input?: Json } = {}) =>
         get<PolicyExplanation>("/v1/policy:explain", {
@@ -153,13 +153,13 @@ export function createClient(options: ClientOptions) {
       get: (name: string) => get<Secret>(`/v1/secrets/${pathSegment(name)}`),
       list: (page: PageOptions = {}) => get<ListOf<Secret>>("/v1/secrets", { ...page }),
       remove: (name: string) => remove(`/v1/secrets/${pathSegment(name)}`),
-      /** Everything that is sealed, with a new master key or with the newest there is. */
+      /** Seals all stored secrets again, under a new master key or the newest existing one. */
       rotateKey: (options: { new_key?: boolean } = {}) =>
         http.json<SecretKeyRotation>({ method: "POST", path: "/v1/secret-keys", json: options }),
     },
     keys: {
       create: (body: NewKey, call?: CallOptions) => post<CreatedKey>("/v1/keys", body, call),
-      /** `project`: another one in reach, or `*` for all of them. */
+      /** `project` names another project that the caller may read; `*` means all of them. */
       list: (page: PageOptions & { project?: string } = {}) => get<ListOf<ApiKey>>("/v1/keys", { ...page }),
       revoke: (id: string, { project }: { project?: string } = {}) =>
         remove(
@@ -169,7 +169,7 @@ export function createClient(options: ClientOptions) {
     config: {
       /** Every key with its value or mask. */
       list: () => get<ConfigMap>("/api/config"),
-      /** `show` answers the value itself: admin only, and recorded. */
+      /** `show` returns the value instead of its mask: only for admins, and recorded in the audit log. */
       get: (key: string, options: { show?: boolean } = {}) =>
         get<ConfigEntry>(`/api/config/${pathSegment(key)}`, options.show === true ? { show: 1 } : undefined),
       set: (key: string, value: Json) =>
@@ -188,7 +188,7 @@ export function createClient(options: ClientOptions) {
       verify: () => get<AuditReport>("/v1/audit/verify"),
     },
     events: {
-      /** Every fact of the scope after `after`, then live, until the signal says stop. */
+      /** Stored events of the scope after `after`, then live ones, until the signal is aborted. */
       async *watch(options: FollowOptions = {}): AsyncGenerator<SemanticEvent> {
         for await (const message of follow(http, "/v1/events", options, () => false))
           yield JSON.parse(message.data) as SemanticEvent;

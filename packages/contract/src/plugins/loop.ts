@@ -1,7 +1,7 @@
 /**
  * One turn of the agent loop as values. The order is the kernel's (loop.order): decide, memory if asked for, model,
  * tools, decide again, until the strategy says done. A strategy chooses content: which model, which tools, when to
- * look into memory, when to stop.
+ * query the memory, when to stop.
  */
 import type { JsonObject } from "../values/json.ts";
 import type { TokenUsage, ToolCallRequest } from "./llm.ts";
@@ -9,7 +9,7 @@ import type { TokenUsage, ToolCallRequest } from "./llm.ts";
 export interface MemoryEntry {
   id?: string;
   text: string;
-  /** Of a hit: higher is nearer. */
+  /** Set for a query result; a higher score is a better match. */
   score?: number;
   meta?: JsonObject;
   at?: string;

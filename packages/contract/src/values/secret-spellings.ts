@@ -44,7 +44,7 @@ function addEscaped(secret: string, all: Set<string>): void {
   }
 }
 
-/** encodeURIComponent, what also encodes !'()*, what leaves / or all delimiters alone, and forms with + for a space. */
+/** The forms of common URL encoders: encodeURIComponent, with !'()* encoded too, without / or any delimiter encoded, and with + for a space. */
 function urlSpellings(secret: string): string[] {
   const usual = encodeURIComponent(secret);
   const strict = usual.replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
@@ -73,7 +73,7 @@ function base64At(bytes: readonly number[], shift: number): string[] {
 
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/** By hand: this room knows no Buffer. */
+/** Written by hand, because this module is platform independent and cannot use Buffer. */
 function base64(bytes: readonly number[]): string {
   let text = "";
   for (let i = 0; i < bytes.length; i += 3) {

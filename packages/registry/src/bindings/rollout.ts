@@ -1,6 +1,6 @@
 /**
  * Selects the binding of an export that takes a call (bind.rollout). Bindings of the project come before those of
- * the org, newer versions before older ones. `traffic_percent` fills cumulative buckets in that ordered; a call
+ * the org, newer versions before older ones. `traffic_percent` fills cumulative buckets in that order; a call
  * beyond the last bucket gets no binding. The same key always falls into the same bucket.
  */
 
