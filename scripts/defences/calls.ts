@@ -5,9 +5,30 @@ export const CALL_DEFENCES: Mutant[] = [
   {
     defence: "no egress without a call",
     file: `${RUNNER}/pool/worker.ts`,
-    from: "return !this.resident && this.unused;",
+    from: "return !this.resident && this.#unanswered === 0 && this.waiting === 0;",
     to: "return false;",
     tests: ["packages/runner/test/sandbox/egress.test.ts"],
+  },
+  {
+    defence: "no egress after the answer of a call",
+    file: `${RUNNER}/calls/call.ts`,
+    from: "if (wasSent) this.#worker!.callAnswered(this);",
+    to: "",
+    tests: ["packages/runner/test/sandbox/egress.test.ts"],
+  },
+  {
+    defence: "no name is resolved without a call",
+    file: `${RUNNER}/egress/proxy/egress-state.ts`,
+    from: "        await this.whenReleased();\n",
+    to: "",
+    tests: ["packages/runner/test/egress/proxy/hold.test.ts"],
+  },
+  {
+    defence: "no connection of an answered call after its destination was resolved",
+    file: `${RUNNER}/egress/proxy/forward-request.ts`,
+    from: "  await connection.state.whenReleased();\n  if (connection.ended) return;\n  if (!connection.acquireSlot())",
+    to: "  if (!connection.acquireSlot())",
+    tests: ["packages/runner/test/egress/proxy/hold.test.ts"],
   },
   {
     defence: "no byte moves without a call",

@@ -59,6 +59,7 @@ export class RunnerCall implements DialectCall {
   body: JsonObject;
   violations = 0;
   index = -1;
+  has_answer = false;
   readonly #deps: RunnerCallDeps;
   readonly #dialect: Dialect;
   readonly #listener: RunListener;
@@ -247,6 +248,8 @@ export class RunnerCall implements DialectCall {
     const wasSent = this.#state === "sent";
     this.#state = "done";
     this.#deps.deadlines.clear(this.#deadline);
+    // Before anything is awaited: the process must not use the call's egress after its answer.
+    if (wasSent) this.#worker!.callAnswered(this);
     if (this.#worker !== null && !wasSent) {
       const { refusals, waiting } = this.#worker;
       // The call was never sent. Connections refused while the process started often explain why.

@@ -19,6 +19,8 @@ export interface ActiveCall {
   refused(refusal: Refusal, shared: boolean): void;
   /** Its position in the worker's list; set by the worker. */
   index: number;
+  /** Its answer is known, so the rest of the call needs no egress; set by the worker. */
+  has_answer: boolean;
 }
 
 /** The parts of a worker that never change. */
@@ -44,8 +46,10 @@ export class Worker {
   readonly pooled: boolean;
   /** A server that stays up and works between calls. */
   readonly resident: boolean;
-  /** Calls in flight, in no particular order. */
+  /** Calls that have not ended, in no particular order. */
   readonly calls: ActiveCall[];
+  /** How many of them have no answer yet. */
+  #unanswered = 0;
   /** Calls that wait for the process to become ready. */
   waiting = 0;
   idle_since: number;
@@ -102,9 +106,12 @@ export class Worker {
     return this.pooled && this.process.state === "ready" && this.unused;
   }
 
-  /** Whether its egress is held: a process without a call reaches nothing. */
+  /**
+   * Whether its egress is held. A process reaches nothing without a call, nor while an answered call waits for its
+   * files, its refused connections or the exit of the process.
+   */
   get held(): boolean {
-    return !this.resident && this.unused;
+    return !this.resident && this.#unanswered === 0 && this.waiting === 0;
   }
 
   /** A prewarmed process without a call; its start may have waited for egress. */
@@ -126,9 +133,18 @@ export class Worker {
   startCall(call: ActiveCall): void {
     const { calls } = this;
     call.index = calls.length;
+    call.has_answer = false;
     calls.push(call);
+    this.#unanswered++;
     this.#egress?.resetCounts();
     this.refusals.callStarted(call);
+    this.#updateHold();
+  }
+
+  callAnswered(call: ActiveCall): void {
+    if (call.has_answer || this.calls[call.index] !== call) return;
+    call.has_answer = true;
+    this.#unanswered--;
     this.#updateHold();
   }
 
@@ -136,12 +152,12 @@ export class Worker {
   endCall(call: ActiveCall): boolean {
     const { calls } = this;
     if (calls[call.index] !== call) return false;
+    this.callAnswered(call);
     const last = calls.pop()!;
     if (last !== call) {
       calls[call.index] = last;
       last.index = call.index;
     }
-    this.#updateHold();
     return calls.length === 0;
   }
 

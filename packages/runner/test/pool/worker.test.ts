@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import type { EgressSession } from "../../src/egress/create-egress.ts";
+import type { Worker } from "../../src/pool/worker.ts";
 import { activeCall, idleWorker } from "../support/idle-worker.ts";
 
 test("adds and removes calls in any order and reports when the last one has ended", () => {
@@ -42,4 +44,47 @@ test("counts a violation once, for the named call or else for one in flight", ()
   worker.recordViolation("stranger");
   worker.recordViolation(undefined);
   expect(calls.map(({ violations }) => violations)).toEqual([1, 1]);
+});
+
+/** The values that the worker passes to `hold` of its egress, in order. */
+function watchHold(worker: Worker): boolean[] {
+  const held: boolean[] = [];
+  const session: Pick<EgressSession, "hold" | "resetCounts"> = {
+    hold: (now) => held.push(now),
+    resetCounts: () => {},
+  };
+  worker.attachEgress(session as EgressSession);
+  return held;
+}
+
+test("holds its egress from the answer of its last call on, and records refusals until the call ends", () => {
+  const worker = idleWorker();
+  const held = watchHold(worker);
+  const [a, b] = [activeCall("a"), activeCall("b")];
+  for (const call of [a, b]) worker.startCall(call);
+  worker.callAnswered(a);
+  expect(held.at(-1)).toBe(false);
+  worker.callAnswered(b);
+  expect(held.at(-1)).toBe(true);
+  worker.refusals.add({ host: "10.0.0.5", port: 80, reason: "direct.connection", at: 0 });
+  expect([a.refusals, b.refusals]).toEqual([["10.0.0.5 true"], ["10.0.0.5 true"]]);
+  const c = activeCall("c");
+  worker.startCall(c);
+  expect(held.at(-1)).toBe(false);
+  // The earlier calls no longer count, whenever they end.
+  worker.endCall(a);
+  worker.callAnswered(c);
+  expect(held.at(-1)).toBe(true);
+  for (const call of [b, c]) worker.endCall(call);
+  expect([held.at(-1), worker.unused]).toEqual([true, true]);
+});
+
+test("keeps the egress of a resident server open", () => {
+  const worker = idleWorker({ resident: true });
+  const held = watchHold(worker);
+  const call = activeCall("a");
+  worker.startCall(call);
+  worker.callAnswered(call);
+  worker.endCall(call);
+  expect(new Set(held)).toEqual(new Set([false]));
 });

@@ -3,13 +3,14 @@
  * cleanup.
  */
 import { readdirSync } from "node:fs";
+import type { ArtifactFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { publicOnly } from "../../src/egress/destinations/address.ts";
 import type { RunnerOptions } from "../../src/index.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
 import { PUBLIC } from "../support/egress.ts";
 import { listen } from "../support/loopback.ts";
-import { requestOf, vai } from "../support/request.ts";
+import { requestOf, side, vai } from "../support/request.ts";
 import { until } from "../support/runner.ts";
 
 const OUT: RunnerOptions["egress"] = {
@@ -191,7 +192,7 @@ async function visitors() {
       socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
     });
   }, PUBLIC);
-  return { seen, grant: egress(`a.test:${port}`) };
+  return { seen, port, grant: egress(`a.test:${port}`) };
 }
 const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
 
@@ -211,6 +212,38 @@ test("holds the egress of a prewarmed process until its call", async () => {
   const { who, answer } = result as { who: string; answer: number };
   expect(answer).toBe(200);
   expect(seen).toEqual([expect.anything(), `/early-${who}`]);
+});
+
+test("holds the egress of a process from its answer on, while files of the call are stored", async () => {
+  for (const how of [isolated, {}]) {
+    let store = () => {};
+    const stored = new Promise<void>((resolve) => {
+      store = resolve;
+    });
+    let storing = false;
+    const keep = async () => {
+      storing = true;
+      await stored;
+    };
+    const artifacts: ArtifactFiles = { keep, open: async () => null, sweep: async () => 0 };
+    const testRunner = createConfinedTestRunner({ egress: OUT, artifacts });
+    const { seen, grant } = await visitors();
+    const call = testRunner.run(vai("calls-home", { ...how, grant: { ...grant, filesystem: "scratch" } }));
+    await until(() => storing);
+    await aWhile();
+    const requested = [...seen];
+    store();
+    expect(await call).toMatchObject({ status: "succeeded", result: { answer: 200 } });
+    expect(requested).toEqual([expect.stringMatching(/^\/early-/)]);
+  }
+});
+
+test("holds the egress of a side process from its answer on, while its exit is awaited", async () => {
+  const testRunner = createConfinedTestRunner({ egress: OUT, timeouts: { teardown_ms: 300 } });
+  const { seen, port, grant } = await visitors();
+  const input = { url: `http://a.test:${port}` };
+  const { status } = await testRunner.run(side("calls-home", { ...isolated, grant, input }));
+  expect({ status, seen }).toEqual({ status: "succeeded", seen: ["/early"] });
 });
 
 test("holds the egress of a worker without a call until the next one", async () => {

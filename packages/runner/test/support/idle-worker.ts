@@ -8,6 +8,7 @@ export interface IdleWorkerOptions {
   key?: string;
   binding_id?: string;
   pooled?: boolean;
+  resident?: boolean;
   state?: PluginInstance["state"];
   pid?: number;
   idle_since?: number;
@@ -34,7 +35,7 @@ export function idleWorker(standing: IdleWorkerOptions = {}): Worker {
     subject,
     key,
     pooled,
-    resident: false,
+    resident: standing.resident ?? false,
     calls,
     recent_secrets: [],
     refusals,
@@ -49,6 +50,7 @@ export function activeCall(id: string): ActiveCall & { refusals: string[] } {
     id,
     violations: 0,
     index: -1,
+    has_answer: false,
     refused: ({ host }, shared) => refusals.push(`${host} ${shared}`),
     refusals,
   };

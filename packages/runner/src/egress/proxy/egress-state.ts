@@ -1,7 +1,8 @@
 /**
  * The shared state of all connections of one session: policy, counts, clock and open connections. One timer checks
  * all deadlines. Closing ends everything immediately. While the session is held, because no call is in flight,
- * nothing is decided and no byte is forwarded; new and open connections wait for the next call.
+ * nothing is resolved or dialled and no byte is forwarded; new and open connections wait for the next call. What the
+ * grant refuses is refused immediately: the call that caused it may be answered, but still be recorded.
  */
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "@backplane/ports";
@@ -41,7 +42,13 @@ export class EgressState {
     held: boolean,
   ) {
     this.held = held;
-    this.policy = policy;
+    this.policy = {
+      ...policy,
+      resolve: async (host, trusted) => {
+        await this.whenReleased();
+        return await policy.resolve(host, trusted);
+      },
+    };
     this.limits = limits;
     this.clock = clock;
     this.refusals = refusals;

@@ -23,6 +23,8 @@ export async function forward(
   reply: ReplyTarget,
   { host, path, dial, adds }: ForwardTarget,
 ): Promise<void> {
+  await connection.state.whenReleased();
+  if (connection.ended) return;
   if (!connection.acquireSlot()) return sendProxyResponse(request, reply, 429, "Too many connections.\n");
   let holdsSlot = true;
   const rest = () => {
@@ -30,6 +32,8 @@ export async function forward(
     holdsSlot = false;
   };
   const upstream = await dial();
+  // The session may be held since then.
+  await connection.state.whenReleased();
   if (connection.ended) return;
   if (upstream === null) {
     rest();
@@ -66,7 +70,7 @@ export async function forward(
     relayResponse(connection, request, reply, upstreamResponse, rest),
   );
   sent.on("upgrade", (upstreamResponse, socket, head) =>
-    relayUpgrade(connection, reply, upstreamResponse, socket as Socket, head),
+    connection.endOnError(relayUpgrade(connection, reply, upstreamResponse, socket as Socket, head)),
   );
   if ("response" in reply) {
     reply.response.once("close", () => {
@@ -106,13 +110,16 @@ function relayResponse(
   pump(upstreamResponse, response, connection.countIn, connection.state);
 }
 
-function relayUpgrade(
+async function relayUpgrade(
   connection: ProxyConnection,
   reply: ReplyTarget,
   upstreamResponse: IncomingMessage,
   upstream: Socket,
   head: Buffer,
-): void {
+): Promise<void> {
+  // The client's first bytes follow below without a pump.
+  await connection.state.whenReleased();
+  if (connection.ended) return;
   if ("response" in reply) {
     connection.end();
     return;

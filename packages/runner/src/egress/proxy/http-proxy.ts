@@ -113,8 +113,6 @@ export function createHttpProxy(
       fixed ??
       readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
     connection.destination = destination;
-    await connection.state.whenReleased();
-    if (connection.ended) return;
     const refused = (reason: RefusalReason, detail?: string) => {
       connection.refuse(reason, detail, destination);
       sendProxyResponse(request, reply, 403, refusalText(reason, destination));
@@ -176,8 +174,6 @@ export function createHttpProxy(
     // Paused before the first await: the following bytes belong to the tunnel.
     socket.pause();
     if (head.length > 0) socket.unshift(head);
-    await connection.state.whenReleased();
-    if (connection.ended) return;
     const refused = (reason: RefusalReason, detail?: string) => {
       connection.refuse(reason, detail);
       respondOnSocket(connection, "403 Forbidden", refusalText(reason, connection.destination));

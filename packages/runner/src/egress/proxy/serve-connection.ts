@@ -47,7 +47,6 @@ export function createConnectionHandler(
   async function serveSocks(connection: ProxyConnection): Promise<void> {
     const destination = await readSocks(connection);
     if (destination === null || connection.ended) return;
-    await state.whenReleased();
     const verdict = await decideEgress(state.policy, destination);
     if (verdict.kind === "refused") {
       connection.refuse(verdict.reason, verdict.detail);
@@ -73,7 +72,6 @@ export function createConnectionHandler(
   async function serveNamed(connection: ProxyConnection, port: number): Promise<void> {
     const address = connection.client.localAddress ?? "";
     connection.destination = { host: names.get(address) ?? address, port };
-    await state.whenReleased();
     const verdict = await decideEgress(state.policy, connection.destination);
     if (verdict.kind === "refused") connection.refuse(verdict.reason, verdict.detail);
     if (connection.ended) return;

@@ -25,6 +25,9 @@ export async function tunnel(
   answers: Answers,
   http: (target: Target) => void,
 ): Promise<void> {
+  // The session may be held since the destination was resolved.
+  await connection.state.whenReleased();
+  if (connection.ended) return;
   // The HTTP proxy dials for each request itself.
   if (target.port === 80) {
     answers.connected();

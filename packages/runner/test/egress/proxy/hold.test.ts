@@ -1,4 +1,4 @@
-/** Egress between calls: nothing is decided, no byte is forwarded, and nothing is lost. */
+/** Egress between calls: nothing is resolved or dialled, no byte is forwarded, and nothing is lost. */
 import { expect, test } from "vitest";
 import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
@@ -9,13 +9,15 @@ const ARRIVAL_MS = 150;
 
 async function echo() {
   const received: string[] = [];
+  const dialled: unknown[] = [];
   const { port } = await listen((socket) => {
+    dialled.push(socket.remotePort);
     socket.on("data", (data) => {
       received.push(String(data));
       socket.write(data);
     });
   }, PUBLIC);
-  return { port, received };
+  return { port, received, dialled };
 }
 
 test("pauses a tunnel in both directions while no call is in flight, and resumes it with the next", async () => {
@@ -51,7 +53,7 @@ test("holds back data of the server while no call is in flight", async () => {
   await client.waitFor("news");
 });
 
-test("decides a request made between calls when the next call starts", async () => {
+test("resolves a request made between calls when the next call starts, and refuses what the grant forbids at once", async () => {
   const { port, received } = await echo();
   const egress = await openTestEgress({ domains: [`a.test:${port}`] });
   egress.session.hold(true);
@@ -61,17 +63,65 @@ test("decides a request made between calls when the next call starts", async () 
     new TestClient(egress.proxy).send(`GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n`),
     new TestClient(await egress.behind("named", port)).send("\0"),
   ];
+  await clients[2]!.waitFor("403 Forbidden");
+  await until(() => egress.session.refusals().length === 2);
   await pause(ARRIVAL_MS);
-  expect({ received, resolved: egress.resolved, refusals: egress.session.refusals() }).toEqual({
-    received: [],
-    resolved: [],
-    refusals: [],
-  });
+  expect({ received, resolved: egress.resolved }).toEqual({ received: [], resolved: [] });
+  expect(new Set(egress.session.refusals().map(({ host, reason }) => `${host} ${reason}`))).toEqual(
+    new Set(["evil.test domain.not_allowed", "127.0.0.1 address.literal"]),
+  );
   egress.session.hold(false);
   await clients[0]!.waitFor("200 Connection established");
   await clients[1]!.waitFor("\u0005\u0000\u0005\u0000");
-  await clients[2]!.waitFor("403 Forbidden");
   expect(egress.resolved).toContain("a.test");
+});
+
+test("dials nothing if the call is answered while a destination is resolved", async () => {
+  const { port, received, dialled } = await echo();
+  const lookups: (() => void)[] = [];
+  const resolve = () =>
+    new Promise<string[]>((done) => {
+      lookups.push(() => done([PUBLIC]));
+    });
+  const egress = await openTestEgress({ domains: [`a.test:${port}`], resolve });
+  const head = `Host: a.test:${port}\r\n`;
+  const clients = [
+    new TestClient(egress.proxy).send(`GET http://a.test:${port}/ HTTP/1.1\r\n${head}\r\n`),
+    new TestClient(egress.proxy).send(connectLine(`a.test:${port}`)),
+    new TestClient(egress.proxy).send(socksConnect("a.test", port)),
+  ];
+  await until(() => lookups.length === clients.length);
+  egress.session.hold(true);
+  for (const answer of lookups) answer();
+  await pause(ARRIVAL_MS);
+  expect({ dialled, answers: clients.slice(0, 2).map(({ text }) => text) }).toEqual({
+    dialled: [],
+    answers: ["", ""],
+  });
+  egress.session.hold(false);
+  await until(() => received.join("").includes("GET / HTTP/1.1"));
+  await clients[1]!.waitFor("200 Connection established");
+});
+
+test("sends no byte of a WebSocket if the call is answered during its handshake", async () => {
+  const accept = { now: () => {} };
+  const received: string[] = [];
+  const { port } = await listen((socket) => {
+    socket.on("data", (data) => received.push(String(data)));
+    accept.now = () => socket.write("HTTP/1.1 101 Go\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
+  }, PUBLIC);
+  const { session, proxy } = await openTestEgress({ domains: [`a.test:${port}`] });
+  const client = new TestClient(proxy).send(
+    `GET http://a.test:${port}/ HTTP/1.1\r\nHost: a.test:${port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst`,
+  );
+  await until(() => received.join("").includes("Upgrade: websocket"));
+  session.hold(true);
+  accept.now();
+  await pause(ARRIVAL_MS);
+  expect([received.join("").includes("first"), client.text]).toEqual([false, ""]);
+  session.hold(false);
+  await client.waitFor("101 Go");
+  await until(() => received.join("").includes("first"));
 });
 
 test("ends held connections on close", async () => {
