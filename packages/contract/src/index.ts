@@ -34,6 +34,7 @@ export * from "./values/artifact.ts";
 export * from "./values/content-block.ts";
 export { definedFields } from "./values/defined-fields.ts";
 export { editedVersion, statedVersion } from "./values/edited-version.ts";
+export { eventText } from "./values/event-text.ts";
 export { IdTable } from "./values/id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";

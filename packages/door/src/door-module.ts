@@ -13,6 +13,7 @@ import { SessionGrants } from "./approval/session-grants.ts";
 import { createAuditWatch } from "./audit/watch-audit.ts";
 import { Authority } from "./authority/authority.ts";
 import { type RevocableTurn, RevocationWatch } from "./authority/revocation-watch.ts";
+import { CallCounts } from "./calls/call-counts.ts";
 import { ConcurrencyLimits } from "./calls/concurrency.ts";
 import { LiveCalls } from "./calls/live-calls.ts";
 import { createToolCatalog, type ToolCatalog } from "./catalog/catalog.ts";
@@ -91,6 +92,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     plans,
     policies,
     authority,
+    ended: new CallCounts(),
     concurrency,
     pending,
     grants: new SessionGrants(deps),

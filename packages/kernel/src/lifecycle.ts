@@ -109,6 +109,7 @@ export function createLifecycle(
         waiting_approval: live.count("approval"),
         queued: live.count("queued"),
       },
+      ended: door.ended.all(),
       lease: { held: lease.held(), takes_over: lease.mayTakeOver() },
       stopping: state.stopping,
     }),

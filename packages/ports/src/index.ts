@@ -30,6 +30,7 @@ export * from "./kernel/registered-tool.ts";
 export type * from "./kernel/servers.ts";
 export type * from "./kernel/sign-ins.ts";
 export type * from "./kernel/workspaces.ts";
+export { type ChangeCause, causeOf } from "./scope/change-cause.ts";
 export type * from "./scope/scope.ts";
 export type * from "./store/access-store.ts";
 export type * from "./store/allow-rule-store.ts";

@@ -10,6 +10,7 @@ const OUTBOX = "packages/store/src/ops/outbox.ts";
 const DELIVERED = ["packages/door/test/outbox/deliver.test.ts"];
 const DISPATCHED = ["packages/door/test/outbox/dispatcher.test.ts"];
 const WATCHED = ["packages/door/test/outbox/watch-events.test.ts"];
+const EVENTS = ["packages/agent/test/loop/hook-events.test.ts"];
 const RETRIED = ["packages/door/test/invoke/retry.test.ts"];
 const QUEUE = ["packages/store/test/contract-sqlite.test.ts"];
 
@@ -80,9 +81,95 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "hooks: a delivery has its event's type, subject and summary",
     file: DISPATCH,
-    from: "event: { type, occurred_at, subject, summary },",
-    to: "event: { type, occurred_at, subject },",
+    from: "event: { type, occurred_at, subject, summary, ...about },",
+    to: "event: { type, occurred_at, subject, ...about },",
     tests: DISPATCHED,
+  },
+  {
+    defence: "hooks: a delivery has the ids of its event",
+    file: DISPATCH,
+    from: "event: { type, occurred_at, subject, summary, ...about },",
+    to: "event: { type, occurred_at, subject, summary },\n        ...(about === null ? {} : {}),",
+    tests: DELIVERED,
+    only: "delivers an event to its hook once",
+  },
+  {
+    defence: "hooks: the call of a hook has the ids of its event",
+    file: DELIVER,
+    from: "input: delivery.event, ...idsOf(delivery.event) }",
+    to: "input: delivery.event, ...(idsOf === undefined ? {} : {}) }",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: a nested call has the ids of the call that made it",
+    file: "packages/door/src/calls/call-ids.ts",
+    from: "if (named === undefined) return inherited;",
+    to: "",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: a nested call stays in the trace of the call that made it",
+    file: "packages/door/src/calls/call-ids.ts",
+    from: "if (inherited === undefined) return body;",
+    to: "if (inherited === undefined || body.trace_id !== undefined) return body;",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: runs that a hook started trigger no hooks",
+    file: "packages/agent/src/loop/run-record.ts",
+    from: "if (from_hook === true) event.from_hook = true;",
+    to: "void from_hook;",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: sessions that a hook created trigger no hooks",
+    file: "packages/session/src/sessions/sessions.ts",
+    from: "...(from_hook === true ? { from_hook } : {}),",
+    to: "...(from_hook === undefined ? {} : {}),",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: the events of a run carry its output",
+    file: "packages/agent/src/loop/run-record.ts",
+    from: 'eventText(run.output?.content ?? "")',
+    to: '""',
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: a compaction's event carries its summary",
+    file: "packages/session/src/sessions/sessions.ts",
+    from: "output: eventText(summary) }",
+    to: "...(eventText === undefined ? {} : {}) }",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: the start of a run names its chain",
+    file: "packages/store/src/ops/runs.ts",
+    from: "const events = p.records.events.map((event) => withChain(event, written.chain_id));",
+    to: "const { events } = p.records;\n  void withChain;",
+    tests: EVENTS,
+  },
+  {
+    defence: "hooks: texts of events hold no tokens of the gateway",
+    file: "packages/contract/src/values/event-text.ts",
+    from: ".replaceAll(TOKENS, REDACTED)",
+    to: "",
+    tests: ["packages/contract/test/values/event-text.test.ts"],
+  },
+  {
+    defence: "metrics: a settled call is counted at the door",
+    file: "packages/door/src/invoke/settle.ts",
+    from: "if (won) door.ended.add(final);\n  else final =",
+    to: "if (!won) final =",
+    tests: EVENTS,
+    hangs: true,
+  },
+  {
+    defence: "metrics: a refused call is counted at the door",
+    file: "packages/door/src/invoke/record.ts",
+    from: "    door.ended.add(row);\n",
+    to: "",
+    tests: EVENTS,
   },
   {
     defence: "hooks: a whole page is followed by the next",

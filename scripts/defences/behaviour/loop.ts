@@ -216,7 +216,7 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: the end of a turn is an event with its code",
     file: RECORD,
-    from: "if (run.error !== null) summary.code = run.error.code;",
+    from: "    summary.code = run.error.code;\n",
     to: "",
     tests: DECISIONS,
   },
@@ -322,8 +322,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "dispatch: a call names its turn and chain",
     file: DISPATCH,
-    from: "session_id, chain_id, run_id, ...narrow }",
-    to: "session_id, ...narrow }",
+    from: "session_id, chain_id, run_id, ...traced, ...narrow }",
+    to: "session_id, ...traced, ...narrow }",
     tests: TURNS,
     only: "records its call as an invocation",
   },

@@ -192,15 +192,15 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "chains: a child session belongs to its parent's workspace",
     file: SESSIONS,
-    from: "if (into !== null) events.unshift(sessionEvent(",
-    to: "if (into === null) events.unshift(sessionEvent(",
+    from: "if (into !== null) events.unshift(of.session(",
+    to: "if (into === null) events.unshift(of.session(",
     tests: OPERATIONS,
   },
   {
     defence: "chains: a reset archives the old chain in its event",
     file: SESSIONS,
-    from: 'sessionEvent("session.archived", key, head_chain_id)',
-    to: 'sessionEvent("session.archived", key, chain.id)',
+    from: 'of.session("session.archived", { chain_id: head_chain_id, output })',
+    to: 'of.session("session.archived", { chain_id: chain.id, output })',
     tests: OPERATIONS,
   },
   {

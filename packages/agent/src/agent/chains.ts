@@ -1,7 +1,14 @@
 /** The facade for chains, with their entries as VAI blocks. */
 
 import { BackplaneError, type Block, type Chain, codeOf } from "@backplane/contract";
-import type { AgentChains, Caller, Clock, SessionKey, TapeWrite } from "@backplane/ports";
+import {
+  type AgentChains,
+  type Caller,
+  type Clock,
+  causeOf,
+  type SessionKey,
+  type TapeWrite,
+} from "@backplane/ports";
 import {
   blockOf,
   checkClientSessionId,
@@ -31,7 +38,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       if (source.session_id !== key.session_id || source.workspace !== key.workspace) {
         throw new BackplaneError("chain.not_found", `Session ${key.session_id} has no chain ${from}.`);
       }
-      return await sessions.fork(key.scope, from, at === undefined ? {} : { at }, once);
+      return await sessions.fork(key.scope, from, at === undefined ? {} : { at }, once, causeOf(caller));
     },
     get: (caller, id) => sessions.chain(caller.scope, id),
     list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
@@ -40,7 +47,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       if (child_id !== undefined) checkClientSessionId(child_id);
       await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
       const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
-      return await sessions.fork(caller.scope, id, wanted, once);
+      return await sessions.fork(caller.scope, id, wanted, once, causeOf(caller));
     },
     async blocks(caller, id, after_id, limit) {
       const entries = await sessions.entries(caller.scope, id, after_id, limit);

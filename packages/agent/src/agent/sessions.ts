@@ -6,6 +6,7 @@ import { BackplaneError } from "@backplane/contract";
 import {
   type AgentSessions,
   type Caller,
+  causeOf,
   requireOperator,
   type SessionKey,
   type SessionRef,
@@ -52,7 +53,8 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
         { session_id, ...(workspace === undefined ? {} : { workspace }) },
         "create sessions",
       );
-      return await sessions.create(key, strategy === undefined ? metadata : { ...metadata, strategy }, once);
+      const wanted = strategy === undefined ? metadata : { ...metadata, strategy };
+      return await sessions.create(key, wanted, once, causeOf(caller));
     },
     get: (caller, ref) => sessions.get(sessionKey(caller, ref)),
     list: (caller, filter, page) => sessions.list(caller.scope, filter, page),
@@ -69,7 +71,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       await persister.drain(key);
       const { head_chain_id } = await sessions.get(key);
       const child = { child_id, ...(at === undefined ? {} : { at }) };
-      await sessions.fork(key.scope, head_chain_id, child, once);
+      await sessions.fork(key.scope, head_chain_id, child, once, causeOf(caller));
       return await sessions.get({ ...key, session_id: child_id });
     },
     async reset(caller, ref, { archive = true } = {}) {
@@ -77,7 +79,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
         const { last_entry_id } = await sessions.get(key);
-        const { chain, archive_path } = await sessions.reset(key, archive);
+        const { chain, archive_path } = await sessions.reset(key, archive, causeOf(caller));
         histories.forget(key);
         persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
         return { ...(await sessions.get(key)), archive_path };

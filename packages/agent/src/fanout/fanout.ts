@@ -13,16 +13,17 @@ import {
   KERNEL_SESSION,
   LOOP_LIMITS,
 } from "@backplane/contract";
-import type {
-  Attachment,
-  Caller,
-  Clock,
-  Fanout,
-  Logger,
-  SessionKey,
-  SessionRef,
-  SessionStore,
-  Timer,
+import {
+  type Attachment,
+  type Caller,
+  type Clock,
+  causeOf,
+  type Fanout,
+  type Logger,
+  type SessionKey,
+  type SessionRef,
+  type SessionStore,
+  type Timer,
 } from "@backplane/ports";
 import {
   type Bus,
@@ -119,7 +120,7 @@ class SessionFanout implements FanoutService {
     // The hub is pinned before the row is read, so that it receives every entry written from here on.
     const hub = this.#hubs.pin(key);
     try {
-      const row = await (mayWrite(caller) ? sessions.open(key) : sessions.get(key));
+      const row = await (mayWrite(caller) ? sessions.open(key, causeOf(caller)) : sessions.get(key));
       if (this.#closed) throw new BackplaneError("gateway_stopping");
       const last = Math.max(row.last_entry_id, hub.last);
       const { since_entry, adapter_id, replaces } = options;

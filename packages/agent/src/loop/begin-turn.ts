@@ -21,6 +21,7 @@ import {
   atLeast,
   type Caller,
   type Clock,
+  causeOf,
   HOST_ADMIN,
   type IdempotencyClaim,
   type Logger,
@@ -33,7 +34,7 @@ import {
 } from "@backplane/ports";
 import { entryFor, type KernelPort, type Persister, type Sessions, type TapeItem } from "@backplane/session";
 import type { Histories, History } from "./history.ts";
-import { finishTurn, runRecords } from "./run-record.ts";
+import { causeOfTurn, finishTurn, runRecords } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
 import { Turn, type TurnLimits } from "./turn.ts";
 
@@ -47,6 +48,8 @@ export interface TurnRequest {
   /** Defaults to the context of the trigger. */
   context?: RiskContext;
   parent_run_id?: string;
+  /** The trace of the parent turn. Otherwise the run has the trace of the call that started it, or a new one. */
+  trace_id?: string | undefined;
   /** The hold of the parent turn. A sub-agent begins only while this gateway holds its parent. */
   parent?: RunHold;
   limits?: Partial<TurnLimits>;
@@ -64,7 +67,7 @@ export interface BeginDeps {
   catalog: ToolCatalog;
   settings: LoopSettings;
   store: Pick<Store, "runs">;
-  ids: { next(noun: "run" | "event"): string };
+  ids: { next(noun: "run" | "event" | "trace"): string };
   clock: Clock;
   log: Logger;
   node_id: string;
@@ -135,6 +138,7 @@ function newRun(
     chain_id: "",
     first_entry_id: 0,
     parent_run_id: request.parent_run_id ?? null,
+    trace_id: request.trace_id ?? causeOf(caller).trace_id ?? deps.ids.next("trace"),
     trigger: request.trigger,
     status: "running",
     strategy: rules.strategy,
@@ -156,12 +160,12 @@ function newRun(
 /** Creates the session and tries again when it does not exist yet. */
 async function record(
   deps: BeginDeps,
-  { key, once, parent }: TurnRequest,
+  { key, caller, once, parent }: TurnRequest,
   run: RunRow,
   items: readonly TapeItem[],
 ): Promise<AppendedEntries> {
   const { persister, store, sessions } = deps;
-  const records = runRecords(deps, "run.started", run);
+  const records = runRecords(deps, "run.started", run, caller);
   const start = () =>
     persister.appendInTransaction(key, items, (tape) =>
       store.runs.start(run, tape, items.length, records, once, parent),
@@ -170,7 +174,7 @@ async function record(
     return (await start())!;
   } catch (error) {
     if (codeOf(error) !== "session.not_found") throw error;
-    await sessions.open(key);
+    await sessions.open(key, causeOfTurn(caller, run));
     return (await start())!;
   }
 }

@@ -11,6 +11,7 @@ import {
   type Chain,
   COMPACTION_LIMITS,
   codeOf,
+  definedFields,
   type Entry,
   isErrorCode,
   type Json,
@@ -20,7 +21,15 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { type Door, invoke } from "@backplane/door";
-import type { Caller, Logger, NewEntry, RunHold, SessionKey } from "@backplane/ports";
+import {
+  type Caller,
+  type ChangeCause,
+  causeOf,
+  type Logger,
+  type NewEntry,
+  type RunHold,
+  type SessionKey,
+} from "@backplane/ports";
 import {
   blockOf,
   type ChainCompaction,
@@ -34,6 +43,7 @@ import {
 } from "@backplane/session";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { Histories } from "./history.ts";
+import { causeOfTurn } from "./run-record.ts";
 import type { Turn } from "./turn.ts";
 
 export interface CompactionResult {
@@ -54,12 +64,12 @@ export interface CompactionDeps {
     org_id: string,
     provider: string | null,
   ): Promise<{ provider: string; model: string; window: number } | null>;
-  /** Calls the compactor that is bound in the scope. Returns null when none is bound. `run_id` names the turn, if any. */
+  /** Calls the compactor that is bound in the scope. Returns null when none is bound. `cause` names the turn, if any. */
   callCompactor(
     caller: Caller,
     source: HydratedSession,
     target_tokens: number,
-    run_id: string | undefined,
+    cause: ChangeCause,
   ): Promise<CompactionResult | null>;
 }
 
@@ -83,7 +93,8 @@ export class Compactions {
     const model = await this.#deps.windowOf(turn.key.scope.org_id, provider);
     if (model === null || tokens < model.window * COMPACTION_LIMITS.threshold) return;
     try {
-      const chain = await this.#run(turn.key, turn.caller, model, turn.signal, turn.hold);
+      const cause = causeOfTurn(turn.caller, turn.run);
+      const chain = await this.#run(turn.key, turn.caller, model, turn.signal, turn.hold, cause);
       turn.run.chain_id = chain.id;
       turn.history = await this.#deps.histories.open(turn.key);
     } catch (error) {
@@ -99,7 +110,8 @@ export class Compactions {
     const { tokens } = await this.#deps.histories.open(key);
     // The user asked for this compaction, so the window is lowered to the size of the conversation.
     const window = Math.min(model.window, Math.max(tokens, 1));
-    return await this.#run(key, caller, { ...model, window }, new AbortController().signal, undefined);
+    const { signal } = new AbortController();
+    return await this.#run(key, caller, { ...model, window }, signal, undefined, causeOf(caller));
   }
 
   async #run(
@@ -108,6 +120,7 @@ export class Compactions {
     model: { provider: string; model: string; window: number },
     signal: AbortSignal,
     hold: RunHold | undefined,
+    cause: ChangeCause,
   ): Promise<Chain> {
     const { log } = this.#deps;
     const target_session_id = key.session_id;
@@ -119,8 +132,8 @@ export class Compactions {
         tokens_before = tokensOf(source.entries);
         if (attempt === 1)
           this.#publish(key, "session.compaction.started", { target_session_id, tokens_before });
-        const compacted = await this.#summarize(caller, source, model, signal, hold?.run_id);
-        const chain = await this.#write(key, source, compacted, tokens_before, hold);
+        const compacted = await this.#summarize(caller, source, model, signal, cause);
+        const chain = await this.#write(key, source, compacted, tokens_before, hold, cause);
         const tokens_after = (await this.#deps.histories.open(key)).tokens;
         this.#publish(key, "session.compaction.completed", {
           target_session_id,
@@ -147,10 +160,10 @@ export class Compactions {
     source: HydratedSession,
     { provider, model, window }: { provider: string; model: string; window: number },
     signal: AbortSignal,
-    run_id: string | undefined,
+    cause: ChangeCause,
   ): Promise<CompactionResult> {
     const target = Math.floor(window * COMPACTION_LIMITS.target);
-    const compacted = await this.#deps.callCompactor(caller, source, target, run_id);
+    const compacted = await this.#deps.callCompactor(caller, source, target, cause);
     if (compacted !== null) return compacted;
     const { older, recent } = split(source.entries, target);
     const messages = [...contextOf(older), { role: "user", content: PROMPT }];
@@ -174,6 +187,7 @@ export class Compactions {
     { summary, seed }: CompactionResult,
     tokens_before: number,
     hold: RunHold | undefined,
+    cause: ChangeCause,
   ): Promise<Chain> {
     const { sessions, histories, persister } = this.#deps;
     // The last entry of this chain is used, because after an undo the session also has later entries on the
@@ -188,7 +202,7 @@ export class Compactions {
       );
     }
     const compaction: ChainCompaction = { summary, source: at, tokens_before, tokens_after, seed };
-    const chain = await sessions.compact(key, compaction, hold);
+    const chain = await sessions.compact(key, compaction, hold, cause);
     histories.forget(key);
     persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1));
     return chain;
@@ -248,7 +262,7 @@ function copyOf({ id, kind, payload, meta, date }: Entry): NewEntry {
 
 /** Calls the compactor that is bound in the scope, through the door like every other call. */
 export function createCompactorCall(door: Door): CompactionDeps["callCompactor"] {
-  return async (caller, { session, entries }, target_tokens, run_id) => {
+  return async (caller, { session, entries }, target_tokens, { run_id, trace_id }) => {
     const [found] = await door.deps.store.bindings.discover(caller.scope, "compactor");
     if (found === undefined) return null;
     const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
@@ -266,7 +280,8 @@ export function createCompactorCall(door: Door): CompactionDeps["callCompactor"]
       policy: { retain_system: true },
     };
     const { binding_id } = found.binding;
-    const origin = { session_id: session.id, chain_id: session.head_chain_id, ...(run_id && { run_id }) };
+    const { id: session_id, head_chain_id: chain_id } = session;
+    const origin = definedFields({ session_id, chain_id, run_id, trace_id });
     const ticket = await invoke(door, { caller, body: { binding_id, input, ...origin } });
     const { status, result, error } = await ticket.settled;
     if (status !== "succeeded") {

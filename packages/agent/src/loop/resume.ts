@@ -104,11 +104,19 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
     const ended_at = new Date(deps.clock.now()).toISOString();
     const end = { usage, iterations, output, status: "failed" as const, error: { code, message }, ended_at };
     const hold = { run_id: run.id, fence: run.fence };
-    const records = runRecords(deps, "run.failed", { ...run, ...end });
+    const caller = (await callerOfRun(deps, run)) ?? {};
+    const records = runRecords(deps, "run.failed", { ...run, ...end }, caller);
     await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, records);
     return;
   }
-  const caller: Caller = { ...NO_RIGHTS, actor: run.requested_by, scope: key.scope };
+  // The rights of the caller may be gone. Its delegation says whether a hook started the run.
+  const { delegation } = (await callerOfRun(deps, run)) ?? {};
+  const caller: Caller = {
+    ...NO_RIGHTS,
+    actor: run.requested_by,
+    scope: key.scope,
+    ...(delegation === undefined ? {} : { delegation }),
+  };
   const turn = new Turn(key, caller, run, { iterations: 0, tools: null });
   deps.adoptCalls(turn);
   await turn.close();

@@ -3,15 +3,28 @@
  * The answer is published on the bus afterwards.
  */
 
-import type {
-  BackplaneError,
-  JsonObject,
-  Run,
-  SemanticEventType,
-  ToolCallRequest,
+import {
+  type BackplaneError,
+  definedFields,
+  eventText,
+  type JsonObject,
+  type Run,
+  type SemanticEventType,
+  type ToolCallRequest,
 } from "@backplane/contract";
 import type { StoreWait } from "@backplane/door";
-import type { ChangeRecords, Clock, Logger, RunEnd, RunRow, Store } from "@backplane/ports";
+import {
+  type Caller,
+  type ChangeCause,
+  type ChangeRecords,
+  type Clock,
+  causeOf,
+  type Logger,
+  type NewEvent,
+  type RunEnd,
+  type RunRow,
+  type Store,
+} from "@backplane/ports";
 import { entryFor, type KernelPort, type Persister, type TapeItem } from "@backplane/session";
 import type { TurnEnd } from "./run-turn.ts";
 import type { Turn } from "./turn.ts";
@@ -65,7 +78,7 @@ export async function finishTurn(
       ended_at: new Date(clock.now()).toISOString(),
     };
     try {
-      const records = runRecords(deps, EVENT_OF[status], { ...turn.run, ...ended });
+      const records = runRecords(deps, EVENT_OF[status], { ...turn.run, ...ended }, turn.caller);
       let joins: number | null = null;
       const ids = await persister.appendInTransaction(turn.key, [item], async (tape) => {
         const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, records);
@@ -118,13 +131,38 @@ export function runRecords(
   deps: Pick<RecordDeps, "ids" | "clock">,
   type: SemanticEventType,
   run: RunRow,
+  caller: Pick<Caller, "delegation">,
 ): ChangeRecords {
-  const scope = { org_id: run.org_id, project_id: run.project_id };
-  const summary: JsonObject = { session_id: run.session_id, workspace: run.workspace, status: run.status };
-  if (run.error !== null) summary.code = run.error.code;
-  const subject = { kind: "run", id: run.id };
-  const occurred_at = deps.clock.now();
-  return { events: [{ id: deps.ids.next("event"), type, scope, occurred_at, subject, summary }] };
+  const { org_id, project_id, session_id, workspace, status, trigger } = run;
+  const task = eventText(run.input.text);
+  const output = eventText(run.output?.content ?? "");
+  const summary: JsonObject = { task, output, session_id, workspace, status, trigger };
+  if (run.parent_run_id !== null) summary.parent_run_id = run.parent_run_id;
+  if (run.error !== null) {
+    summary.code = run.error.code;
+    summary.error = eventText(run.error.message);
+  }
+  if (run.ended_at !== null) summary.tokens = run.usage.total;
+  const { from_hook, trace_id } = causeOfTurn(caller, run);
+  const event: NewEvent = {
+    id: deps.ids.next("event"),
+    type,
+    scope: { org_id, project_id },
+    occurred_at: deps.clock.now(),
+    subject: { kind: "run", id: run.id },
+    summary,
+    ids: { session_id, run_id: run.id, ...definedFields({ chain_id: run.chain_id || undefined, trace_id }) },
+  };
+  if (from_hook === true) event.from_hook = true;
+  return { events: [event] };
+}
+
+/** The cause of the changes that a turn makes. */
+export function causeOfTurn(
+  caller: Pick<Caller, "delegation">,
+  { id, trace_id }: Pick<RunRow, "id" | "trace_id">,
+): ChangeCause {
+  return { ...causeOf(caller), run_id: id, ...(trace_id === undefined ? {} : { trace_id }) };
 }
 
 const EVENT_OF = {

@@ -54,7 +54,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
   async function enter(call: TurnCall, turn: Turn, tool: OfferedTool): Promise<void> {
     const { args, id } = call.request.payload;
     try {
-      const { chain_id, id: run_id } = turn.run;
+      const { chain_id, id: run_id, trace_id } = turn.run;
       const { session_id } = turn.key;
       const which =
         tool.binding_id === null
@@ -63,7 +63,8 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       // A tool called by the turn is limited to the tools of the turn.
       const { tools: allowed } = turn.limits;
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
-      const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
+      const traced = trace_id === undefined ? {} : { trace_id };
+      const body = { ...which, input: args as never, session_id, chain_id, run_id, ...traced, ...narrow };
       const request = { caller: turn.caller, body, turn: call, context: turn.context };
       // Nothing is on disk when the store fails here, so the call can be retried.
       const ticket = await door.store_wait.run(

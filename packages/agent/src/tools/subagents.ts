@@ -17,6 +17,7 @@ import type { Clock, SessionKey, Timer } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
+import { causeOfTurn } from "../loop/run-record.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
 
@@ -62,7 +63,8 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     await deps.persister.drain(parent.key);
     const retry = <T>(work: () => Promise<T>) => deps.store_wait.run("a sub-agent", work, parent.signal);
     const { head_chain_id } = await retry(() => deps.sessions.get(parent.key));
-    await retry(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }));
+    const cause = causeOfTurn(parent.caller, parent.run);
+    await retry(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }, undefined, cause));
     const request = {
       key,
       caller: parent.caller,
@@ -70,6 +72,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       trigger: "subagent",
       context: parent.context,
       parent_run_id: parent.run.id,
+      trace_id: parent.run.trace_id,
       parent: parent.hold,
       limits: {
         iterations: atMost(args.max_steps, SUBAGENT_LIMITS.steps),

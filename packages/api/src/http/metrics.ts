@@ -13,8 +13,6 @@ export interface RouteMeter {
 
 export interface Metrics {
   route(operation_id: string): RouteMeter;
-  /** An invocation that was started over HTTP has ended. */
-  invocationEnded(status: string): void;
   streams(change: 1 | -1): void;
   render(health: KernelHealth): string;
   close(): void;
@@ -29,7 +27,6 @@ interface RouteCounts {
 
 export function createMetrics(): Metrics {
   const routes = new Map<string, RouteCounts>();
-  const ended = new Map<string, number>();
   const lag = monitorEventLoopDelay({ resolution: 20 });
   lag.enable();
   let open_streams = 0;
@@ -58,7 +55,6 @@ export function createMetrics(): Metrics {
         },
       };
     },
-    invocationEnded: (status) => void ended.set(status, (ended.get(status) ?? 0) + 1),
     streams(change) {
       open_streams += change;
     },
@@ -69,10 +65,12 @@ export function createMetrics(): Metrics {
         lines,
         "backplane_invocations_total",
         "counter",
-        "Invocations started over HTTP, by final status.",
+        "Calls that ended on this gateway, whoever asked for them, by kind, execution class and final status.",
       );
-      for (const [status, count] of ended)
-        lines.push(`backplane_invocations_total{status="${status}"} ${count}`);
+      for (const { kind, class: runs_as, status, count } of health.ended)
+        lines.push(
+          `backplane_invocations_total{kind="${kind}",class="${runs_as}",status="${status}"} ${count}`,
+        );
       gauge(lines, "backplane_invocations_running", "Running invocations.", health.invocations.running);
       gauge(
         lines,

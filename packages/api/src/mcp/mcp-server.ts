@@ -6,7 +6,6 @@ import type { IncomingHttpHeaders } from "node:http";
 import { MCP_ERRORS } from "@backplane/contract";
 import type { Caller, Clock, Kernel, Logger } from "@backplane/ports";
 import { z } from "zod";
-import type { Metrics } from "../http/metrics.ts";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
 import { SuspendedCalls } from "./calls/suspended-calls.ts";
@@ -33,7 +32,6 @@ export interface McpDeps {
   version: string;
   /** Limited separately from other event streams, so that many MCP clients do not use up their limit. */
   streams: EventStreams;
-  metrics: Metrics;
 }
 
 export interface McpServer {

@@ -59,7 +59,7 @@ const AfterQuery = z.strictObject({
 });
 
 export function invocationRoutes(deps: RouteDeps): Route[] {
-  const { kernel, streams, metrics } = deps;
+  const { kernel, streams } = deps;
   const waiter = createWaiter(deps);
   return [
     defineRoute({
@@ -84,7 +84,6 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
         const key = readIdempotencyKey(request);
         if (key !== null) return invokeOnce(caller, key, body, wait_ms, request);
         const ticket = await kernel.invocations.invoke(caller, body);
-        void ticket.settled.then(count);
         return respond(await waiter.forTicket(caller, ticket, wait_ms));
       },
     }),
@@ -205,12 +204,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       const record = await waiter.forRow(caller, id, wait_ms);
       return { ...respond(record), headers: REPLAYED_HEADERS };
     }
-    void ticket.settled.then(count);
     return respond(await waiter.forTicket(caller, ticket, wait_ms));
-  }
-
-  function count(ended: Invocation): void {
-    metrics.invocationEnded(ended.status);
   }
 }
 

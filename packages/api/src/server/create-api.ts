@@ -137,7 +137,6 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     log,
     version: options.version,
     streams: mcp_streams,
-    metrics,
   });
   const routes = buildRoutes(
     {

@@ -77,8 +77,8 @@ test("counts requests by route and status, and invocations by final status", asy
   expect(lines).toContain('backplane_http_requests_total{route="unknown",status="404"} 1');
   expect(lines).toContain('backplane_http_request_duration_seconds_count{route="invoke"} 3');
   expect(lines).toContain('backplane_http_request_duration_seconds_bucket{route="invoke",le="+Inf"} 3');
-  expect(lines).toContain('backplane_invocations_total{status="succeeded"} 1');
-  expect(lines).toContain('backplane_invocations_total{status="failed"} 2');
+  expect(lines).toContain('backplane_invocations_total{kind="tool",class="isolated",status="succeeded"} 1');
+  expect(lines).toContain('backplane_invocations_total{kind="tool",class="isolated",status="failed"} 2');
   expect(lines).toContain("backplane_invocations_running 0");
   for (const name of ["backplane_event_loop_lag_seconds", "process_resident_memory_bytes"])
     expect(text).toMatch(new RegExp(`^${name} [0-9.e-]+$`, "m"));

@@ -13,6 +13,11 @@ export const SemanticEventSchema = z.object({
   occurred_at: TimestampSchema,
   subject: z.object({ kind: z.string(), id: z.string() }),
   summary: JsonObjectSchema,
+  /** The session, chain and run that the event belongs to, and the trace of the work that caused it. */
+  session_id: z.string().optional(),
+  chain_id: z.string().optional(),
+  run_id: z.string().optional(),
+  trace_id: z.string().optional(),
 });
 
 export const ErrorEnvelopeSchema = z.object({

@@ -48,6 +48,9 @@ export const INVOCATION_LIMITS = {
   refusals: 64,
 } as const;
 
+/** The length of `task` and `output` in the summary of an event. Hooks read the rest through the API. */
+export const EVENT_TEXT_CHARS = 4_000;
+
 export const APPROVAL_TIMEOUT_MS = 60_000;
 
 /** Limits of a trusted instrument plugin for the gateway's models. */

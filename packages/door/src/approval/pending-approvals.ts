@@ -6,6 +6,7 @@
 
 import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@backplane/contract";
 import type { ApprovalResolution, ApprovalStore, KernelDeps, NewEvent, Timer } from "@backplane/ports";
+import { callIdsOf } from "../calls/call-ids.ts";
 import type { Revocation } from "../calls/revocation.ts";
 
 export type ApprovalOutcome =
@@ -172,7 +173,7 @@ export function answerOf(approval: Approval): ApprovalOutcome {
 }
 
 /** Writes the end of an approval with its event. Resolves with false if it had ended before. */
-export function endApproval(
+export async function endApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
   answer: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
@@ -180,6 +181,7 @@ export function endApproval(
 ): Promise<boolean> {
   const now = deps.clock.now();
   const scope = { org_id: approval.org_id, project_id: approval.project_id };
+  const row = await deps.store.invocations.get(scope, approval.invocation_id);
   const event: NewEvent = {
     id: deps.ids.next("event"),
     type: "approval.resolved",
@@ -187,6 +189,7 @@ export function endApproval(
     occurred_at: now,
     subject: { kind: "approval", id: approval.id },
     summary: { invocation_id: approval.invocation_id, tool: approval.tool, status: answer.status },
+    ...(row === null ? {} : { ids: callIdsOf(row), from_hook: row.delivery_id !== null }),
   };
   const resolution: ApprovalResolution = {
     response: null,
@@ -211,5 +214,5 @@ export function endApproval(
       ...(why === undefined ? {} : { why }),
     },
   };
-  return deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit }, new_rule);
+  return await deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit }, new_rule);
 }

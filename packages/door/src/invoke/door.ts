@@ -10,6 +10,7 @@ import type { AdmissionState } from "../admission/rules.ts";
 import type { PendingApprovals } from "../approval/pending-approvals.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { Authority } from "../authority/authority.ts";
+import type { CallCounts } from "../calls/call-counts.ts";
 import type { ConcurrencyLimits } from "../calls/concurrency.ts";
 import type { LiveCall, LiveCalls } from "../calls/live-calls.ts";
 import type { NodeLease } from "../node/node-lease.ts";
@@ -25,6 +26,8 @@ export interface Door {
   policies: Policies;
   authority: Authority;
   live: LiveCalls;
+  /** The calls that ended on this node. */
+  ended: CallCounts;
   concurrency: ConcurrencyLimits;
   pending: PendingApprovals;
   grants: SessionGrants;

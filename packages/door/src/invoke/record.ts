@@ -25,6 +25,7 @@ import type { Admitted, RefusedCall } from "../admission/admit.ts";
 import { readCoverage, toolDigestOf } from "../approval/coverage.ts";
 import { buildApproval } from "../approval/new-approval.ts";
 import { sessionCallOf } from "../approval/session-grants.ts";
+import { callIdsOf, resolveCallIds } from "../calls/call-ids.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { toolResultBlock } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
@@ -161,6 +162,7 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
     const also = { records: { events: [settledEvent(deps, row, now)] } };
     if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);
+    door.ended.add(row);
   }
   throw new BackplaneError(code, message, {
     details: { ...details, invocation_id: row.id },
@@ -173,6 +175,7 @@ const NO_RECORDS = {};
 function newRow(door: Door, call: Opened, now: number): InvocationRow {
   const { plan, body, caller } = call;
   const { binding, package: pack } = plan.bound;
+  const ids = resolveCallIds(caller, body);
   return {
     id: call.id,
     export_kind: plan.export.kind,
@@ -187,12 +190,12 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     status: "running",
     org_id: caller.scope.org_id,
     project_id: caller.scope.project_id,
-    session_id: body.session_id ?? null,
-    chain_id: body.chain_id ?? null,
-    run_id: body.run_id ?? null,
-    trace_id: body.trace_id ?? door.deps.ids.next("trace"),
+    session_id: ids.session_id ?? null,
+    chain_id: ids.chain_id ?? null,
+    run_id: ids.run_id ?? null,
+    trace_id: ids.trace_id ?? door.deps.ids.next("trace"),
     execution_id: call.execution_id,
-    retry_count: 0,
+    retry_count: call.delivery === null ? 0 : call.delivery.attempt - 1,
     grant: null,
     input: call.input,
     result: null,
@@ -225,6 +228,7 @@ export function approvalRequested(door: Door, approval: Approval, row: Invocatio
     occurred_at: now,
     subject: { kind: "approval", id: approval.id },
     summary: { invocation_id: approval.invocation_id, tool: approval.tool, risk: approval.risk },
+    ids: callIdsOf(row),
     from_hook: row.delivery_id !== null,
   };
 }
@@ -238,6 +242,9 @@ export function settledEvent(
     | "org_id"
     | "project_id"
     | "session_id"
+    | "chain_id"
+    | "run_id"
+    | "trace_id"
     | "export_kind"
     | "export_id"
     | "binding_id"
@@ -266,6 +273,7 @@ export function settledEvent(
     occurred_at: now,
     subject: { kind: "invocation", id: row.id },
     summary,
+    ids: callIdsOf(row),
   };
   if (row.delivery_id !== null) event.from_hook = true;
   return event;

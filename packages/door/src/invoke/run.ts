@@ -332,7 +332,9 @@ function buildContext(
     const { org_id, project_id, session_id, turn } = row;
     const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
     context.session_id = session_id;
-    if (isWatched({ scope: { org_id, project_id }, workspace, session_id })) context.interactive = true;
+    // A hook runs in the background, so there is nobody to ask even while a person watches the session.
+    if (!isDelivery(row) && isWatched({ scope: { org_id, project_id }, workspace, session_id }))
+      context.interactive = true;
   }
   if (row.chain_id !== null) context.chain_id = row.chain_id;
   if (row.run_id !== null) context.run_id = row.run_id;

@@ -41,7 +41,8 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
       await new Promise<void>((resolve) => void deps.clock.after(pause, resolve));
     }
   }
-  if (!won) final = await waitForOtherNode(door, final);
+  if (won) door.ended.add(final);
+  else final = await waitForOtherNode(door, final);
   const invocation = publicInvocation(final);
   door.live.drop(live);
   live.finish(invocation);

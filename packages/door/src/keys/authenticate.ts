@@ -8,6 +8,7 @@ import { BackplaneError, type DelegationScope, isTerminal, type KeyScope } from 
 import type { Caller, InvocationRow, KernelDeps } from "@backplane/ports";
 import { tokenHash } from "@backplane/registry";
 import type { Authority } from "../authority/authority.ts";
+import { callIdsOf } from "../calls/call-ids.ts";
 import type { LiveCalls } from "../calls/live-calls.ts";
 import { DELEGATION_PREFIX } from "./mint-delegation.ts";
 
@@ -96,9 +97,10 @@ function equalInConstantTime(a: string, b: string): boolean {
 
 /** The caller that a call is when it calls others: limited to its own grant. Null for a call without a grant. */
 export function delegatedCallerOf(
-  { id, org_id, project_id, grant, effect_class, delivery_id, depth }: InvocationRow,
-  scopes: readonly DelegationScope[] = grant?.gateway_api_scopes ?? [],
+  row: InvocationRow,
+  scopes: readonly DelegationScope[] = row.grant?.gateway_api_scopes ?? [],
 ): Caller | null {
+  const { id, org_id, project_id, grant, effect_class, delivery_id, depth } = row;
   if (grant === null) return null;
   return {
     actor: id,
@@ -107,7 +109,7 @@ export function delegatedCallerOf(
     role: effect_class === "read_only" ? "guest" : "user",
     scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NO_SCOPES,
     admin: false,
-    delegation: { invocation_id: id, scopes, grant, delivery_id, depth },
+    delegation: { invocation_id: id, scopes, grant, delivery_id, depth, ids: callIdsOf(row) },
   };
 }
 

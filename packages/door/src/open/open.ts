@@ -44,6 +44,7 @@ import {
 } from "@backplane/registry";
 import type { TurnCall } from "@backplane/session";
 import type { Authority } from "../authority/authority.ts";
+import { resolveCallIds } from "../calls/call-ids.ts";
 import type { RootCaller } from "../calls/revocation.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
 
@@ -140,7 +141,10 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   // Read for each call: turns, sockets and delegated tokens keep a caller long after it was authenticated.
   const rootCaller = door.authority.resolveRoot(caller);
   // Cached values come without a promise, because each await costs a microtask even then (bench row http.invoke).
-  const found = both(resolve(door, request, body.session_id ?? id), door.policies.of(caller.scope));
+  const found = both(
+    resolve(door, request, resolveCallIds(caller, body).session_id ?? id),
+    door.policies.of(caller.scope),
+  );
   const [bound, policy] = found instanceof Promise ? await found : found;
   const root = rootCaller instanceof Promise ? await rootCaller : rootCaller;
   const planned = door.plans.get(bound, caller.scope);

@@ -6,8 +6,8 @@
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook.
  */
 
-import { codeOf, type Invocation, type JsonObject } from "@backplane/contract";
-import type { Job, KernelDeps, Ticket, Timer } from "@backplane/ports";
+import { codeOf, definedFields, type Invocation, type JsonObject } from "@backplane/contract";
+import type { Job, KernelDeps, Ticket, Timer, TraceIds } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { InvocationRequest } from "../open/open.ts";
 
@@ -19,7 +19,7 @@ interface Delivery {
   binding_id: string;
   org_id: string;
   project_id: string | null;
-  event: JsonObject;
+  event: JsonObject & TraceIds;
 }
 
 const LEASE_MS = 30_000;
@@ -155,7 +155,7 @@ export class Deliverer {
     try {
       const ticket = await this.#invoke({
         caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
-        body: { binding_id: delivery.binding_id, input: delivery.event },
+        body: { binding_id: delivery.binding_id, input: delivery.event, ...idsOf(delivery.event) },
         delivery: { delivery_id: delivery.delivery_id, attempt: job.attempt },
       });
       return retryReason(await ticket.settled);
@@ -175,6 +175,10 @@ export class Deliverer {
     this.#deps.random(spread);
     return Math.min(base_ms * 2 ** (attempt - 1), max_ms) * (0.75 + spread[0]! / 512);
   }
+}
+
+function idsOf({ session_id, chain_id, run_id, trace_id }: TraceIds): TraceIds {
+  return definedFields({ session_id, chain_id, run_id, trace_id });
 }
 
 function retryReason(invocation: Invocation): string | null {

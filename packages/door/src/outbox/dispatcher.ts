@@ -4,6 +4,7 @@
  * saves the other nodes the reading; they take over when its holder falls behind. Events that a hook's own call caused
  * are skipped (hook.contract).
  */
+import { definedFields } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, NewJob, OutboxEvent, OutboxSummary, Timer } from "@backplane/ports";
 import { pickBinding } from "@backplane/registry";
 import { DELIVERIES_QUEUE } from "./deliver.ts";
@@ -129,7 +130,10 @@ export class Dispatcher {
 
   #buildJob({ binding }: BoundPackage, event: OutboxEvent): NewJob {
     const { ids, host } = this.#deps;
-    const { type, occurred_at, subject, summary } = event;
+    const { type, occurred_at, subject, summary, session_id, chain_id, run_id } = event;
+    // Every attempt has the same trace, also for an event of a change that was not made by a call.
+    const trace_id = event.trace_id ?? ids.next("trace");
+    const about = definedFields({ session_id, chain_id, run_id, trace_id });
     return {
       id: ids.next("job"),
       queue: DELIVERIES_QUEUE,
@@ -140,7 +144,7 @@ export class Dispatcher {
         binding_id: binding.binding_id,
         org_id: event.org_id,
         project_id: binding.scope.project_id ?? event.project_id,
-        event: { type, occurred_at, subject, summary },
+        event: { type, occurred_at, subject, summary, ...about },
       },
       max_attempts: host.deliveries.max_attempts,
     };

@@ -55,6 +55,8 @@ test("delivers an event to its hook once and none for the hook's own call", asyn
       occurred_at: expect.any(String),
       subject: { kind: "invocation", id: done.id },
       summary: expect.objectContaining({ status: "succeeded", export_id: "echo", session_id: "sess_1" }),
+      session_id: "sess_1",
+      trace_id: done.trace_id,
     },
   });
   // The settled event of the hook's own call is skipped, so another call makes it two deliveries and no more.

@@ -179,6 +179,8 @@ describe("the dispatcher", () => {
       occurred_at: "2026-01-01T00:00:00.000Z",
       subject: { kind: "invocation", id: "inv_1" },
       summary: { n: 1 },
+      // An event without a trace gets one here, so that every attempt has the same.
+      trace_id: expect.stringMatching(/^tr_/),
     });
   });
 
@@ -267,7 +269,7 @@ describe("the deliverer", () => {
       lane: id,
       attempt,
       fence: 1,
-      payload: { delivery_id: `del_${id}`, binding_id: id },
+      payload: { delivery_id: `del_${id}`, binding_id: id, event: {} },
     }) as unknown as Job;
 
   test("completes jobs of removed or inactive hooks and retries the others with growing delays", async () => {

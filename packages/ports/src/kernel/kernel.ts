@@ -23,6 +23,7 @@ import type {
   ConfigMap,
   ConfigUpdated,
   DiscoveredExport,
+  ExecutionClass,
   ExportKind,
   Installation,
   InstallationSettings,
@@ -295,10 +296,19 @@ export interface Kernel {
   stop(grace_ms: number): Promise<void>;
 }
 
+export interface EndedCalls {
+  kind: ExportKind;
+  class: ExecutionClass;
+  status: InvocationStatus;
+  count: number;
+}
+
 export interface KernelHealth {
   store: { ok: boolean; error?: string };
   runner: RunnerHealth;
   invocations: { running: number; waiting_approval: number; queued: number };
+  /** Calls that ended on this node since it started. */
+  ended: EndedCalls[];
   /** Whether this gateway may start calls, and whether it takes over work of dead gateways. */
   lease: { held: boolean; takes_over: boolean };
   stopping: boolean;

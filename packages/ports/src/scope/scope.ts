@@ -6,6 +6,14 @@ export interface Scope {
   project_id: string | null;
 }
 
+/** The session, chain and run that a call or event belongs to, and its trace. */
+export interface TraceIds {
+  session_id?: string;
+  chain_id?: string;
+  run_id?: string;
+  trace_id?: string;
+}
+
 /**
  * An authenticated caller. `delegation` is set for a delegated token, whose caller is itself an invocation: calls that
  * it starts never get a wider grant.
@@ -29,6 +37,8 @@ export interface Caller {
     delivery_id?: string | null;
     /** Depth of the calling invocation; calls that it starts are one deeper. */
     depth?: number;
+    /** Of the calling invocation. Calls that it starts inherit them. */
+    ids?: TraceIds;
   };
 }
 

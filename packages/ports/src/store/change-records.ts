@@ -1,5 +1,5 @@
 import type { JsonObject, SemanticEventType } from "@backplane/contract";
-import type { Scope } from "../scope/scope.ts";
+import type { Scope, TraceIds } from "../scope/scope.ts";
 
 /** Events and audit entry of a change, written in the same transaction as the change. */
 export interface ChangeRecords {
@@ -14,6 +14,8 @@ export interface NewEvent {
   occurred_at: number;
   subject: { kind: string; id: string };
   summary: JsonObject;
+  /** Passed on to the calls of the hooks that receive the event. */
+  ids?: TraceIds;
   /** Set for events caused by a hook's own invocation, which trigger no further hooks. */
   from_hook?: boolean;
 }

@@ -12,6 +12,7 @@ import {
   type ChatMessage,
   codeOf,
   type Entry,
+  eventText,
   type IdSource,
   type JsonObject,
   type SemanticEventType,
@@ -19,6 +20,7 @@ import {
 } from "@backplane/contract";
 import type {
   AppendedEntries,
+  ChangeCause,
   ChangeRecords,
   Clock,
   IdempotencyClaim,
@@ -92,9 +94,15 @@ class HydratedTape implements HydratedSession {
 }
 
 export interface Sessions {
-  create(key: SessionKey, metadata?: JsonObject, once?: IdempotencyClaim): Promise<Session>;
+  /** `cause`, here and below, is passed on to the events of the change. */
+  create(
+    key: SessionKey,
+    metadata?: JsonObject,
+    once?: IdempotencyClaim,
+    cause?: ChangeCause,
+  ): Promise<Session>;
   /** Returns the existing session or creates it. */
-  open(key: SessionKey): Promise<Session>;
+  open(key: SessionKey, cause?: ChangeCause): Promise<Session>;
   get(key: SessionKey): Promise<Session>;
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
   chain(scope: Scope, id: string): Promise<Chain>;
@@ -115,13 +123,14 @@ export interface Sessions {
     chain_id: string,
     options?: { child_id?: string; at?: number },
     once?: IdempotencyClaim,
+    cause?: ChangeCause,
   ): Promise<Chain>;
   /** Without `archive` the old chain is closed all the same, but not announced as an archive. */
-  reset(key: SessionKey, archive?: boolean): Promise<ResetSession>;
+  reset(key: SessionKey, archive?: boolean, cause?: ChangeCause): Promise<ResetSession>;
   /** Appends an anchor; the model's context begins there. Throws session.busy while a turn runs. */
   handoff(key: SessionKey, name: string, state: JsonObject): Promise<Entry>;
   /** `hold` is given by a turn that compacts its own session. */
-  compact(key: SessionKey, compaction: ChainCompaction, hold?: RunHold): Promise<Chain>;
+  compact(key: SessionKey, compaction: ChainCompaction, hold?: RunHold, cause?: ChangeCause): Promise<Chain>;
   /** Moves the head back to the chain before the compaction; later entries stay on the compacted chain. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
@@ -133,33 +142,60 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     id: ids.next("chain"),
     created_at: new Date(clock.now()).toISOString(),
   });
-  const event = (
-    type: SemanticEventType,
-    scope: Scope,
-    subject: NewEvent["subject"],
-    summary: JsonObject,
-  ): NewEvent => ({ id: ids.next("event"), type, scope, occurred_at: clock.now(), subject, summary });
-  const chainEvent = (type: SemanticEventType, key: SessionKey, chain_id: string, summary: JsonObject = {}) =>
-    event(type, key.scope, { kind: "chain", id: chain_id }, { session_id: key.session_id, ...summary });
-  const sessionEvent = (type: SemanticEventType, key: SessionKey, chain_id: string) =>
-    event(type, key.scope, { kind: "session", id: key.session_id }, { workspace: key.workspace, chain_id });
+  /** The events of one change have one trace. Without a call that caused the change, it begins here. */
+  const eventsOf = (key: SessionKey, chain_id: string, { run_id, trace_id, from_hook }: ChangeCause) => {
+    const { scope, workspace, session_id } = key;
+    const shared = {
+      scope,
+      ids: {
+        session_id,
+        chain_id,
+        ...(run_id === undefined ? {} : { run_id }),
+        trace_id: trace_id ?? ids.next("trace"),
+      },
+      ...(from_hook === true ? { from_hook } : {}),
+    };
+    const event = (type: SemanticEventType, subject: NewEvent["subject"], summary: JsonObject): NewEvent => ({
+      id: ids.next("event"),
+      type,
+      occurred_at: clock.now(),
+      subject,
+      summary,
+      ...shared,
+    });
+    return {
+      chain: (type: ChainEventType, summary: JsonObject = {}) =>
+        event(
+          type,
+          { kind: "chain", id: chain_id },
+          { session_id, ...textsOf(type, session_id), ...summary },
+        ),
+      session: (type: SessionEventType, summary: JsonObject = {}) =>
+        event(
+          type,
+          { kind: "session", id: session_id },
+          { workspace, chain_id, ...textsOf(type, session_id), ...summary },
+        ),
+    };
+  };
 
   const service: Sessions = {
-    async create(key, metadata = {}, once) {
+    async create(key, metadata = {}, once, cause = {}) {
       const chain = newChain();
+      const events = eventsOf(key, chain.id, cause);
       const records: ChangeRecords = {
-        events: [sessionEvent("session.created", key, chain.id), chainEvent("chain.created", key, chain.id)],
+        events: [events.session("session.created"), events.chain("chain.created")],
       };
       const session = { key, name: tapeName(key.workspace, key.session_id), metadata };
       const created = await sessions.create(session, chain, [startAnchor(chain)], records, once);
       publish("session.started", key.scope, startedPayload(key));
       return created;
     },
-    async open(key) {
+    async open(key, cause) {
       const existing = await sessions.get(key);
       if (existing !== null) return existing;
       try {
-        return await service.create(key);
+        return await service.create(key, {}, undefined, cause);
       } catch (error) {
         if (codeOf(error) !== "session.conflict") throw error;
         return await service.get(key);
@@ -187,15 +223,16 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const entries = await sessions.sinceAnchor(key.scope, session.head_chain_id);
       return new HydratedTape(session, entries);
     },
-    async fork(scope, chain_id, { child_id, at } = {}, once) {
+    async fork(scope, chain_id, { child_id, at } = {}, once, cause = {}) {
       const source = await service.chain(scope, chain_id);
       const key = keyOf(source, child_id ?? source.session_id);
       const chain = newChain();
       const lineage = { parent_chain_id: chain_id, parent_session_id: source.session_id };
-      const events = [chainEvent("chain.forked", key, chain.id, lineage)];
+      const of = eventsOf(key, chain.id, cause);
+      const events = [of.chain("chain.forked", lineage)];
       const name = tapeName(key.workspace, key.session_id);
       const into = child_id === undefined ? null : { key, name, metadata: {} };
-      if (into !== null) events.unshift(sessionEvent("session.created", key, chain.id));
+      if (into !== null) events.unshift(of.session("session.created"));
       const from = { scope, chain_id, ...(at === undefined ? {} : { at }) };
       const forked = await sessions.fork(from, chain, into, { events }, once);
       if (into !== null) {
@@ -204,12 +241,17 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       }
       return forked;
     },
-    async reset(key, archive = true) {
+    async reset(key, archive = true, cause = {}) {
       const { head_chain_id } = await service.get(key);
       const { session_id, scope } = key;
       const chain = newChain();
-      const events = [chainEvent("chain.created", key, chain.id)];
-      if (archive) events.unshift(sessionEvent("session.archived", key, head_chain_id));
+      const of = eventsOf(key, chain.id, cause);
+      const events = [of.chain("chain.created")];
+      if (archive) {
+        const output = `chain:${head_chain_id}`;
+        const archived = of.session("session.archived", { chain_id: head_chain_id, output });
+        events.unshift({ ...archived, ids: { ...archived.ids, chain_id: head_chain_id } });
+      }
       const first = [startAnchor(chain)];
       const made = requireUnchanged(await sessions.reset(key, head_chain_id, chain, first, { events }));
       const archive_path = archive ? `chain:${head_chain_id}` : null;
@@ -224,7 +266,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const [written] = await sessions.entries(key.scope, chain_id, last_id - 1, 1);
       return written!;
     },
-    async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold) {
+    async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold, cause = {}) {
       const chain = newChain();
       const state: JsonObject = {
         kind: "compaction",
@@ -234,8 +276,11 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
         ...(tokens_after === undefined ? {} : { tokens_after }),
       };
       const first = [anchor("session/compaction", state, chain.created_at), ...seed];
-      const lineage = { parent_chain_id: source.chain_id };
-      const records: ChangeRecords = { events: [chainEvent("chain.compacted", key, chain.id, lineage)] };
+      const content: JsonObject = { parent_chain_id: source.chain_id, output: eventText(summary) };
+      if (tokens_before !== undefined) content.tokens_before = tokens_before;
+      if (tokens_after !== undefined) content.tokens_after = tokens_after;
+      const compacted = eventsOf(key, chain.id, cause).chain("chain.compacted", content);
+      const records: ChangeRecords = { events: [compacted] };
       return requireUnchanged(await sessions.compact(key, source, chain, first, records, hold));
     },
     async undo(key, actor) {
@@ -270,6 +315,22 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
 
 function startedPayload({ workspace, session_id }: SessionKey): BusPayload<"session.started"> {
   return { session_id, tape_name: tapeName(workspace, session_id), workspace };
+}
+
+type ChainEventType = "chain.created" | "chain.forked" | "chain.compacted";
+type SessionEventType = "session.created" | "session.archived";
+
+const TASKS: Record<ChainEventType | SessionEventType, string> = {
+  "session.created": "Create session",
+  "session.archived": "Archive session",
+  "chain.created": "Start a chain of session",
+  "chain.forked": "Fork session",
+  "chain.compacted": "Compact session",
+};
+
+/** Every run, chain and session event has a task and an output, so that a notifier needs no case for each type. */
+function textsOf(type: ChainEventType | SessionEventType, session_id: string): JsonObject {
+  return { task: `${TASKS[type]} ${session_id}`, output: "" };
 }
 
 function startAnchor(chain: NewChain): NewEntry {

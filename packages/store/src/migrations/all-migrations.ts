@@ -15,6 +15,7 @@ import { rowSums } from "./0014-row-sums.ts";
 import { runFences } from "./0015-run-fences.ts";
 import { runFirstEntries } from "./0016-run-first-entries.ts";
 import { allowRules } from "./0017-allow-rules.ts";
+import { eventIds } from "./0018-event-ids.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -37,6 +38,7 @@ export const MIGRATIONS: readonly Migration[] = [
   runFences,
   runFirstEntries,
   allowRules,
+  eventIds,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

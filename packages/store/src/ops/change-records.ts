@@ -7,8 +7,11 @@ export interface ChangeRecordRows {
   audit: AuditRow | null;
 }
 
-const INSERT_EVENT = `insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
-  values ($1, $2, $3, $4, $5, $6, $7, $8, $9)`;
+const INSERT_EVENT = `insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook, ids)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`;
+
+/** The position of the ids in the row of an event. */
+export const EVENT_IDS = 9;
 
 export function* writeRecords(records: ChangeRecordRows): Op<void> {
   for (const event of records.events) yield sql(INSERT_EVENT, event);

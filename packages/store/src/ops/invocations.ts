@@ -112,8 +112,8 @@ const SETTLE_RETURNING = `${SETTLE} returning id`;
 const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
   revoked as (delete from delegations where invocation_id in (select id from settled)),
   published as (
-    insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
-    select e->>0, e->>1, e->>2, e->>3, (e->>4)::bigint, e->>5, e->>6, e->>7, (e->>8)::bigint
+    insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook, ids)
+    select e->>0, e->>1, e->>2, e->>3, (e->>4)::bigint, e->>5, e->>6, e->>7, (e->>8)::bigint, e->>9
       from json_array_elements($7::json) e where exists (select 1 from settled))
   select id from settled`;
 

@@ -32,7 +32,7 @@ export function* readOutbox(
   if (p.org_id !== null) conditions.push(`org_id = $${values.push(p.org_id)}`);
   if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
   return yield sql(
-    `select ${seq} as seq, id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook
+    `select ${seq} as seq, id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook, ids
       from outbox where ${conditions.join(" and ")} order by ${seq} limit $2`,
     values,
   );

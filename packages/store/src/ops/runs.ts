@@ -1,6 +1,6 @@
 /** running → one of the other statuses, once. Lock order: the run, its session, the records. */
 
-import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
+import { type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
 import { findRunning, type HoldColumns, lockHeldRun, refuseBusy, requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
@@ -61,8 +61,16 @@ export function* startRun(
     written.last_id - p.own_entries + 1,
   ]);
   if (inserted.length === 0) refuseBusy((yield* findRunning(p.tape.key)) ?? run.id);
-  yield* writeRecords(p.records);
+  const events = p.records.events.map((event) => withChain(event, written.chain_id));
+  yield* writeRecords({ ...p.records, events });
   return written;
+}
+
+/** The chain of a run is known only once its message is written. */
+function withChain(event: SqlValue[], chain_id: string): SqlValue[] {
+  const ids = event[EVENT_IDS];
+  if (typeof ids !== "string") return event;
+  return event.with(EVENT_IDS, JSON.stringify({ ...(JSON.parse(ids) as object), chain_id }));
 }
 
 export interface EndRun {

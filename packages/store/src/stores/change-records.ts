@@ -15,6 +15,7 @@ export function encodeRecords(records: ChangeRecords): ChangeRecordRows {
       event.subject.id,
       JSON.stringify(event.summary),
       event.from_hook === true ? 1 : 0,
+      event.ids === undefined ? null : JSON.stringify(event.ids),
     ]),
     audit: records.audit === undefined ? null : encodeAudit(records.audit),
   };

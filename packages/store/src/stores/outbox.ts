@@ -1,5 +1,5 @@
 import type { JsonObject, SemanticEventType } from "@backplane/contract";
-import type { OutboxEvent, OutboxStore, OutboxSummary } from "@backplane/ports";
+import type { OutboxEvent, OutboxStore, OutboxSummary, TraceIds } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { readCursor, readOutbox, summarizeOutbox } from "../ops/outbox.ts";
@@ -66,6 +66,7 @@ function decodeEvent(row: Row): OutboxEvent {
     occurred_at: new Date(row.occurred_at as number).toISOString(),
     subject: { kind: row.subject_kind as string, id: row.subject_id as string },
     summary: JSON.parse(row.summary as string) as JsonObject,
+    ...(row.ids === null ? {} : (JSON.parse(row.ids as string) as TraceIds)),
     from_hook: row.from_hook === 1,
   };
 }

@@ -22,6 +22,7 @@ type FixedFields = Pick<
   | "usage"
   | "iterations"
   | "resumed"
+  | "trace_id"
 >;
 type Outcome = Omit<RunEnd, "status">;
 
@@ -112,6 +113,7 @@ function encodeRun(run: RunRow): RunColumns {
     usage,
     iterations,
     ...(run.resumed === undefined ? {} : { resumed: run.resumed }),
+    ...(run.trace_id === undefined ? {} : { trace_id: run.trace_id }),
   };
   return {
     id: run.id,

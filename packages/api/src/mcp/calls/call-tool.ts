@@ -10,7 +10,6 @@ import {
 } from "@backplane/contract";
 import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
-import type { Metrics } from "../../http/metrics.ts";
 import type { RouteResponse } from "../../http/route.ts";
 import { TOOL_CALL, TOOL_SEARCH } from "../lists/deferred-tools.ts";
 import type { ToolNames } from "../lists/tool-names.ts";
@@ -29,7 +28,6 @@ const REMIND_MS = 15_000;
 
 export interface CallToolDeps extends DeliverDeps {
   kernel: Kernel;
-  metrics: Metrics;
   names: ToolNames;
 }
 
@@ -82,10 +80,9 @@ export async function callTool(
     if (result === null) throw gatewayError(refused);
     return exchange.answer(request.id, result);
   }
-  const call = new ToolCall(deps, exchange, ticket, questions, tool.name, ({ status }) => {
+  const call = new ToolCall(deps, exchange, ticket, questions, tool.name, () => {
     session?.calls.delete(request.id);
     questions.close();
-    deps.metrics.invocationEnded(status);
   });
   open.cancel = () => call.cancel();
   if (open.cancelled) call.cancel();

@@ -1,0 +1,271 @@
+/** What hooks learn about runs, chains and sessions, and which ids their calls carry. */
+import type { JsonObject } from "@backplane/contract";
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
+import type { Caller } from "@backplane/ports";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { addTool, createTestSession, type TestSession } from "./test-session.ts";
+
+const TYPES = [
+  "run.started",
+  "run.completed",
+  "run.failed",
+  "chain.created",
+  "chain.forked",
+  "chain.compacted",
+  "session.created",
+  "session.archived",
+];
+
+interface DeliveredEvent extends JsonObject {
+  type: string;
+  subject: { kind: string; id: string };
+  summary: JsonObject & { task: string; output: string };
+}
+
+async function bindHook(fixture: TestSession, scopes: string[] = []): Promise<void> {
+  const permissions = { gateway_api_scopes: scopes };
+  const content = manifest([
+    hookExport("notify", TYPES, { permissions }),
+    toolExport("echo"),
+    { id: "weave", kind: "compactor", compactor: {} },
+    { id: "triage", kind: "harness", harness: {} },
+  ]);
+  await fixture.bind(content, { export_id: "notify" });
+  await fixture.kernel.bindings.create(admin, {
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "echo",
+  });
+}
+
+const hookCalls = (fixture: TestSession) =>
+  fixture.runner.requests.filter(({ export_id }) => export_id === "notify");
+const delivered = (fixture: TestSession, type: string) =>
+  hookCalls(fixture)
+    .map(({ body }) => body.event as DeliveredEvent)
+    .filter((event) => event.type === type);
+
+verifies("hook.content", "delivers task, output, ids and trace of a run without tokens", async () => {
+  const fixture = await createTestSession();
+  await bindHook(fixture);
+  const token = `vai_dlg_${"x".repeat(43)}`;
+  const run = await fixture.say(`/say fixed with ${token}`);
+  await until(() => delivered(fixture, "run.completed").length === 1);
+  const ids = { session_id: "s1", chain_id: run.chain_id, run_id: run.id, trace_id: run.trace_id };
+  expect(run.trace_id).toMatch(/^tr_/);
+  expect(delivered(fixture, "run.completed")).toEqual([
+    {
+      type: "run.completed",
+      occurred_at: expect.any(String),
+      subject: { kind: "run", id: run.id },
+      summary: {
+        task: "/say fixed with [redacted]",
+        output: "fixed with [redacted]",
+        session_id: "s1",
+        workspace: "default",
+        status: "completed",
+        trigger: "message",
+        tokens: run.usage.total,
+      },
+      ...ids,
+    },
+  ]);
+  expect(delivered(fixture, "run.started")[0]).toMatchObject({
+    summary: { task: "/say fixed with [redacted]", output: "", status: "running" },
+    ...ids,
+  });
+});
+
+verifies(
+  "hook.content",
+  "delivers the summary of a compaction and the ids of chains and sessions",
+  async () => {
+    const fixture = await createTestSession();
+    await bindHook(fixture);
+    const { sessions, chains } = fixture.kernel;
+    await fixture.say(`/say ${"long ".repeat(400)}`);
+    await fixture.say(`/say ${"longer ".repeat(400)}`);
+    const compacted = await sessions.compact(user, { session_id: "s1" });
+    const fork = await sessions.fork(user, { session_id: "s1" }, { child_id: "s2" });
+    const before = compacted.id;
+    await sessions.reset(user, { session_id: "s1" });
+    await until(() => delivered(fixture, "session.archived").length === 1);
+    const [created] = delivered(fixture, "session.created");
+    const first = (await chains.list(user, { session_id: "s1" }, { limit: 10 })).items.at(-1)!;
+    expect(created).toMatchObject({
+      subject: { kind: "session", id: "s1" },
+      summary: { task: "Create session s1", output: "", chain_id: first.id },
+      session_id: "s1",
+      chain_id: first.id,
+      trace_id: expect.stringMatching(/^tr_/),
+    });
+    const [compaction] = delivered(fixture, "chain.compacted");
+    expect(compaction).toMatchObject({
+      subject: { kind: "chain", id: compacted.id },
+      summary: {
+        task: "Compact session s1",
+        session_id: "s1",
+        parent_chain_id: first.id,
+        tokens_before: expect.any(Number),
+      },
+      session_id: "s1",
+      chain_id: compacted.id,
+    });
+    expect(compaction!.summary.output.length).toBeGreaterThan(0);
+    expect(delivered(fixture, "chain.forked")[0]).toMatchObject({
+      summary: { task: "Fork session s2", parent_session_id: "s1" },
+      chain_id: fork.head_chain_id,
+    });
+    expect(delivered(fixture, "session.archived")[0]).toMatchObject({
+      summary: { task: "Archive session s1", output: `chain:${before}` },
+      chain_id: before,
+    });
+  },
+);
+
+verifies(
+  "contract.ids",
+  "gives the call of a hook and its nested calls the ids of the run that caused the event",
+  async () => {
+    const fixture = await createTestSession();
+    await bindHook(fixture, ["tools:invoke"]);
+    const nested: Promise<unknown>[] = [];
+    fixture.runner.script = ({ request }) => {
+      const event = request.body.event as DeliveredEvent | undefined;
+      if (event?.type !== "run.completed") return ok(request.op === "hook.handle" ? null : undefined);
+      const { delegation_token } = request.context.gateway;
+      const call = async () => {
+        const caller = await fixture.kernel.keys.authenticate(delegation_token!);
+        return await fixture.call({ export_id: "echo", trace_id: "tr_own" }, caller);
+      };
+      const called = call();
+      nested.push(called);
+      return called.then(() => ok(null));
+    };
+    const run = await fixture.say("/say hello");
+    await until(() => nested.length === 1);
+    const ids = { session_id: "s1", chain_id: run.chain_id, run_id: run.id, trace_id: run.trace_id };
+    expect(await nested[0]).toMatchObject(ids);
+    const { items } = await fixture.kernel.invocations.list(user, { export_id: "notify" }, { limit: 20 });
+    const call = items.find(({ input }) => (input as DeliveredEvent).type === "run.completed");
+    expect(call).toMatchObject(ids);
+    const request = hookCalls(fixture).find(({ invocation_id }) => invocation_id === call!.id)!;
+    expect(request.context).toMatchObject(ids);
+    expect(request.context.interactive).toBeUndefined();
+  },
+);
+
+verifies("contract.ids", "keeps one trace for a turn, its calls and its sub-agent", async () => {
+  const { yes } = yesPlugin();
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
+  await bindHook(fixture);
+  const run = await fixture.say(`/tool agent ${JSON.stringify({ goal: '/tool add {"a": 1, "b": 2}' })}`);
+  const { items: calls } = await fixture.kernel.invocations.list(user, {}, { limit: 50 });
+  const { items: runs } = await fixture.kernel.runs.list(user, {}, { limit: 10 });
+  expect(calls.filter(({ export_kind }) => export_kind === "tool")).toHaveLength(2);
+  for (const call of calls.filter(({ export_kind }) => export_kind === "tool")) {
+    expect(call.trace_id).toBe(run.trace_id);
+    expect(call.run_id).not.toBeNull();
+  }
+  expect(runs.map(({ trace_id }) => trace_id)).toEqual([run.trace_id, run.trace_id]);
+});
+
+verifies(
+  ["hook.contract", "contract.ids"],
+  "delivers no event of a run or session that a hook started",
+  async () => {
+    const fixture = await createTestSession();
+    await bindHook(fixture, ["sessions:write", "runs:write"]);
+    const started: Promise<unknown>[] = [];
+    const start = async (caller: Caller) => {
+      await fixture.kernel.sessions.create(caller, { session_id: "s2" });
+      const { settled } = await fixture.kernel.runs.start(caller, {
+        session_id: "s2",
+        input: { text: "/say from the hook" },
+      });
+      const ended = await settled;
+      await until(() =>
+        fixture.kernel.sessions.reset(caller, { session_id: "s2" }).then(
+          () => true,
+          () => false,
+        ),
+      );
+      return ended;
+    };
+    fixture.runner.script = ({ request }) => {
+      const event = request.body.event as DeliveredEvent | undefined;
+      if (event?.type !== "run.completed") return ok(null);
+      const work = fixture.kernel.keys
+        .authenticate(request.context.gateway.delegation_token!)
+        .then((caller) => start(caller));
+      started.push(work);
+      return work.then(() => ok(null));
+    };
+    const run = await fixture.say("/say hello");
+    await until(() => started.length === 1);
+    expect(await started[0]).toMatchObject({ status: "completed", trace_id: run.trace_id });
+    await until(
+      async () =>
+        (await fixture.store.outbox.summarize(await fixture.store.outbox.cursor("hooks"), 1)) === null,
+    );
+    const marked = (await fixture.store.outbox.read(0, 500)).filter(({ session_id }) => session_id === "s2");
+    expect(new Set(marked.map(({ type }) => type))).toEqual(
+      new Set(["session.created", "chain.created", "run.started", "run.completed", "session.archived"]),
+    );
+    expect(marked.every(({ from_hook }) => from_hook)).toBe(true);
+    expect(hookCalls(fixture).every(({ context }) => context.session_id === "s1")).toBe(true);
+  },
+);
+
+verifies(
+  ["metrics.door", "contract.ids"],
+  "counts every call at the door by kind, class and status, whoever asked for it",
+  async () => {
+    const fixture = await createTestSession();
+    await bindHook(fixture);
+    for (const export_id of ["weave", "triage"]) {
+      const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
+      await fixture.kernel.bindings.create(admin, named);
+    }
+    fixture.runner.script = ({ request }) => {
+      if (request.op === "compactor.compact") {
+        return ok({ seed_blocks: [], summary: { text: "short" }, diagnostics: {} });
+      }
+      if (request.op === "harness.run") return ok({ summary: { text: "done" }, artifacts: [] });
+      return ok(request.op === "tool.invoke" ? undefined : null);
+    };
+    await fixture.say(`/say ${"long ".repeat(400)}`);
+    const run = await fixture.say('/tool add {"a": 1, "b": 2}');
+    const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
+    await fixture.call({ export_id: "echo" });
+    const harness = { export_id: "triage", session_id: "s1", trace_id: "tr_harness" };
+    await fixture.call({ ...harness, input: {} }, admin);
+    await expect(fixture.call({ ...harness, input: [] }, admin)).rejects.toMatchObject({
+      code: "input.invalid",
+    });
+    const deliveries = async () =>
+      (await fixture.store.outbox.read(0, 500)).filter(({ type }) => TYPES.includes(type)).length;
+    const count = async (kind: string, status: string) =>
+      (await fixture.kernel.health()).ended
+        .filter((ended) => ended.kind === kind && ended.status === status)
+        .map(({ class: runs_as, count: ended }) => [runs_as, ended]);
+    await until(async () => (await count("hook", "succeeded"))[0]?.[1] === (await deliveries()));
+    expect(await count("tool", "succeeded")).toEqual([
+      ["inline", 1],
+      ["isolated", 1],
+    ]);
+    expect(await count("compactor", "succeeded")).toEqual([["worker", 1]]);
+    expect(await count("harness", "succeeded")).toEqual([["isolated", 1]]);
+    expect(await count("harness", "failed")).toEqual([["isolated", 1]]);
+    // A compactor and a harness are told where they belong, as every other call is.
+    const contexts = new Map(fixture.runner.requests.map(({ op, context }) => [op, context]));
+    expect(contexts.get("compactor.compact")).toMatchObject({ session_id: "s1", chain_id: run.chain_id });
+    expect(contexts.get("harness.run")).toMatchObject({ session_id: "s1", trace_id: "tr_harness" });
+    expect(chain.parent_chain_id).toBe(run.chain_id);
+  },
+);
