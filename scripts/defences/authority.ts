@@ -189,8 +189,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "approval: the digest covers settings of kernel plugins",
     file: "packages/door/src/approval/coverage.ts",
-    from: 'if (pack.manifest.runtime.protocol !== "module.kernel") return binding.config;',
-    to: 'if (pack.manifest.runtime.protocol !== "") return binding.config;',
+    from: 'if (pack.manifest.runtime.protocol !== "module.kernel") return effectiveConfig(host, bound);',
+    to: 'if (pack.manifest.runtime.protocol !== "") return effectiveConfig(host, bound);',
     tests: COVERED,
   },
   {

@@ -1,9 +1,10 @@
-/** Kernel plugins: hosted in a sandbox, or inline with a guard on their connections. */
+/** Kernel plugins, hosted in a sandbox or inline with a guard on their connections; instrument plugins. */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
 const LOADER = ["packages/gateway/test/plugins/plugin-loader.test.ts"];
 const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
+const INSTRUMENTS = ["packages/servers/test/instruments/instruments.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
@@ -68,5 +69,40 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     from: "ctx.registerTool(guardTool(tool, who, guard))",
     to: "ctx.registerTool(tool)",
     tests: GUARD,
+  },
+  {
+    defence: "data folder: a process waits for the provider inside the gateway",
+    file: `${RUNNER}/runner/create-runner.ts`,
+    from: "inlineLeaves: (folder) => inline.leaveFolder(folder),",
+    to: "inlineLeaves: async () => {},",
+    tests: ["packages/runner/test/inline/inline-instruments.test.ts"],
+  },
+  {
+    defence: "data folder: a folder of an earlier version is neither lost nor mixed with another",
+    file: `${RUNNER}/plugin-folders/data-folders.ts`,
+    from: "if (await exists(folder)) return former;",
+    to: "if (await exists(folder)) return folder;",
+    tests: ["packages/runner/test/dialects/instruments/instrument-rpc.test.ts"],
+  },
+  {
+    defence: "instruments: the host's settings stay in its own organisation",
+    file: "packages/registry/src/bindings/effective-config.ts",
+    from: "instrument === undefined || binding.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id",
+    to: "instrument === undefined || PLUGIN_SETTINGS_SCOPE.org_id === undefined",
+    tests: INSTRUMENTS,
+  },
+  {
+    defence: "instruments: a start does not load what an operator unloaded",
+    file: "packages/servers/src/instruments/instruments.ts",
+    from: 'binding.status === "disabled" && !keep_unloaded',
+    to: 'binding.status === "disabled"',
+    tests: INSTRUMENTS,
+  },
+  {
+    defence: "instruments: a jar that runs as External is announced",
+    file: "packages/registry/src/definitions/definitions.ts",
+    from: 'if (instrument === undefined || instrument.isolation === "External" || protocol !== "hefty.jsonrpc")',
+    to: 'if (instrument === undefined || instrument.isolation !== "External" || protocol !== "hefty.jsonrpc")',
+    tests: INSTRUMENTS,
   },
 ];

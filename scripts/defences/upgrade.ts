@@ -80,8 +80,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: an instrument in another class keeps its settings",
     file: "packages/servers/src/instruments/instruments.ts",
-    from: "const policy = { ...binding.policy, ...settings.policy };",
-    to: "const policy = { ...settings.policy };",
+    from: "const policy = { ...binding.policy, ...added.policy };",
+    to: "const policy = { ...added.policy };",
     tests: ["packages/servers/test/instruments/instruments.test.ts"],
   },
   {

@@ -87,7 +87,7 @@ verifies(
     expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
     await unload("z-parent");
     expect((await states())["a-child"]).toContain("its dependency z-parent is not installed and bound");
-    const life = join(home, "data", parent.binding_id, "proj_default/life");
+    const life = join(home, "data/plugins/z-parent/org_local/proj_default/life");
     await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");
     for (const id of ["a-child", "b-orphan"]) await unload(id);
     for (const name of readdirSync(join(home, "plugins"))) {

@@ -7,7 +7,6 @@ import {
   gateway,
   install,
   invoke,
-  list,
   plugin,
   restart,
   unload,
@@ -116,8 +115,8 @@ test("keeps the data folder of the TypeScript example across a restart of the ga
   expect(await invoke("hello_world", {})).toMatchObject({
     tool_result: { content: [{ type: "text", text: "Ahoj, World! (2)" }] },
   });
-  const { binding_id } = (await list()).find(({ plugin_id }) => plugin_id === "hello-world")!;
-  expect(readFileSync(join(home, "data", binding_id, "proj_default/greeted"), "utf8")).toBe("2");
+  const greeted = "data/plugins/hello-world/org_local/proj_default/greeted";
+  expect(readFileSync(join(home, greeted), "utf8")).toBe("2");
 });
 
 verifies(

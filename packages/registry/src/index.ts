@@ -1,4 +1,5 @@
 export { createBindings } from "./bindings/bindings.ts";
+export { effectiveConfig } from "./bindings/effective-config.ts";
 export {
   AUTHORIZATION_SLOT,
   hasOwnCredential,

@@ -8,6 +8,8 @@ import {
   DEFERRALS,
   EFFECT_CLASSES,
   EXECUTION_CLASSES,
+  HEFTY_ORIGINS,
+  type HeftyOrigin,
   NETWORK_ACCESS,
   ORIGINS,
   RISKS,
@@ -81,8 +83,12 @@ export const SecurityRuleSchema = z
     "set a risk only with the action raise",
   );
 
+const OriginNameSchema = z
+  .enum([...ORIGINS, ...(Object.keys(HEFTY_ORIGINS) as HeftyOrigin[])])
+  .describe("base is Hefty's name for core, built_in for bundled.");
+
 const RoleSelectionSchema = z.strictObject({
-  origins: boundedList(z.enum(ORIGINS)).optional(),
+  origins: boundedList(OriginNameSchema).optional(),
   tools: boundedList(ToolPatternSchema).optional(),
   categories: boundedList(CategorySchema).optional(),
 });
@@ -120,7 +126,7 @@ export const HostLevelSchema = z.strictObject({
 export const PolicySchema = z.strictObject({
   tolerance: ToleranceSchema.optional(),
   allowed_tool_categories: boundedList(CategorySchema).nullable().optional().describe("Null allows all."),
-  allowed_origins: boundedList(z.enum(ORIGINS)).nullable().optional().describe("Null allows all."),
+  allowed_origins: boundedList(OriginNameSchema).nullable().optional().describe("Null allows all."),
   roles: z.partialRecord(z.enum(ROLES), RolePolicySchema).optional(),
   risks: z
     .record(ToolPatternSchema, RISK)

@@ -198,6 +198,10 @@ export type Risk = (typeof RISKS)[number];
 export const ORIGINS = ["core", "workspace", "mcp", "bundled", "plugin"] as const;
 export type Origin = (typeof ORIGINS)[number];
 
+/** Names of origins in policies that were written for Hefty. */
+export const HEFTY_ORIGINS = { base: "core", built_in: "bundled" } as const satisfies Record<string, Origin>;
+export type HeftyOrigin = keyof typeof HEFTY_ORIGINS;
+
 /** Why models get a tool only through tool_search. */
 export const DEFERRALS = ["author", "policy", "profile", "budget"] as const;
 export type Deferral = (typeof DEFERRALS)[number];

@@ -16,6 +16,7 @@ import {
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
 import {
   digestTool,
+  effectiveConfig,
   hasOwnCredential,
   isPluginSettingField,
   isRemote,
@@ -26,7 +27,7 @@ import {
 import type { Admitted } from "../admission/admit.ts";
 import type { Coverage, CoveredParts } from "../calls/live-calls.ts";
 
-type CoverageDeps = Pick<KernelDeps, "store" | "vault">;
+type CoverageDeps = Pick<KernelDeps, "store" | "vault" | "host">;
 
 export interface CoveredInputs {
   tool: string;
@@ -117,11 +118,9 @@ export async function readUseCoverage(
  * A kernel plugin has no stored binding. Its settings are in the configuration of the org, and its permissions in that of
  * the default org. Sealed values stay sealed.
  */
-async function readConfig(
-  { store }: CoverageDeps,
-  { binding, package: pack }: BoundPackage,
-): Promise<JsonObject> {
-  if (pack.manifest.runtime.protocol !== "module.kernel") return binding.config;
+async function readConfig({ host, store }: CoverageDeps, bound: BoundPackage): Promise<JsonObject> {
+  const { binding, package: pack } = bound;
+  if (pack.manifest.runtime.protocol !== "module.kernel") return effectiveConfig(host, bound);
   const prefix = `plugin.${pluginNamespace(pack.manifest.name)}.`;
   const { org_id } = binding.scope;
   const read = async (org: string): Promise<[field: string, value: string][]> =>

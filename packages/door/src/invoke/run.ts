@@ -19,7 +19,7 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import type { InvocationRow, KernelDeps, RunOutcome, RunRequest } from "@backplane/ports";
-import { isRemote, MAX_RENEWALS } from "@backplane/registry";
+import { effectiveConfig, isRemote, MAX_RENEWALS } from "@backplane/registry";
 import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { admit, recheck } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
@@ -270,7 +270,7 @@ function backoff(base_ms: number, attempt: number): number {
  * Ids that the caller did not give are left out.
  */
 function buildRunRequest(
-  door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway"> },
+  door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway" | "host"> },
   call: Approved,
   attempt: number,
   timeout_ms: number,
@@ -323,7 +323,7 @@ function buildContext(
     org_id: row.org_id,
     deadline_at: new Date(deps.clock.now() + timeout_ms).toISOString(),
     gateway: { base_url: deps.gateway.base_url(), scopes: call.grant.gateway_api_scopes },
-    config: call.plan.bound.binding.config,
+    config: effectiveConfig(deps.host, call.plan.bound),
     secrets,
     grant: call.grant,
   };

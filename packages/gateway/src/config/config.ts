@@ -96,6 +96,10 @@ const ConfigSchema = z.strictObject({
     .prefault({}),
   orgs: OrgLevelsSchema,
   projects: ProjectLevelsSchema,
+  /** Settings of instrument plugins by plugin id, under the name that Hefty gives them. */
+  hefty: z
+    .strictObject({ plugins: z.record(z.string(), z.record(z.string(), z.json())).default({}) })
+    .prefault({}),
   sandbox: SandboxSchema,
   egress: EgressSchema,
   timeouts: z

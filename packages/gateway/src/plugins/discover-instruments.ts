@@ -30,7 +30,9 @@ export async function discoverInstruments(
     if (stop.aborted) return;
     const path = join(folder, name);
     try {
-      const { plugin_id, state, version } = await instruments.install(HOST_ADMIN, path);
+      const { plugin_id, state, version } = await instruments.install(HOST_ADMIN, path, {
+        keep_unloaded: true,
+      });
       log.info({ plugin: plugin_id, version, state, path }, "discovered an instrument plugin");
     } catch (error) {
       const { code, message } = toBackplaneError(error);

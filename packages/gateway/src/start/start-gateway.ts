@@ -176,6 +176,7 @@ async function compose(
       private_destinations: config.egress.allow_private,
       orgs: new Map(Object.entries(config.orgs)),
       projects: new Map(Object.entries(config.projects)),
+      instrument_settings: new Map(Object.entries(config.hefty.plugins)),
       queue_per_binding: config.limits.queue_per_binding,
       max_running: config.limits.max_running,
       input_bytes: config.limits.frame_bytes,

@@ -12,13 +12,16 @@ export interface InstrumentsFacade {
   list(caller: Caller): Promise<InstrumentPluginView[]>;
   /** Runs healthCheck of every instrument with a running plugin; `probe` starts the others first. Admin only. */
   health(caller: Caller, question: HealthQuestion): Promise<InstrumentHealthReport[]>;
-  /** Installs, binds and loads a plugin from a folder, zip or jar on the host. Admin only. */
+  /**
+   * Installs, binds and loads a plugin from a folder, zip or jar on the host. A plugin that was unloaded is loaded again
+   * with its settings, unless `keep_unloaded` is set. Admin only.
+   */
   install(
     caller: Caller,
     path: string,
-    options?: { config?: JsonObject; class?: ExecutionClass },
+    options?: { config?: JsonObject; class?: ExecutionClass; keep_unloaded?: boolean },
   ): Promise<InstrumentPluginView>;
-  /** Removes the binding; the package and the plugin's data are kept. Admin only. */
+  /** Disables the binding; its settings, the package and the plugin's data are kept. Admin only. */
   unload(caller: Caller, plugin_id: string): Promise<void>;
 }
 

@@ -3,6 +3,7 @@
  * use.
  */
 import type { BoundPackage, KernelDeps, ProcessRequest, Scope } from "@backplane/ports";
+import { effectiveConfig } from "../bindings/effective-config.ts";
 import { poolKey } from "../exports/export-plan.ts";
 import { combineTools } from "../exports/whole-package.ts";
 import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
@@ -40,7 +41,7 @@ export async function createProcessRequest(
     context: {
       org_id: scope.org_id,
       ...(scope.project_id === null ? {} : { project_id: scope.project_id }),
-      config: binding.config,
+      config: effectiveConfig(deps.host, bound),
       secrets: {},
       grant,
     },

@@ -14,7 +14,7 @@ import {
   type RoleSelection,
 } from "@backplane/contract";
 import type { Level } from "../grant/intersect.ts";
-import { mergePolicies, normalizeCategory } from "./merge-policies.ts";
+import { mergePolicies, normalizeCategory, ownOriginName } from "./merge-policies.ts";
 import { type CompiledRule, NO_RULES } from "./security-rules.ts";
 import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
@@ -61,7 +61,7 @@ export function compilePolicy(
   return {
     document,
     categories: categories === null ? null : new Set(categories.map(normalizeCategory)),
-    origins: origins === null ? null : new Set(origins),
+    origins: origins === null ? null : new Set(origins.map(ownOriginName)),
     roles: new Map(
       ROLES.map((role) => [role, [org, project].flatMap((policy) => compileRole(policy, role))]),
     ),
@@ -87,7 +87,7 @@ function compileSelection(named: RoleSelection | undefined): CompiledSelection |
   if (named === undefined) return null;
   const { origins, tools, categories } = named;
   return {
-    origins: origins === undefined ? null : new Set(origins),
+    origins: origins === undefined ? null : new Set(origins.map(ownOriginName)),
     tools: tools === undefined ? null : compileToolPatterns(tools),
     categories: categories === undefined ? null : new Set(categories.map(normalizeCategory)),
   };

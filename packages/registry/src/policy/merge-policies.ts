@@ -2,8 +2,11 @@
 import {
   compareRisk,
   type EffectivePolicyDocument,
+  HEFTY_ORIGINS,
+  type HeftyOrigin,
   type HostLevel,
   higherRisk,
+  type Origin,
   type Policy,
   RISK_CONTEXTS,
   type Risk,
@@ -50,7 +53,10 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
       project.allowed_tool_categories,
       normalizeCategory,
     ),
-    allowed_origins: intersectLists(org.allowed_origins, project.allowed_origins),
+    allowed_origins: intersectLists(
+      org.allowed_origins?.map(ownOriginName),
+      project.allowed_origins?.map(ownOriginName),
+    ),
     roles: intersectRoles(org.roles ?? {}, project.roles ?? {}),
     risks: higherRisks(org.risks ?? {}, project.risks ?? {}),
     floor: higherFloors({ ...defaults.floor, ...org.floor }, project.floor ?? {}),
@@ -92,11 +98,28 @@ export function normalizeCategory(category: string): string {
 function intersectRoles(org: Roles, project: Roles): Roles {
   const merged: Roles = {};
   for (const role of ROLES) {
-    const [a, b] = [org[role], project[role]];
+    const [a, b] = [org[role], project[role]].map((each) => each && withOwnOrigins(each));
     const policy = a === undefined || b === undefined ? (a ?? b) : intersectRole(a, b);
     if (policy !== undefined) merged[role] = policy;
   }
   return merged;
+}
+
+/** Translates the names that policies for Hefty use. */
+export function ownOriginName(name: Origin | HeftyOrigin): Origin {
+  return name === "base" || name === "built_in" ? HEFTY_ORIGINS[name] : name;
+}
+
+function withOwnOrigins(role: RolePolicy): RolePolicy {
+  const rename = (selection: RoleSelection): RoleSelection =>
+    selection.origins === undefined
+      ? selection
+      : { ...selection, origins: [...new Set(selection.origins.map(ownOriginName))] };
+  return {
+    ...role,
+    ...(role.allow === undefined ? {} : { allow: rename(role.allow) }),
+    ...(role.deny === undefined ? {} : { deny: rename(role.deny) }),
+  };
 }
 
 function intersectRole(a: RolePolicy, b: RolePolicy): RolePolicy {

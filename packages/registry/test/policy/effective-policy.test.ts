@@ -1,5 +1,6 @@
 import type { Policy } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../src/policy/effective-policy.ts";
 
 const both = (org: Policy, project: Policy) => compilePolicy(org, project).document;
@@ -85,4 +86,18 @@ test("lets a project replace a tool profile of its org and keep the others", () 
   expect(tool_profiles).toEqual({ review: ["c"], write: ["b"] });
   expect(pinned_tools).toEqual(["a", "b"]);
   expect(tool_token_budget).toBe(200);
+});
+
+verifies("instr.origins", "accepts the origin names of a policy for Hefty, also beside our own", () => {
+  const { document, origins, roles } = compilePolicy(
+    { allowed_origins: ["base", "plugin"], roles: { user: { allow: { origins: ["base", "built_in"] } } } },
+    { allowed_origins: ["core", "mcp"], roles: { user: { allow: { origins: ["bundled"] } } } },
+  );
+  expect(document.allowed_origins).toEqual(["core"]);
+  expect(document.roles.user?.allow?.origins).toEqual(["bundled"]);
+  expect(origins).toEqual(new Set(["core"]));
+  expect(roles.get("user")!.map(({ allow }) => allow?.origins)).toEqual([
+    new Set(["core", "bundled"]),
+    new Set(["bundled"]),
+  ]);
 });

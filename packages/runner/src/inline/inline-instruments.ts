@@ -33,6 +33,8 @@ export interface InlineDeps {
   data_root: string | null;
   services: InstrumentServices | null;
   guard: InlineGuard;
+  /** Resolves when no process uses the data folder. */
+  processesLeave: (folder: string) => Promise<void>;
   log: Logger;
 }
 
@@ -52,6 +54,8 @@ const SHUTDOWN_MS = 5_000;
 export class InlineInstruments {
   readonly #deps: InlineDeps;
   readonly #entries = new Map<string, ProviderEntry>();
+  /** The newest provider of each data folder, also while it finishes its calls after it was retired. */
+  readonly #folders = new Map<string, ProviderEntry>();
   readonly #keys = new ProcessKeys();
   readonly #running = new Map<string, (answer: PluginAnswer) => void>();
 
@@ -131,6 +135,14 @@ export class InlineInstruments {
     for (const entry of this.#entries.values()) if (entry.binding_id === binding_id) this.#retire(entry);
   }
 
+  /** Retires the provider that uses a data folder; resolves when it has shut down. */
+  async leaveFolder(folder: string): Promise<void> {
+    const owner = this.#folders.get(folder);
+    if (owner === undefined) return;
+    this.#retire(owner);
+    await owner.gone;
+  }
+
   async close(): Promise<void> {
     for (const id of this.#running.keys()) this.cancel(id, "shutdown");
     const entries = [...this.#entries.values()];
@@ -151,16 +163,16 @@ export class InlineInstruments {
   }
 
   /**
-   * One provider per binding and project. Grants of single calls do not matter, because nothing confines code here.
+   * One provider per plugin and project at a time. Grants of single calls do not matter, because nothing confines code here.
    */
   #entryFor(request: ProcessRequest): ProviderEntry {
     const folder = dataKey(request);
     const key = this.#keyOf(request);
     const before = this.#entries.get(folder);
     if (before?.key === key) return before;
-    if (before !== undefined) this.#retire(before);
+    const free = Promise.all([this.leaveFolder(folder), this.#deps.processesLeave(folder)]);
     const { promise: closing, resolve: close } = Promise.withResolvers<void>();
-    const provider = this.#open(request, before?.gone ?? Promise.resolve());
+    const provider = this.#open(request, free);
     const entry: ProviderEntry = {
       key,
       binding_id: request.binding_id,
@@ -170,6 +182,10 @@ export class InlineInstruments {
       close,
     };
     this.#entries.set(folder, entry);
+    this.#folders.set(folder, entry);
+    void entry.gone.then(() => {
+      if (this.#folders.get(folder) === entry) this.#folders.delete(folder);
+    });
     // The next call retries a provider that failed to start.
     provider.catch(() => this.#retire(entry));
     return entry;
@@ -180,7 +196,7 @@ export class InlineInstruments {
     return this.#keys.of(shared, secretsKnownAtStart(request, { secrets_at_start: true }, null));
   }
 
-  async #open(request: ProcessRequest, free: Promise<void>): Promise<InlineProvider> {
+  async #open(request: ProcessRequest, free: Promise<unknown>): Promise<InlineProvider> {
     const { data_root, files, guard, log, services } = this.#deps;
     await free;
     const image = await files.open(request.package.digest);

@@ -1,30 +1,64 @@
 /**
- * Persistent data folders: one per binding and project for dialects that keep data. Mode 0700, created with the
- * first process and never removed by the runner.
+ * Persistent data folders: one per plugin, organisation and project for dialects that keep data. A plugin that is removed
+ * and installed again finds its data. Mode 0700, created with the first process and never removed by the runner.
  */
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, rename, stat } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
 
-const PART = /^[A-Za-z0-9_-]+$/;
+const PART = /^[A-Za-z0-9_][A-Za-z0-9._+-]*$/;
 /** For a call without a project on a binding of the whole org. */
 const NO_PROJECT = "org";
+const PLUGINS = "plugins";
+/** Packages of Hefty's format have ids without a publisher. */
+const HEFTY = "hefty/";
 
-/** Identifies a data folder. Processes with the same key never run at the same time. */
-export function dataKey({ binding_id, context }: ProcessRequest): string {
-  return `${binding_id}/${context.project_id ?? NO_PROJECT}`;
+/** Identifies a data folder. Processes with the same key never run at the same time, whatever their binding. */
+export function dataKey({ package: { package_id }, context }: ProcessRequest): string {
+  const id = package_id.startsWith(HEFTY) ? package_id.slice(HEFTY.length) : package_id;
+  // A plus is not part of any id, so that two packages never have the same folder.
+  return [id.replaceAll("/", "+"), context.org_id, context.project_id ?? NO_PROJECT].join("/");
 }
 
+/** Must not run twice at the same time for one key. */
 export async function makeDataDir(root: string | null, request: ProcessRequest): Promise<string> {
   if (root === null) {
     throw new BackplaneError("launch_failed", "This runner has no data folder for plugins.");
   }
   const parts = dataKey(request).split("/");
-  if (!parts.every((part) => PART.test(part))) {
+  const former = [request.binding_id, request.context.project_id ?? NO_PROJECT];
+  if (![...parts, ...former].every((part) => PART.test(part))) {
     throw new BackplaneError("internal", `${parts.join("/")} is not a valid name for a data folder`);
   }
-  const folder = join(root, ...parts);
+  const folder = join(root, PLUGINS, ...parts);
+  return (await adoptFormer(join(root, ...former), folder)) ?? (await make(folder));
+}
+
+/**
+ * Earlier versions kept one folder per binding and project. It becomes the folder of the plugin, unless another binding
+ * has created that one already; then this binding continues to use its own, so that no data is lost or mixed. Null if
+ * there is none.
+ */
+async function adoptFormer(former: string, folder: string): Promise<string | null> {
+  if (!(await exists(former))) return null;
+  if (await exists(folder)) return former;
+  await make(dirname(folder));
+  await rename(former, folder);
+  return folder;
+}
+
+async function make(folder: string): Promise<string> {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   return folder;
+}
+
+async function exists(path: string): Promise<boolean> {
+  return await stat(path).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === "ENOENT") return false;
+      throw error;
+    },
+  );
 }

@@ -26,6 +26,8 @@ import { WorkerTable } from "./worker-table.ts";
 export interface PoolDeps extends ProcessDeps, PlanDeps {
   clock: Clock;
   notice: (notice: RunnerNotice) => void;
+  /** Resolves when no instrument plugin inside the gateway uses the data folder. */
+  inlineLeaves: (folder: string) => Promise<void>;
 }
 
 /** How long a check of the files of a process stays valid; see `check`. */
@@ -180,6 +182,12 @@ export class Pool {
     );
   }
 
+  /** Takes the process that uses a data folder out of use; resolves when it has ended its calls and is gone. */
+  async leaveFolder(folder: string): Promise<void> {
+    const owner = this.#workers.folderOwner(folder);
+    if (owner !== undefined) await this.#waitForExit(owner);
+  }
+
   stopAll(grace_ms: number): void {
     this.#closing = true;
     this.#workers.withdrawAll();
@@ -216,11 +224,14 @@ export class Pool {
     const recent_secrets: string[] = [];
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
     const folder = dialect.keeps_data === true ? dataKey(request) : null;
+    // Asked now: a user of the folder that comes later waits for this process.
     const before = folder === null ? undefined : this.#workers.folderOwner(folder);
+    const inline_left = folder === null ? Promise.resolve() : this.#deps.inlineLeaves(folder);
     const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {
       waitUntilAllowed: () => this.#breaker.waitUntilAllowed(subject),
       waitForFolder: async () => {
         if (before !== undefined) await this.#waitForExit(before);
+        await inline_left;
       },
       // A prewarmed process must not take a slot that a call waits for.
       takeSlot: async () => (start.prewarmed === true ? this.#slots.tryTake() : await this.#takeSlot(worker)),

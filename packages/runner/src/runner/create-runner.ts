@@ -98,6 +98,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     notice: (notice) => {
       for (const listener of notices) listener(notice);
     },
+    inlineLeaves: (folder) => inline.leaveFolder(folder),
   });
   const deps: RunnerCallDeps = {
     pool,
@@ -116,6 +117,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     data_root: options.data_root ?? null,
     services: options.services ?? null,
     guard: options.guard ?? NO_GUARD,
+    processesLeave: (folder) => pool.leaveFolder(folder),
     log,
   });
   const running = new RunningCalls();

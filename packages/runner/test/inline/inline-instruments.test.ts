@@ -50,7 +50,7 @@ function setUp(): Setup {
     },
   });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
-  const file = join(data_root, "bind_1/org/log");
+  const file = join(data_root, "plugins/inline-demo/org_1/org/log");
   return { testRunner, asked: requests, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
 }
 
@@ -258,6 +258,22 @@ describe("the lifecycle", () => {
     await testRunner.runner.close(1_000);
     const line = "initialize inline-demo true";
     expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
+  });
+  test("gives the data folder to a process after the last call inside the gateway, and takes it back", async () => {
+    const { log, testRunner } = setUp();
+    const sleeping = testRunner.run(
+      plugin("InProcess", { export_id: "sleep", timeout_ms: 300, pool_key: "sha/bind_1@1/-/g" }),
+    );
+    await until(() =>
+      testRunner.runner.serves!(requestOf(plugin("InProcess", { pool_key: "sha/bind_1@1/-/g" }))),
+    );
+    testRunner.runner.retire("bind_1");
+    const process = plugin("InProcess", { class: "worker", pool_key: "sha/bind_1@2/-/g" });
+    expect(await testRunner.run(process)).toMatchObject({ status: "succeeded" });
+    await sleeping;
+    await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@3/-/g" }));
+    const line = "initialize inline-demo true";
+    expect(log()).toEqual([line, "aborted", "shutdown", line, "shutdown", line]);
   });
   test("answers health checks", async () => {
     const { testRunner } = setUp();

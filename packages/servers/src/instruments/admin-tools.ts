@@ -120,7 +120,7 @@ function createTools(instruments: InstrumentsFacade): AdminTool[] {
       spec: {
         name: "plugin_unload",
         description:
-          "Unloads an instrument plugin and removes its instruments; its package and data stay. Admins only.",
+          "Unloads an instrument plugin and removes its instruments; its package, settings and data stay. Admins only.",
         parameters: {
           type: "object",
           properties: { plugin_id: { type: "string", minLength: 1, maxLength: 64 } },

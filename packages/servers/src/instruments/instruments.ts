@@ -148,7 +148,7 @@ export function createInstruments({
         requireAdmin(caller, "install plugins");
         // An admin key is valid for its org and not for the host's disk.
         if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");
-        const { class: chosen, config } = options;
+        const { class: chosen, config, keep_unloaded = false } = options;
         const settings = definedFields({ config, policy: chosen && { class: chosen } });
         const source = { kind: "folder" as const, path };
         const org_wide = await isBoundOrgWide(caller, await inspect(caller, source));
@@ -160,14 +160,15 @@ export function createInstruments({
         );
         const { binding, change } = bound[0]!;
         const { package: pack } = packages[0]!;
+        const unloaded = binding.status === "disabled" && !keep_unloaded;
+        const added: Partial<typeof settings> = change === "unchanged" ? settings : {};
         // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
-        if (change !== "unchanged" || Object.keys(settings).length === 0)
-          return await view({ binding, package: pack });
-        const policy = { ...binding.policy, ...settings.policy };
+        if (!unloaded && Object.keys(added).length === 0) return await view({ binding, package: pack });
+        const policy = { ...binding.policy, ...added.policy };
         const changed = await bindings.patch(
           caller,
           binding.binding_id,
-          { ...settings, policy },
+          { ...added, policy, ...(unloaded ? { status: "active" as const } : {}) },
           binding.generation,
         );
         return await view({ binding: changed, package: pack });
@@ -177,8 +178,9 @@ export function createInstruments({
         const bound = (await readInstrumentPlugins(store.bindings, caller.scope)).get(plugin_id);
         if (bound === undefined)
           throw new BackplaneError("plugin.not_found", `plugin ${plugin_id} is not loaded`);
-        await bindings.remove(caller, bound.binding.binding_id);
-        log.info({ plugin: plugin_id, binding_id: bound.binding.binding_id }, "instrument plugin unloaded");
+        const { binding_id, generation } = bound.binding;
+        await bindings.patch(caller, binding_id, { status: "disabled" }, generation);
+        log.info({ plugin: plugin_id, binding_id }, "instrument plugin unloaded");
       },
     },
     async reloadDependents(changed) {

@@ -273,11 +273,20 @@ describe("instr.admin", () => {
     ]);
   });
 
-  test("removes the instruments on unload", async () => {
-    const { bind, fixture, offered } = await open();
-    await bind("other");
+  test("removes the instruments on unload, and loads the plugin again with its settings", async () => {
+    const { fixture, offered } = await open();
+    const { path } = fixture.importer.add(plugin("other")) as { path: string };
+    const { binding_id } = await fixture.kernel.instruments.install(admin, path, { config: { team: "ops" } });
     await fixture.kernel.instruments.unload(admin, "other");
     expect(await offered()).toEqual([]);
+    // The start of the gateway must not undo what an operator has unloaded.
+    await fixture.kernel.instruments.install(admin, path, { keep_unloaded: true });
+    expect(await offered()).toEqual([]);
+    const again = await fixture.kernel.instruments.install(admin, path);
+    expect(again).toMatchObject({ binding_id, state: "running" });
+    expect(await offered()).toEqual(["other_tool"]);
+    expect((await fixture.kernel.bindings.get(admin, binding_id)).config).toEqual({ team: "ops" });
+    await fixture.kernel.instruments.unload(admin, "other");
     await expect(fixture.kernel.instruments.unload(admin, "other")).rejects.toMatchObject({
       code: "plugin.not_found",
     });
@@ -334,6 +343,31 @@ test("stores nothing of a folder that is not an instrument plugin", async () => 
   });
   expect((await fixture.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
 });
+
+verifies(
+  "instr.context",
+  "passes the host's settings for the plugin id to the host's own organisation, below those of the binding",
+  async () => {
+    const runner = new Plugins();
+    const configs: unknown[] = [];
+    const describePlugin = runner.describe;
+    runner.describe = async (request) => {
+      configs.push(request.context.config);
+      return await describePlugin(request);
+    };
+    const settings = new Map([["jira", { "base-url": "https://jira.example", team: "all" }]]);
+    const fixture = await createTestKernel({ runner, host: { instrument_settings: settings } });
+    await fixture.bind(plugin("jira"), { export_id: "*", config: { team: "ops" } });
+    await fixture.bind(plugin("other"), { export_id: "*" });
+    const elsewhere = { ...admin, scope: { org_id: "org_other", project_id: "proj_default" } };
+    const { path } = fixture.importer.add({ ...plugin("jira"), version: "2.0.0" }) as { path: string };
+    await fixture.kernel.instruments.install(elsewhere, path);
+    expect(configs).toEqual([{ "base-url": "https://jira.example", team: "ops" }, {}, {}]);
+    const call = await fixture.call({ export_id: "jira_tool", input: {} });
+    expect(call.status).toBe("succeeded");
+    expect(runner.requests[0]!.context.config).toEqual(configs[0]);
+  },
+);
 
 test("loads dependents again when a plugin is upgraded or rolled back", async () => {
   const { bind, fixture, runner } = await open();

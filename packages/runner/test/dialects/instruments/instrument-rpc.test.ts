@@ -1,7 +1,7 @@
 /** hefty.jsonrpc through the runner: described exports, answers, cancel, the data folder, the sandbox. */
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../../scripts/build-instrument-host.ts";
@@ -32,7 +32,7 @@ function setUp(
   const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
   const testRunner = make({ data_root, programs: { instruments: host }, ...options });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
-  const data = join(data_root, "bind_1", "org");
+  const data = join(data_root, "plugins/acme+fixture/org_1/org");
   return { testRunner, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
 }
 
@@ -239,6 +239,42 @@ describe("the data folder", () => {
     expect(outcomes.map(({ error, status }) => error ?? status)).toEqual(outcomes.map(() => "succeeded"));
     expect(readFileSync(join(data, "count"), "utf8")).toBe("6");
     expect(existsSync(join(data, "overlap"))).toBe(false);
+  });
+
+  test("belongs to the plugin: the next binding finds it, and two bindings never use it at once", async () => {
+    const { data, testRunner } = setUp();
+    const call = (binding_id: string) =>
+      testRunner.run(
+        instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
+      );
+    await call("bind_1");
+    testRunner.runner.retire("bind_1");
+    await call("bind_2");
+    expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
+    await Promise.all(["bind_2", "bind_3", "bind_2", "bind_3"].map(call));
+    expect(readFileSync(join(data, "count"), "utf8")).toBe("6");
+    expect(existsSync(join(data, "overlap"))).toBe(false);
+  });
+
+  test("takes over the folder of an earlier version, of which a second binding keeps its own", async () => {
+    const { data, testRunner } = setUp();
+    const root = data.replace(/\/plugins\/.*/, "");
+    const former = (binding_id: string) => join(root, binding_id, "org", "count");
+    for (const [binding_id, count] of [
+      ["bind_1", "40"],
+      ["bind_2", "70"],
+    ] as const) {
+      mkdirSync(dirname(former(binding_id)), { recursive: true });
+      writeFileSync(former(binding_id), count);
+    }
+    const call = (binding_id: string) =>
+      testRunner.run(
+        instrument("good", { export_id: "count", input: {}, binding_id, pool_key: `${binding_id}/1` }),
+      );
+    for (const binding_id of ["bind_1", "bind_2", "bind_1"]) await call(binding_id);
+    expect(readFileSync(join(data, "count"), "utf8")).toBe("42");
+    expect(existsSync(former("bind_1"))).toBe(false);
+    expect(readFileSync(former("bind_2"), "utf8")).toBe("71");
   });
 
   test("is separate for each project", async () => {

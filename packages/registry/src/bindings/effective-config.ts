@@ -1,0 +1,19 @@
+/** The configuration that a plugin gets. */
+import type { JsonObject } from "@backplane/contract";
+import type { BoundPackage, HostPolicy } from "@backplane/ports";
+import { PLUGIN_SETTINGS_SCOPE } from "../config/plugin-settings.ts";
+
+/**
+ * An instrument plugin of the host's own organisation also gets the settings that the host's administrator wrote for its
+ * plugin id; those of the binding override them. Other organisations install plugins under any id and get none.
+ */
+export function effectiveConfig(
+  { instrument_settings }: Pick<HostPolicy, "instrument_settings">,
+  { binding, package: pack }: Pick<BoundPackage, "binding" | "package">,
+): JsonObject {
+  const { instrument } = pack.manifest.runtime;
+  if (instrument === undefined || binding.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id)
+    return binding.config;
+  const settings = instrument_settings?.get(instrument.plugin_id);
+  return settings === undefined ? binding.config : { ...settings, ...binding.config };
+}
