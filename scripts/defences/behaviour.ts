@@ -66,6 +66,20 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/agent/test/agent/session-events.test.ts"],
   },
   {
+    defence: "bus: only the kernel's model calls open bridge sessions to providers",
+    file: "packages/session/src/bus/publish-rules.ts",
+    from: "!(answers && isModelBridge(session_id))",
+    to: "!answers",
+    tests: ["packages/session/test/bus/publish-rules.test.ts"],
+  },
+  {
+    defence: "servers: an invalid configuration is told from a failed start",
+    file: "packages/servers/src/definitions/refresh-definitions.ts",
+    from: 'CONFIG_ERRORS.has(code) ? "config_invalid" : "boot_failed"',
+    to: '"boot_failed"',
+    tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
+  },
+  {
     defence: "side calls: 5 s is the default timeout",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",

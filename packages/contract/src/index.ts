@@ -66,6 +66,9 @@ export {
   extensionPrefix,
   isBusKind,
   KERNEL_SESSION,
+  MCP_BRIDGE_SESSION,
+  MODEL_BRIDGES,
+  type ModelBridge,
   PLUGIN_CATEGORIES,
   type PluginCategory,
 } from "./vocabulary/bus-kinds.ts";

@@ -1,7 +1,7 @@
 export { createBus } from "./bus/bus.ts";
 export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginRegistration } from "./bus/bus-port.ts";
 export { PublishRules } from "./bus/publish-rules.ts";
-export { checkClientSessionId, clientSessionIdProblem } from "./bus/session-ids.ts";
+export { checkClientSessionId, clientSessionIdProblem, modelBridgeSession } from "./bus/session-ids.ts";
 export { createSessionModule, type SessionModule } from "./session-module.ts";
 export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
 export { ContextBuilder, contextOf } from "./sessions/context.ts";

@@ -333,4 +333,25 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     to: "",
     tests: BUS,
   },
+  {
+    defence: "approval events: feedback from outside the bus is published",
+    file: EVENTS,
+    from: "...(feedback === null ? {} : { feedback })",
+    to: "...(feedback === null ? {} : {})",
+    tests: BUS,
+  },
+  {
+    defence: "pre-approval: a tool can deny its own call",
+    file: "packages/door/src/admission/pre-approve.ts",
+    from: "if (passed) return verdict;",
+    to: "if (passed || tool !== null) return verdict;",
+    tests: BUS,
+  },
+  {
+    defence: "pre-approval: a failed answer denies",
+    file: "packages/agent/src/plugins/tools.ts",
+    from: "(await answer.catch(() => false)) === true",
+    to: "(await answer.catch(() => true)) === true",
+    tests: BUS,
+  },
 ];

@@ -80,7 +80,7 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     failures: deps.host.plugin_failures,
     services: () => services,
     schemas: deps.schemas,
-    probe: createProbe(models, active_models, ids, clock),
+    probe: createProbe(models, active_models, clock),
   });
   services.set(NET_FETCH, netFetch({ runner: deps.runner, config: registry.live_config, live: calls.live }));
   const sampling = createSampling({ deps, models, active_models });

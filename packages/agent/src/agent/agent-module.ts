@@ -64,7 +64,6 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     sessions,
     persister,
     histories,
-    ids,
     log,
     windowOf: (org_id, provider) => active_models.of(org_id, provider),
     callCompactor: createCompactorCall(door),

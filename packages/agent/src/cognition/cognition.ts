@@ -6,6 +6,7 @@
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Clock, Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
+import { modelBridgeSession } from "@backplane/session";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { ActiveModels } from "../models/models.ts";
 import { embedText } from "./embed-text.ts";
@@ -82,7 +83,7 @@ export function createCognition({ active, deps, models }: CognitionParts): Cogni
           },
           {
             to: {
-              session_id: ids.next("session"),
+              session_id: modelBridgeSession("cognition"),
               scope: { org_id: who.org_id, project_id: who.project_id },
             },
             signal: new AbortController().signal,

@@ -38,6 +38,7 @@ import {
   entryOfBlock,
   type HydratedSession,
   type KernelPort,
+  modelBridgeSession,
   type Persister,
   type Sessions,
 } from "@backplane/session";
@@ -57,7 +58,6 @@ export interface CompactionDeps {
   sessions: Sessions;
   persister: Persister;
   histories: Histories;
-  ids: { next(noun: "session"): string };
   log: Logger;
   /** Returns the context window of the instance's model in tokens, and which model it is. */
   windowOf(
@@ -170,9 +170,8 @@ export class Compactions {
     const answer = await this.#deps.models.call(
       { provider, model, messages, tools: [], params: {} },
       {
-        // A separate session id keeps this model call away from the watchers and the tape of the
-        // conversation.
-        to: { session_id: this.#deps.ids.next("session"), scope: caller.scope },
+        // A separate session keeps this model call away from the watchers and the tape of the conversation.
+        to: { session_id: modelBridgeSession("compaction"), scope: caller.scope },
         signal,
         timeout_ms: LOOP_LIMITS.model_ms,
       },

@@ -12,6 +12,7 @@ import {
 } from "@backplane/contract";
 import type { AgentProviders, Clock } from "@backplane/ports";
 import { activeInstanceId, groupInstances, type LiveConfig } from "@backplane/registry";
+import { modelBridgeSession } from "@backplane/session";
 import type { ModelCalls } from "./call-model.ts";
 
 interface Instances {
@@ -66,12 +67,7 @@ export class ActiveModels {
 const PROBE_MS = 5_000;
 
 /** Sends one small request to an instance, so that a user can test a new API key. */
-export function createProbe(
-  models: ModelCalls,
-  active: ActiveModels,
-  ids: { next(noun: "session"): string },
-  clock: Clock,
-): AgentProviders["test"] {
+export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clock): AgentProviders["test"] {
   return async (caller, id) => {
     const chosen = await active.of(caller.scope.org_id, id);
     if (chosen === null) throw new BackplaneError("provider.not_found");
@@ -87,7 +83,7 @@ export function createProbe(
           params: { max_tokens: 16 },
         },
         {
-          to: { session_id: ids.next("session"), scope: caller.scope },
+          to: { session_id: modelBridgeSession("web-api-test"), scope: caller.scope },
           signal: new AbortController().signal,
           timeout_ms: PROBE_MS,
           retries: 0,

@@ -45,6 +45,15 @@ export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool):
       );
       return typeof brief === "string" && brief !== "" ? cut(brief) : null;
     },
+    ...(tool.preApprove === undefined
+      ? {}
+      : {
+          preApprove: async (args) => {
+            const decide = () => tool.preApprove!(args);
+            const answer = withTimeout(deps.clock, deps.brief_ms, "preApprove", decide);
+            return (await answer.catch(() => false)) === true;
+          },
+        }),
   };
 }
 

@@ -7,12 +7,13 @@
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
 import { coreTool, noBrief, SAMPLING_TOOL } from "@backplane/door";
 import type { KernelDeps, RegisteredTool } from "@backplane/ports";
+import { modelBridgeSession } from "@backplane/session";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { ActiveModels } from "../models/models.ts";
 import type { SamplingRequest } from "./sampling-request.ts";
 
 export interface SamplingToolParts {
-  deps: Pick<KernelDeps, "ids" | "version">;
+  deps: Pick<KernelDeps, "version">;
   models: ModelCalls;
   active_models: ActiveModels;
   /** Requests in flight by id. The tool refuses every other id. */
@@ -50,7 +51,7 @@ export function samplingTool({ deps, models, active_models, open }: SamplingTool
       const answer = await models.call(
         { provider, model, messages: messagesOf(request), tools: [], params: paramsOf(request) },
         {
-          to: { session_id: deps.ids.next("session"), scope },
+          to: { session_id: modelBridgeSession("sampling"), scope },
           signal: signal as AbortSignal,
           timeout_ms: COGNITION_LIMITS.timeout_ms,
         },

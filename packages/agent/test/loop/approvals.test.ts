@@ -87,6 +87,59 @@ verifies("approval.flow", "returns a rejection with its reason to the model and 
   expect(runs).toEqual([]);
 });
 
+verifies("approval.flow", "publishes an answer from outside the bus with its feedback", async () => {
+  const { fixture, ui } = await openAsking();
+  const turn = fixture.say('/tool shell {"command": "rm"}');
+  await until(() => ui.asked.length === 1);
+  const { id } = ui.asked[0]!.payload;
+  await fixture.kernel.approvals.answer(admin, id, { response: "reject", feedback: "use trash instead" });
+  await turn;
+  const answered = fixture.events.filter(({ kind }) => kind === "approval.response");
+  expect(answered.map(({ session_id, payload }) => [session_id, payload])).toEqual([
+    ["kernel", { id, target_session_id: "s1", response: "reject", feedback: "use trash instead" }],
+  ]);
+  const told = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload.messages;
+  expect(JSON.stringify(told)).toContain("use trash instead");
+});
+
+verifies(
+  "ktool.dispatch",
+  "lets a tool deny its own call before anybody is asked, never grant it",
+  async () => {
+    runs.length = 0;
+    const ui = surface();
+    const answers: Record<string, () => unknown> = {
+      no: () => false,
+      throws: () => Promise.reject(new Error("no answer")),
+      odd: () => "yes",
+    };
+    const careful: KernelTool = {
+      ...shell,
+      preApprove: ({ command }) => (answers[command as string]?.() ?? true) as boolean,
+    };
+    const fixture = await createTestSession({ tools: [careful], plugins: [ui.plugin] });
+    const refused = () =>
+      fixture.events.filter(({ kind }) => kind === "tool.error").map(({ payload }) => payload);
+    for (const [n, command] of Object.keys(answers).entries()) {
+      const turn = fixture.say(`/tool shell {"command": "${command}"}`);
+      await until(() => refused().length > n || ui.asked.length > 0);
+      expect(ui.asked).toEqual([]);
+      await turn;
+    }
+    expect(refused()).toMatchObject(Object.keys(answers).map(() => ({ kind: "rejected" })));
+    expect(refused()[0]!.brief).toContain("The tool shell denied this call");
+    const { items } = await fixture.kernel.invocations.list(user, { export_id: "shell" }, { limit: 9 });
+    expect(items.map(({ error }) => error?.code)).toEqual(Object.keys(answers).map(() => "policy.denied"));
+    // A tool that says yes is still put up for approval.
+    const turn = fixture.say('/tool shell {"command": "ls"}');
+    await until(() => ui.asked.length === 1);
+    expect(runs).toEqual([]);
+    await answer(ui.ctx, ui.asked[0]!.payload.id, "reject");
+    await turn;
+    expect(runs).toEqual([]);
+  },
+);
+
 verifies("approval.flow", "runs nothing for forged, late, repeated or mismatched answers", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say('/tool shell {"command": "one"}\n/tool shell {"command": "two"}');

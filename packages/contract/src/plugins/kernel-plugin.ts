@@ -130,6 +130,11 @@ export interface KernelTool extends KernelToolSpec {
   run(args: JsonObject, call: KernelToolCall): MaybePromise<ToolReturn>;
   /** A one-line description for the approval prompt, cut at 80 characters. */
   approvalBrief?(args: JsonObject): MaybePromise<string>;
+  /**
+   * Called for each admitted call before anybody is asked. Only `true` lets the call continue to the approval that the
+   * policy requires, so a tool can deny its own calls but never grant them.
+   */
+  preApprove?(args: JsonObject): MaybePromise<boolean>;
 }
 
 export interface KernelToolCall {

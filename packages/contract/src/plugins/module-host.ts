@@ -83,6 +83,7 @@ export interface ModuleHostMethods {
   request: [params: { request: AdapterRequest; ctx: ContextRef }, answer: AdapterAnswer];
   tool: [params: { tool: number; args: JsonObject; call: HostedToolCall }, answer: ToolReturn];
   brief: [params: { tool: number; args: JsonObject }, answer: string];
+  preApprove: [params: { tool: number; args: JsonObject }, answer: boolean];
   cancel: [params: { call_id: number }, answer: null];
 }
 
@@ -98,7 +99,11 @@ export interface ModuleContextMethods {
   "providers.for_plugin": [params: { ctx: number; plugin: string }, answer: ProviderInstance[]];
   "providers.get": [params: { ctx: number; id: string }, answer: ProviderInstance | null];
   "providers.active": [params: { ctx: number }, answer: string | null];
-  registerTool: [params: { ctx: number; tool: number; spec: KernelToolSpec; brief: boolean }, answer: null];
+  /** `brief` and `pre_approve` say which optional methods the tool has. */
+  registerTool: [
+    params: { ctx: number; tool: number; spec: KernelToolSpec; brief: boolean; pre_approve: boolean },
+    answer: null,
+  ];
   service: [params: { ctx: number; name: string; args: JsonObject; as?: string }, answer: Json];
   progress: [params: { call_id: number; event: JsonObject & { type: string } }, answer: null];
 }

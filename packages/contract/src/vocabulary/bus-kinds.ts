@@ -9,6 +9,14 @@ export type PluginCategory = (typeof PLUGIN_CATEGORIES)[number];
 export const KERNEL_SESSION = "kernel";
 /** `_bridge:<plugin>` and `_bridge:<plugin>:…` are that plugin's private sessions. */
 export const BRIDGE_PREFIX = "_bridge:";
+/**
+ * The sessions of model calls that the kernel makes outside a conversation, `_bridge:<name>:<uuid>`. They have no tape and
+ * no watchers, and every provider may answer there.
+ */
+export const MODEL_BRIDGES = ["web-api-test", "compaction", "cognition", "sampling"] as const;
+export type ModelBridge = (typeof MODEL_BRIDGES)[number];
+/** The session of the events about MCP servers. */
+export const MCP_BRIDGE_SESSION = `${BRIDGE_PREFIX}mcp-bridge`;
 /** Separates parent and child in the session id of a sub-agent; the number of occurrences is the depth. */
 export const AGENT_SEPARATOR = "::agent::";
 /** Extension prefixes that only bundled plugins may register. */

@@ -44,7 +44,8 @@ export function createApprovalPublisher(port: KernelPort, log: Logger): Approval
         expires_at: approval.expires_at,
         ...(approval.replaces === null ? {} : { replaces: approval.replaces, changed: approval.changed }),
       }),
-    answered: (approval, response) => publish(approval, "approval.response", { response }),
+    answered: (approval, response, feedback) =>
+      publish(approval, "approval.response", { response, ...(feedback === null ? {} : { feedback }) }),
     cancelled: (approval, reason) => publish(approval, "approval.cancelled", { reason }),
   };
 }

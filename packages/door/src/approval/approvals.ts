@@ -130,7 +130,7 @@ export function createApprovals(
     if (!won) throw closed(await get(caller, id));
     if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
-    if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response);
+    if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response, feedback);
     return await get(caller, id);
   }
 

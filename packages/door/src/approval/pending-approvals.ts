@@ -31,7 +31,7 @@ export interface ApprovalPublisher {
   requested(approval: Approval): void;
   cancelled(approval: Approval, reason: CancelReason): void;
   /** A person answered elsewhere than on the bus, so clients have to remove the prompt. */
-  answered(approval: Approval, response: ApprovalResponse): void;
+  answered(approval: Approval, response: ApprovalResponse, feedback: string | null): void;
 }
 
 export type CancelReason = "timeout" | "shutdown" | "interrupt" | "revoked";

@@ -14,6 +14,7 @@ import {
   withFix,
 } from "@backplane/contract";
 import type { Caller, InvocationRow, Kernel, Ticket, WatchItem } from "@backplane/ports";
+import { preApprove } from "../admission/pre-approve.ts";
 import { admitAllowed } from "../approval/allowed-calls.ts";
 import { requireNamedIds } from "../authority/named-ids.ts";
 import { type CallEnding, failedWith } from "../calls/ending.ts";
@@ -35,7 +36,8 @@ export async function invoke(door: Door, request: InvocationRequest): Promise<Ti
   const opened = await open(door, request);
   const verdict = admitAllowed(door, opened);
   // Not awaited if it is not a promise, as in approveAndRun.
-  const recorded = await record(door, verdict instanceof Promise ? await verdict : verdict);
+  const checked = preApprove(door, verdict instanceof Promise ? await verdict : verdict);
+  const recorded = await record(door, checked instanceof Promise ? await checked : checked);
   const { live } = recorded;
   const { caller, context, plan } = opened;
   live.answerRequest = request.answerRequest ?? null;

@@ -178,6 +178,9 @@ function guardTool(tool: KernelTool, who: GuardedPlugin, guard: NetworkGuard): K
   if (typeof tool.approvalBrief === "function") {
     guarded.approvalBrief = (args) => guard.enter(who, () => tool.approvalBrief!(args));
   }
+  if (typeof tool.preApprove === "function") {
+    guarded.preApprove = (args) => guard.enter(who, () => tool.preApprove!(args));
+  }
   return guarded;
 }
 

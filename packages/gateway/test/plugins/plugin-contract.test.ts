@@ -77,6 +77,9 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
         deferred: true,
       });
       expect("approvalBrief" in run.tools.get("upper")!).toBe(false);
+      expect(await run.tools.get("buy")!.preApprove!({ text: "milk" })).toBe(true);
+      expect(await run.tools.get("buy")!.preApprove!({ text: "gold" })).toBe(false);
+      expect("preApprove" in run.tools.get("upper")!).toBe(false);
       expect(await run.health()).toEqual({ status: "ok", summary: "open" });
       run.setConfig({});
       expect(await run.health()).toEqual({ status: "degraded", summary: "closed", details: [] });

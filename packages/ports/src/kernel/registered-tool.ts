@@ -21,6 +21,8 @@ export interface RegisteredTool {
   run(args: JsonObject, call: KernelToolCall & { scope: Scope }): Promise<ToolReturn>;
   /** The one-line description for the approval prompt; null if the tool provides none. */
   brief(args: JsonObject): Promise<string | null>;
+  /** Resolves to false if the tool denies the call, also because it failed to answer. Absent: the tool has no say. */
+  preApprove?: (args: JsonObject) => Promise<boolean>;
 }
 
 export interface ToolTable {

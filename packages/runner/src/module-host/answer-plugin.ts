@@ -18,6 +18,7 @@ import {
 } from "@backplane/contract";
 import { RpcError } from "@backplane/wire";
 import type { LiveContexts } from "./live-contexts.ts";
+import type { ToolMethods } from "./plugin-proxy.ts";
 import type { SeenSecrets } from "./seen-secrets.ts";
 
 export interface PluginRequestContext {
@@ -26,7 +27,7 @@ export interface PluginRequestContext {
   /** Running tool calls by the number that the process uses. */
   calls: ReadonlyMap<number, KernelToolCall>;
   /** Creates the kernel's view of a tool in the process. */
-  proxyTool: (id: number, spec: KernelToolSpec, brief: boolean) => KernelTool;
+  proxyTool: (id: number, spec: KernelToolSpec, methods: ToolMethods) => KernelTool;
 }
 
 type Params = Record<string, unknown>;
@@ -80,7 +81,12 @@ function createHandlers({ contexts, secrets, calls, proxyTool }: PluginRequestCo
     registerTool(params) {
       const { tool } = params;
       if (typeof tool !== "number") throw invalid("tool");
-      return ctx(params).registerTool(proxyTool(tool, specOf(object(params, "spec")), params.brief === true));
+      return ctx(params).registerTool(
+        proxyTool(tool, specOf(object(params, "spec")), {
+          brief: params.brief === true,
+          pre_approve: params.pre_approve === true,
+        }),
+      );
     },
     service: (params) =>
       ctx(params).service(

@@ -198,7 +198,7 @@ class HostedPlugin {
       contexts,
       secrets: this.#secrets,
       calls,
-      proxyTool: (id, spec, brief) => proxyTool(parts, id, spec, brief),
+      proxyTool: (id, spec, methods) => proxyTool(parts, id, spec, methods),
     });
     const dialect = moduleDialect(
       {

@@ -65,11 +65,17 @@ export function proxyPlugin(parts: ProxyContext, description: PluginDescription)
   return plugin;
 }
 
+/** The optional methods of a tool. */
+export interface ToolMethods {
+  brief: boolean;
+  pre_approve: boolean;
+}
+
 export function proxyTool(
   parts: ProxyContext,
   tool: number,
   spec: KernelToolSpec,
-  brief: boolean,
+  { brief, pre_approve }: ToolMethods,
 ): KernelTool {
   const { calls, explainFailure, session } = parts;
   return {
@@ -91,6 +97,9 @@ export function proxyTool(
       }
     },
     ...(brief && { approvalBrief: (args) => explainFailure(session().callHost("brief", { tool, args })) }),
+    ...(pre_approve && {
+      preApprove: (args) => explainFailure(session().callHost("preApprove", { tool, args })),
+    }),
   };
 }
 

@@ -46,7 +46,8 @@ export function remoteContext(ref: ContextRef, link: GatewayLink, tools: Registe
       // registration.
       tools.set(id, tool);
       const brief = typeof tool.approvalBrief === "function";
-      await link.request("registerTool", { ctx, tool: id, spec: specOf(tool), brief });
+      const pre_approve = typeof tool.preApprove === "function";
+      await link.request("registerTool", { ctx, tool: id, spec: specOf(tool), brief, pre_approve });
     },
     service: (name, args, as) =>
       link.request("service", as === undefined ? { ctx, name, args } : { ctx, name, args, as }),

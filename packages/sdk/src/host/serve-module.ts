@@ -88,6 +88,7 @@ function createHandlers(peer: () => RpcPeer): Handlers {
     health: async ({ ctx }) => await plugin().healthCheck!(context(ctx)),
     request: async ({ request, ctx }) => await plugin().onRequest!(request, context(ctx)),
     brief: async ({ tool, args }) => await toolOf(tool).approvalBrief!(args),
+    preApprove: async ({ tool, args }) => await toolOf(tool).preApprove!(args),
     async tool({ tool, args, call }) {
       const abort = new AbortController();
       running.set(call.call_id, abort);

@@ -22,6 +22,8 @@ export interface KernelToolDefinition<S extends JsonSchema> extends Omit<KernelT
   /** A plain string is a successful result. */
   run(args: FromSchema<S>, call: KernelToolCall): Awaitable<ToolReturn | string>;
   approvalBrief?(args: FromSchema<S>): Awaitable<string>;
+  /** False denies the call before anybody is asked; true leaves the decision to the policy. */
+  preApprove?(args: FromSchema<S>): Awaitable<boolean>;
 }
 
 export function kernelTool<const S extends JsonSchema>(definition: KernelToolDefinition<S>): KernelTool {
@@ -44,6 +46,9 @@ export function kernelTool<const S extends JsonSchema>(definition: KernelToolDef
   };
   if (definition.approvalBrief !== undefined) {
     tool.approvalBrief = async (args) => toBrief(await definition.approvalBrief!(args as FromSchema<S>));
+  }
+  if (definition.preApprove !== undefined) {
+    tool.preApprove = (args) => definition.preApprove!(args as FromSchema<S>);
   }
   return tool;
 }

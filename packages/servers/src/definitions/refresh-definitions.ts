@@ -4,7 +4,7 @@
  * published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`.
  */
 
-import { type Definitions, isDescribed, KERNEL_SESSION } from "@backplane/contract";
+import { boundServerName, type Definitions, isDescribed, MCP_BRIDGE_SESSION } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Timer } from "@backplane/ports";
 import type { DefinitionsService } from "@backplane/registry";
 import type { KernelPort } from "@backplane/session";
@@ -29,6 +29,18 @@ const CONCURRENCY = 4;
  * server is not described all the time.
  */
 const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
+
+/** Failures that only another configuration, secret or address can repair. */
+const CONFIG_ERRORS: ReadonlySet<string> = new Set([
+  "binding.invalid",
+  "binding.not_active",
+  "config.invalid",
+  "input.invalid",
+  "package.invalid",
+  "package.platform",
+  "request.invalid",
+  "secret.not_found",
+]);
 
 interface Watch {
   failures: number;
@@ -73,14 +85,20 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
   ) {
     const { binding_id, package_id } = bound.binding;
     if (!bound.package.manifest.runtime.protocol.startsWith("mcp.")) return;
-    const about = { binding_id, package_id };
-    const options = { session_id: KERNEL_SESSION, scope };
+    const about = { server: boundServerName(bound.binding), binding_id, package_id };
+    const options = { session_id: MCP_BRIDGE_SESSION, scope };
     if (row.error === null) {
-      const counts = { tools: row.exports.length, quarantined: row.quarantined.length };
-      port.tryPublish("x.mcp.server.ready", { ...about, ...counts }, options);
+      const tools = row.exports.map(({ id, description = "", tool }) => ({
+        name: id,
+        mcp_name: tool.native_name ?? id,
+        description,
+      }));
+      const quarantined = row.quarantined.length;
+      port.tryPublish("x.mcp.server.ready", { ...about, tools, quarantined }, options);
     } else {
       const { code, message } = row.error;
-      port.tryPublish("x.mcp.server.error", { ...about, code, message, attempt }, options);
+      const kind = CONFIG_ERRORS.has(code) ? "config_invalid" : "boot_failed";
+      port.tryPublish("x.mcp.server.error", { ...about, kind, code, message, attempt }, options);
     }
   }
 

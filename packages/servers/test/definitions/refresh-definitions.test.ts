@@ -22,7 +22,12 @@ const SERVER = manifest([], {
 const answer = (...text: string[]) => ({
   exports: text.map(
     (description, at): ManifestToolExport =>
-      ToolExportSchema.parse({ id: `mcp_weather_${at}`, kind: "tool", description, tool: {} }),
+      ToolExportSchema.parse({
+        id: `mcp_weather_${at}`,
+        kind: "tool",
+        description,
+        tool: at === 0 ? { native_name: "Weather/now" } : {},
+      }),
   ),
   schemas: {},
   warnings: [],
@@ -49,16 +54,25 @@ verifies(
     const { binding_id } = await fixture.bind(SERVER);
     fixture.runner.description = () => answer("Weather today");
     await until(() => events.length === 2);
-    expect(events.map(({ kind, payload }) => [kind, payload])).toEqual([
-      [
-        "x.mcp.server.error",
-        { binding_id, package_id: "acme/weather", code: "crashed", message: "it died at once", attempt: 1 },
-      ],
-      ["x.mcp.server.ready", { binding_id, package_id: "acme/weather", tools: 1, quarantined: 0 }],
+    const about = { server: "weather", binding_id, package_id: "acme/weather" };
+    const failure = { kind: "boot_failed", code: "crashed", message: "it died at once", attempt: 1 };
+    const tools = [{ name: "mcp_weather_0", mcp_name: "Weather/now", description: "Weather today" }];
+    expect(events.map(({ kind, session_id, payload }) => [session_id, kind, payload])).toEqual([
+      ["_bridge:mcp-bridge", "x.mcp.server.error", { ...about, ...failure }],
+      ["_bridge:mcp-bridge", "x.mcp.server.ready", { ...about, tools, quarantined: 0 }],
     ]);
     expect(await fixture.kernel.exports.discover(user, "tool")).toHaveLength(1);
   },
 );
+
+verifies("mcp.client", "tells an invalid configuration of a server from a failed start", async () => {
+  const events: BusEvent[] = [];
+  const fixture = await createTestKernel({ plugins: [listener(events)] });
+  fixture.runner.description = () => Promise.reject(new BackplaneError("binding.not_active", "no key"));
+  await fixture.bind(SERVER);
+  await until(() => events.length === 1);
+  expect(events[0]!.payload).toMatchObject({ server: "weather", kind: "config_invalid", message: "no key" });
+});
 
 verifies(
   "mcp.client",
@@ -101,7 +115,13 @@ test("describes a server that sends list_changed all the time less and less ofte
   let say: (notice: RunnerNotice) => void = () => {};
   let now = 1_000_000;
   const bound = {
-    binding: { binding_id: "b1", generation: 1, scope: { org_id: "o", project_id: null } },
+    binding: {
+      binding_id: "b1",
+      package_id: "acme/noisy",
+      config: {},
+      generation: 1,
+      scope: { org_id: "o", project_id: null },
+    },
     package: { manifest: SERVER },
   } as unknown as BoundPackage;
   const deps = {

@@ -17,7 +17,7 @@ import {
 import { BUS_PAYLOADS } from "@backplane/contract/schema";
 import { snapshot } from "../snapshot/snapshot.ts";
 import { payloadTest } from "./payload-check.ts";
-import { isBridgeOf } from "./session-ids.ts";
+import { isBridgeOf, isModelBridge } from "./session-ids.ts";
 
 const MAX_EXTENSION_RULES = 256;
 const SESSION_ID_MAX = 1_024;
@@ -104,7 +104,12 @@ export class PublishRules {
     if (rule.session === "kernel")
       throw deny(`${kind} may be published only on the session "${KERNEL_SESSION}"`);
     if (this.#who.category === null) return;
-    if (session_id.startsWith(BRIDGE_PREFIX) && !isBridgeOf(this.#who.name, session_id)) {
+    const answers = this.#who.category === "llm-provider" && kind.startsWith("llm.call.");
+    if (
+      session_id.startsWith(BRIDGE_PREFIX) &&
+      !isBridgeOf(this.#who.name, session_id) &&
+      !(answers && isModelBridge(session_id))
+    ) {
       throw deny(
         `${this.#who.name} may not publish on ${session_id}: the session is private to another plugin`,
       );

@@ -3,7 +3,16 @@
  * `::agent::` id would reach the control plane, a plugin's private session, or the approvals that a child session
  * inherits.
  */
-import { AGENT_SEPARATOR, BackplaneError, BRIDGE_PREFIX, KERNEL_SESSION } from "@backplane/contract";
+
+import { randomUUID } from "node:crypto";
+import {
+  AGENT_SEPARATOR,
+  BackplaneError,
+  BRIDGE_PREFIX,
+  KERNEL_SESSION,
+  MODEL_BRIDGES,
+  type ModelBridge,
+} from "@backplane/contract";
 
 const MAX_LENGTH = 256;
 
@@ -32,4 +41,13 @@ export function isBridgeOf(plugin: string, session_id: string): boolean {
   if (!session_id.startsWith(plugin, BRIDGE_PREFIX.length)) return false;
   const end = BRIDGE_PREFIX.length + plugin.length;
   return session_id.length === end || session_id[end] === ":";
+}
+
+/** A new session for one model call outside a conversation. */
+export function modelBridgeSession(bridge: ModelBridge): string {
+  return `${BRIDGE_PREFIX}${bridge}:${randomUUID()}`;
+}
+
+export function isModelBridge(session_id: string): boolean {
+  return MODEL_BRIDGES.some((bridge) => session_id.startsWith(`${BRIDGE_PREFIX}${bridge}:`));
 }

@@ -210,3 +210,27 @@ test("rejects every kind outside the catalog and the own prefix", () => {
     { numRuns: 500 },
   );
 });
+
+verifies(
+  "bus.reserved",
+  "lets providers answer model calls on the kernel's bridge sessions only",
+  async () => {
+    const { plug } = openBus();
+    const provider = plug("models", "llm-provider");
+    const answer = { text: "hi", usage: {}, request_id: "evt_1" };
+    const at = (session_id: string) => ({ session_id });
+    for (const bridge of ["web-api-test", "compaction", "cognition", "sampling"])
+      await provider.publish("llm.call.response", answer, at(`_bridge:${bridge}:1`));
+    for (const session_id of ["_bridge:other:1", "_bridge:web-api-test", "_bridge:compactions:1"])
+      expect(codeOfThrown(() => provider.tryPublish("llm.call.response", answer, at(session_id)))).toBe(
+        "policy.denied",
+      );
+    const skill = plug("notes", "skill");
+    expect(codeOfThrown(() => skill.tryPublish("x.notes.a", {}, at("_bridge:compaction:1")))).toBe(
+      "policy.denied",
+    );
+    expect(codeOfThrown(() => provider.tryPublish("x.models.a", {}, at("_bridge:compaction:1")))).toBe(
+      "policy.denied",
+    );
+  },
+);

@@ -1,0 +1,35 @@
+/**
+ * Asks a tool whether it denies an admitted call (`preApprove` of a kernel tool). The answer can only refuse: a call that
+ * the tool lets pass still needs every approval that the policy requires.
+ */
+
+import { isObject, type MaybePromise } from "@backplane/contract";
+import type { DoorBindings } from "../tools/bound-tools.ts";
+import type { Admitted, RefusedCall } from "./admit.ts";
+
+const RULE = "pre_approve";
+
+export function preApprove(
+  { bindings }: { bindings: Pick<DoorBindings, "tool"> },
+  verdict: Admitted | RefusedCall,
+): MaybePromise<Admitted | RefusedCall> {
+  if (verdict.verdict === "refused") return verdict;
+  const { call } = verdict;
+  const tool = bindings.tool(call.plan.bound.binding.binding_id);
+  if (tool?.preApprove === undefined) return verdict;
+  const args = isObject(call.input) ? call.input : {};
+  return tool.preApprove(args).then((passed) => {
+    if (passed) return verdict;
+    const message = `The tool ${tool.spec.name} denied this call before it was put up for approval.`;
+    return {
+      verdict: "refused",
+      call,
+      rule: RULE,
+      code: "policy.denied",
+      message,
+      details: { rule: RULE },
+      fix: undefined,
+      needs_approval: false,
+    };
+  });
+}
