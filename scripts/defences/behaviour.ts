@@ -80,6 +80,13 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
   },
   {
+    defence: "watchers: what a model thinks reaches them",
+    file: "packages/agent/src/fanout/fanout.ts",
+    from: 'if (event.payload.thinking === undefined || event.payload.thinking === "") return;',
+    to: "if (event.kind !== undefined) return;",
+    tests: ["packages/agent/test/fanout/fanout.test.ts"],
+  },
+  {
     defence: "side calls: 5 s is the default timeout",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",

@@ -173,7 +173,11 @@ class SessionFanout implements FanoutService {
       return;
     }
     if (ANSWER_ENDS.has(kind)) this.#partials.drop(event, event.session_id);
-    if (this.#hubs.size === 0 || kind === "llm.call.delta") return;
+    if (this.#hubs.size === 0) return;
+    if (kind === "llm.call.delta") {
+      this.#thinking(event as BusEvent<typeof kind>);
+      return;
+    }
     if (event.session_id !== KERNEL_SESSION) {
       if (!isTaped(event))
         for (const hub of this.#hubsOf(event, this.#workspaceOf(event))) hub.publish(event);
@@ -209,6 +213,15 @@ class SessionFanout implements FanoutService {
     this.#partials.add(event, workspace, this.#deps.clock.monotonic());
     if (this.#timer === null) this.#arm();
     for (const hub of hubs) hub.delta(event);
+  }
+
+  /**
+   * Watchers receive what the model thinks while it thinks. It is neither kept nor repeated to a client that attaches
+   * later. The other deltas of a provider reach them as assistant.message.delta.
+   */
+  #thinking(event: BusEvent<"llm.call.delta">): void {
+    if (event.payload.thinking === undefined || event.payload.thinking === "") return;
+    for (const hub of this.#hubsOf(event, this.#workspaceOf(event))) if (!hub.isLate(event)) hub.delta(event);
   }
 
   #workspaceOf(event: BusEvent): string | null {

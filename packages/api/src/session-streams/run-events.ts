@@ -8,6 +8,7 @@ const STREAMED_KINDS: ReadonlySet<string> = new Set([
   "user.message.received",
   "user.interrupt",
   "assistant.message.delta",
+  "llm.call.delta",
   "assistant.message.done",
   "tool.call.request",
   "tool.call.start",

@@ -1,7 +1,7 @@
 // A conversation as a list of items, built from the events of `/ws`, independent of the page. Entries are deduplicated by
 // id, so a replay and live events may overlap. Streamed text is replaced by the final entry.
 //
-// Types of items: user, assistant (streaming until its end), tool, error, marker
+// Types of items: user, thinking (live only), assistant (streaming until its end), tool, error, marker
 
 /** A live event in the form of an entry, as in a replay. */
 export function entryOf({ event, entry_id }) {
@@ -32,6 +32,7 @@ export class Transcript {
   #view;
   #tools = new Map();
   #streaming = null;
+  #thinking = null;
   #interrupted = false;
   #compacted_at = null;
 
@@ -54,6 +55,16 @@ export class Transcript {
       this.#entry(entryOf(op));
       this.#view.state();
     } else if (op.event.kind === "assistant.message.delta") this.#delta(op.event);
+    else if (op.event.kind === "llm.call.delta") this.#think(op.event.payload);
+  }
+
+  /** Thoughts of one model call are one item; the answer or a tool call ends it. */
+  #think({ thinking, request_id }) {
+    const open = this.#thinking;
+    if (open !== null && open.request_id === request_id)
+      return this.#change(open, { text: open.text + thinking });
+    this.#thinking = { type: "thinking", text: thinking, request_id };
+    this.#add(this.#thinking, this.#streaming);
   }
 
   /** The run ended without an entry, for example in a crash of the gateway. */

@@ -88,6 +88,12 @@ function article(item, acts) {
         item.note === undefined ? null : el("p", { class: "note" }, `■ ${item.note}`),
         item.streaming ? null : forkButton(item, acts),
       );
+    case "thinking":
+      return el(
+        "article",
+        { class: "item thinking", "aria-label": "Thinking" },
+        el("details", {}, el("summary", {}, "Thinking"), el("div", { class: "text plain" }, item.text)),
+      );
     case "tool":
       return toolCard(item);
     case "error":

@@ -161,3 +161,29 @@ test("places a message sent during an answer before that answer", () => {
   live(3, "assistant.message.done", { content: "Working", tool_calls: [], status: "completed" });
   expect(texts()).toEqual(["user: go", "user: and this", "assistant: Working"]);
 });
+
+test("collects the thoughts of each model call in one item before its answer", () => {
+  const { transcript, live, delta, texts } = open();
+  const think = (thinking: string, request_id: string) =>
+    transcript.take({
+      op: "event",
+      event: { kind: "llm.call.delta", payload: { thinking, request_id }, ts: 1 },
+    });
+  live(1, "user.message.received", { text: "go" });
+  think("First ", "evt_1");
+  think("this.", "evt_1");
+  delta("Loo", { iteration: 1 });
+  think(" And that.", "evt_1");
+  live(2, "llm.call.response", { text: "Looking.", tool_calls: [call], usage: {} });
+  live(3, "tool.call.request", call);
+  think("Now that.", "evt_2");
+  live(4, "assistant.message.done", { content: "Done.", tool_calls: [], status: "completed" });
+  expect(texts()).toEqual([
+    "user: go",
+    "thinking: First this. And that.",
+    "assistant: Looking.",
+    "tool: running",
+    "thinking: Now that.",
+    "assistant: Done.",
+  ]);
+});

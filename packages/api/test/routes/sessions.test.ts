@@ -167,7 +167,10 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
   });
   expect(on_head.json.output.content).toBe("two");
 
-  const body = JSON.stringify({ session_id: "runs-1", input: { text: "/say one two three" } });
+  const body = JSON.stringify({
+    session_id: "runs-1",
+    input: { text: "/think First I count.\n/say one two three" },
+  });
   const headers = { "content-type": "application/json", accept: "text/event-stream" };
   const items = await stream("/v1/runs", { method: "POST", body, headers });
   expect(items[0]?.event).toBe("run.started");
@@ -179,6 +182,8 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
   const texts = deltas.map(({ data }) => JSON.parse(data).event.payload);
   const whole = texts.reduce((sum, { catch_up, content }) => (catch_up ? content : sum + content), "");
   expect(whole).toBe("one two three");
+  const thoughts = items.filter(({ event }) => event === "llm.call.delta");
+  expect(thoughts.map(({ data }) => JSON.parse(data).event.payload.thinking).join("")).toBe("First I count.");
   expect(items.at(-2)).toMatchObject({ event: "assistant.message.done", id: String(ended.output.entry_id) });
 
   // The replay from the tape has the same entries with the same ids, and none of earlier runs.

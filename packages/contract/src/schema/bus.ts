@@ -33,6 +33,8 @@ export const BUS_PAYLOADS = {
   }),
   "llm.call.delta": z.looseObject({
     content: text.optional(),
+    /** What the model thinks before it answers; not part of the answer. */
+    thinking: text.optional(),
     tool_call_partial: dict.optional(),
     request_id,
   }),
