@@ -46,5 +46,7 @@ export function invocationRow(n: number): InvocationRow {
     turn: null,
     depth: 0,
     role: "user",
+    within: null,
+    harness_run: null,
   };
 }

@@ -145,8 +145,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "records: every kind of call has an execution id of its kind",
     file: "packages/door/src/open/open.ts",
-    from: '  harness: "execution",\n',
-    to: '  harness: "tool_execution",\n',
+    from: '  compactor: "compaction",\n',
+    to: '  compactor: "tool_execution",\n',
     tests: ["packages/door/test/invoke/record-kinds.test.ts"],
   },
   {

@@ -4,6 +4,7 @@ export type {
   Compaction,
   CreatedKey,
   GatewayStatus,
+  HarnessBody,
   InvocationUpdate,
   InvokeOptions,
   InvokeRequest,

@@ -21,7 +21,7 @@ export { readCancels, stopCall } from "./invoke/cancel.ts";
 export type { Door, SamplingAccess, SamplingCaller } from "./invoke/door.ts";
 export { invoke } from "./invoke/invoke.ts";
 export { recoverCalls, resumeApprovals } from "./invoke/recover.ts";
-export { settle } from "./invoke/settle.ts";
+export { releaseToOtherNode, settle } from "./invoke/settle.ts";
 export { delegatedCallerOf } from "./keys/authenticate.ts";
 export { Heartbeat } from "./node/heartbeat.ts";
 export { NodeLease } from "./node/node-lease.ts";

@@ -10,9 +10,11 @@ import {
   type Door,
   Heartbeat,
   invoke,
+  type LiveCall,
   Retention,
   readCancels,
   recoverCalls,
+  releaseToOtherNode,
   resumeApprovals,
   SLOT_TTL_MS,
   settle,
@@ -88,7 +90,7 @@ export function createLifecycle(
     for (const call of live.all()) stopCall(door, call, "shutdown");
     await within(deps, live.idle(), grace_ms);
     // A runner that does not answer must not keep a row open.
-    const late = live.all().map((call) => settle(door, call, cancelledBy("shutdown")));
+    const late = live.all().map((call) => endOrRelease(door, call));
     await within(deps, Promise.all(late), LAST_CALL_MS);
     await within(deps, deliveries, LAST_CALL_MS);
     await turns;
@@ -114,6 +116,12 @@ export function createLifecycle(
       stopping: state.stopping,
     }),
   };
+}
+
+/** The next gateway continues a harness from its last checkpoint. */
+async function endOrRelease(door: Door, call: LiveCall): Promise<void> {
+  if (call.row.export_kind === "harness") await releaseToOtherNode(door, call);
+  else await settle(door, call, cancelledBy("shutdown"));
 }
 
 async function renewSlots(deps: KernelDeps, names: string[]): Promise<void> {

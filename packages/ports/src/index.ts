@@ -40,6 +40,7 @@ export type * from "./store/binding-store.ts";
 export type * from "./store/change-records.ts";
 export type * from "./store/config-store.ts";
 export type * from "./store/definition-store.ts";
+export type * from "./store/execution-store.ts";
 export type * from "./store/installation-store.ts";
 export type * from "./store/invocation-store.ts";
 export type * from "./store/package-store.ts";

@@ -7,6 +7,7 @@ import type { Bus, KernelPort } from "./bus/bus-port.ts";
 import { LiveSessions } from "./sessions/live-sessions.ts";
 import { createPersister, type Persister } from "./sessions/persister.ts";
 import { createSessions, type Sessions } from "./sessions/sessions.ts";
+import { createHarnessTape, type HarnessTape } from "./tape/harness-tape.ts";
 import { tapeEvents } from "./tape/tape-events.ts";
 import { createTurnTape, type TurnTape } from "./tape/turn-tape.ts";
 
@@ -17,6 +18,7 @@ export interface SessionModule {
   persister: Persister;
   sessions: Sessions;
   turn_tape: TurnTape;
+  harness_tape: HarnessTape;
 }
 
 export function createSessionModule(deps: KernelDeps, changes: Changes): SessionModule {
@@ -70,6 +72,17 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
       port,
       log,
       onSettled: (key, row) => changes.emit("call.ended", { key, row }),
+    }),
+    harness_tape: createHarnessTape({
+      store,
+      persister,
+      live,
+      port,
+      own_port: bus.kernel("harness", ["harness"]),
+      ids,
+      clock,
+      log,
+      onSettled: (row) => changes.emit("harness.ended", { row }),
     }),
   };
 }

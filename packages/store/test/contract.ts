@@ -5,6 +5,7 @@ import { bindingCases } from "./contract-bindings.ts";
 import { chainCases } from "./contract-chains.ts";
 import { configCases } from "./contract-config.ts";
 import { definitionCases } from "./contract-definitions.ts";
+import { executionCases } from "./contract-executions.ts";
 import { fenceCases } from "./contract-fences.ts";
 import { installationCases } from "./contract-installations.ts";
 import { invocationCases } from "./contract-invocations.ts";
@@ -37,6 +38,7 @@ export function storeContract(subject: () => Subject): void {
   chainCases(subject);
   replayCases(subject);
   runCases(() => subject().store);
+  executionCases(() => subject().store);
   fenceCases(() => subject().store);
   onceCases(() => subject().store);
   retentionCases(subject);

@@ -75,6 +75,7 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["chains", "last_entry = last_entry + 1", "chains"],
   ["sessions", "name = 'other'", "sessions"],
   ["runs", "status = 'failed'", "runs"],
+  ["executions", "child_runs = child_runs + 1", "executions"],
   ["outbox", "summary = '{}'", "outbox"],
   ["cursors", "seq = seq + 1", "cursor"],
   ["jobs", "payload = '0'", "jobs"],

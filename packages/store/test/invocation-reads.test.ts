@@ -25,6 +25,8 @@ test("continues a filtered list where its scan stopped, without missing rows", (
       delegation: null,
       tape: null,
       once: null,
+      execution: null,
+      run: null,
       records,
     };
     connection.run(startWrite("openInvocation", input, "sqlite"));

@@ -18,6 +18,7 @@ import {
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfigValue } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
+import { readExecution } from "../src/ops/executions.ts";
 import { readHeldRun } from "../src/ops/holds.ts";
 import { countCalls, listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
@@ -46,6 +47,7 @@ const hold = { run_id: "r", fence: 0 };
 const tape = { key, entries: [line], hold };
 const runs = { ...key, before: "~", limit: 5, session_id: null, chain_id: null, workspace: null };
 const once = { ...key, key: "k", digest: "d", now: 1, stale_ms: 1, ttl_ms: 1, status: 202, body: "{}" };
+const execution = { id: "x", depth: 1 };
 const run = { ...key, id: "r", status: "running", node_id: "n", body: "{}" };
 const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
@@ -238,7 +240,39 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["since the anchor", () => readSinceAnchor("o", "p", "c")],
   ["replay", () => readSessionEntries(key, 0, 5)],
   ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
-  ["start run", () => startWrite("startRun", { run, parent: hold, tape, records, once }, "sqlite")],
+  [
+    "start run",
+    () => startWrite("startRun", { run, parent: hold, tape, records, once, execution }, "sqlite"),
+  ],
+  ["execution", () => readExecution("o", "p", "x")],
+  ["use of an execution", () => startWrite("useExecution", { id: "x", what: "steps" }, "sqlite")],
+  ["start of a harness", () => startWrite("countStart", { id: "x", invocation_id: "i" }, "sqlite")],
+  [
+    "checkpoint",
+    () => startWrite("saveCheckpoint", { id: "x", invocation_id: "i", fence: 0, checkpoint: "{}" }, "sqlite"),
+  ],
+  [
+    "end of a harness",
+    () =>
+      startWrite(
+        "settleHarness",
+        {
+          settle: {
+            id: "i",
+            fence: 0,
+            status: "failed",
+            retry_count: 0,
+            started_at: null,
+            outcome: "{}",
+            records,
+          },
+          execution_id: "x",
+          checkpoint: null,
+          run: { id: "r", status: "failed", outcome: "{}", tape },
+        },
+        "sqlite",
+      ),
+  ],
   ["append held", () => startWrite("appendForTurn", tape, "sqlite")],
   ["join run", () => startWrite("joinRun", { run_id: "r", most: 9, tape, once }, "sqlite")],
   ["held", () => readHeldRun(hold)],

@@ -14,6 +14,7 @@ import type {
   NewApproval,
   NewAudit,
   NewEvent,
+  NewExecution,
   NewJob,
   Scope,
   Settlement,
@@ -141,6 +142,8 @@ export function sampleInvocation(overrides: Partial<InvocationRow> = {}): Invoca
     turn: null,
     depth: 0,
     role: "admin",
+    within: null,
+    harness_run: null,
     ...overrides,
   };
 }
@@ -262,6 +265,24 @@ export function sampleKey(overrides: Partial<ApiKey> = {}): ApiKey {
     created_at: NOW,
     expires_at: null,
     revoked_at: null,
+    ...overrides,
+  };
+}
+
+export function sampleExecution(row: InvocationRow, overrides: Partial<NewExecution> = {}): NewExecution {
+  return {
+    id: row.execution_id,
+    scope: { org_id: row.org_id, project_id: row.project_id },
+    invocation_id: row.id,
+    run_id: null,
+    export_id: "triage",
+    binding_id: row.binding_id,
+    depth: 0,
+    target: { session_id: "s1" },
+    trigger: { type: "user_request" },
+    policy: { max_depth: 2, max_child_runs: 3, max_steps: 2, max_compactions: 1, allow_compaction: true },
+    deadline: null,
+    starts: 1,
     ...overrides,
   };
 }

@@ -98,8 +98,8 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "recover: only repeatable calls run again",
     file: RECOVER,
-    from: "if (!isRepeatable(row.effect_class)) {",
-    to: 'if (row.effect_class === "unknown") {',
+    from: "if (!harness && !isRepeatable(row.effect_class)) {",
+    to: 'if (!harness && row.effect_class === "unknown") {',
     tests: RECOVERED,
     only: "after a crash reruns reads",
   },

@@ -286,8 +286,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "run: the plugin gets the time that is left",
     file: RUN,
-    from: "Math.ceil(left), secrets)",
-    to: "row.timeout_ms, secrets)",
+    from: "Math.ceil(left), secrets, body)",
+    to: "row.timeout_ms, secrets, body)",
     tests: DEADLINES,
   },
   {

@@ -70,8 +70,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: the start of a turn is an event",
     file: BEGIN,
-    from: "items.length, records, once, parent)",
-    to: "items.length, {}, once, parent)",
+    from: "items.length, records, once, parent, execution)",
+    to: "items.length, {}, once, parent, execution)",
     tests: DECISIONS,
   },
   {

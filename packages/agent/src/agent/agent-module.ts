@@ -5,14 +5,15 @@
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
 import { type Door, type DoorModule, SEARCH_TOOL } from "@backplane/door";
-import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
+import type { Caller, Changes, ExecutionUse, Kernel, KernelDeps, Store } from "@backplane/ports";
 import type { RegistryModule } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
 import { createCognition } from "../cognition/cognition.ts";
+import { createHarnessRuns } from "../harness/harness-runs.ts";
 import { Compactions, createCompactorCall } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
-import type { StepDeps } from "../loop/run-turn.ts";
+import { executionOf, type StepDeps } from "../loop/run-turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { Turn } from "../loop/turn.ts";
 import { adminServices } from "../services/admin-services.ts";
@@ -67,6 +68,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     log,
     windowOf: (org_id, provider) => active_models.of(org_id, provider),
     callCompactor: createCompactorCall(door),
+    countCompaction: (caller) => countUse(store, caller, "compactions"),
   });
   const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
   const strategyPlugin = (strategy: string) =>
@@ -98,6 +100,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     node_lease: door.lease,
     store_wait: door.store_wait,
     atStep: (turn) => loopStep(door, histories, turn),
+    countStep: (caller) => countUse(store, caller, "steps"),
     activeModel: (org_id, provider) => active_models.of(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
@@ -134,6 +137,11 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       else live.onSettled(tell);
     },
   });
+  const { invocations } = parts.door.facade;
+  const harnesses = createHarnessRuns({ door, invocations, persister, sessions, loop, turns });
+  changes.on("harness.ended", ({ row }) => {
+    if (row.status !== "succeeded") harnesses.stopChildren(row.execution_id);
+  });
   const facade: AgentModule["facade"] = {
     sessions: createAgentSessions({
       store,
@@ -147,7 +155,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       compactions,
     }),
     chains: createAgentChains({ clock, persister, sessions }),
-    runs: createAgentRuns({ store, clock, port, sessions, loop, turns }),
+    runs: createAgentRuns({ store, clock, port, sessions, loop, turns, door, harnesses }),
     fanout,
     plugins: plugins.facade,
     providers: plugins.providers,
@@ -186,6 +194,16 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
  * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its
  * lease and still holds the turn, and reads the messages that another gateway wrote to the turn.
  */
+/** Throws `harness.limit` if the caller belongs to a harness execution that has no more of it. */
+async function countUse(
+  { executions }: Pick<Store, "executions">,
+  caller: Caller,
+  what: ExecutionUse,
+): Promise<void> {
+  const id = executionOf(caller);
+  if (id !== null) await executions.use(id, what);
+}
+
 async function loopStep({ deps, lease, store_wait }: Door, histories: Histories, turn: Turn): Promise<void> {
   const { store } = deps;
   if (!store.shared) return;

@@ -1,7 +1,7 @@
-/** The facade for runs. A run is a turn, so every run goes through the loop. */
+/** The facade for runs. A run is a turn of the loop, or an execution of a harness. */
 
 import { BackplaneError, type Run } from "@backplane/contract";
-import { openIdempotent } from "@backplane/door";
+import { type Door, openIdempotent } from "@backplane/door";
 import type {
   AgentRuns,
   Caller,
@@ -12,6 +12,8 @@ import type {
   Store,
 } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
+import { linkChildRun } from "../harness/child-runs.ts";
+import type { HarnessRuns } from "../harness/harness-runs.ts";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
 import { sessionKey } from "./session-key.ts";
@@ -24,9 +26,13 @@ export interface AgentRunDeps {
   sessions: Sessions;
   loop: Loop;
   turns: ActiveTurns;
+  door: Door;
+  harnesses: HarnessRuns;
 }
 
-export function createAgentRuns({ store, clock, sessions, loop, turns, port }: AgentRunDeps): AgentRuns {
+export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
+  const { store, clock, sessions, loop, turns, port, door, harnesses } = deps;
+
   async function get(caller: Caller, id: string): Promise<Run> {
     const run = await store.runs.get(caller.scope, id);
     if (run === null) throw new BackplaneError("run.not_found");
@@ -55,11 +61,13 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
     requireWriter(caller, "start runs");
     const key = await keyOf(caller, body);
     checkClientSessionId(key.session_id);
+    if (body.harness !== undefined) return await harnesses.start(caller, key, body.input, body.harness, once);
+    const child = await linkChildRun(door, caller, key, once);
     const { turn, entry_id } = await loop.accept({
       key,
       caller,
       message: body.input,
-      trigger: "api",
+      ...(child ?? { trigger: "api" }),
       ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
       ...(body.context === undefined ? {} : { context: body.context }),
       ...(once === undefined ? {} : { once }),
@@ -81,10 +89,13 @@ export function createAgentRuns({ store, clock, sessions, loop, turns, port }: A
       return { id, entry_id, ticket: null };
     },
     get,
+    execution: harnesses.execution,
     list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),
     async cancel(caller, id) {
       requireWriter(caller, "cancel runs");
       const run = await get(caller, id);
+      if (run.harness !== undefined && run.status === "running")
+        return await harnesses.cancel(caller, { ...run, harness: run.harness });
       const turn = turns.ofRun(id);
       if (run.status !== "running" || turn === undefined) throw new BackplaneError("run.ended");
       await port.publish("user.interrupt", {}, turn.to);

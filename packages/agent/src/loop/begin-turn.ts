@@ -52,6 +52,8 @@ export interface TurnRequest {
   trace_id?: string | undefined;
   /** The hold of the parent turn. A sub-agent begins only while this gateway holds its parent. */
   parent?: RunHold;
+  /** The harness execution that the run counts against, and the depth of the run. */
+  execution?: { id: string; depth: number };
   limits?: Partial<TurnLimits>;
   /** An Idempotency-Key that is claimed in the transaction that writes the run. */
   once?: IdempotencyClaim;
@@ -122,6 +124,7 @@ export const CONTEXT_OF = {
   api: "background",
   subagent: "background",
   approval: "background",
+  harness: "background",
 } as const satisfies Record<RunTrigger, RiskContext>;
 
 function newRun(
@@ -160,7 +163,7 @@ function newRun(
 /** Creates the session and tries again when it does not exist yet. */
 async function record(
   deps: BeginDeps,
-  { key, caller, once, parent }: TurnRequest,
+  { key, caller, once, parent, execution }: TurnRequest,
   run: RunRow,
   items: readonly TapeItem[],
 ): Promise<AppendedEntries> {
@@ -168,7 +171,7 @@ async function record(
   const records = runRecords(deps, "run.started", run, caller);
   const start = () =>
     persister.appendInTransaction(key, items, (tape) =>
-      store.runs.start(run, tape, items.length, records, once, parent),
+      store.runs.start(run, tape, items.length, records, once, parent, execution),
     );
   try {
     return (await start())!;
@@ -213,7 +216,7 @@ export interface PreparedMessage {
 /** `publishing` is called with the id of the event just before it is published. */
 export function prepareMessage(
   port: KernelPort,
-  { key, message, event }: TurnRequest,
+  { key, message, event }: Pick<TurnRequest, "key" | "message" | "event">,
   publishing: (event_id: string) => void,
 ): PreparedMessage {
   if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };

@@ -59,6 +59,8 @@ export interface CompactionDeps {
   persister: Persister;
   histories: Histories;
   log: Logger;
+  /** Throws `harness.limit` if the caller belongs to a harness that may not compact (any more). */
+  countCompaction(caller: Caller): Promise<void>;
   /** Returns the context window of the instance's model in tokens, and which model it is. */
   windowOf(
     org_id: string,
@@ -93,6 +95,7 @@ export class Compactions {
     const model = await this.#deps.windowOf(turn.key.scope.org_id, provider);
     if (model === null || tokens < model.window * COMPACTION_LIMITS.threshold) return;
     try {
+      await this.#deps.countCompaction(turn.caller);
       const cause = causeOfTurn(turn.caller, turn.run);
       const chain = await this.#run(turn.key, turn.caller, model, turn.signal, turn.hold, cause);
       turn.run.chain_id = chain.id;
@@ -110,6 +113,7 @@ export class Compactions {
     const { tokens } = await this.#deps.histories.open(key);
     // The user asked for this compaction, so the window is lowered to the size of the conversation.
     const window = Math.min(model.window, Math.max(tokens, 1));
+    await this.#deps.countCompaction(caller);
     const { signal } = new AbortController();
     return await this.#run(key, caller, { ...model, window }, signal, undefined, causeOf(caller));
   }

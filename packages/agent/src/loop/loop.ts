@@ -16,7 +16,16 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { delegatedCallerOf, type NodeLease } from "@backplane/door";
-import type { AcceptedMessage, Caller, Changes, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
+import type {
+  AcceptedMessage,
+  Caller,
+  Changes,
+  Logger,
+  RunRow,
+  Scope,
+  SessionKey,
+  UserMessage,
+} from "@backplane/ports";
 import { type LiveSessions, sessionName } from "@backplane/session";
 import type { ActiveTurns } from "./active-turns.ts";
 import {
@@ -347,7 +356,12 @@ export class Loop {
     return { entry_id: ids.last_id, event_id: prepared.event_id, run_id: turn.run.id, turn };
   }
 
-  #prepare(request: TurnRequest): PreparedMessage {
+  /** Prepares a message that is written with the run of a harness, and that begins no turn. */
+  prepareMessage(key: SessionKey, message: UserMessage | null): PreparedMessage {
+    return this.#prepare({ key, message });
+  }
+
+  #prepare(request: Pick<TurnRequest, "key" | "message" | "event">): PreparedMessage {
     return prepareMessage(this.#deps.port, request, (event_id) => this.#published.add(event_id));
   }
 

@@ -47,6 +47,8 @@ export interface StepDeps {
    * wrote, and throws `run.taken_over` when another gateway holds the turn.
    */
   atStep(turn: Turn): Promise<void>;
+  /** Called before each model call of a run that belongs to a harness. Throws `harness.limit`. */
+  countStep(caller: Caller): Promise<void>;
   store_wait: StoreWait;
   /** Called before each model call. Compacts the session when its context is nearly full. */
   compactIfNeeded(turn: Turn, provider: string): Promise<void>;
@@ -62,6 +64,11 @@ const TOOL_WAIT_MS = 2_000_000_000;
 
 /** Skills are listed only for a model that can call this tool. */
 const SKILL_TOOL = "skill";
+
+/** The harness execution that a caller belongs to, or null. */
+export function executionOf({ delegation }: Caller): string | null {
+  return delegation?.execution_id ?? null;
+}
 
 export interface TurnEnd {
   content: string;
@@ -249,6 +256,7 @@ async function callModel(
   turn.iterations++;
   turn.partial = "";
   await deps.atStep(turn);
+  if (executionOf(turn.caller) !== null) await wait(() => deps.countStep(turn.caller));
   await turn.waitForJoining();
   turn.history = await wait(() => deps.history(turn.key));
   const offered = decision.tools ?? state.tools;

@@ -15,6 +15,7 @@ import {
 import type { StoreWait } from "@backplane/door";
 import type { Clock, SessionKey, Timer } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
+import { executionUse } from "../harness/child-runs.ts";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
 import { causeOfTurn } from "../loop/run-record.ts";
@@ -74,6 +75,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       parent_run_id: parent.run.id,
       trace_id: parent.run.trace_id,
       parent: parent.hold,
+      ...executionUse(parent.caller, depth + 1),
       limits: {
         iterations: atMost(args.max_steps, SUBAGENT_LIMITS.steps),
         tools: narrowTools(parent.limits.tools, requested),

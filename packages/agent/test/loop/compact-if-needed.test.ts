@@ -39,6 +39,7 @@ function createCompactions(summarize: () => Promise<string>) {
     },
     histories: { forget() {}, open: async () => ({ tokens: 10 }) },
     log: logTo(),
+    countCompaction: async () => {},
     windowOf: async () => ({ provider: "p", model: "m", window: 2_000 }),
     callCompactor: async () => ({ summary: await summarize(), seed: [] }),
   };

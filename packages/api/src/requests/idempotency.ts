@@ -24,7 +24,9 @@ export function readIdempotencyKey(request: FastifyRequest): string | null {
 
 export function requestDigest(caller: Caller, request: FastifyRequest, body: unknown): string {
   const path = request.url.split("?", 1)[0];
-  return hash("sha256", `${caller.actor}\n${request.method}\n${path}\n${canonicalJson(body ?? null)}`);
+  // A resumed harness is another call of the same execution.
+  const actor = caller.delegation?.execution_id ?? caller.actor;
+  return hash("sha256", `${actor}\n${request.method}\n${path}\n${canonicalJson(body ?? null)}`);
 }
 
 /** Runs a create whose whole JSON response may be stored for repeats. */

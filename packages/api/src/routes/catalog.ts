@@ -24,7 +24,7 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
       summary: "List the tools of the catalog",
       description: "The tools of all sources, with origin, risk, category and token cost.",
       tag: "Discovery",
-      auth: { scope: "exports:read" },
+      auth: { scope: "exports:read", delegated: "tools:invoke" },
       query: CatalogQuery,
       responses: {
         200: {

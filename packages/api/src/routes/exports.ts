@@ -35,7 +35,8 @@ export function exportRoutes({ kernel }: RouteDeps): Route[] {
       operation_id,
       summary: `List the ${kind} exports that the caller can use`,
       tag: "Discovery",
-      auth: { scope: "exports:read" },
+      // A plugin that may call tools may find them. It calls no other kind.
+      auth: { scope: "exports:read", ...(kind === "tool" ? { delegated: "tools:invoke" } : {}) },
       query: z.strictObject({}),
       responses: {
         200: {

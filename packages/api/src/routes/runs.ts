@@ -2,8 +2,14 @@
  * Runs: turns of the agent loop that a client starts and follows. Without `wait`, POST responds 202 as soon as the message
  * and the run are on disk. With `wait`, or as a stream, the response ends when the run has ended.
  */
-import { definedFields, RISK_CONTEXTS, type Run } from "@backplane/contract";
-import { RunSchema } from "@backplane/contract/schema";
+import { definedFields, HARNESS_MODES, RISK_CONTEXTS, type Run } from "@backplane/contract";
+import {
+  ExecutionSchema,
+  ExportIdSchema,
+  HarnessPolicySchema,
+  PackageIdSchema,
+  RunSchema,
+} from "@backplane/contract/schema";
 import type { Caller, RunTicket } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -31,6 +37,34 @@ import type { RouteDeps } from "./route-deps.ts";
 const READ = { scope: "sessions:read", delegated: "runs:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "runs:write" } as const;
 
+const HarnessBody = z
+  .strictObject({
+    binding_id: nameOf(64).min(1).optional(),
+    package_id: PackageIdSchema.optional(),
+    export_id: ExportIdSchema.optional(),
+    mode: z.enum(HARNESS_MODES).optional().describe("Default start."),
+    execution_id: nameOf(128)
+      .min(1)
+      .optional()
+      .describe("With the mode resume: the execution that continues at its last checkpoint."),
+    policy: HarnessPolicySchema.optional().describe(
+      "Limits of a new execution. A resumed one keeps its own.",
+    ),
+    timeout_ms: z.int().min(1).max(86_400_000).optional(),
+  })
+  .refine(({ binding_id, export_id }) => binding_id !== undefined || export_id !== undefined, {
+    message: "name a binding_id or an export_id",
+    path: ["export_id"],
+  })
+  .refine(({ mode = "start", execution_id }) => (mode === "resume") === (execution_id !== undefined), {
+    message: "is required with the mode resume, and allowed only there",
+    path: ["execution_id"],
+  })
+  .refine(({ mode, policy }) => mode !== "resume" || policy === undefined, {
+    message: "a resumed execution keeps its policy",
+    path: ["policy"],
+  });
+
 const RunCreate = z
   .strictObject({
     session_id: SessionId.optional(),
@@ -41,6 +75,7 @@ const RunCreate = z
     workspace: Workspace.optional(),
     input: UserMessageBody,
     strategy: nameOf(128).min(1).optional(),
+    harness: HarnessBody.optional().describe("Executes a harness instead of a turn of the agent loop."),
     context: z
       .enum(RISK_CONTEXTS)
       .optional()
@@ -78,7 +113,9 @@ export function runRoutes(deps: RouteDeps): Route[] {
       summary: "Start a run with a message",
       description:
         "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, also when it failed. " +
-        `A message to a session whose turn is running joins that turn. As a stream: ${STREAM}`,
+        "A message to a session whose turn is running joins that turn. With `harness`, the run executes a bound harness; " +
+        "the harness itself starts runs here with its delegated token, and gives each an Idempotency-Key. " +
+        `As a stream: ${STREAM}`,
       tag: "Runs",
       auth: WRITE,
       query: RunQuery,
@@ -137,6 +174,20 @@ export function runRoutes(deps: RouteDeps): Route[] {
       params: IdParams,
       responses: { 200: { description: "The run.", schema: RunSchema } },
       handler: async ({ caller, params }) => ({ status: 200, json: await runs.get(caller, params.id) }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/executions/{id}",
+      operation_id: "getExecution",
+      summary: "Read a harness execution",
+      description:
+        "Shows its status, its last checkpoint, and how much of its limits its runs have used. `harness.execution_id` of " +
+        "a run names it. A delegated token sees only its own execution.",
+      tag: "Runs",
+      auth: READ,
+      params: IdParams,
+      responses: { 200: { description: "The execution.", schema: ExecutionSchema } },
+      handler: async ({ caller, params }) => ({ status: 200, json: await runs.execution(caller, params.id) }),
     }),
     defineRoute({
       method: "GET",
@@ -250,11 +301,22 @@ function startRequestOf(
   { chain_id, session_id, input, ...rest }: z.output<typeof RunCreate>,
 ): Start {
   const message = definedFields(input);
-  const { strategy, context } = rest;
-  const options = definedFields({ strategy, context });
+  const { strategy, context, harness } = rest;
+  const options = { ...definedFields({ strategy, context }), ...harnessOf(harness) };
   if (chain_id !== undefined) return { chain_id, input: message, ...options };
   const where = definedFields({ workspace: rest.workspace ?? workspace });
   return { session_id: session_id!, ...where, input: message, ...options };
+}
+
+function harnessOf(harness: z.output<typeof HarnessBody> | undefined): Pick<Start, "harness"> {
+  if (harness === undefined) return {};
+  const { mode: _mode, policy, ...named } = harness;
+  return {
+    harness: {
+      ...definedFields(named),
+      ...(policy === undefined ? {} : { policy: definedFields(policy) }),
+    },
+  };
 }
 
 function wantsStream({ headers }: FastifyRequest, stream: "0" | "1" | undefined): boolean {

@@ -21,6 +21,9 @@ const STREAMED_KINDS: ReadonlySet<string> = new Set([
   "session.compaction.started",
   "session.compaction.completed",
   "session.compaction.failed",
+  "x.harness.started",
+  "x.harness.event",
+  "x.harness.ended",
 ]);
 
 interface KernelEvent {
@@ -96,8 +99,12 @@ export function mayEndRun({ event }: WatchedEvent, run_id: string): boolean {
   if (event.kind === "session.replay.done") return true;
   if (event.kind === "session.replay.entry") {
     const { kind, payload } = event.payload as { kind: string; payload: JsonObject };
-    return kind === "message" && payload.role === "assistant";
+    return (
+      (kind === "message" && payload.role === "assistant") ||
+      (kind === "event" && payload.name === "x.harness.ended")
+    );
   }
   const { run_id: ended_run_id, status } = event.payload;
+  if (event.kind === "x.harness.ended") return ended_run_id === run_id;
   return event.kind === "assistant.message.done" && ended_run_id === run_id && status !== "running";
 }

@@ -19,7 +19,7 @@ Plugins
 
 Conversations
   session       chat, list, show, set, replay, fork, reset, handoff, compact, undo, interrupt
-  run           single turns: start, list, show, cancel
+  run           single turns and harnesses: start, resume, list, show, cancel
   provider      models: list, add, set, use, test, remove
 
 Calls

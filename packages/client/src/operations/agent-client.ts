@@ -3,6 +3,7 @@ import type {
   Block,
   Chain,
   Entry,
+  Execution,
   JsonObject,
   PluginEntry,
   PluginHealth,
@@ -132,6 +133,8 @@ export function createAgentClient(http: Http) {
       list: (query: { session_id?: string } & SessionWhere & PageOptions = {}) =>
         get<ListOf<Run>>("/v1/runs", { ...query }),
       get: (id: string) => get<Run>(`/v1/runs/${pathSegment(id)}`),
+      /** The execution of a harness: its limits and its last checkpoint. */
+      execution: (id: string) => get<Execution>(`/v1/executions/${pathSegment(id)}`),
       /** Resolves with the ended run. */
       cancel: (id: string) => send<Run>("POST", `/v1/runs/${pathSegment(id)}:cancel`),
     },

@@ -2,6 +2,7 @@
 import type {
   ApiKey,
   Chain,
+  HarnessPolicy,
   Invocation,
   InvocationEvent,
   InvokeBody,
@@ -98,7 +99,20 @@ export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: 
   strategy?: string;
   /** Which risk tolerance applies; default background. In headless no approval is requested. */
   context?: RiskContext;
+  /** Executes a harness instead of a turn of the agent loop. */
+  harness?: HarnessBody;
 };
+
+/** Names a binding or an export. With `mode: "resume"`, `execution_id` continues at its last checkpoint. */
+export interface HarnessBody {
+  binding_id?: string;
+  package_id?: string;
+  export_id?: string;
+  mode?: "start" | "resume";
+  execution_id?: string;
+  policy?: HarnessPolicy;
+  timeout_ms?: number;
+}
 
 /** The message and its run are on disk. */
 export interface MessageReceipt {

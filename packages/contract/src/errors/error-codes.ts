@@ -459,6 +459,21 @@ export const ERROR_CODES = {
     "Read the run to see its result; no data was lost.",
     true,
   ),
+  "execution.not_found": refusalSpec(
+    404,
+    "There is no such harness execution.",
+    "Read the run of the harness: harness.execution_id is its execution.",
+  ),
+  "execution.running": refusalSpec(
+    409,
+    "The harness execution is running.",
+    "Wait until its run has ended, or cancel the run, then resume it.",
+  ),
+  "harness.limit": refusalSpec(
+    403,
+    "The harness has reached a limit of its policy.",
+    "Start the harness with a higher limit; details.limit names it.",
+  ),
   "session.busy": refusalSpec(
     429,
     "The session's message queue is full.",

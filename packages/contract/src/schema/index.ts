@@ -8,6 +8,7 @@ export * from "./definitions.ts";
 export * from "./event.ts";
 export * from "./frames.ts";
 export * from "./grant.ts";
+export * from "./harness.ts";
 export * from "./installation.ts";
 export * from "./instrument.ts";
 export * from "./invocation.ts";

@@ -7,6 +7,8 @@ import {
   EXECUTION_CLASSES,
   FILESYSTEM_ACCESS,
   HARNESS_FIDELITIES,
+  HARNESS_KINDS,
+  HARNESS_SUPPORTS,
   ISOLATION_MODES,
   isDescribed,
   NETWORK_ACCESS,
@@ -166,9 +168,9 @@ export const HarnessExportSchema = z.strictObject({
   ...exportBase,
   kind: z.literal("harness"),
   harness: z.strictObject({
-    mode: z.string().min(1).max(64).default("composite"),
+    mode: z.enum(HARNESS_KINDS).default("composite"),
     fidelity: z.enum(HARNESS_FIDELITIES).default("prompt_replay"),
-    supports: unique(z.string().min(1).max(64)).default([]),
+    supports: unique(z.enum(HARNESS_SUPPORTS)).default([...HARNESS_SUPPORTS]),
   }),
 });
 

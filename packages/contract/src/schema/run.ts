@@ -18,6 +18,10 @@ export const RunSchema = z.object({
   trigger: z.enum(RUN_TRIGGERS),
   status: z.enum(RUN_STATUSES),
   strategy: z.string(),
+  /** Set for the run of a harness: the call that executes it and the id of the execution. */
+  harness: z
+    .object({ execution_id: z.string(), invocation_id: z.string(), export_id: z.string() })
+    .optional(),
   /** The entry id of the message that began the run. For a run without a message, the id of the next entry. */
   first_entry_id: z.int(),
   input: z.object({ text: z.string(), attachments: z.array(JsonObjectSchema).optional() }),

@@ -20,7 +20,7 @@ export const MCP_BRIDGE_SESSION = `${BRIDGE_PREFIX}mcp-bridge`;
 /** Separates parent and child in the session id of a sub-agent; the number of occurrences is the depth. */
 export const AGENT_SEPARATOR = "::agent::";
 /** Extension prefixes that only bundled plugins may register. */
-export const BUNDLED_PREFIXES = ["mcp", "agent", "loop"] as const;
+export const BUNDLED_PREFIXES = ["mcp", "agent", "loop", "harness"] as const;
 
 export const BUS_LIMITS = {
   /** Events queued per session; when the queue is full, `publish` waits. */

@@ -72,3 +72,16 @@ export const CONFIG_LIMITS = {
   keys_per_org: 5_000,
   bytes_per_org: 8 * 1024 * 1024,
 } as const;
+
+/** Limits of one harness execution over all its attempts. A caller may set lower values, and higher ones up to `max`. */
+export const HARNESS_LIMITS = {
+  max_depth: { default: 4, max: 16 },
+  max_child_runs: { default: 12, max: 10_000 },
+  /** Model calls of all child runs together. */
+  max_steps: { default: 300, max: 100_000 },
+  max_compactions: { default: 10, max: 1_000 },
+  /** How often a harness is started without a new checkpoint, before its execution fails. */
+  starts_without_checkpoint: 10,
+  /** A repeated request of a resumed harness finds the child run that an earlier attempt started. */
+  child_key_ttl_ms: 30 * 24 * 3_600_000,
+} as const;

@@ -176,7 +176,7 @@ export type RunStatus = (typeof RUN_STATUSES)[number];
  * The trigger of a run: a client's message, `POST /v1/runs`, a sub-agent of another run, or the answer to an approval
  * whose turn had already ended.
  */
-export const RUN_TRIGGERS = ["message", "api", "subagent", "approval"] as const;
+export const RUN_TRIGGERS = ["message", "api", "subagent", "approval", "harness"] as const;
 export type RunTrigger = (typeof RUN_TRIGGERS)[number];
 
 /** Kinds of tape entries. The model's context starts at the last anchor. */
@@ -222,7 +222,13 @@ export const CALL_CONTEXTS = ["direct", ...RISK_CONTEXTS] as const;
 export type CallContext = (typeof CALL_CONTEXTS)[number];
 
 export const HARNESS_MODES = ["start", "resume"] as const;
+/** What a resumed harness gets: the data of its last checkpoint, its trigger and chain, or a chain made of its summary. */
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;
+export type HarnessFidelity = (typeof HARNESS_FIDELITIES)[number];
+/** `composite` starts child runs; `hosted` runs an agent loop of its own and starts none. */
+export const HARNESS_KINDS = ["composite", "hosted"] as const;
+/** What a harness does through the gateway's API. The host withholds the scopes of what it does not name. */
+export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"] as const;
 
 export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
 

@@ -3,8 +3,22 @@
  * a cancel reaches it through `interrupt`.
  */
 
-import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
-import type { AnswerPluginRequest, Changes, InvocationRow, Scope } from "@backplane/ports";
+import {
+  type EgressRecord,
+  type Execution,
+  IdTable,
+  type Invocation,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
+import type {
+  AnswerPluginRequest,
+  Changes,
+  ExecutionRow,
+  InvocationRow,
+  NewExecution,
+  Scope,
+} from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { EventTape } from "./event-tape.ts";
 import type { Revocation } from "./revocation.ts";
@@ -24,6 +38,15 @@ export type CoveredParts = Readonly<Record<string, string>>;
 export interface Coverage {
   digest: string;
   parts: CoveredParts;
+}
+
+/** The execution that a call begins or resumes. */
+export interface ExecutionPlan {
+  id: string;
+  write: NewExecution | { resumes: ExecutionRow };
+  target: Execution["target"];
+  /** Milliseconds since the epoch; null: only the timeout of the call applies. */
+  deadline: number | null;
 }
 
 export class LiveCall {
@@ -48,6 +71,16 @@ export class LiveCall {
   approved: Coverage | null = null;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
+  /** Violations of the protocol that the gateway found itself, beside those that the runner counts. */
+  violations = 0;
+  /** The execution of a harness that was opened by this call; null once it was started, and after a recovery. */
+  execution: ExecutionPlan | null = null;
+  /** How often the harness was started since its last checkpoint. */
+  starts = 0;
+  /** Whether another gateway was found to continue this call. */
+  lost = false;
+  /** Whether the events of the harness are published on its session. */
+  publishes_events = false;
   /** Created with the first listener, because most calls have none. */
   #listeners: Set<(invocation: Invocation) => void> | null = null;
   #resolve!: (invocation: Invocation) => void;

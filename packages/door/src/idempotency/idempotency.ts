@@ -1,6 +1,6 @@
 /** A request with an Idempotency-Key takes effect once; a repeat gets the result of the first. */
 
-import { BackplaneError, codeOf } from "@backplane/contract";
+import { BackplaneError, codeOf, HARNESS_LIMITS } from "@backplane/contract";
 import type { Caller, IdempotencyClaim, KernelDeps } from "@backplane/ports";
 
 /** After this time another request may claim the key of a request that died with its gateway. */
@@ -15,12 +15,13 @@ interface Response {
 export async function runIdempotent(
   deps: Pick<KernelDeps, "store" | "clock" | "log">,
   caller: Caller,
-  key: string,
+  given: string,
   digest: string,
   work: () => Promise<Response>,
 ): Promise<Response & { replayed: boolean }> {
   const { idempotency } = deps.store;
   const { scope } = caller;
+  const key = ownKey(caller, given);
   const found = await idempotency.begin(scope, key, digest, deps.clock.now(), STALE_MS);
   if (found.state === "done") return { status: found.status, body: found.body, replayed: true };
   if (found.state === "conflict") throw new BackplaneError("idempotency.conflict");
@@ -35,6 +36,15 @@ export async function runIdempotent(
   if (response.status >= 500 || response.status === 429) await releaseKey(deps, caller, key);
   else await idempotency.finish(scope, key, response.status, response.body, deps.clock.now());
   return { ...response, replayed: false };
+}
+
+/**
+ * The keys of a harness belong to its execution: a resumed harness, which is another call, finds what an earlier attempt
+ * has started, and two executions may use the same keys.
+ */
+function ownKey({ delegation }: Caller, key: string): string {
+  const execution_id = delegation?.execution_id ?? null;
+  return execution_id === null ? key : `${execution_id}/${key}`;
 }
 
 async function releaseKey(
@@ -59,15 +69,17 @@ type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "
 export async function openIdempotent<T>(
   deps: FindDeps,
   caller: Caller,
-  key: string,
+  given: string,
   digest: string,
   begin: (once: IdempotencyClaim) => Promise<T>,
 ): Promise<{ began: T; before: null } | { began: null; before: string }> {
+  const key = ownKey(caller, given);
   const before = await findStarted(deps, caller, key, digest);
   if (before !== null) return { began: null, before };
   try {
     const once = { scope: caller.scope, key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
-    return { began: await begin(once), before: null };
+    const kept = key === given ? {} : { ttl_ms: HARNESS_LIMITS.child_key_ttl_ms };
+    return { began: await begin({ ...once, ...kept }), before: null };
   } catch (error) {
     if (codeOf(error) !== "idempotency.in_progress") throw error;
     // Another request with this key was first, and what it started is on disk by now.

@@ -5,7 +5,7 @@
 import type { CallContext, Json, JsonObject } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, SessionKey } from "@backplane/ports";
 import type { ExportPlans, Policies, SignInTokens } from "@backplane/registry";
-import type { TurnTape } from "@backplane/session";
+import type { HarnessTape, Persister, Sessions, TurnTape } from "@backplane/session";
 import type { AdmissionState } from "../admission/rules.ts";
 import type { PendingApprovals } from "../approval/pending-approvals.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
@@ -22,6 +22,9 @@ export interface Door {
   /** Stored bindings and the tools of loaded plugins. */
   bindings: DoorBindings;
   turns: TurnTape;
+  harness_tape: HarnessTape;
+  sessions: Sessions;
+  persister: Persister;
   plans: ExportPlans;
   policies: Policies;
   authority: Authority;

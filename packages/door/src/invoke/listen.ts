@@ -4,31 +4,47 @@
  * never in a person's name: it declines, or uses its own model if the binding has access to it.
  */
 
-import type { Json, JsonObject } from "@backplane/contract";
+import type { Json, JsonObject, PluginExport } from "@backplane/contract";
 import { type KernelDeps, type RunListener, rejectUnanswered } from "@backplane/ports";
 import { EventTape } from "../calls/event-tape.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { type PluginCallEvent, type Redactor, redactEvents } from "../calls/redact.ts";
+import { storeCheckpoints } from "./checkpoints.ts";
+
+import type { Door } from "./door.ts";
 
 const SAMPLING = "sampling/createMessage";
 
+export interface CallListener extends RunListener {
+  /** Resolves when every event of the attempt is written. */
+  flush?: () => void | Promise<void>;
+}
+
 export function listen(
-  deps: KernelDeps,
+  door: Pick<Door, "deps" | "store_wait" | "harness_tape">,
   live: LiveCall,
+  item: PluginExport,
   redactor: Redactor | null,
-): RunListener & { flush?: () => void } {
-  const write = (event: PluginCallEvent) => {
-    if (live.stage !== "settling") getTape(deps, live).write(event);
+): CallListener {
+  const toTape = (event: PluginCallEvent) => {
+    if (live.stage !== "settling") getTape(door.deps, live).write(event);
   };
+  const stored = item.kind === "harness" ? storeCheckpoints(door, live, item, toTape) : null;
+  const write = stored === null ? toTape : (event: PluginCallEvent) => stored.write(event);
   // Left out if nobody can answer: the plugin then learns this before it makes a request.
   const answerRequest: RunListener["answerRequest"] =
     live.answerRequest === null && live.sample === null
       ? undefined
       : (method, params, key) => answerPluginRequest(live, write, redactor, method, params, key);
   const requests = answerRequest === undefined ? undefined : { answerRequest };
-  if (redactor === null) return { event: write, ...requests };
+  if (redactor === null && stored === null) return { event: write, ...requests };
+  if (redactor === null) return { event: write, flush: () => stored?.drained(), ...requests };
   const stream = redactEvents(redactor, write);
-  return { event: (event) => stream.take(event), flush: () => stream.flush(), ...requests };
+  const flush = () => {
+    stream.flush();
+    return stored?.drained();
+  };
+  return { event: (event) => stream.take(event), flush, ...requests };
 }
 
 /** The tape is created with the first event or the first watcher, because most calls have neither. */

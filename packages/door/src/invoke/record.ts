@@ -88,6 +88,10 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   if (call.once !== null) also.once = call.once;
   let reservation: SlotReservation | null = null;
   let minted: { token: string; delegation: NewDelegation } | null = null;
+  if (call.execution !== null) {
+    const { write } = call.execution;
+    also.execution = approval === null || "resumes" in write ? write : { ...write, starts: 0 };
+  }
   if (approval !== null) {
     row.status = "waiting_approval";
     row.approval_id = approval.id;
@@ -101,8 +105,11 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   }
   const live = calls.add(row);
   live.checked_at = call.checked_at;
+  live.execution = call.execution;
+  live.starts = 1;
   try {
-    if (call.turn === null) await deps.store.invocations.open(row, also);
+    if (call.harness_run !== null) await call.harness_run.write(row, also);
+    else if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);
   } catch (error) {
     reservation?.release();
@@ -190,9 +197,9 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     status: "running",
     org_id: caller.scope.org_id,
     project_id: caller.scope.project_id,
-    session_id: ids.session_id ?? null,
-    chain_id: ids.chain_id ?? null,
-    run_id: ids.run_id ?? null,
+    session_id: ids.session_id ?? call.execution?.target.session_id ?? null,
+    chain_id: ids.chain_id ?? call.execution?.target.chain_id ?? null,
+    run_id: call.harness_run?.run_id ?? ids.run_id ?? null,
     trace_id: ids.trace_id ?? door.deps.ids.next("trace"),
     execution_id: call.execution_id,
     retry_count: call.delivery === null ? 0 : call.delivery.attempt - 1,
@@ -217,6 +224,8 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     turn: call.turn === null ? null : turnOf(call.turn),
     depth: call.depth,
     role: caller.role,
+    within: call.execution?.id ?? caller.delegation?.execution_id ?? null,
+    harness_run: call.harness_run === null ? null : { workspace: call.harness_run.workspace },
   };
 }
 

@@ -4,6 +4,7 @@
  */
 
 import {
+  BackplaneError,
   codeOf,
   type EffectClass,
   type EgressRecord,
@@ -32,6 +33,7 @@ import { accept } from "./accept.ts";
 import type { Approved } from "./approve.ts";
 import type { Door } from "./door.ts";
 import { listen } from "./listen.ts";
+import { isHarness, isInterrupted, mayRestart, startHarness } from "./start-harness.ts";
 import { storeContent } from "./store-content.ts";
 
 /** Resolves with null when another node owns the row now and will end it. */
@@ -57,6 +59,7 @@ async function runQueued(
       if (live.stopped !== null) interrupt();
     });
     live.interrupt = null;
+    if (isInterrupted(live)) return null;
     if (live.stopped !== null) return cancelledBy(live.stopped);
     if (!acquired) {
       return failedWith("timeout", "The deadline passed while the call was waiting for a free slot.");
@@ -93,6 +96,7 @@ async function runAttempts(
     const lapsed = !door.lease.held() || live.lease_lapses !== door.lease.lapses;
     if (lapsed && !(await confirmOwnership(door, live, deadline))) return null;
     const left = deadline - clock.monotonic();
+    if (isInterrupted(live)) return null;
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (left <= 0) {
       return failedWith("timeout", "The deadline passed before the call was dispatched.", {
@@ -100,10 +104,20 @@ async function runAttempts(
       });
     }
     const redactor = createRedactor(confidentialValues(secrets, call.token));
-    const request = buildRunRequest(door, call, call.attempt + tried, Math.ceil(left), secrets);
-    const listener = listen(deps, live, redactor);
+    const started = isHarness(row)
+      ? await retryUntilDeadline(door, deadline, () => startHarness(door, live, plan.export))
+      : null;
+    if (started?.kind === "lost") return null;
+    if (started?.kind === "refused") return { ...started.ending, retry_count: retries };
+    const attempt = call.attempt + tried;
+    const body = started?.body ?? buildBody(row, attempt);
+    const request = buildRunRequest(door, call, attempt, Math.ceil(left), secrets, body);
+    const listener = listen(door, live, plan.export, redactor);
     let outcome = await runner.run(request, listener);
-    listener.flush?.();
+    const flushing = listener.flush?.();
+    // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
+    if (flushing !== undefined) await flushing;
+    if (live.lost || isInterrupted(live, outcome)) return null;
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
       const challenge = await door.tokens.handleChallenge(plan.bound, outcome.error);
       // The server rejected the token before it ran anything, so a renewal does not count as an attempt.
@@ -117,10 +131,10 @@ async function runAttempts(
       }
     }
     live.egress = mergeEgress(live.egress, outcome.egress, redactor);
-    const pause = backoff(host.retry.base_ms, tried + 1);
+    const pause = backoff(host.retry.base_ms, isHarness(row) ? Math.min(live.starts + 1, 6) : tried + 1);
     const again =
       live.stopped === null &&
-      tried + 1 < host.retry.max_attempts &&
+      (isHarness(row) || tried + 1 < host.retry.max_attempts) &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
     if (!again) {
@@ -129,6 +143,7 @@ async function runAttempts(
       return applyRevocation(live, stored);
     }
     await pauseUnlessStopped(deps, live, pause);
+    if (isInterrupted(live)) return null;
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     const owned = await retryUntilDeadline(door, deadline, () =>
       store.invocations.recordRetry(row.id, row.fence, retries + 1),
@@ -243,6 +258,7 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
  */
 function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   if (isDelivery(row)) return false;
+  if (isHarness(row)) return mayRestart(outcome);
   if (outcome.status === "retryable_failure") return !outcome.dispatched || isRepeatable(row.effect_class);
   if (outcome.status !== "failed" || outcome.dispatched) return false;
   // A process that started too slowly has run nothing, and the next start may be faster.
@@ -275,6 +291,7 @@ function buildRunRequest(
   attempt: number,
   timeout_ms: number,
   secrets: Record<string, string>,
+  body: JsonObject,
 ): RunRequest {
   const { row } = call.live;
   const { binding, package: pack } = call.plan.bound;
@@ -291,7 +308,7 @@ function buildRunRequest(
     ...nativeNameOf(call.plan.export),
     op: OPS[row.export_kind],
     ...(row.turn === null ? {} : { tool_call_id: row.turn.tool_call_id }),
-    body: buildBody(row, attempt),
+    body,
     context: buildContext(door, call, timeout_ms, secrets),
     grant: call.grant,
     class: call.grant.class,
@@ -350,11 +367,9 @@ function buildBody(row: InvocationRow, attempt: number): JsonObject {
       return { delivery_id: row.execution_id, attempt, event: row.input };
     case "compactor":
       return { ...objectOf(row.input), compaction_id: row.execution_id };
-    case "harness": {
-      const input = objectOf(row.input);
-      const target = { ...objectOf(input.target ?? {}), execution_id: row.execution_id };
-      return { mode: "start", ...input, target };
-    }
+    case "harness":
+      // Only startHarness knows whether the harness starts or continues.
+      throw new BackplaneError("internal");
   }
 }
 

@@ -51,6 +51,7 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
 
 /** Gives up a call that another node continues, or that this node resumes at its next start. */
 export async function releaseToOtherNode(door: Door, live: LiveCall): Promise<void> {
+  door.harness_tape.release(live.row);
   const row = await waitForOtherNode(door, live.row);
   door.live.drop(live);
   live.finish(publicInvocation(row));
@@ -73,6 +74,8 @@ function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise
   const now = deps.clock.now();
   const records = { events: [settledEvent(deps, final, now)] };
   const { invocations } = deps.store;
+  if (row.within !== null && row.export_kind === "harness")
+    return door.harness_tape.settle(final, end, records);
   if (row.turn === null) return invocations.settle(row.id, row.fence, end, records);
   return door.turns.settle(final, (tape) =>
     tape === null
@@ -81,14 +84,14 @@ function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise
   );
 }
 
-function finalRow({ row, egress }: LiveCall, ending: CallEnding, now: number): InvocationRow {
+function finalRow({ row, egress, violations }: LiveCall, ending: CallEnding, now: number): InvocationRow {
   const final = { ...row };
   final.status = ending.status;
   final.result = ending.result;
   final.tool_result = toolResultBlock(row, ending);
   final.error = ending.error;
   final.retry_count = Math.max(row.retry_count, ending.retry_count);
-  final.violations = ending.violations;
+  final.violations = ending.violations + violations;
   final.stderr_tail = ending.stderr_tail;
   final.egress = egress;
   final.started_at = ending.started_at ?? row.started_at;

@@ -8,6 +8,7 @@ import {
   type Binding,
   type CallContext,
   type ExportKind,
+  type HarnessInput,
   type IdNoun,
   type InvokeBody,
   isArtifact,
@@ -23,6 +24,7 @@ import type {
   IdempotencyClaim,
   InvocationRow,
   KernelDeps,
+  OpenWith,
   SchemaIssue,
   Scope,
 } from "@backplane/ports";
@@ -45,7 +47,14 @@ import {
 import type { TurnCall } from "@backplane/session";
 import type { Authority } from "../authority/authority.ts";
 import { resolveCallIds } from "../calls/call-ids.ts";
+import type { ExecutionPlan } from "../calls/live-calls.ts";
 import type { RootCaller } from "../calls/revocation.ts";
+import {
+  type BoundHarness,
+  type ExecutionPlanDeps,
+  harnessIssues,
+  planExecution,
+} from "../harness/harness-input.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
 
 export interface InvocationRequest {
@@ -64,6 +73,15 @@ export interface InvocationRequest {
   context?: CallContext;
   /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
   answerRequest?: AnswerPluginRequest;
+  /** Set for a harness that has a run of its own, which is written with the row of the call. */
+  harness_run?: HarnessRun;
+}
+
+export interface HarnessRun {
+  run_id: string;
+  workspace: string;
+  /** Writes the row of the call together with the run and its message. */
+  write(row: InvocationRow, also: OpenWith): Promise<unknown>;
 }
 
 declare const opened: unique symbol;
@@ -93,6 +111,9 @@ class OpenedCall {
   readonly checked_at: number;
   /** The row of a call that is resumed; null for a new call. */
   readonly row: InvocationRow | null;
+  /** The execution that a new call of a harness begins or resumes. */
+  readonly execution: ExecutionPlan | null;
+  readonly harness_run: HarnessRun | null;
 
   // Field by field, so that all opened calls share one hidden class (bench row http.invoke).
   constructor(fields: Omit<OpenedCall, typeof opened | "scope">) {
@@ -115,6 +136,8 @@ class OpenedCall {
     this.root = fields.root;
     this.checked_at = fields.checked_at;
     this.row = fields.row;
+    this.execution = fields.execution;
+    this.harness_run = fields.harness_run;
   }
 
   get scope(): Scope {
@@ -125,7 +148,8 @@ class OpenedCall {
 export type Opened = OpenedCall;
 
 export interface OpenDeps {
-  deps: Pick<KernelDeps, "ids" | "host" | "clock">;
+  deps: Pick<KernelDeps, "ids" | "host" | "clock"> & { store: ExecutionPlanDeps["store"] };
+  live: ExecutionPlanDeps["live"];
   bindings: BindingSource;
   authority: Authority;
   plans: ExportPlans;
@@ -152,7 +176,12 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   const input = body.input ?? {};
   const issues = inputIssues(plan, input, host);
   const hits = ruleHits(plan, policy, input);
-  const execution_id = request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
+  const depth = caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1;
+  const execution =
+    plan.export.kind === "harness" ? await openExecution(door, request, plan, id, depth, await issues) : null;
+  const execution_id =
+    execution?.id ?? request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
+  const timeout_ms = timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms);
   return new OpenedCall({
     id,
     caller,
@@ -164,17 +193,53 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
     context: contextOf(request),
     hits: hits instanceof Promise ? await hits : hits,
     ceiling: limitCeiling(callerLevel(caller, body.narrow), policy),
-    timeout_ms: timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms),
+    timeout_ms: limitTime(timeout_ms, execution?.deadline ?? null, clock.now()),
     execution_id,
     delivery:
       request.delivery ?? (plan.export.kind === "hook" ? { delivery_id: execution_id, attempt: 1 } : null),
     turn: request.turn ?? null,
     once: request.once ?? null,
-    depth: caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1,
+    depth,
     root,
     checked_at,
     row: null,
+    execution,
+    harness_run: request.harness_run ?? null,
   });
+}
+
+/** Null if the input is invalid; the call is refused for that later. */
+async function openExecution(
+  door: OpenDeps,
+  { caller, body, harness_run }: InvocationRequest,
+  plan: ExportPlan,
+  invocation_id: string,
+  depth: number,
+  issues: readonly SchemaIssue[],
+): Promise<ExecutionPlan | null> {
+  if (issues.length > 0) return null;
+  const { ids, clock, store } = door.deps;
+  return await planExecution(
+    { store, live: door.live },
+    {
+      caller,
+      invocation_id,
+      run_id: harness_run?.run_id ?? body.run_id ?? null,
+      export: plan.export as BoundHarness,
+      binding_id: plan.bound.binding.binding_id,
+      input: (body.input ?? {}) as HarnessInput,
+      named: { session_id: body.session_id, chain_id: body.chain_id },
+      workspace: harness_run?.workspace,
+      depth,
+      now: clock.now(),
+      newId: () => ids.next("execution"),
+    },
+  );
+}
+
+/** A call of a harness ends with the time of its execution. */
+function limitTime(timeout_ms: number, deadline: number | null, now: number): number {
+  return deadline === null ? timeout_ms : Math.max(1, Math.min(timeout_ms, deadline - now));
 }
 
 /** Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. */
@@ -211,6 +276,8 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     root,
     checked_at,
     row,
+    execution: null,
+    harness_run: null,
   });
 }
 
@@ -361,6 +428,7 @@ export function inputIssues(
     ];
   }
   if (plan.checkInput !== null) return plan.checkInput(input);
+  if (plan.export.kind === "harness") return harnessIssues(input);
   if (plan.export.kind !== "tool" && (typeof input !== "object" || input === null || Array.isArray(input))) {
     return [{ path: "", message: `the input of a ${plan.export.kind} must be an object` }];
   }

@@ -13,7 +13,7 @@ const content = manifest([
   toolExport("echo"),
   hookExport("notify", ["invocation.settled"]),
   { id: "shrink", kind: "compactor", compactor: {} },
-  { id: "flow", kind: "harness", harness: { mode: "agent", fidelity: "checkpoint" } },
+  { id: "flow", kind: "harness", harness: { mode: "composite", fidelity: "checkpoint" } },
 ]);
 const CALLS = [
   { kind: "hook", export_id: "notify", execution_id: /^del_/, class: "worker" },

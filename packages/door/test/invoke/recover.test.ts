@@ -61,13 +61,16 @@ verifies(
       const requests = second.runner.requests.filter((request) => request.invocation_id === id);
       expect(requests.map((request) => request.body.tool_execution_id)).toEqual([execution_id]);
     }
-    for (const export_id of ["non_idempotent_write", "unknown", "agent"]) {
+    for (const export_id of ["non_idempotent_write", "unknown"]) {
       const { id } = started.get(export_id)!;
       expect(await ends(second, id)).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
       expect(second.runner.requests.some((request) => request.invocation_id === id)).toBe(false);
     }
+    // A harness continues its execution; what it has started is found again by its keys.
+    const { id, execution_id } = started.get("agent")!;
+    expect(await ends(second, id)).toMatchObject({ status: "succeeded", execution_id });
     await ends(second, started.get("shrink")!.id);
-    expect(second.runner.requests).toHaveLength(3);
+    expect(second.runner.requests).toHaveLength(4);
   },
 );
 

@@ -160,9 +160,11 @@ test("builds the body of the op for each kind of export", async () => {
     target: { session_id: "sess_1" },
     policy: { max_depth: 1 },
   });
+  // The harness learns every limit that applies to it, also those that the caller left to the gateway.
   expect(harnessBody).toEqual({
     mode: "start",
     target: { session_id: "sess_1", execution_id: exec },
-    policy: { max_depth: 1 },
+    trigger: { type: "user_request", input: [] },
+    policy: { max_depth: 1, max_child_runs: 12, max_steps: 300, max_compactions: 10, allow_compaction: true },
   });
 });

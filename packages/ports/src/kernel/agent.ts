@@ -8,6 +8,8 @@ import type {
   Chain,
   EffectClass,
   Entry,
+  Execution,
+  HarnessPolicy,
   Json,
   JsonObject,
   MaybePromise,
@@ -121,6 +123,17 @@ export interface AgentChains {
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
 
+/** Which harness a run executes, and under which limits. */
+export interface HarnessStart {
+  binding_id?: string;
+  package_id?: string;
+  export_id?: string;
+  /** Resumes this execution at its last checkpoint instead of starting a new one. */
+  execution_id?: string;
+  policy?: HarnessPolicy;
+  timeout_ms?: number;
+}
+
 export interface AgentRuns {
   /** Starts a run on the head of the session; `chain_id` must name the head. */
   start(
@@ -130,6 +143,8 @@ export interface AgentRuns {
       strategy?: string;
       /** Selects the risk tolerance of the policy; defaults to background. */
       context?: RiskContext;
+      /** Executes a harness instead of a turn of the loop. */
+      harness?: HarnessStart;
     },
   ): Promise<RunTicket>;
   /**
@@ -143,6 +158,8 @@ export interface AgentRuns {
     digest: string,
   ): Promise<{ id: string; entry_id: number; ticket: RunTicket | null }>;
   get(caller: Caller, id: string): Promise<Run>;
+  /** A delegated token sees only its own execution. */
+  execution(caller: Caller, id: string): Promise<Execution>;
   list(
     caller: Caller,
     filter: { session_id?: string; chain_id?: string; workspace?: string },

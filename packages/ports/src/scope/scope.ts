@@ -39,6 +39,8 @@ export interface Caller {
     depth?: number;
     /** Of the calling invocation. Calls that it starts inherit them. */
     ids?: TraceIds;
+    /** The harness execution that the call belongs to; its limits apply to everything that the call starts. */
+    execution_id?: string | null;
   };
 }
 

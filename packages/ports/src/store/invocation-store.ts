@@ -2,6 +2,7 @@ import type {
   Approval,
   DelegationScope,
   EgressRecord,
+  HarnessCheckpoint,
   Invocation,
   InvocationError,
   InvocationEvent,
@@ -16,7 +17,8 @@ import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { IdempotencyClaim } from "./access-store.ts";
 import type { NewApproval } from "./approval-store.ts";
 import type { ChangeRecords } from "./change-records.ts";
-import type { TapeWrite } from "./run-store.ts";
+import type { ExecutionRow, NewExecution } from "./execution-store.ts";
+import type { RunEnd, RunRow, TapeWrite } from "./run-store.ts";
 import type { AppendedEntries } from "./session-store.ts";
 
 /** The invocation with its internal fields. `fence` rises whenever another node takes over the row. */
@@ -31,6 +33,10 @@ export interface InvocationRow extends Invocation {
   depth: number;
   /** The caller's role, checked against the current policy when the row is resumed. */
   role: Role;
+  /** The harness execution that the call belongs to: its own if it is a harness, or the one that caused it. */
+  within: string | null;
+  /** Set for a harness that has a run of its own, `run_id`, which ends with the call. */
+  harness_run: { workspace: string } | null;
 }
 
 export interface InvocationTurn {
@@ -61,6 +67,14 @@ export interface NewDelegation {
   expires_at: number;
 }
 
+export interface HarnessSettlement {
+  execution_id: string;
+  /** The checkpoint of the result; null keeps the stored one. */
+  checkpoint: HarnessCheckpoint | null;
+  /** `tape` is null if the session no longer exists. */
+  run: { id: string; end: RunEnd; tape: TapeWrite | null } | null;
+}
+
 /** Records written in the same transaction as the opened row. */
 export interface OpenWith {
   approval?: NewApproval;
@@ -68,6 +82,13 @@ export interface OpenWith {
   records: ChangeRecords;
   /** If its session does not exist, `open` throws `session.not_found` and writes nothing. */
   tape?: TapeWrite;
+  /** The execution that a harness call begins or resumes. Throws `execution.running` if another call has it. */
+  execution?: NewExecution | { resumes: ExecutionRow };
+  /**
+   * The run of a harness. It does not occupy its session, so the harness can start turns there. Throws `session.busy` if a
+   * turn of the session is running. The last `own_entries` of the tape belong to the run.
+   */
+  run?: { row: RunRow; own_entries: number };
   /**
    * Stores the row's id as the response for this key. If the key is already claimed, `open` throws
    * `idempotency.in_progress` and writes nothing.
@@ -116,6 +137,17 @@ export interface InvocationStore {
     records: ChangeRecords,
     tape: TapeWrite,
   ): Promise<AppendedEntries | null>;
+  /**
+   * As `settle`, and ends the execution and the run of a harness. The entries are written only if no turn of the session
+   * is running, because they would come between a call and its result. Resolves to null where `settle` resolves to false.
+   */
+  settleHarness(
+    id: string,
+    fence: number,
+    end: Settlement,
+    records: ChangeRecords,
+    harness: HarnessSettlement,
+  ): Promise<{ entries: AppendedEntries | null } | null>;
   get(scope: Scope, id: string): Promise<InvocationRow | null>;
   list(
     scope: Scope,

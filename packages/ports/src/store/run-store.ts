@@ -33,7 +33,8 @@ export interface RunStore {
    * Writes row, entries and events in one transaction. The last `own_entries` of the tape belong to the run; the first of
    * them becomes its `first_entry_id`. Throws, without writing anything: `session.not_found`;
    * `session.busy` with the `run_id` of the session's current turn on any gateway; `idempotency.in_progress` if
-   * `once` is claimed; `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to.
+   * `once` is claimed; `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to;
+   * `harness.limit` if `execution`, which the run counts against, has ended or allows no further run at this depth.
    * The answer of `once` is the JSON of `{id, entry_id}`.
    */
   start(
@@ -43,6 +44,7 @@ export interface RunStore {
     records: ChangeRecords,
     once?: IdempotencyClaim,
     parent?: RunHold,
+    execution?: { id: string; depth: number },
   ): Promise<AppendedEntries>;
   /**
    * Ends the run once. Without writing anything, resolves to null if the run has ended or another gateway owns it,

@@ -11,6 +11,7 @@ import type { ApprovalStore } from "./approval-store.ts";
 import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
 import type { DefinitionStore } from "./definition-store.ts";
+import type { ExecutionStore } from "./execution-store.ts";
 import type { InstallationStore } from "./installation-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
@@ -48,6 +49,7 @@ export interface Store {
   outbox: OutboxStore;
   sessions: SessionStore;
   runs: RunStore;
+  executions: ExecutionStore;
   jobs: JobQueue;
   leases: LeaseStore;
   retention: RetentionStore;

@@ -4,7 +4,16 @@
  */
 
 import { hash } from "node:crypto";
-import type { Binding, ExecutionClass, Grant, InvokeBody, Package, PluginExport } from "@backplane/contract";
+import type {
+  Binding,
+  DelegationScope,
+  ExecutionClass,
+  Grant,
+  HARNESS_SUPPORTS,
+  InvokeBody,
+  Package,
+  PluginExport,
+} from "@backplane/contract";
 import { canonicalJson } from "@backplane/contract";
 import type { Caller, HostPolicy, Scope } from "@backplane/ports";
 import { intersect, type Level } from "./intersect.ts";
@@ -81,11 +90,35 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
   return {
     network: requested.network,
     filesystem: requested.filesystem,
-    gateway_api_scopes: requested.gateway_api_scopes,
+    gateway_api_scopes:
+      item.kind === "harness"
+        ? harnessScopes(item.harness, requested.gateway_api_scopes)
+        : requested.gateway_api_scopes,
     capabilities: pack.manifest.runtime.capabilities,
     host: item.kind === "tool" && item.tool.target === "host",
     ...(requested.allowed_domains === undefined ? {} : { allowed_domains: requested.allowed_domains }),
   };
+}
+
+/** The scopes that a harness needs for what it says that it does. A scope without an entry here is never withheld. */
+const SUPPORT_OF: Partial<Record<DelegationScope, (typeof HARNESS_SUPPORTS)[number]>> = {
+  "sessions:write": "branch_session",
+  "chains:write": "branch_session",
+  "compactions:write": "compact",
+  "tools:invoke": "tool",
+};
+
+function harnessScopes(
+  { mode, supports }: Extract<PluginExport, { kind: "harness" }>["harness"],
+  requested: readonly DelegationScope[],
+): DelegationScope[] {
+  const starts_runs =
+    mode !== "hosted" && (supports.includes("continue") || supports.includes("branch_session"));
+  return requested.filter((scope) => {
+    const support = SUPPORT_OF[scope];
+    if (support !== undefined) return supports.includes(support);
+    return scope !== "runs:write" || starts_runs;
+  });
 }
 
 /** Only the operator gives mounts and capabilities: those that the binding does not name are not granted. */

@@ -16,6 +16,7 @@ import { runFences } from "./0015-run-fences.ts";
 import { runFirstEntries } from "./0016-run-first-entries.ts";
 import { allowRules } from "./0017-allow-rules.ts";
 import { eventIds } from "./0018-event-ids.ts";
+import { executions } from "./0021-executions.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -39,6 +40,7 @@ export const MIGRATIONS: readonly Migration[] = [
   runFirstEntries,
   allowRules,
   eventIds,
+  executions,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -2,10 +2,12 @@
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type AppendedRows, type TapeRows, writeTape } from "./entries.ts";
+import { type ExecutionRows, endExecution, openExecution } from "./executions.ts";
 import { requireHeldRun } from "./holds.ts";
-import { type CompletedKey, completeKey } from "./idempotency.ts";
+import { type CompletedKey, completeKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
 import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { endHarnessRun, insertHarnessRun, type RunColumns } from "./runs.ts";
 
 export const INVOCATION_COLUMNS =
   "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
@@ -19,6 +21,10 @@ export interface OpenInvocation {
   delegation: SqlValue[] | null;
   tape: TapeRows | null;
   once: CompletedKey | null;
+  /** Set for a harness. */
+  execution: ExecutionRows | null;
+  /** The run of a harness, whose message is the tape. */
+  run: { columns: RunColumns; own_entries: number } | null;
   records: ChangeRecordRows;
 }
 
@@ -33,11 +39,18 @@ export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<Appe
   // A call of a turn is admitted only by the gateway that owns the turn.
   if (p.tape?.hold != null) yield* requireHeldRun(p.tape.hold, dialect);
   // Before the row is inserted, so that a key in use leaves nothing to undo.
-  if (p.once !== null) yield* completeKey(p.once, dialect);
+  if (p.once !== null && p.run === null) yield* completeKey(p.once, dialect);
+  if (p.execution !== null) yield* openExecution(p.execution);
   yield sql(INSERT_INVOCATION, p.row);
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
   const written = yield* writeTape(p.tape, dialect);
+  if (p.run !== null && p.tape !== null && written !== null) {
+    const { columns, own_entries } = p.run;
+    if (p.once !== null)
+      yield* completeKeyWith(p.once, { id: columns.id, entry_id: written.last_id }, dialect);
+    yield* insertHarnessRun(columns, p.tape.key, written, own_entries);
+  }
   yield* writeRecords(p.records);
   return written;
 }
@@ -141,6 +154,31 @@ export function* settleWithTape(
   const written = yield* writeTape(p.tape, dialect);
   yield* writeRecords(records);
   return written;
+}
+
+export interface SettleHarness {
+  settle: SettleInvocation;
+  execution_id: string;
+  checkpoint: string | null;
+  run: { id: string; status: string; outcome: string; tape: TapeRows | null } | null;
+}
+
+/** Null: the call was settled before. */
+export function* settleHarness(
+  p: SettleHarness,
+  dialect: SqlDialect,
+): Op<{ entries: AppendedRows | null } | null> {
+  const { records, ...settle } = p.settle;
+  if (!(yield* settleInvocation({ ...settle, records: NO_RECORDS }, dialect))) return null;
+  yield* endExecution({
+    id: p.execution_id,
+    invocation_id: settle.id,
+    status: settle.status,
+    checkpoint: p.checkpoint,
+  });
+  const entries = p.run === null ? null : yield* endHarnessRun(p.run, dialect);
+  yield* writeRecords(records);
+  return { entries };
 }
 
 const INSERT_PROGRESS =

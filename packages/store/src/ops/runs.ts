@@ -2,7 +2,15 @@
 
 import { type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
-import { findRunning, type HoldColumns, lockHeldRun, refuseBusy, requireHeldRun } from "./holds.ts";
+import { countChildRun } from "./executions.ts";
+import {
+  findRunning,
+  type HoldColumns,
+  lockHeldRun,
+  refuseBusy,
+  requireHeldRun,
+  requireIdle,
+} from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
 import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
@@ -39,11 +47,14 @@ export function* startRun(
     own_entries: number;
     records: ChangeRecordRows;
     once: CompletedKey | null;
+    /** The harness execution that the run counts against. */
+    execution: { id: string; depth: number } | null;
   },
   dialect: SqlDialect,
 ): Op<AppendedRows> {
   const { run } = p;
   if (p.parent !== null) yield* requireHeldRun(p.parent, dialect);
+  if (p.execution !== null) yield* countChildRun(p.execution);
   const written = yield* appendEntries({ ...p.tape, chain_id: null }, dialect);
   if (p.once !== null) {
     yield* completeKeyWith(p.once, { id: run.id, entry_id: written.last_id }, dialect);
@@ -71,6 +82,54 @@ function withChain(event: SqlValue[], chain_id: string): SqlValue[] {
   const ids = event[EVENT_IDS];
   if (typeof ids !== "string") return event;
   return event.with(EVENT_IDS, JSON.stringify({ ...(JSON.parse(ids) as object), chain_id }));
+}
+
+/**
+ * The status of the row of a harness's run. Readers see `running`, but the run does not occupy its session, so that the
+ * harness can start turns there, and no gateway recovers it as a turn: it ends with the call of its harness.
+ */
+export const EXECUTING = "executing";
+
+/** Call it after the message was appended, which locks the session's row. */
+export function* insertHarnessRun(
+  run: RunColumns,
+  key: TapeRows["key"],
+  { chain_id, last_id }: AppendedRows,
+  own_entries: number,
+): Op<void> {
+  yield* requireIdle(key);
+  yield sql(INSERT_RUN, [
+    run.id,
+    run.org_id,
+    run.project_id,
+    run.workspace,
+    run.session_id,
+    chain_id,
+    EXECUTING,
+    run.node_id,
+    run.body,
+    last_id - own_entries + 1,
+  ]);
+}
+
+/** Without entries, the output is dated by the message that began the run. */
+export function* endHarnessRun(
+  p: { id: string; status: string; outcome: string; tape: TapeRows | null },
+  dialect: SqlDialect,
+): Op<AppendedRows | null> {
+  const written = p.tape === null ? null : yield* writeIfIdle(p.tape, dialect);
+  yield sql(
+    `update runs set status = $2, outcome = $3, output_entry = coalesce($4, first_entry)
+      where id = $1 and status = '${EXECUTING}'`,
+    [p.id, p.status, p.outcome, written?.last_id ?? null],
+  );
+  return written;
+}
+
+function* writeIfIdle(tape: TapeRows, dialect: SqlDialect): Op<AppendedRows | null> {
+  // Locks the session's row, so that no turn begins between the check and the write.
+  yield* writeTape({ ...tape, entries: [] }, dialect);
+  return (yield* findRunning(tape.key)) === null ? yield* writeTape(tape, dialect) : null;
 }
 
 export interface EndRun {

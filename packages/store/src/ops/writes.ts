@@ -7,6 +7,7 @@ import { createBinding, removeBinding, updateBinding, updateBindings } from "./b
 import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
 import { appendEntries, appendForTurn, appendIdle, appendOnce } from "./entries.ts";
+import { countStart, saveCheckpoint, setExecutionChain, useExecution } from "./executions.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
 import { commitInstallation } from "./installations.ts";
 import {
@@ -16,6 +17,7 @@ import {
   openInvocation,
   recordRetry,
   replaceApproval,
+  settleHarness,
   settleInvocation,
   settleWithTape,
   startInvocation,
@@ -65,6 +67,7 @@ const WRITES = {
   recordRetry,
   settleInvocation,
   settleWithTape,
+  settleHarness,
   appendProgress,
   claimInvocations,
   claimWaiting,
@@ -102,6 +105,10 @@ const WRITES = {
   joinRun,
   resumeRun,
   claimRuns,
+  saveCheckpoint,
+  countStart,
+  setExecutionChain,
+  useExecution,
   enqueueJobs,
   claimJobs,
   extendJob,
@@ -143,8 +150,8 @@ export function isSingleStatement(name: WriteName, input: unknown): boolean {
   if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).records.audit === null;
   if (name === "recordRetry") return (input as WriteInput<"recordRetry">).renewed === null;
   if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
-  const { approval, delegation, tape, once, records } = input as WriteInput<"openInvocation">;
-  if (tape !== null || once !== null) return false;
+  const { approval, delegation, tape, once, execution, records } = input as WriteInput<"openInvocation">;
+  if (tape !== null || once !== null || execution !== null) return false;
   return approval === null && delegation === null && records.events.length === 0 && records.audit === null;
 }
 

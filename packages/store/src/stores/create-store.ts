@@ -10,6 +10,7 @@ import { createBindingStore } from "./bindings.ts";
 import { createConfigStore } from "./config.ts";
 import { createDefinitionStore } from "./definitions.ts";
 import { createDelegationStore } from "./delegations.ts";
+import { createExecutionStore } from "./executions.ts";
 import { createIdempotencyStore } from "./idempotency.ts";
 import { createInstallationStore } from "./installations.ts";
 import { createInvocationStore } from "./invocations.ts";
@@ -54,6 +55,7 @@ export function createStore(given: Backend): Store {
     leases: createLeaseStore(backend),
     sessions: createSessionStore(backend),
     runs: createRunStore(backend),
+    executions: createExecutionStore(backend),
     retention: createRetentionStore(backend),
     ping: () => backend.ping(),
     close: () => backend.close(),

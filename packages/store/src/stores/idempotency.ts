@@ -66,7 +66,7 @@ export function encodeClaim(
     digest: once.digest,
     now: backend.callerTime(once.now),
     stale_ms: once.stale_ms,
-    ttl_ms: IDEMPOTENCY_TTL_MS,
+    ttl_ms: once.ttl_ms ?? IDEMPOTENCY_TTL_MS,
     status: ACCEPTED,
     body: body ?? JSON.stringify(answer),
   };

@@ -29,7 +29,8 @@ type FixedFields = Pick<
   | "created_at"
   | "delivery_id"
   | "turn"
-> & { depth?: number; role?: InvocationRow["role"]; allowed_by?: string };
+> &
+  Partial<Pick<InvocationRow, "depth" | "role" | "within" | "harness_run">> & { allowed_by?: string };
 
 const NO_OUTCOME: Outcome = {
   result: null,
@@ -67,6 +68,8 @@ export function encodeFixed(row: InvocationRow): string {
   };
   if (row.depth > 0) fixed.depth = row.depth;
   if (row.allowed_by !== null) fixed.allowed_by = row.allowed_by;
+  if (row.within !== null) fixed.within = row.within;
+  if (row.harness_run !== null) fixed.harness_run = row.harness_run;
   return JSON.stringify(fixed);
 }
 
@@ -137,6 +140,8 @@ export function decodeInvocation(row: Row): InvocationRow {
     depth: fixed.depth ?? 0,
     role: fixed.role ?? "user",
     allowed_by: fixed.allowed_by ?? null,
+    within: fixed.within ?? null,
+    harness_run: fixed.harness_run ?? null,
     export_id: row.export_id as string,
     binding_id: row.binding_id as string,
     status: row.status as InvocationRow["status"],

@@ -7,9 +7,11 @@ import type { Row } from "../ops/op.ts";
 import { decodeApproval, encodeApproval } from "./approvals.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeDelegation } from "./delegations.ts";
+import { encodeExecution } from "./executions.ts";
 import { encodeClaim } from "./idempotency.ts";
 import { decodeInvocation, encodeFixed, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
 import { beforeOf, pageOf } from "./page.ts";
+import { encodeRun, encodeRunEnd } from "./runs.ts";
 import { projectColumn } from "./scope.ts";
 import { encodeTape } from "./session-row.ts";
 
@@ -21,7 +23,12 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         approval: also.approval === undefined ? null : encodeApproval(also.approval),
         delegation: encodeDelegation(also.delegation),
         tape: also.tape === undefined ? null : encodeTape(also.tape),
-        once: encodeClaim(backend, also.once, row.id),
+        once: encodeClaim(backend, also.once, also.run === undefined ? row.id : undefined),
+        execution: encodeExecution(also.execution, row.id, also.run?.row.id ?? row.run_id),
+        run:
+          also.run === undefined
+            ? null
+            : { columns: encodeRun(also.run.row), own_entries: also.run.own_entries },
         records: encodeRecords(also.records),
       });
       // The most frequent write: without events it returns the promise as it is (bench row http.invoke).
@@ -65,6 +72,24 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       const written = await backend.write("settleWithTape", {
         settle: encodeSettlement(id, fence, end, records),
         tape: encodeTape(tape),
+      });
+      if (written !== null && records.events !== undefined) backend.notifyAppended();
+      return written;
+    },
+    async settleHarness(id, fence, end, records, { execution_id, checkpoint, run }) {
+      const written = await backend.write("settleHarness", {
+        settle: encodeSettlement(id, fence, end, records),
+        execution_id,
+        checkpoint: checkpoint === null ? null : JSON.stringify(checkpoint),
+        run:
+          run === null
+            ? null
+            : {
+                id: run.id,
+                status: run.end.status,
+                outcome: encodeRunEnd(run.end),
+                tape: run.tape === null ? null : encodeTape(run.tape),
+              },
       });
       if (written !== null && records.events !== undefined) backend.notifyAppended();
       return written;
@@ -158,6 +183,8 @@ function publicInvocation(row: Row): Invocation {
     turn: _turn,
     depth: _depth,
     role: _role,
+    within: _within,
+    harness_run: _harness_run,
     ...shown
   } = decodeInvocation(row);
   return shown;

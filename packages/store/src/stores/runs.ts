@@ -4,7 +4,7 @@ import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { readHeldRun } from "../ops/holds.ts";
 import type { Row } from "../ops/op.ts";
-import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
+import { EXECUTING, listRuns, type RunColumns, readRun } from "../ops/runs.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
 import { beforeOf, pageOf } from "./page.ts";
@@ -23,6 +23,7 @@ type FixedFields = Pick<
   | "iterations"
   | "resumed"
   | "trace_id"
+  | "harness"
 >;
 type Outcome = Omit<RunEnd, "status">;
 
@@ -30,7 +31,7 @@ const NOT_ENDED = { output: null, error: null, ended_at: null };
 
 export function createRunStore(backend: Backend): RunStore {
   return {
-    async start(run, tape, own_entries, records, once, parent) {
+    async start(run, tape, own_entries, records, once, parent, execution) {
       const written = await backend.write("startRun", {
         run: encodeRun(run),
         parent: parent === undefined ? null : encodeHold(parent),
@@ -38,6 +39,7 @@ export function createRunStore(backend: Backend): RunStore {
         own_entries,
         records: encodeRecords(records),
         once: encodeClaim(backend, once),
+        execution: execution ?? null,
       });
       if (records.events !== undefined) backend.notifyAppended();
       return written;
@@ -48,7 +50,7 @@ export function createRunStore(backend: Backend): RunStore {
         joins,
         ...scopeColumns(scope),
         status: end.status,
-        outcome: encodeOutcome(end),
+        outcome: encodeRunEnd(end),
         output_entry: end.output?.entry_id ?? null,
         tape: tape === null ? null : encodeTape(tape),
         records: encodeRecords(records),
@@ -101,7 +103,7 @@ export function createRunStore(backend: Backend): RunStore {
   };
 }
 
-function encodeRun(run: RunRow): RunColumns {
+export function encodeRun(run: RunRow): RunColumns {
   const { parent_run_id, trigger, strategy, input, requested_by, started_at, usage, iterations } = run;
   const fixed: FixedFields = {
     parent_run_id,
@@ -114,6 +116,7 @@ function encodeRun(run: RunRow): RunColumns {
     iterations,
     ...(run.resumed === undefined ? {} : { resumed: run.resumed }),
     ...(run.trace_id === undefined ? {} : { trace_id: run.trace_id }),
+    ...(run.harness === undefined ? {} : { harness: run.harness }),
   };
   return {
     id: run.id,
@@ -126,7 +129,7 @@ function encodeRun(run: RunRow): RunColumns {
   };
 }
 
-function encodeOutcome({ output, error, usage, iterations, ended_at }: RunEnd): string {
+export function encodeRunEnd({ output, error, usage, iterations, ended_at }: RunEnd): string {
   return JSON.stringify({ output, error, usage, iterations, ended_at } satisfies Outcome);
 }
 
@@ -141,7 +144,7 @@ function decodeRun(row: Row): RunRow {
     workspace: row.workspace as string,
     session_id: row.session_id as string,
     chain_id: row.chain_id as string,
-    status: row.status as Run["status"],
+    status: row.status === EXECUTING ? "running" : (row.status as Run["status"]),
     first_entry_id: row.first_entry as number,
     ...fixed,
     ...outcome,

@@ -7,6 +7,7 @@ import type { ChatEvent } from "../../chat/chat-events.ts";
 import { Conversation } from "../../chat/conversation.ts";
 import { errorLines } from "../../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
+import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
@@ -15,9 +16,20 @@ import { fields } from "../../terminal/output.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { readStdin } from "../../terminal/read-input.ts";
 
+import { type HarnessFlags, harnessOf, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
+
 const INPUT_LENGTH = 60;
 
-interface StartOptions extends WorkspaceOptions {
+/** The gateway refuses what is above the maximum of each limit. */
+const limit = (flag: string) => wholeNumber(flag, 0, 1_000_000_000);
+
+const EXAMPLES = `
+Examples:
+  backplane run start --session nightly --input 'Report' --wait
+  backplane run start --session bug-7 --harness triage --input 'Investigate the bug' --wait
+`;
+
+interface StartOptions extends WorkspaceOptions, HarnessFlags {
   session: string;
   input: string;
   strategy?: string;
@@ -36,8 +48,21 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .addOption(new Option("--context <context>", "risk context (default: background)").choices(RISK_CONTEXTS))
     .option("--wait", "wait for the turn to end and print the answer")
     .option("--stream", "print the answer as it streams")
-    .addHelpText("after", "\nExample:\n  backplane run start --session nightly --input 'Report' --wait\n")
+    .option("--harness <export>", "execute this harness instead of a turn of the agent loop")
+    .option("--package <id>", "the package of the harness, if several have one of this name")
+    .option("--max-child-runs <n>", "how many runs the harness may start", limit("--max-child-runs"))
+    .option("--max-depth <n>", "how deep its runs may start others", limit("--max-depth"))
+    .option("--max-steps <n>", "how many model calls all its runs may make", limit("--max-steps"))
+    .option("--max-time <ms>", "how long the execution may take, over all its resumes", limit("--max-time"))
+    .option("--no-compaction", "keep the harness from compacting sessions")
+    .addHelpText("after", EXAMPLES)
     .action(toAction(start));
+  run
+    .command("resume <id>")
+    .description("Continue the harness of an ended run at its last checkpoint, in a new run.")
+    .option("--input <text>", "message; without one, the harness gets that of the run again")
+    .option("--wait", "wait for the end and print the summary")
+    .action(toAction(resume));
   pageFlags(workspaceFlag(run.command("list")))
     .description("List runs, newest first.")
     .option("--session <id>", "only runs of this session")
@@ -61,6 +86,8 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
     ...(strategy === undefined ? {} : { strategy }),
     ...(whose === undefined ? {} : { context: whose }),
   };
+  if (options.harness !== undefined)
+    return await startHarnessRun(context, { ...body, harness: harnessOf(options.harness, options) }, options);
   if (options.wait !== true && options.stream !== true) {
     const run = await runs.start(body);
     context.out.data(run, () => run.id);
@@ -71,6 +98,14 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
     .get(session_id, workspaceOf(options))
     .catch(() => sessions.create({ session_id, ...workspaceOf(options) }));
   return await follow(context, options, last.last_entry_id, () => runs.start(body));
+}
+
+async function resume(
+  context: CommandContext,
+  options: { input?: string; wait?: boolean },
+  id: string,
+): Promise<number> {
+  return await resumeHarnessRun(context, await context.client().runs.get(id), options);
 }
 
 async function follow(
@@ -190,9 +225,10 @@ function describe(run: Run): string {
     started_by: `${run.requested_by} (${trigger})`,
     parent: parent_run_id ?? undefined,
     strategy,
-    model_calls: iterations,
+    execution: run.harness?.execution_id,
+    model_calls: run.harness === undefined ? iterations : undefined,
     resumed: run.resumed === undefined ? undefined : `${run.resumed} time after a crash`,
-    tokens: `${usage.input} in, ${usage.output} out`,
+    tokens: run.harness === undefined ? `${usage.input} in, ${usage.output} out` : undefined,
     started: run.started_at,
     ended: run.ended_at,
     error: error === null ? undefined : `${error.code}: ${error.message}`,

@@ -1,0 +1,169 @@
+/**
+ * Runs of harnesses that a person starts. The run, its message, the call and the execution are written in one transaction,
+ * and the run ends in one transaction with its call. It does not occupy the session: the harness starts turns there.
+ */
+
+import { BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";
+import { type Door, invoke } from "@backplane/door";
+import type {
+  AgentRuns,
+  AppendedEntries,
+  Caller,
+  HarnessStart,
+  IdempotencyClaim,
+  Kernel,
+  RunRow,
+  RunTicket,
+  SessionKey,
+  UserMessage,
+} from "@backplane/ports";
+import type { Persister, Sessions } from "@backplane/session";
+import type { ActiveTurns } from "../loop/active-turns.ts";
+import type { Loop } from "../loop/loop.ts";
+import { runRecords } from "../loop/run-record.ts";
+import { executionOf } from "../loop/run-turn.ts";
+
+export interface HarnessRunDeps {
+  door: Door;
+  invocations: Pick<Kernel["invocations"], "cancel">;
+  persister: Persister;
+  sessions: Sessions;
+  loop: Loop;
+  turns: ActiveTurns;
+}
+
+export interface HarnessRuns {
+  start(
+    caller: Caller,
+    key: SessionKey,
+    message: UserMessage,
+    harness: HarnessStart,
+    once: IdempotencyClaim | undefined,
+  ): Promise<RunTicket>;
+  execution: AgentRuns["execution"];
+  cancel(caller: Caller, run: Run & { harness: NonNullable<Run["harness"]> }): Promise<Run>;
+  /** Ends the turns that a harness has started, when it failed or was cancelled. */
+  stopChildren(execution_id: string): void;
+}
+
+export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
+  const { door, persister, sessions, loop, turns, invocations } = deps;
+  const { store, ids, clock, node_id } = door.deps;
+
+  async function endedRun(scope: Caller["scope"], id: string): Promise<Run> {
+    const run = await door.store_wait.run("a run", () => store.runs.get(scope, id));
+    if (run === null) throw new BackplaneError("run.not_found");
+    return run;
+  }
+
+  return {
+    async start(caller, key, message, { execution_id, policy, timeout_ms, ...named }, once) {
+      if (execution_id !== undefined) await requireOwnSession(key, execution_id);
+      await sessions.open(key);
+      const run = newRun(caller, key, message);
+      const prepared = loop.prepareMessage(key, message);
+      let written: AppendedEntries | null = null;
+      const ticket = await invoke(door, {
+        caller: { ...caller, scope: key.scope },
+        body: {
+          ...named,
+          input: inputOf(key, message, execution_id, policy),
+          ...(timeout_ms === undefined ? {} : { timeout_ms }),
+        },
+        ...(once === undefined ? {} : { once: { ...once, answer: { event_id: prepared.event_id } } }),
+        harness_run: {
+          run_id: run.id,
+          workspace: key.workspace,
+          async write(row, also) {
+            const { id: invocation_id, execution_id, export_id } = row;
+            run.harness = { execution_id, invocation_id, export_id };
+            run.strategy = `harness:${export_id}`;
+            run.trace_id = row.trace_id;
+            run.chain_id = row.chain_id ?? "";
+            const started = runRecords(door.deps, "run.started", run, caller).events ?? [];
+            const records = { ...also.records, events: [...(also.records.events ?? []), ...started] };
+            const own = { row: run, own_entries: prepared.items.length };
+            written = await persister.appendInTransaction(key, prepared.items, (tape) =>
+              store.invocations.open(row, { ...also, records, run: own, tape }),
+            );
+          },
+        },
+      });
+      const { chain_id, first_id, last_id } = written!;
+      run.chain_id = chain_id;
+      run.first_entry_id = first_id;
+      prepared.publish();
+      const { node_id: _node, fence: _fence, joins: _joins, ...known } = run;
+      const settled = ticket.settled.then(() => endedRun(key.scope, run.id).catch(() => known));
+      return { run: known, entry_id: last_id, settled };
+    },
+    async execution(caller, id) {
+      const own = caller.delegation === undefined || executionOf(caller) === id;
+      const row = own ? await store.executions.get(caller.scope, id) : null;
+      if (row === null) throw new BackplaneError("execution.not_found");
+      const { depth: _depth, starts: _starts, deadline: _deadline, ...execution } = row;
+      return execution;
+    },
+    async cancel(caller, { id, harness, ...scope }) {
+      if (executionOf(caller) === harness.execution_id)
+        throw new BackplaneError("policy.denied", "A harness may not cancel its own run.");
+      const live = door.live.get(harness.invocation_id);
+      await invocations.cancel(caller, harness.invocation_id);
+      await live?.settled;
+      return await endedRun(scope, id);
+    },
+    stopChildren(execution_id) {
+      for (const turn of turns.all()) if (executionOf(turn.caller) === execution_id) turn.stop("user");
+    },
+  };
+
+  async function requireOwnSession({ scope, session_id }: SessionKey, execution_id: string): Promise<void> {
+    const execution = await store.executions.get(scope, execution_id);
+    if (execution === null) throw new BackplaneError("execution.not_found");
+    if (execution.target.session_id === session_id) return;
+    const of = execution.target.session_id ?? "no session";
+    throw new BackplaneError("request.invalid", `The execution ${execution_id} belongs to ${of}.`);
+  }
+
+  function newRun(caller: Caller, key: SessionKey, message: UserMessage): RunRow {
+    return {
+      id: ids.next("run"),
+      ...key.scope,
+      workspace: key.workspace,
+      session_id: key.session_id,
+      chain_id: "",
+      first_entry_id: 0,
+      parent_run_id: null,
+      trigger: "api",
+      status: "running",
+      strategy: "harness",
+      input: message,
+      output: null,
+      error: null,
+      usage: tokenUsage(),
+      iterations: 0,
+      requested_by: caller.actor,
+      started_at: new Date(clock.now()).toISOString(),
+      ended_at: null,
+      node_id,
+      fence: 0,
+      joins: 0,
+    };
+  }
+}
+
+function inputOf(
+  { session_id }: SessionKey,
+  { text, attachments = [] }: UserMessage,
+  execution_id: string | undefined,
+  policy: HarnessStart["policy"],
+): JsonObject {
+  const trigger = { type: "user_request", input: [{ type: "text", text }, ...attachments] };
+  if (execution_id !== undefined) return { mode: "resume", target: { execution_id }, trigger };
+  return {
+    mode: "start",
+    target: { session_id },
+    trigger,
+    ...(policy === undefined ? {} : { policy: { ...policy } }),
+  };
+}

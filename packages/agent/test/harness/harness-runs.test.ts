@@ -1,0 +1,186 @@
+/** A harness from the request of a person to the end of its run. */
+import type { BusEvent, JsonObject } from "@backplane/contract";
+import { ended } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession } from "../loop/test-session.ts";
+import { harnessPackage, scriptHarness } from "./test-harness.ts";
+
+const START = { session_id: "s1", input: { text: "fix the bug" }, harness: { export_id: "triage" } };
+
+describe("a run of a harness", () => {
+  verifies(
+    "harness.contract",
+    "sends target, trigger and policy, links child runs and ends with the summary on the tape",
+    async () => {
+      const fixture = await createTestSession();
+      await fixture.bind(harnessPackage());
+      const bodies: JsonObject[] = [];
+      let child = "";
+      scriptHarness(fixture, async ({ body, run, event }) => {
+        bodies.push(body);
+        event({ type: "progress", message: "looking" });
+        const { id, ticket } = await run("plan", "s1", "/say planned");
+        child = id;
+        await ticket!.settled;
+        return { summary: { text: "fixed it" }, checkpoint: { kind: "checkpoint", data: 1 }, artifacts: [] };
+      });
+      const harness = { export_id: "triage", policy: { max_child_runs: 2, max_depth: 1 } };
+      const ticket = await fixture.kernel.runs.start(user, { ...START, harness });
+      expect(ticket.run).toMatchObject({ status: "running", strategy: "harness:triage", trigger: "api" });
+      const done = await ticket.settled;
+      const { execution_id, invocation_id } = done.harness!;
+      expect(bodies).toEqual([
+        {
+          mode: "start",
+          target: { session_id: "s1", chain_id: done.chain_id, execution_id },
+          trigger: { type: "user_request", input: [{ type: "text", text: "fix the bug" }] },
+          policy: {
+            max_depth: 1,
+            max_child_runs: 2,
+            max_steps: 300,
+            max_compactions: 10,
+            allow_compaction: true,
+          },
+        },
+      ]);
+      expect(done).toMatchObject({ status: "completed", output: { content: "fixed it" }, error: null });
+      expect(await fixture.kernel.runs.get(user, child)).toMatchObject({
+        status: "completed",
+        trigger: "harness",
+        parent_run_id: done.id,
+        requested_by: invocation_id,
+      });
+      const invocation = await fixture.kernel.invocations.get(user, invocation_id);
+      expect(invocation).toMatchObject({
+        session_id: "s1",
+        run_id: done.id,
+        execution_id,
+        status: "succeeded",
+      });
+      const messages = (await fixture.tape()).filter(({ kind }) => kind === "message");
+      expect(messages.map(({ payload }) => payload.content)).toEqual([
+        "fix the bug",
+        "/say planned",
+        "planned",
+        "fixed it",
+      ]);
+      expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
+        status: "succeeded",
+        used: { child_runs: 1, steps: 1, compactions: 0 },
+        checkpoint: { kind: "checkpoint", data: 1 },
+      });
+      await until(() => fixture.events.some(({ kind }) => kind === "x.harness.ended"));
+      const seen = fixture.events.filter(({ kind }) => kind.startsWith("x.harness."));
+      expect(seen.map(({ kind, session_id }: BusEvent) => [kind, session_id])).toEqual([
+        ["x.harness.started", "s1"],
+        ["x.harness.event", "s1"],
+        ["x.harness.ended", "s1"],
+      ]);
+      expect(seen[1]!.payload).toMatchObject({ run_id: done.id, event: { message: "looking" } });
+    },
+  );
+
+  verifies(
+    "contract.malformed",
+    "fails with malformed_response and changes nothing but its record",
+    async () => {
+      const fixture = await createTestSession();
+      await fixture.bind(harnessPackage());
+      const results = [
+        { checkpoint: { kind: "checkpoint" } },
+        { checkpoint: "12" },
+        { summary: "text" },
+        { summary: { text: "fine" }, artifacts: {} },
+      ];
+      for (const [n, result] of results.entries()) {
+        scriptHarness(fixture, async () => result as never);
+        const run = await (await fixture.kernel.runs.start(user, { ...START, session_id: `m${n}` })).settled;
+        expect(run, JSON.stringify(result)).toMatchObject({
+          status: "failed",
+          error: { code: "malformed_response" },
+          output: { content: "" },
+        });
+        const { checkpoint } = await fixture.kernel.runs.execution(user, run.harness!.execution_id);
+        expect(checkpoint).toBeNull();
+        const messages = (await fixture.tape(`m${n}`)).filter(({ payload }) => payload.role === "assistant");
+        expect(messages).toEqual([]);
+      }
+    },
+  );
+
+  test("is refused while a turn of its session is running", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const { run_id } = await fixture.kernel.sessions.message(
+      user,
+      { session_id: "s1" },
+      { text: "/slow 60000" },
+    );
+    await expect(fixture.kernel.runs.start(user, START)).rejects.toMatchObject({ code: "session.busy" });
+    expect(fixture.runner.requests).toEqual([]);
+    await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
+    await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
+  });
+
+  test("ends its child runs when it is cancelled", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    let child = "";
+    scriptHarness(fixture, async ({ run, cancelled }) => {
+      child = (await run("slow", "s2", "/slow 60000")).id;
+      await cancelled;
+      return {};
+    });
+    const { run } = await fixture.kernel.runs.start(user, START);
+    await until(() => child !== "");
+    expect(await fixture.kernel.runs.cancel(user, run.id)).toMatchObject({ status: "cancelled" });
+    await until(async () => (await fixture.kernel.runs.get(user, child)).status !== "running");
+    expect(await fixture.kernel.runs.get(user, child)).toMatchObject({ status: "cancelled" });
+  });
+
+  test("returns the same run for the same Idempotency-Key and starts the harness once", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    scriptHarness(fixture, async () => ({ summary: { text: "once" } }));
+    const first = await fixture.kernel.runs.startOnce(user, START, "k", "d");
+    await first.ticket!.settled;
+    const again = await fixture.kernel.runs.startOnce(user, START, "k", "d");
+    expect(again).toEqual({ id: first.id, entry_id: first.entry_id, ticket: null });
+    expect(fixture.runner.requests).toHaveLength(1);
+  });
+
+  test("refuses modes, targets, limits and fields that the contract does not know", async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    for (const [input, path] of [
+      [{ mode: "restart" }, "/mode"],
+      [{ mode: "resume" }, "/target/execution_id"],
+      [{ target: { execution_id: "exec_1" } }, "/target/execution_id"],
+      [{ policy: { max_child_runs: -1 } }, "/policy/max_child_runs"],
+      [{ policy: { max_runs: 1 } }, "/policy"],
+      [{ trigger: { input: [] } }, "/trigger/type"],
+      [{ checkpoint: {} }, ""],
+    ] as [JsonObject, string][]) {
+      await expect(fixture.call({ export_id: "triage", input }, admin), path).rejects.toMatchObject({
+        code: "input.invalid",
+        details: { issues: [expect.objectContaining({ path })] },
+      });
+    }
+    const gone = { mode: "resume", target: { execution_id: "exec_none" } };
+    await expect(fixture.call({ export_id: "triage", input: gone })).rejects.toMatchObject({
+      code: "execution.not_found",
+    });
+    expect(fixture.runner.requests).toEqual([]);
+  });
+
+  test("stops after ten starts without a checkpoint", async () => {
+    const fixture = await createTestSession({ host: { retry: { max_attempts: 3, base_ms: 0 } } });
+    await fixture.bind(harnessPackage());
+    fixture.runner.script = () => ended("failed", "crashed");
+    const done = await (await fixture.kernel.runs.start(user, START)).settled;
+    expect(done).toMatchObject({ status: "failed", error: { code: "crashed" } });
+    expect(fixture.runner.requests).toHaveLength(10);
+  });
+});

@@ -1,0 +1,154 @@
+/** The limits of a harness, enforced by the kernel whatever the harness does. */
+import type { Run } from "@backplane/contract";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession, type TestSession } from "../loop/test-session.ts";
+import { type HarnessScript, harnessPackage, scriptHarness } from "./test-harness.ts";
+
+type Policy = NonNullable<Parameters<TestSession["kernel"]["runs"]["start"]>[1]["harness"]>["policy"];
+
+async function execute(
+  fixture: TestSession,
+  policy: NonNullable<Policy>,
+  script: (running: HarnessScript) => Promise<unknown>,
+): Promise<{ done: Run; used: object }> {
+  scriptHarness(fixture, async (running) => {
+    await script(running);
+    return { summary: { text: "ended" } };
+  });
+  const body = { session_id: "s1", input: { text: "go" }, harness: { export_id: "triage", policy } };
+  const done = await (await fixture.kernel.runs.start(user, body)).settled;
+  const { used } = await fixture.kernel.runs.execution(user, done.harness!.execution_id);
+  return { done, used };
+}
+
+const refusal = (limit: string) => ({ code: "harness.limit", details: { limit } });
+
+verifies(
+  "harness.limits",
+  "starts at most max_child_runs of the runs that a harness starts at once",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const results: PromiseSettledResult<unknown>[] = [];
+    const { done, used } = await execute(fixture, { max_child_runs: 3 }, async ({ run }) => {
+      const keys = Array.from({ length: 8 }, (_, n) => `k${n}`);
+      const started = keys.map(async (key) => (await run(key, `child-${key}`, "/say x")).ticket!.settled);
+      results.push(...(await Promise.allSettled(started)));
+    });
+    expect(done).toMatchObject({ status: "completed" });
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(3);
+    const refused = results.filter(({ status }) => status === "rejected") as PromiseRejectedResult[];
+    for (const { reason } of refused) expect(reason).toMatchObject(refusal("max_child_runs"));
+    expect(used).toMatchObject({ child_runs: 3 });
+    const children = (await fixture.kernel.runs.list(user, {}, { limit: 20 })).items.filter(
+      ({ parent_run_id }) => parent_run_id === done.id,
+    );
+    expect(children.map(({ trigger, status }) => [trigger, status])).toEqual(
+      Array.from({ length: 3 }, () => ["harness", "completed"]),
+    );
+  },
+);
+
+verifies("harness.limits", "ends a child run whose model calls exceed max_steps", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  const ended: Run[] = [];
+  const { used } = await execute(fixture, { max_steps: 2 }, async ({ run }) => {
+    for (const key of ["a", "b"]) {
+      const script = '/tool add {"a": 1, "b": 2}\n/then\n/say done';
+      ended.push(await (await run(key, key, script)).ticket!.settled);
+    }
+  });
+  expect(ended.map(({ status, error }) => [status, error?.code])).toEqual([
+    ["completed", undefined],
+    ["failed", "harness.limit"],
+  ]);
+  expect(used).toMatchObject({ steps: 2 });
+});
+
+verifies("harness.limits", "refuses compactions that the policy or supports do not allow", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  await fixture.say(`/say ${"lorem ipsum ".repeat(400)}`, "long");
+  await fixture.say(`/say ${"dolor sit ".repeat(400)}`, "long");
+  const refused: unknown[] = [];
+  const compact = ({ caller }: HarnessScript) =>
+    fixture.kernel.sessions
+      .compact(caller, { session_id: "long" })
+      .catch((error) => void refused.push(error));
+  await execute(fixture, { allow_compaction: false }, compact);
+  await execute(fixture, { max_compactions: 0 }, compact);
+  expect(refused).toMatchObject([refusal("max_compactions"), refusal("max_compactions")]);
+  const { used } = await execute(fixture, {}, compact);
+  expect(refused).toHaveLength(2);
+  expect(used).toMatchObject({ compactions: 1 });
+});
+
+verifies("harness.limits", "ends the execution and its child runs when max_time_ms is over", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  fixture.runner.script = async ({ request }) => {
+    const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
+    const body = { session_id: "child", input: { text: "/slow 60000" } };
+    await fixture.kernel.runs.startOnce(caller, body, "slow", "d");
+    // The runner enforces the time that the door gives it.
+    return { ...ok(null), status: "failed", error: { code: "timeout", message: String(request.timeout_ms) } };
+  };
+  const harness = { export_id: "triage", policy: { max_time_ms: 5_000 } };
+  const body = { session_id: "s1", input: { text: "go" }, harness };
+  const done = await (await fixture.kernel.runs.start(user, body)).settled;
+  expect(done).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  expect(Number(done.error!.message)).toBeLessThanOrEqual(5_000);
+  const child = async () =>
+    (await fixture.kernel.runs.list(user, { session_id: "child" }, { limit: 1 })).items[0]!;
+  await until(async () => (await child()).status !== "running");
+  expect(await child()).toMatchObject({ status: "cancelled" });
+  fixture.clock.wall_offset += 6_000;
+  const { execution_id } = done.harness!;
+  const again = { ...body, harness: { export_id: "triage", execution_id } };
+  await expect(fixture.kernel.runs.start(user, again)).rejects.toMatchObject(refusal("max_time_ms"));
+});
+
+verifies("harness.limits", "refuses a child run that is deeper than max_depth", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  const refused: unknown[] = [];
+  await execute(fixture, { max_depth: 0 }, async ({ run }) => {
+    await run("a", "child", "/say x").catch((error) => void refused.push(error));
+  });
+  expect(refused).toMatchObject([refusal("max_depth")]);
+});
+
+test("requires a key for each run that a harness starts", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  const { used } = await execute(fixture, {}, async ({ caller }) => {
+    const body = { session_id: "child", input: { text: "/say x" } };
+    await expect(fixture.kernel.runs.start(caller, body)).rejects.toMatchObject({ code: "request.invalid" });
+  });
+  expect(used).toMatchObject({ child_runs: 0 });
+});
+
+verifies("harness.contract", "grants a harness only the scopes of what its manifest supports", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage({ supports: ["continue"] }));
+  const seen: unknown[] = [];
+  await execute(fixture, {}, async ({ request, run }) => {
+    seen.push(request.context.gateway.scopes);
+    await (await run("same", "s1", "/say x")).ticket!.settled;
+    await run("other", "elsewhere", "/say x").catch((error) => void seen.push(error));
+  });
+  expect(seen[0]).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
+  expect(seen[1]).toMatchObject({ code: "policy.denied" });
+  const hosted = await createTestSession();
+  await hosted.bind(harnessPackage({ mode: "hosted" }));
+  await execute(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
+    expect(request.context.gateway.scopes).not.toContain("runs:write");
+    expect(body.policy).toMatchObject({ max_child_runs: 0 });
+  });
+  expect(() => harnessPackage({ mode: "agent" })).toThrow(/mode/);
+  expect(() => harnessPackage({ supports: ["fly"] })).toThrow(/supports/);
+});

@@ -1,0 +1,270 @@
+/** A harness after a crash of its process or of its gateway, and after a person resumes it. */
+import type { Json, JsonObject } from "@backplane/contract";
+import { ended } from "@backplane/test-kit/kernel/scripted-runner";
+import { scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession, type TestSession } from "../loop/test-session.ts";
+import { harnessPackage, scriptHarness } from "./test-harness.ts";
+
+const START = { session_id: "s1", input: { text: "fix the bug" }, harness: { export_id: "triage" } };
+const NEVER = () => new Promise<never>(() => {});
+
+async function startIn(fixture: TestSession): Promise<{ run_id: string; execution_id: string }> {
+  const { run } = await fixture.kernel.runs.start(user, START);
+  return { run_id: run.id, execution_id: run.harness!.execution_id };
+}
+
+verifies(
+  "harness.checkpoint",
+  "stores a checkpoint before any later event, and writes the later events in order",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const save = fixture.store.executions.saveCheckpoint.bind(fixture.store.executions);
+    const release = Promise.withResolvers<void>();
+    fixture.store.executions.saveCheckpoint = async (...args) => {
+      await release.promise;
+      return await save(...args);
+    };
+    scriptHarness(fixture, async ({ event }) => {
+      event({ type: "progress", message: "before" });
+      event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { cursor: 1 } } });
+      event({ type: "progress", message: "after" });
+      event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { cursor: 2 } } });
+      return {};
+    });
+    const ticket = await fixture.kernel.runs.start(user, START);
+    const { execution_id, invocation_id } = ticket.run.harness!;
+    const types = async () => {
+      const events = await fixture.store.invocations.events(invocation_id, 0, 10);
+      return events.map(({ event }) => (event as JsonObject).message ?? event.type);
+    };
+    await until(async () => (await types()).length > 0);
+    await new Promise((resolve) => setTimeout(resolve, 30));
+    expect(await types()).toEqual(["before"]);
+    expect(fixture.events.filter(({ kind }) => kind === "x.harness.event")).toHaveLength(1);
+    release.resolve();
+    expect(await ticket.settled).toMatchObject({ status: "completed" });
+    await until(async () => (await types()).length === 4);
+    expect(await types()).toEqual(["before", "checkpoint", "after", "checkpoint"]);
+    expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({
+      checkpoint: { kind: "checkpoint", data: { cursor: 2 } },
+      checkpoints: 2,
+    });
+  },
+);
+
+test("counts a malformed checkpoint as a violation and keeps the last one", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  const good = { kind: "checkpoint", data: 1 };
+  scriptHarness(fixture, async ({ event }) => {
+    for (const checkpoint of [good, { kind: "checkpoint" }, "x", { data: 2 }])
+      event({ type: "checkpoint", checkpoint: checkpoint as Json });
+    return {};
+  });
+  const done = await (await fixture.kernel.runs.start(user, START)).settled;
+  const { execution_id, invocation_id } = done.harness!;
+  expect(await fixture.kernel.invocations.get(user, invocation_id)).toMatchObject({ violations: 3 });
+  expect(await fixture.kernel.runs.execution(user, execution_id)).toMatchObject({ checkpoint: good });
+});
+
+verifies(
+  "harness.checkpoint",
+  "restarts a harness whose process died with its last checkpoint and the same execution id",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    const bodies: JsonObject[] = [];
+    fixture.runner.script = ({ request, event }) => {
+      bodies.push(request.body);
+      if (bodies.length === 4) return { ...ended("succeeded", ""), error: null, result: {} };
+      if (bodies.length > 1)
+        event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: bodies.length } });
+      return ended("failed", "crashed");
+    };
+    const done = await (await fixture.kernel.runs.start(user, START)).settled;
+    expect(done).toMatchObject({ status: "completed" });
+    expect(
+      bodies.map(({ mode, checkpoint }) => [mode, (checkpoint as JsonObject | undefined)?.data]),
+    ).toEqual([
+      ["start", undefined],
+      ["start", undefined],
+      ["resume", 2],
+      ["resume", 3],
+    ]);
+    const ids = bodies.map(({ target }) => (target as JsonObject).execution_id);
+    expect(new Set(ids)).toEqual(new Set([done.harness!.execution_id]));
+  },
+);
+
+verifies("harness.checkpoint", "after a crash of the gateway resumes as the fidelity says", async () => {
+  const seen = new Map<string, JsonObject>();
+  for (const fidelity of ["lossless", "checkpoint", "prompt_replay", "summary_reseed"]) {
+    const first = await createTestSession();
+    await first.bind(harnessPackage({ fidelity }));
+    await first.say("/say hello there");
+    let stored = false;
+    scriptHarness(first, async ({ event }) => {
+      event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { text: "half done" } } });
+      stored = true;
+      return await NEVER();
+    });
+    const { run_id, execution_id } = await startIn(first);
+    await until(() => stored);
+    await until(async () => (await first.store.executions.get(scope, execution_id))?.checkpoints === 1);
+    await first.crash();
+
+    const second = await createTestSession({ file: first.file, start: false });
+    scriptHarness(second, async ({ body }) => {
+      seen.set(fidelity, body);
+      return { summary: { text: "done" } };
+    });
+    await second.kernel.start();
+    await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
+    const run = await second.kernel.runs.get(user, run_id);
+    expect(run, fidelity).toMatchObject({ status: "completed", output: { content: "done" } });
+    const body = seen.get(fidelity)!;
+    expect(body).toMatchObject({
+      mode: "resume",
+      target: { session_id: "s1", execution_id },
+      trigger: { input: [{ type: "text", text: "fix the bug" }] },
+    });
+    const { chain_id } = body.target as JsonObject;
+    const { head_chain_id } = await second.kernel.sessions.get(user, { session_id: "s1" });
+    expect(chain_id).toBe(head_chain_id);
+    if (fidelity === "summary_reseed") expect(chain_id).not.toBe(run.chain_id);
+    else expect(chain_id).toBe(run.chain_id);
+    if (fidelity === "summary_reseed") {
+      const chain = await second.kernel.chains.get(user, head_chain_id);
+      expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: run.chain_id });
+      const blocks = await second.kernel.chains.blocks(user, head_chain_id, chain.fork_entry_id, 1);
+      expect(JSON.stringify(blocks)).toContain("half done");
+    }
+  }
+  const checkpoint = { kind: "checkpoint", data: { text: "half done" } };
+  expect(seen.get("lossless")).toMatchObject({ checkpoint });
+  expect(seen.get("checkpoint")).toMatchObject({ checkpoint });
+  const replay = seen.get("prompt_replay")!;
+  expect(replay).not.toHaveProperty("checkpoint");
+  const texts = (replay.chain as { blocks: { content: { text: string }[] }[] }).blocks.map(
+    ({ content }) => content[0]?.text,
+  );
+  expect(texts).toEqual(["/say hello there", "hello there", "fix the bug"]);
+  expect(seen.get("summary_reseed")).toMatchObject({ summary: { text: "half done" } });
+  expect(seen.get("summary_reseed")).not.toHaveProperty("checkpoint");
+});
+
+verifies(
+  "harness.contract",
+  "finds its child runs by their keys after a crash and starts none twice",
+  async () => {
+    const first = await createTestSession();
+    await first.bind(harnessPackage());
+    const started: string[] = [];
+    scriptHarness(first, async ({ run }) => {
+      for (const key of ["a", "b"]) {
+        const { id, ticket } = await run(key, `child-${key}`, `/say ${key}`);
+        await ticket!.settled;
+        started.push(id);
+      }
+      return await NEVER();
+    });
+    const { run_id, execution_id } = await startIn(first);
+    await until(() => started.length === 2);
+    await first.crash();
+
+    const second = await createTestSession({ file: first.file, start: false });
+    const again: [string, boolean][] = [];
+    scriptHarness(second, async ({ run }) => {
+      for (const key of ["a", "b", "c"]) {
+        const { id, ticket } = await run(key, `child-${key}`, `/say ${key}`);
+        again.push([id, ticket === null]);
+        await ticket?.settled;
+      }
+      return { summary: { text: "all" } };
+    });
+    await second.kernel.start();
+    await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
+    expect(again.slice(0, 2)).toEqual(started.map((id) => [id, true]));
+    expect(again[2]![1]).toBe(false);
+    expect(await second.kernel.runs.execution(user, execution_id)).toMatchObject({ used: { child_runs: 3 } });
+    const { items } = await second.kernel.runs.list(user, {}, { limit: 20 });
+    expect(items.filter(({ trigger }) => trigger === "harness")).toHaveLength(3);
+  },
+);
+
+verifies(
+  "harness.contract",
+  "leaves a harness to the next gateway when it stops, and ends no run",
+  async () => {
+    const first = await createTestSession();
+    await first.bind(harnessPackage());
+    let running = false;
+    scriptHarness(first, async ({ cancelled }) => {
+      running = true;
+      await cancelled;
+      throw new Error("stopped");
+    });
+    first.runner.honoursCancel = true;
+    const { run_id } = await startIn(first);
+    await until(() => running);
+    await first.kernel.stop(1_000);
+    expect(await first.store.runs.get(scope, run_id)).toMatchObject({ status: "running" });
+    const second = await createTestSession({ file: first.file, start: false });
+    scriptHarness(second, async () => ({ summary: { text: "later" } }));
+    await second.kernel.start();
+    await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
+      status: "completed",
+      output: { content: "later" },
+    });
+  },
+);
+
+verifies(
+  "harness.contract",
+  "resumes a cancelled execution in a new run with the keys of the old one",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage());
+    let child = "";
+    scriptHarness(fixture, async ({ event, run, cancelled }) => {
+      const { id, ticket } = await run("a", "child", "/say a");
+      await ticket!.settled;
+      child = id;
+      event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { cursor: 7 } } });
+      await cancelled;
+      return {};
+    });
+    const { run_id, execution_id } = await startIn(fixture);
+    await until(async () => (await fixture.kernel.runs.execution(user, execution_id)).checkpoints === 1);
+    const resume = { ...START, input: { text: "go on" }, harness: { export_id: "triage", execution_id } };
+    await expect(fixture.kernel.runs.start(user, resume)).rejects.toMatchObject({
+      code: "execution.running",
+    });
+    await fixture.kernel.runs.cancel(user, run_id);
+    let body: JsonObject = {};
+    let same = "";
+    scriptHarness(fixture, async (running) => {
+      body = running.body;
+      same = (await running.run("a", "child", "/say a")).id;
+      return { summary: { text: "finished" } };
+    });
+    const done = await (await fixture.kernel.runs.start(user, resume)).settled;
+    expect(done).toMatchObject({ status: "completed", harness: { execution_id } });
+    expect(done.id).not.toBe(run_id);
+    expect(same).toBe(child);
+    expect(body).toMatchObject({
+      mode: "resume",
+      target: { session_id: "s1", execution_id },
+      trigger: { input: [{ type: "text", text: "go on" }] },
+      checkpoint: { kind: "checkpoint", data: { cursor: 7 } },
+    });
+    const elsewhere = { ...resume, session_id: "other" };
+    await expect(fixture.kernel.runs.start(user, elsewhere)).rejects.toMatchObject({
+      code: "request.invalid",
+    });
+  },
+);

@@ -1,0 +1,64 @@
+/** A test session with a bound harness whose behaviour is a script. */
+import type { Json, JsonObject } from "@backplane/contract";
+import type { Caller, Kernel } from "@backplane/ports";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
+import type { TestKernel } from "@backplane/test-kit/kernel/test-kernel";
+
+type Running = Parameters<RunnerScript>[0];
+
+export interface HarnessScript extends Running {
+  body: JsonObject;
+  /** Starts a run as the harness, with its own token. */
+  run: (key: string, session_id: string, text: string) => Promise<{ id: string; ticket: RunTicket | null }>;
+  caller: Caller;
+}
+
+type RunTicket = Awaited<ReturnType<Kernel["runs"]["start"]>>;
+
+const ALL_SCOPES = [
+  "sessions:read",
+  "sessions:write",
+  "chains:read",
+  "chains:write",
+  "runs:read",
+  "runs:write",
+  "compactions:write",
+  "tools:invoke",
+];
+
+export function harnessPackage(
+  harness: Record<string, unknown> = {},
+  scopes: readonly string[] = ALL_SCOPES,
+) {
+  return manifest([
+    {
+      id: "triage",
+      kind: "harness",
+      default_timeout_ms: 60_000,
+      permissions: { gateway_api_scopes: scopes },
+      harness: { fidelity: "checkpoint", ...harness },
+    },
+  ]);
+}
+
+/** Binds the harness and lets `script` be its program. */
+export function scriptHarness(
+  fixture: Pick<TestKernel, "kernel" | "runner">,
+  script: (running: HarnessScript) => Promise<Json>,
+): void {
+  fixture.runner.script = async (running) => {
+    const { kernel } = fixture;
+    const { body, context } = running.request;
+    const token = context.gateway.delegation_token;
+    const caller = token === undefined ? null : await kernel.keys.authenticate(token);
+    const result = await script({
+      ...running,
+      body,
+      caller: caller!,
+      run: (key, session_id, text) =>
+        kernel.runs.startOnce(caller!, { session_id, input: { text } }, key, `${session_id}${text}`),
+    });
+    return ok(result);
+  };
+}

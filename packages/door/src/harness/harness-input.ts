@@ -1,0 +1,152 @@
+/** The input of a harness call: checked, and completed with the limits that apply to its execution. */
+
+import {
+  BackplaneError,
+  type Execution,
+  HARNESS_LIMITS,
+  type HarnessInput,
+  type HarnessPolicy,
+  type Json,
+  type JsonObject,
+  type PluginExport,
+} from "@backplane/contract";
+import { HarnessInputSchema } from "@backplane/contract/schema";
+import type { Caller, NewExecution, SchemaIssue, Store } from "@backplane/ports";
+import { DEFAULT_WORKSPACE } from "@backplane/session";
+import { type NamedIdsDeps, requireNamedIds } from "../authority/named-ids.ts";
+import type { ExecutionPlan } from "../calls/live-calls.ts";
+
+export type BoundHarness = Extract<PluginExport, { kind: "harness" }>;
+
+export function harnessIssues(input: Json): readonly SchemaIssue[] {
+  const parsed = HarnessInputSchema.safeParse(input);
+  if (!parsed.success) {
+    return parsed.error.issues.map(({ path, message }) => ({
+      path: path.map((step) => `/${String(step)}`).join(""),
+      message,
+    }));
+  }
+  const { mode = "start", target = {} } = parsed.data;
+  if (mode === "resume" && target.execution_id === undefined)
+    return [{ path: "/target/execution_id", message: "names the execution to resume, and is missing" }];
+  if (mode === "start" && target.execution_id !== undefined)
+    return [{ path: "/target/execution_id", message: "is allowed only with the mode resume" }];
+  return [];
+}
+
+export interface ExecutionPlanDeps extends NamedIdsDeps {
+  store: Pick<Store, "executions" | "sessions" | "runs" | "invocations">;
+}
+
+export interface HarnessCallRequest {
+  caller: Caller;
+  invocation_id: string;
+  run_id: string | null;
+  export: BoundHarness;
+  binding_id: string;
+  /** Already checked by harnessIssues. */
+  input: HarnessInput;
+  /** The ids that the call names beside its input. */
+  named: { session_id?: string | undefined; chain_id?: string | undefined };
+  /** Set for a harness with a run: whoever may start a run on a session may name the session. */
+  workspace: string | undefined;
+  depth: number;
+  now: number;
+  newId: () => string;
+}
+
+export async function planExecution(
+  deps: ExecutionPlanDeps,
+  call: HarnessCallRequest,
+): Promise<ExecutionPlan> {
+  return call.input.mode === "resume" ? await planResume(deps, call) : await planStart(deps, call);
+}
+
+async function planStart(deps: ExecutionPlanDeps, call: HarnessCallRequest): Promise<ExecutionPlan> {
+  const { caller, input, now } = call;
+  const target = await targetOf(deps, call);
+  const policy = policyOf(call.export, input.policy ?? {});
+  const id = call.newId();
+  const deadline = policy.max_time_ms === undefined ? null : now + policy.max_time_ms;
+  const write: NewExecution = {
+    id,
+    scope: caller.scope,
+    invocation_id: call.invocation_id,
+    run_id: call.run_id,
+    export_id: call.export.id,
+    binding_id: call.binding_id,
+    depth: call.depth,
+    target,
+    trigger: (input.trigger ?? { type: "user_request", input: [] }) as JsonObject,
+    policy,
+    deadline,
+    starts: 1,
+  };
+  return { id, write, target, deadline };
+}
+
+/** The execution keeps its target, its limits and what it has used of them; only the trigger may be new. */
+async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Promise<ExecutionPlan> {
+  const id = call.input.target!.execution_id!;
+  const row = await deps.store.executions.get(call.caller.scope, id);
+  if (row === null) throw new BackplaneError("execution.not_found");
+  if (row.export_id !== call.export.id || row.binding_id !== call.binding_id) {
+    throw new BackplaneError(
+      "request.invalid",
+      `The execution ${id} belongs to ${row.export_id} of ${row.binding_id}.`,
+    );
+  }
+  if (row.status === "running")
+    throw new BackplaneError("execution.running", undefined, { details: { execution_id: id } });
+  if (row.deadline !== null && row.deadline <= call.now) {
+    throw new BackplaneError("harness.limit", `The execution ${id} has used its max_time_ms.`, {
+      details: { execution_id: id, limit: "max_time_ms" },
+    });
+  }
+  await checkNames(deps, call, row.target);
+  const trigger = (call.input.trigger as JsonObject | undefined) ?? row.trigger;
+  return { id, write: { resumes: { ...row, trigger } }, target: row.target, deadline: row.deadline };
+}
+
+/** A session that exists is targeted at the chain that is its head now, unless the call names another one. */
+async function targetOf(deps: ExecutionPlanDeps, call: HarnessCallRequest): Promise<Execution["target"]> {
+  const { caller, named, input } = call;
+  const { session_id = named.session_id, chain_id = named.chain_id } = input.target ?? {};
+  for (const [name, value] of Object.entries({ session_id, chain_id })) {
+    const other = named[name as keyof typeof named];
+    if (other !== undefined && other !== value)
+      throw new BackplaneError("request.invalid", `The request names two values of ${name}.`);
+  }
+  const ids = {
+    ...(session_id === undefined ? {} : { session_id }),
+    ...(chain_id === undefined ? {} : { chain_id }),
+  };
+  await checkNames(deps, call, ids);
+  if (session_id === undefined) return ids;
+  const { workspace = DEFAULT_WORKSPACE } = call;
+  const session = await deps.store.sessions.get({ scope: caller.scope, workspace, session_id });
+  const head = session === null || chain_id !== undefined ? {} : { chain_id: session.head_chain_id };
+  return { ...ids, ...head, workspace };
+}
+
+async function checkNames(
+  deps: ExecutionPlanDeps,
+  { caller, workspace }: HarnessCallRequest,
+  { session_id, chain_id }: { session_id?: string | undefined; chain_id?: string | undefined },
+): Promise<void> {
+  if (workspace !== undefined || session_id === undefined) return;
+  await requireNamedIds(deps, caller, { session_id, ...(chain_id === undefined ? {} : { chain_id }) });
+}
+
+function policyOf(item: BoundHarness, given: HarnessPolicy): NewExecution["policy"] {
+  const { mode, supports } = item.harness;
+  const { max_depth, max_child_runs, max_steps, max_compactions } = HARNESS_LIMITS;
+  return {
+    max_depth: given.max_depth ?? max_depth.default,
+    max_child_runs: mode === "hosted" ? 0 : (given.max_child_runs ?? max_child_runs.default),
+    max_steps: given.max_steps ?? max_steps.default,
+    max_compactions: given.max_compactions ?? max_compactions.default,
+    allow_compaction: (given.allow_compaction ?? true) && supports.includes("compact"),
+    ...(given.max_time_ms === undefined ? {} : { max_time_ms: given.max_time_ms }),
+  };
+}

@@ -1,0 +1,80 @@
+/** Starts a harness, for the first time or again, and decides whether it may start again after it failed. */
+
+import {
+  ERROR_CODES,
+  HARNESS_LIMITS,
+  isErrorCode,
+  type JsonObject,
+  type PluginExport,
+} from "@backplane/contract";
+import type { InvocationRow, RunOutcome } from "@backplane/ports";
+import { type CallEnding, failedWith } from "../calls/ending.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
+import type { BoundHarness } from "../harness/harness-input.ts";
+import type { Door } from "./door.ts";
+import { resumeBody, startAgain, startBody } from "./harness-body.ts";
+import { getTape } from "./listen.ts";
+
+export type StartedHarness =
+  | { kind: "started"; body: JsonObject }
+  | { kind: "refused"; ending: CallEnding }
+  /** Another call owns the execution now. */
+  | { kind: "lost"; body?: never };
+
+export function isHarness(row: Pick<InvocationRow, "export_kind" | "within">): boolean {
+  return row.export_kind === "harness" && row.within !== null;
+}
+
+export async function startHarness(door: Door, live: LiveCall, item: PluginExport): Promise<StartedHarness> {
+  const { row } = live;
+  const { fidelity } = (item as BoundHarness).harness;
+  const first = live.execution;
+  live.execution = null;
+  publishEvents(door, live);
+  if (first !== null) {
+    const body =
+      "resumes" in first.write
+        ? await resumeBody(door, live, fidelity, first.write.resumes)
+        : startBody(first);
+    return begin(door, live, body);
+  }
+  const execution = await door.deps.store.executions.countStart(row.execution_id, row.id);
+  if (execution === null) return { kind: "lost" };
+  live.starts = execution.starts;
+  if (execution.starts > HARNESS_LIMITS.starts_without_checkpoint) {
+    const message = `The harness was started ${execution.starts - 1} times without a new checkpoint and did not end.`;
+    return { kind: "refused", ending: failedWith("crashed", message) };
+  }
+  if (execution.deadline !== null && execution.deadline <= door.deps.clock.now()) {
+    const message = `The execution ${execution.id} has used its max_time_ms.`;
+    return { kind: "refused", ending: failedWith("timeout", message) };
+  }
+  // Only a call that awaited approval across a restart was never started before.
+  const never_started = execution.starts === 1 && execution.checkpoints === 0;
+  const body = never_started ? startAgain(execution) : await resumeBody(door, live, fidelity, execution);
+  return begin(door, live, body);
+}
+
+function begin(door: Door, live: LiveCall, body: JsonObject): StartedHarness {
+  door.harness_tape.started(live.row, body.mode as string);
+  return { kind: "started", body };
+}
+
+function publishEvents(door: Door, live: LiveCall): void {
+  if (live.publishes_events) return;
+  live.publishes_events = true;
+  getTape(door.deps, live).subscribe((event) => door.harness_tape.event(live.row, event));
+}
+
+/** The process died or asked for another try. Its child runs are found again by their keys, so nothing is done twice. */
+export function mayRestart({ status, error }: RunOutcome): boolean {
+  if (status === "retryable_failure") return true;
+  const code = error?.code;
+  if (status !== "failed" || code === "timeout" || code === "crash_loop" || !isErrorCode(code)) return false;
+  return ERROR_CODES[code].family === "wire" && ERROR_CODES[code].retryable;
+}
+
+/** A gateway that stops leaves its harnesses to the next one, which continues them from their last checkpoint. */
+export function isInterrupted(live: LiveCall, outcome?: RunOutcome): boolean {
+  return live.stopped === "shutdown" && isHarness(live.row) && outcome?.status !== "succeeded";
+}
