@@ -205,7 +205,7 @@ test("limits a delegated token to tool calls and their records until its invocat
     404,
     "invocation.not_found",
   ]);
-  for (const url of ["/v1/invocations", "/v1/secrets", "/v1/status", "/v1/plugin-tools", "/openapi.json"])
+  for (const url of ["/v1/invocations", "/v1/secrets", "/v1/status", "/v1/plugin-hooks", "/openapi.json"])
     expect(await code("GET", url, { token }), url).toEqual([403, "auth.scope"]);
 
   t.runner.release(parent.json.id);
