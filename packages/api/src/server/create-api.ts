@@ -66,6 +66,16 @@ const UPLOAD_BYTES = 256 * 1024 * 1024;
 const EVENT_STREAMS = 512;
 const SOCKETS = 10_000;
 
+/** Routes check requests with their own schemas, so Fastify need not load its compilers, which take long to load. */
+const NO_SCHEMAS = {
+  buildValidator: () => rejectSchema,
+  buildSerializer: () => rejectSchema,
+};
+
+function rejectSchema(): never {
+  throw new Error("A route has a schema for Fastify.");
+}
+
 export async function createApi(options: ApiOptions): Promise<Api> {
   const { kernel, clock, ids, log } = options;
   const docs_url = options.docs_url ?? "/docs/errors";
@@ -94,6 +104,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     return503OnClosing: false,
     requestTimeout: 300_000,
     routerOptions: { maxParamLength: 512 },
+    schemaController: { compilersFactory: NO_SCHEMAS },
     genReqId: (raw) => acceptRequestId(raw.headers["x-request-id"]) ?? ids.next("request"),
     frameworkErrors: (error, request, reply) => void fail(error, request.id, reply),
     clientErrorHandler: (error, socket) =>
