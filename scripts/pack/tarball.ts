@@ -12,6 +12,9 @@ export interface PackedFile {
 /** The time that npm itself gives to packed files; some file systems reject dates before 1980. */
 const MTIME = new Date("1985-10-26T08:15:00.000Z");
 
+/** Level 9 makes the archive of Node 0.3 % smaller and takes two and a half times as long. */
+const LEVEL = 6;
+
 export async function createTarball(files: readonly PackedFile[]): Promise<Buffer> {
   const archive = pack();
   for (const { path, bytes, executable } of files.toSorted((a, b) => (a.path < b.path ? -1 : 1))) {
@@ -19,7 +22,7 @@ export async function createTarball(files: readonly PackedFile[]): Promise<Buffe
     archive.entry(header, Buffer.from(bytes));
   }
   archive.finalize();
-  return await bytesOf(archive.pipe(createGzip({ level: 9 })));
+  return await bytesOf(archive.pipe(createGzip({ level: LEVEL })));
 }
 
 async function bytesOf(stream: Gzip): Promise<Buffer> {
