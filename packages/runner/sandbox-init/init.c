@@ -265,7 +265,8 @@ int run_plugin(void) {
   }
   int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0 || pipe2(failure, O_CLOEXEC) < 0) fail("signalfd");
-  pid_t plugin = fork();
+  /* The child shares the memory of PID 1 until it executes the plugin, which saves copying it. */
+  pid_t plugin = vfork();
   if (plugin < 0) fail("fork");
   if (plugin == 0) become_plugin(failure[1]);
   close(failure[1]);

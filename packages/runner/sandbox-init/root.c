@@ -62,17 +62,21 @@ static int open_or_create(int folder, const char *part, const char *path) {
   return next;
 }
 
+/* For a folder that `walk` returned. */
+static void close_folder(int folder) {
+  if (folder != inside) close(folder);
+}
+
 /* Opens the folder that contains the last part of an absolute path and sets `last` to that part. */
 static int walk(const char *path, char *parts, size_t space, char **last) {
   if (path[0] != '/' || path[1] == '\0' || strlen(path) > space) refuse(path, EINVAL);
   strcpy(parts, path + 1);
-  int folder = dup(inside);
-  if (folder < 0) fail(path);
+  int folder = inside;
   for (char *slash; (slash = strchr(parts, '/')) != NULL; parts = slash + 1) {
     *slash = '\0';
     if (parts[0] == '\0' || strcmp(parts, ".") == 0 || strcmp(parts, "..") == 0) refuse(path, EINVAL);
     int next = open_or_create(folder, parts, path);
-    close(folder);
+    close_folder(folder);
     folder = next;
   }
   if (parts[0] == '\0' || strcmp(parts, ".") == 0 || strcmp(parts, "..") == 0) refuse(path, EINVAL);
@@ -92,7 +96,7 @@ static int open_mount_point(const char *path, int is_folder) {
     close(made);
   }
   int found = open_or_create(folder, last, path);
-  close(folder);
+  close_folder(folder);
   if (fstat(found, &info) < 0) fail(path);
   if (S_ISLNK(info.st_mode) || S_ISDIR(info.st_mode) != is_folder) refuse(path, ENOTDIR);
   return found;
@@ -133,7 +137,7 @@ void add_link(const char *target, const char *path) {
   int folder = walk(path, parts, sizeof parts, &last);
   require_own_device(folder, path);
   if (symlinkat(target, folder, last) < 0) fail(path);
-  close(folder);
+  close_folder(folder);
 }
 
 void add_hidden(const char *path) { mount_tmpfs(path, MS_RDONLY | MS_NODEV, "mode=0555,size=4k,nr_inodes=2"); }

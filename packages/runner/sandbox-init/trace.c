@@ -33,6 +33,9 @@
 #define MAX_ANSWERS 4096
 #define PAUSE_MS 100
 
+/* Of a route. */
+#define MAX_ATTRIBUTES 96
+
 #define LOOPBACK_INDEX 1
 #define DNS_PORT 53
 #define DNS_HEADER 12
@@ -112,23 +115,22 @@ static size_t add_attribute(unsigned char *at, unsigned short type, const void *
   return RTA_SPACE(length);
 }
 
-/* `bits` of `destination`. A local route uses the loopback address as the own one. */
-static int add_route(int netlink, int family, const char *destination, unsigned char bits, unsigned char type) {
-  struct { struct nlmsghdr header; struct rtmsg route; unsigned char attributes[96]; } request;
-  struct { struct nlmsghdr header; struct nlmsgerr error; } answer;
+/* `bits` of `destination`. A local route uses the loopback address as the own one. Returns the bytes used. */
+static size_t write_route(unsigned char *at, int family, const char *destination, unsigned char bits, unsigned char type) {
+  struct { struct nlmsghdr header; struct rtmsg route; unsigned char attributes[MAX_ATTRIBUTES]; } request;
   unsigned char address[16];
   size_t length = family == AF_INET ? 4 : 16, used = 0;
   int loopback = LOOPBACK_INDEX;
   memset(&request, 0, sizeof request);
-  if (inet_pton(family, destination, address) != 1) return -1;
+  inet_pton(family, destination, address);
   if (bits > 0) used += add_attribute(request.attributes, RTA_DST, address, length);
   if (type == RTN_LOCAL) {
     used += add_attribute(request.attributes + used, RTA_OIF, &loopback, sizeof loopback);
-    if (inet_pton(family, family == AF_INET ? "127.0.0.1" : "::1", address) != 1) return -1;
+    inet_pton(family, family == AF_INET ? "127.0.0.1" : "::1", address);
     used += add_attribute(request.attributes + used, RTA_PREFSRC, address, length);
   }
   request.header.nlmsg_type = RTM_NEWROUTE;
-  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
   request.header.nlmsg_len = (uint32_t)(NLMSG_LENGTH(sizeof request.route) + used);
   request.route.rtm_family = (unsigned char)family;
   request.route.rtm_dst_len = bits;
@@ -136,18 +138,30 @@ static int add_route(int netlink, int family, const char *destination, unsigned 
   request.route.rtm_protocol = RTPROT_BOOT;
   request.route.rtm_scope = type == RTN_LOCAL ? RT_SCOPE_HOST : RT_SCOPE_UNIVERSE;
   request.route.rtm_type = type;
-  if (send(netlink, &request, request.header.nlmsg_len, 0) < 0) return -1;
-  if (recv(netlink, &answer, sizeof answer, 0) < (ssize_t)sizeof answer) return -1;
-  errno = -answer.error.error;
-  return answer.error.error == 0 ? 0 : -1;
+  memcpy(at, &request, request.header.nlmsg_len);
+  return NLMSG_ALIGN(request.header.nlmsg_len);
+}
+
+/* The kernel has executed the requests when `send` returns, and answers only those that failed. */
+static int add_routes(int netlink, int family) {
+  unsigned char requests[3 * (NLMSG_LENGTH(sizeof(struct rtmsg)) + MAX_ATTRIBUTES)];
+  struct { struct nlmsghdr header; struct nlmsgerr error; } answer;
+  int is_four = family == AF_INET;
+  size_t used = 0;
+  if (is_four) used += write_route(requests, family, "255.255.255.255", 32, RTN_UNREACHABLE);
+  used += write_route(requests + used, family, is_four ? "224.0.0.0" : "ff00::", is_four ? 4 : 8, RTN_UNREACHABLE);
+  used += write_route(requests + used, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);
+  if (send(netlink, requests, used, 0) < 0) return -1;
+  ssize_t n = recv(netlink, &answer, sizeof answer, MSG_DONTWAIT);
+  if (n < 0) return errno == EAGAIN ? 0 : -1;
+  errno = n < (ssize_t)sizeof answer ? EPROTO : -answer.error.error;
+  return -1;
 }
 
 static int open_family(int netlink, int family) {
   int is_four = family == AF_INET;
   if (open_socket(is_four ? TCP4 : TCP6) < 0 || open_socket(is_four ? ICMP4 : ICMP6) < 0) return -1;
-  if (is_four && add_route(netlink, family, "255.255.255.255", 32, RTN_UNREACHABLE) < 0) return -1;
-  if (add_route(netlink, family, is_four ? "224.0.0.0" : "ff00::", is_four ? 4 : 8, RTN_UNREACHABLE) < 0) return -1;
-  return add_route(netlink, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);
+  return add_routes(netlink, family);
 }
 
 /* A socket without its filter would report every packet. */

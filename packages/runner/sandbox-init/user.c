@@ -67,10 +67,12 @@ void enter_user_namespace(int proc, uid_t uid, gid_t gid) {
 }
 
 void drop_capabilities(void) {
-  /* A read beyond the last capability fails. Under bwrap the set is empty, and nobody may change it any more. */
-  for (int cap = 0; prctl(PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
-    if (prctl(PR_CAPBSET_READ, cap, 0, 0, 0) == 0) continue;
-    if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) < 0) fail("bounding set");
+  for (int cap = 0;; cap++) {
+    if (prctl(PR_CAPBSET_DROP, cap, 0, 0, 0) == 0) continue;
+    /* Under bwrap the set is empty, and nobody may change it any more. A read beyond the last capability fails. */
+    int is_left = prctl(PR_CAPBSET_READ, cap, 0, 0, 0);
+    if (is_left < 0) break;
+    if (is_left > 0) fail("bounding set");
   }
   if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0) fail("ambient capabilities");
   set_capabilities(0);

@@ -134,8 +134,6 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), parts.host.limits));
   if (listenerError !== null) await end(() => listenerError);
   if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);
-  // The outer process of bwrap is not in the network namespace.
-  if (prepared.staged !== null) traffic = openTraffic(spawned.pid);
   let reported: string | null = null;
   return {
     child,
@@ -143,6 +141,9 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     egress,
     untraced: control.untraced,
     pendingRefusals: () => {
+      // Not before the first answer. The outer process of bwrap is not in the network namespace.
+      if (prepared.staged !== null && child.exitCode === null && child.signalCode === null)
+        traffic ??= openTraffic(spawned.pid);
       const counter = traffic?.counter() ?? null;
       if (control.untraced !== null || (counter !== null && counter === reported)) return null;
       return control.trace().then(() => {

@@ -14,7 +14,7 @@ export interface Instruction {
 }
 
 /** Opcodes: load a 32-bit word of `struct seccomp_data`, return, and conditional jumps. */
-export const BPF = { load: 0x20, ret: 0x06, jeq: 0x15, jgt: 0x25, jge: 0x35, jset: 0x45 } as const;
+export const BPF = { load: 0x20, ret: 0x06, jeq: 0x15, jge: 0x35, jset: 0x45 } as const;
 
 const INSTRUCTION_BYTES = 8;
 const MAX_JUMP = 255;

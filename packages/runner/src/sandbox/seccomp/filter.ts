@@ -1,7 +1,8 @@
 /**
  * The system-call filter of every sandboxed process, as bytes for sandbox-init. It kills processes that use another
  * architecture's calls, answers unknown calls with ENOSYS, so that programs fall back, refuses forbidden calls with
- * EPERM, and checks the arguments of a few calls.
+ * EPERM, and checks the arguments of a few calls. The call is found by binary search: at each start the kernel runs
+ * the filter for every call number to learn which calls are always allowed (bench sandbox.rate).
  */
 import { assemble, BPF, type Instruction } from "./assemble.ts";
 import {
@@ -36,28 +37,12 @@ export function filteredArch(arch: string): FilteredArch | null {
 }
 
 export function systemCallFilter(arch: FilteredArch): Buffer {
-  const is = (call: keyof typeof EXAMINED_CALLS, target: string): Instruction => ({
-    code: BPF.jeq,
-    k: numberOf(EXAMINED_CALLS[call], arch)!,
-    when: target,
-  });
-  const forbidden = Object.values(FORBIDDEN_CALLS)
-    .map((numbers) => numberOf(numbers, arch))
-    .filter((number) => number !== null);
   return assemble([
     { code: BPF.load, k: OFFSET.arch },
     { code: BPF.jeq, k: AUDIT_ARCH[arch], otherwise: "kill" },
     { code: BPF.load, k: OFFSET.call },
     ...(arch === "x64" ? [{ code: BPF.jge, k: X32_BIT, when: "kill" }] : []),
-    { code: BPF.jgt, k: LAST_KNOWN_CALL, when: "unknown" },
-    // Its flags are in memory that a filter cannot read; without clone3 libc falls back to clone.
-    is("clone3", "unknown"),
-    is("clone", "clone"),
-    is("socket", "socket"),
-    is("socketpair", "socket"),
-    is("ioctl", "ioctl"),
-    ...forbidden.map((k): Instruction => ({ code: BPF.jeq, k, when: "forbid" })),
-    { code: BPF.ret, k: RETURN.allow },
+    ...search(rangesOf(arch)),
 
     { label: "clone", code: BPF.load, k: argument(0) },
     { code: BPF.jset, k: NEW_NAMESPACES, when: "forbid", otherwise: "allow" },
@@ -81,4 +66,53 @@ export function systemCallFilter(arch: FilteredArch): Buffer {
     { label: "unknown", code: BPF.ret, k: RETURN.errno | ENOSYS },
     { label: "kill", code: BPF.ret, k: RETURN.kill },
   ]);
+}
+
+/** Calls from a number up to the next range, and where they are decided. */
+interface CallRange {
+  from: number;
+  target: string;
+}
+
+const EXAMINED_AT: Record<keyof typeof EXAMINED_CALLS, string> = {
+  clone: "clone",
+  // Its flags are in memory that a filter cannot read; without clone3 libc falls back to clone.
+  clone3: "unknown",
+  socket: "socket",
+  socketpair: "socket",
+  ioctl: "ioctl",
+};
+
+function rangesOf(arch: FilteredArch): CallRange[] {
+  const targets = new Map<number | null, string>();
+  for (const numbers of Object.values(FORBIDDEN_CALLS)) targets.set(numberOf(numbers, arch), "forbid");
+  for (const [call, target] of Object.entries(EXAMINED_AT)) {
+    targets.set(numberOf(EXAMINED_CALLS[call as keyof typeof EXAMINED_CALLS], arch), target);
+  }
+  const ranges: CallRange[] = [];
+  for (let from = 0; from <= LAST_KNOWN_CALL + 1; from++) {
+    const target = from > LAST_KNOWN_CALL ? "unknown" : (targets.get(from) ?? "allow");
+    if (ranges.at(-1)?.target !== target) ranges.push({ from, target });
+  }
+  return ranges;
+}
+
+/** A comparison per pair of neighbouring ranges, as a balanced tree. */
+function search(ranges: readonly CallRange[], label?: string): Instruction[] {
+  const middle = ranges.length >> 1;
+  const [low, high] = [ranges.slice(0, middle), ranges.slice(middle)];
+  const { from } = high[0]!;
+  const targetOf = (half: readonly CallRange[], name: string) => (half.length === 1 ? half[0]!.target : name);
+  const [below, above] = [`below ${from}`, `from ${from}`];
+  return [
+    {
+      ...(label === undefined ? {} : { label }),
+      code: BPF.jge,
+      k: from,
+      when: targetOf(high, above),
+      otherwise: targetOf(low, below),
+    },
+    ...(low.length === 1 ? [] : search(low, below)),
+    ...(high.length === 1 ? [] : search(high, above)),
+  ];
 }
