@@ -22,6 +22,7 @@ export type { Door, SamplingAccess, SamplingCaller } from "./invoke/door.ts";
 export { invoke } from "./invoke/invoke.ts";
 export { recoverCalls, resumeApprovals } from "./invoke/recover.ts";
 export { releaseToOtherNode, settle } from "./invoke/settle.ts";
+export { openArtifact } from "./invoke/store-content.ts";
 export { delegatedCallerOf } from "./keys/authenticate.ts";
 export { Heartbeat } from "./node/heartbeat.ts";
 export { NodeLease } from "./node/node-lease.ts";

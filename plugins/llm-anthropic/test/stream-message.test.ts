@@ -94,7 +94,7 @@ verifies(
 
 const messages = [
   { role: "system", content: "Be short." },
-  { role: "user", content: "look", attachments: [{ media_type: "image/jpeg", data: "AAAA" }] },
+  { role: "user", content: "look", attachments: [{ media_type: "image/jpeg", data: "/9j/AAAA" }] },
   {
     role: "assistant",
     content: "Two at once. ",
@@ -126,7 +126,7 @@ test("sends the results of a step in one user turn and caches system, tools and 
         role: "user",
         content: [
           { type: "text", text: "look" },
-          { type: "image", source: { type: "base64", media_type: "image/jpeg", data: "AAAA" } },
+          { type: "image", source: { type: "base64", media_type: "image/jpeg", data: "/9j/AAAA" } },
         ],
       },
       {
@@ -253,3 +253,62 @@ test("sends no request without a key and reports the missing key in health", asy
   bus.instances.org_a = [instanceOf("llm-anthropic", { api_key: "k", base_url: "not an address" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
 });
+
+const PNG = "iVBORw0KGgo=";
+/** A step with two results: text and an image in one, audio and a resource in the other. */
+const pictured = [
+  { role: "user", content: "draw" },
+  {
+    role: "assistant",
+    content: "",
+    tool_calls: [
+      { id: "c1", name: "draw", args: {} },
+      { id: "c2", name: "sing", args: {} },
+    ],
+  },
+  {
+    role: "tool",
+    tool_call_id: "c1",
+    content: [
+      { type: "text", text: "a chart" },
+      { type: "image", data: PNG, mimeType: "image/png" },
+    ],
+  },
+  {
+    role: "tool",
+    tool_call_id: "c2",
+    content: [
+      { type: "audio", data: "AAAA", mimeType: "audio/wav" },
+      { type: "resource", resource: { uri: "file:///a.md", text: "# A" } },
+    ],
+  },
+];
+const OTHERS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
+
+verifies(
+  "content.blocks",
+  "sends the images of results inside the results and describes other blocks",
+  async () => {
+    vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+    await bus.call({ messages: pictured });
+    expect((vendor.body.messages.at(-1) as { content: unknown }).content).toEqual([
+      {
+        type: "tool_result",
+        tool_use_id: "c1",
+        content: [
+          { type: "text", text: "a chart" },
+          { type: "image", source: { type: "base64", media_type: "image/png", data: PNG } },
+        ],
+      },
+      {
+        type: "tool_result",
+        tool_use_id: "c2",
+        content: OTHERS.split("\n[resource").map((part, n) => ({
+          type: "text",
+          text: n === 0 ? part : `[resource${part}`,
+        })),
+        ...EPHEMERAL,
+      },
+    ]);
+  },
+);

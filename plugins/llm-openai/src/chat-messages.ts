@@ -2,7 +2,13 @@
  * Converts the conversation into chat messages. The kernel SDK has already placed every result after its
  * call.
  */
-import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kernel";
+import {
+  type ContentPiece,
+  contentPieces,
+  type GenerateRequest,
+  pieceText,
+  textOf,
+} from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 
 type Message = GenerateRequest["history"][number];
@@ -11,8 +17,46 @@ export function chatMessages(
   system: string,
   history: readonly Message[],
 ): OpenAI.ChatCompletionMessageParam[] {
-  const messages = history.map(chatMessage);
-  return system === "" ? messages : [{ role: "system", content: system }, ...messages];
+  const messages: OpenAI.ChatCompletionMessageParam[] = [];
+  if (system !== "") messages.push({ role: "system", content: system });
+  let images: Image[] = [];
+  for (const message of history) {
+    if (message.role !== "tool" && images.length > 0) {
+      messages.push(imageMessage(images));
+      images = [];
+    }
+    messages.push(chatMessage(message));
+    if (message.role === "tool") images.push(...imagesIn(message));
+  }
+  if (images.length > 0) messages.push(imageMessage(images));
+  return messages;
+}
+
+/** The conversation for a model that reads only text. */
+export function withoutImages(history: readonly Message[]): Message[] {
+  return history.map((message) => {
+    if (message.role === "assistant") return message;
+    const pieces = contentPieces(message.content, message.role === "user" ? message.attachments : []);
+    const content = pieces.map(pieceText).join("\n");
+    return message.role === "user" ? { role: "user", content } : { ...message, content };
+  });
+}
+
+type Image = Extract<ContentPiece, { type: "image" }>;
+type ToolMessage = Extract<Message, { role: "tool" }>;
+
+function imagesIn({ content }: ToolMessage): Image[] {
+  return contentPieces(content).filter((piece) => piece.type === "image");
+}
+
+/** Results are text in this API. Their images follow as a message of the user, after the last result of the step. */
+function imageMessage(images: readonly Image[]): OpenAI.ChatCompletionMessageParam {
+  const text = "[The images of the tool results above, in their order.]";
+  return { role: "user", content: [{ type: "text", text }, ...images.map(imagePart)] };
+}
+
+function imagePart({ url }: Image) {
+  return { type: "image_url" as const, image_url: { url } };
 }
 
 function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
@@ -34,10 +78,9 @@ function chatMessage(message: Message): OpenAI.ChatCompletionMessageParam {
   }
 }
 
-/** Results are text in both of OpenAI's APIs, so an image in a result is mentioned in the text. */
-export function toolMessageText({ content }: Extract<Message, { role: "tool" }>): string {
+function toolMessageText({ content }: ToolMessage): string {
   return contentPieces(content)
-    .map((piece) => (piece.type === "text" ? piece.text : "[an image, not shown]"))
+    .map((piece) => (piece.type === "text" ? piece.text : `${pieceText(piece)} (shown below)`))
     .join("\n");
 }
 
@@ -46,8 +89,6 @@ function userContent({ content, attachments }: Extract<Message, { role: "user" }
   const pieces = contentPieces(content, attachments);
   if (pieces.every((piece) => piece.type === "text")) return pieces.map(({ text }) => text).join("\n");
   return pieces.map((piece) =>
-    piece.type === "text"
-      ? { type: "text" as const, text: piece.text }
-      : { type: "image_url" as const, image_url: { url: piece.url } },
+    piece.type === "text" ? { type: "text" as const, text: piece.text } : imagePart(piece),
   );
 }

@@ -11,7 +11,7 @@ import {
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { type CallFragment, CallSlots } from "./call-slots.ts";
-import { chatMessages } from "./chat-messages.ts";
+import { chatMessages, withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
 import { isVendor, type OpenAiConfig } from "./config.ts";
 import { freeParams } from "./params.ts";
@@ -61,7 +61,7 @@ function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatComp
   return {
     ...body,
     model: request.model,
-    messages: chatMessages(request.system, request.history),
+    messages: chatMessages(request.system, config.images ? request.history : withoutImages(request.history)),
     ...(tools.length === 0 ? {} : { tools }),
     stream: true,
     stream_options: { include_usage: true },

@@ -19,6 +19,7 @@ export interface OpenAiConfig {
   organization: string | null;
   temperature: number | null;
   max_tokens: number | null;
+  images: boolean;
   timeout_s: number;
 }
 
@@ -45,6 +46,12 @@ export const configSchema: JsonObject = {
     organization: { type: "string", title: "Organization" },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 2 },
     max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1 },
+    images: {
+      type: "boolean",
+      title: "Images",
+      description: "Off for a model that reads only text; images are then named in the text.",
+      default: true,
+    },
     timeout_s: TIMEOUT_FIELD,
   },
   required: ["model"],
@@ -59,6 +66,7 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
     organization: configText(config.organization),
     temperature: configNumber(config.temperature),
     max_tokens: configNumber(config.max_tokens),
+    images: config.images !== false,
     timeout_s: configTimeout(config.timeout_s),
   };
 }

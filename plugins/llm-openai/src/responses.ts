@@ -4,8 +4,10 @@
  */
 import {
   brokenStream,
+  type ContentPiece,
   contentPieces,
   type GenerateRequest,
+  type Json,
   LlmCallError,
   type LlmPart,
   textOf,
@@ -13,7 +15,7 @@ import {
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { toolMessageText } from "./chat-messages.ts";
+import { withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
 import type { OpenAiConfig } from "./config.ts";
 import { freeParams } from "./params.ts";
@@ -43,7 +45,7 @@ function bodyOf(
     ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
     model: request.model,
     ...(request.system === "" ? {} : { instructions: request.system }),
-    input: request.history.flatMap(toItems),
+    input: (config.images ? request.history : withoutImages(request.history)).flatMap(toItems),
     ...(tools.length === 0 ? {} : { tools }),
     store: false,
     stream: true,
@@ -56,16 +58,12 @@ function toItems(message: GenerateRequest["history"][number]): Item[] {
       return [
         {
           role: "user",
-          content: contentPieces(message.content, message.attachments).map((piece) =>
-            piece.type === "text"
-              ? { type: "input_text", text: piece.text }
-              : { type: "input_image", image_url: piece.url, detail: "auto" },
-          ),
+          content: contentPieces(message.content, message.attachments).map(inputPart),
         },
       ];
     case "tool":
       return [
-        { type: "function_call_output", call_id: message.tool_call_id, output: toolMessageText(message) },
+        { type: "function_call_output", call_id: message.tool_call_id, output: outputOf(message.content) },
       ];
     case "assistant": {
       const content = textOf(message.content);
@@ -80,6 +78,18 @@ function toItems(message: GenerateRequest["history"][number]): Item[] {
       return content === "" ? calls : [{ role: "assistant", content }, ...calls];
     }
   }
+}
+
+function inputPart(piece: ContentPiece) {
+  return piece.type === "text"
+    ? { type: "input_text" as const, text: piece.text }
+    : { type: "input_image" as const, image_url: piece.url, detail: "auto" as const };
+}
+
+/** A plain string if possible, because not every compatible server reads lists of parts. */
+function outputOf(content: Json) {
+  const pieces = contentPieces(content);
+  return pieces.every((piece) => piece.type === "text") ? textOf(content) : pieces.map(inputPart);
 }
 
 async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, void, undefined> {

@@ -87,7 +87,7 @@ test("sends the conversation as chat messages and images as image_url", async ()
         role: "user",
         content: "look",
         attachments: [
-          { type: "image", media_type: "image/png", data: "AAAA" },
+          { type: "image", media_type: "image/png", data: "iVBORw0KGgo=" },
           { url: "https://example.com/cat.jpg" },
           { name: "notes.txt", media_type: "text/plain", text: "remember" },
         ],
@@ -108,7 +108,7 @@ test("sends the conversation as chat messages and images as image_url", async ()
       role: "user",
       content: [
         { type: "text", text: "look" },
-        { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } },
+        { type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } },
         { type: "image_url", image_url: { url: "https://example.com/cat.jpg" } },
         { type: "text", text: "Attachment notes.txt:\nremember" },
       ],
@@ -282,4 +282,69 @@ test("sends no request without a key and reports the missing key in health", asy
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok" });
   bus.instances.org_a = [instanceOf("llm-openai", { api_key: "k", base_url: "not an address" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
+});
+
+const PNG = "iVBORw0KGgo=";
+/** A step with two results: text and an image in one, audio and a resource in the other. */
+const pictured = [
+  { role: "user", content: "draw" },
+  {
+    role: "assistant",
+    content: "",
+    tool_calls: [
+      { id: "c1", name: "draw", args: {} },
+      { id: "c2", name: "sing", args: {} },
+    ],
+  },
+  {
+    role: "tool",
+    tool_call_id: "c1",
+    content: [
+      { type: "text", text: "a chart" },
+      { type: "image", data: PNG, mimeType: "image/png" },
+    ],
+  },
+  {
+    role: "tool",
+    tool_call_id: "c2",
+    content: [
+      { type: "audio", data: "AAAA", mimeType: "audio/wav" },
+      { type: "resource", resource: { uri: "file:///a.md", text: "# A" } },
+    ],
+  },
+];
+const OTHERS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
+
+verifies(
+  "content.blocks",
+  "names the images of results in the text and shows them after the step",
+  async () => {
+    vendor.answer = sse(text("ok") + done);
+    await bus.call({ messages: [...pictured, { role: "user", content: "thanks" }] });
+    expect(vendor.body.messages.slice(2)).toEqual([
+      { role: "tool", tool_call_id: "c1", content: "a chart\n[image: image/png] (shown below)" },
+      { role: "tool", tool_call_id: "c2", content: OTHERS },
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "[The images of the tool results above, in their order.]" },
+          { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } },
+        ],
+      },
+      { role: "user", content: "thanks" },
+    ]);
+  },
+);
+
+verifies("content.blocks", "sends a model without vision the names of the images", async () => {
+  vendor.answer = sse(text("ok") + done);
+  const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", images: false };
+  const blind = new LlmBus(plugin, [instanceOf("llm-openai", config)]);
+  const attachments = [{ media_type: "image/png", data: PNG }];
+  await blind.call({ messages: [...pictured, { role: "user", content: "thanks", attachments }] });
+  expect(vendor.body.messages.slice(2)).toEqual([
+    { role: "tool", tool_call_id: "c1", content: "a chart\n[image: image/png]" },
+    { role: "tool", tool_call_id: "c2", content: OTHERS },
+    { role: "user", content: "thanks\n[image: image/png]" },
+  ]);
 });

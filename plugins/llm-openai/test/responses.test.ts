@@ -137,3 +137,50 @@ test("reports an answer that the token limit cut short", async () => {
   );
   expect((await bus.call()).payload).toMatchObject({ text: "half", stop_reason: "max_output_tokens" });
 });
+
+const PNG = "iVBORw0KGgo=";
+/** A step with two results: text and an image in one, audio and a resource in the other. */
+const pictured = [
+  { role: "user", content: "draw" },
+  {
+    role: "assistant",
+    content: "",
+    tool_calls: [
+      { id: "c1", name: "draw", args: {} },
+      { id: "c2", name: "sing", args: {} },
+    ],
+  },
+  {
+    role: "tool",
+    tool_call_id: "c1",
+    content: [
+      { type: "text", text: "a chart" },
+      { type: "image", data: PNG, mimeType: "image/png" },
+    ],
+  },
+  {
+    role: "tool",
+    tool_call_id: "c2",
+    content: [
+      { type: "audio", data: "AAAA", mimeType: "audio/wav" },
+      { type: "resource", resource: { uri: "file:///a.md", text: "# A" } },
+    ],
+  },
+];
+const OTHERS = "[audio: audio/wav, 3 bytes]\n[resource: file:///a.md]\n# A";
+
+verifies("content.blocks", "sends the images of results as parts of the output", async () => {
+  vendor.answer = sse(completed);
+  await bus.call({ messages: pictured });
+  expect(vendor.body.input.slice(-2)).toEqual([
+    {
+      type: "function_call_output",
+      call_id: "c1",
+      output: [
+        { type: "input_text", text: "a chart" },
+        { type: "input_image", image_url: `data:image/png;base64,${PNG}`, detail: "auto" },
+      ],
+    },
+    { type: "function_call_output", call_id: "c2", output: OTHERS },
+  ]);
+});

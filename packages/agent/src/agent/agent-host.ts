@@ -15,7 +15,8 @@ import { PLUGIN_SETTINGS_SCOPE, type RegistryModule, withDefinitions } from "@ba
 import type { SessionModule } from "@backplane/session";
 import { createFanout, type FanoutService } from "../fanout/fanout.ts";
 import { ActiveTurns } from "../loop/active-turns.ts";
-import { ModelCalls } from "../models/call-model.ts";
+import { ModelCalls, type ProviderOwners } from "../models/call-model.ts";
+import { createContentLoader } from "../models/load-content.ts";
 import { ActiveModels, createProbe } from "../models/models.ts";
 import { createPluginSystem } from "../plugins/plugin-system.ts";
 import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
@@ -63,9 +64,9 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
   const { bus, persister, port, sessions, live } = session;
   const turns = new ActiveTurns(calls.live);
   const active_models = new ActiveModels(registry.cached_config);
-  const models = new ModelCalls(port, clock, (org_id, provider) =>
-    calls.store_wait.run("a model call", () => plugins.providerOf(org_id, provider)),
-  );
+  const owners: ProviderOwners = (org_id, provider) =>
+    calls.store_wait.run("a model call", () => plugins.providerOf(org_id, provider));
+  const models = new ModelCalls(port, clock, owners, createContentLoader(deps));
   const services = new Map<string, KernelService>();
   const plugins: PluginSystem = createPluginSystem({
     bus,

@@ -21,6 +21,7 @@ import {
 } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 import type { KernelPort, KernelPublishOptions } from "@backplane/session";
+import type { LoadContent } from "./load-content.ts";
 
 const MESSAGE_LENGTH = 2_000;
 
@@ -68,11 +69,13 @@ export class ModelCalls {
   readonly #port: KernelPort;
   readonly #clock: Clock;
   readonly #owners: ProviderOwners;
+  readonly #loadContent: LoadContent;
   readonly #deltas = new IdTable<(delta: BusEvent<"llm.call.delta">["payload"]) => void>();
   readonly #pending = new IdTable<PendingCall>();
 
-  constructor(port: KernelPort, clock: Clock, owners: ProviderOwners) {
+  constructor(port: KernelPort, clock: Clock, owners: ProviderOwners, loadContent: LoadContent) {
     this.#port = port;
+    this.#loadContent = loadContent;
     this.#clock = clock;
     this.#owners = owners;
     // A plugin that throws while it handles a call, or that is unloaded, will not answer the call.
@@ -134,7 +137,7 @@ export class ModelCalls {
         {
           ...request,
           attempt,
-          messages: request.messages as { role: string }[],
+          messages: (await this.#loadContent(to.scope, request.messages)) as { role: string }[],
           tools: request.tools as unknown as JsonObject[],
         },
         {

@@ -35,7 +35,12 @@ function createCalls(replies: Reply[]) {
       return { stop() {} };
     },
   };
-  const calls = new ModelCalls(port as unknown as KernelPort, clock as never, async () => "provider");
+  const calls = new ModelCalls(
+    port as unknown as KernelPort,
+    clock as never,
+    async () => "provider",
+    async (_scope, messages) => [...messages],
+  );
   const call = () =>
     calls.call(
       { provider: "p", model: "m", messages: [], tools: [], params: {} },

@@ -5,7 +5,6 @@
  */
 
 import {
-  artifactsIn,
   BackplaneError,
   codeOf,
   type Invocation,
@@ -27,7 +26,7 @@ import type { Door } from "./door.ts";
 import { publicInvocation, type Recorded, record } from "./record.ts";
 import { run } from "./run.ts";
 import { releaseToOtherNode, settle } from "./settle.ts";
-import { hasCheckedReferences, isStoredContent } from "./store-content.ts";
+import { openArtifact } from "./store-content.ts";
 import { watch } from "./watch.ts";
 
 /** Resolves when the row is on disk. */
@@ -156,13 +155,7 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       return await store.invocations.list(caller.scope, filter, page);
     },
     artifact: async (caller, id, sha256) => {
-      const { result, grant, tool_result } = await find(caller, id);
-      // Anywhere else the plugin may write any hash.
-      const named =
-        (hasCheckedReferences(grant) &&
-          artifactsIn(result).some((reference) => reference.sha256 === sha256)) ||
-        tool_result?.content.some((block) => isStoredContent(block, id, sha256)) === true;
-      const file = named ? ((await door.deps.artifacts?.open(sha256)) ?? null) : null;
+      const file = await openArtifact(door.deps, await find(caller, id), sha256);
       if (file === null) throw new BackplaneError("artifact.not_found");
       return file;
     },

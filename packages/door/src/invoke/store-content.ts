@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import {
   ARTIFACT_LIMITS,
+  artifactsIn,
   CONTENT_LIMITS,
   type ContentBlock,
   describeContent,
@@ -18,18 +19,34 @@ import {
   normalizeContent,
   type ToolResult,
 } from "@backplane/contract";
-import type { InvocationRow, KernelDeps } from "@backplane/ports";
+import type { ArtifactFiles, InvocationRow, KernelDeps } from "@backplane/ports";
 import type { CallEnding } from "../calls/ending.ts";
 
 type ContentDeps = Pick<KernelDeps, "artifacts" | "host" | "log">;
 
+/**
+ * The file that a settled call refers to by this hash, or null. Elsewhere a plugin may write any hash, so only
+ * references that the runner checked and blocks that the gateway stored itself count.
+ */
+export async function openArtifact(
+  { artifacts }: Pick<KernelDeps, "artifacts">,
+  row: Pick<InvocationRow, "id" | "result" | "grant" | "tool_result"> | null,
+  sha256: string,
+): ReturnType<ArtifactFiles["open"]> {
+  if (row === null || artifacts === undefined) return null;
+  const named =
+    (hasCheckedReferences(row.grant) && artifactsIn(row.result).some((item) => item.sha256 === sha256)) ||
+    row.tool_result?.content.some((block) => isStoredContent(block, row.id, sha256)) === true;
+  return named ? await artifacts.open(sha256) : null;
+}
+
 /** Only references to files in the scratch folder of a process were checked by the runner. */
-export function hasCheckedReferences(grant: Grant | null): boolean {
+function hasCheckedReferences(grant: Grant | null): boolean {
   return grant?.filesystem === "scratch" && grant.class !== "inline";
 }
 
 /** Whether the gateway itself stored the file as a block of this call. A plugin cannot write such a block. */
-export function isStoredContent(block: ContentBlock, invocation_id: string, sha256: string): boolean {
+function isStoredContent(block: ContentBlock, invocation_id: string, sha256: string): boolean {
   return isArtifact(block) && block.invocation_id === invocation_id && block.sha256 === sha256;
 }
 

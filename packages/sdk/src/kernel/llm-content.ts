@@ -1,9 +1,18 @@
 /**
  * Converts a message's content for vendors into text and images. Content is any JSON (a string, a list of
- * blocks, a value), and an attachment is an image if it has a `url` or base64 `data`; any other attachment is
- * described to the model as text.
+ * blocks, a value), and an attachment is an image if it has a `url` or base64 `data`. Everything that vendors do not
+ * take (audio, files, images in other formats) is described to the model in a text, never dropped.
  */
-import type { Json, JsonObject } from "@backplane/contract";
+import {
+  type ContentBlock,
+  describeContent,
+  inlineDataOf,
+  isObject,
+  type Json,
+  type JsonObject,
+  mimeTypeIn,
+  normalizeContent,
+} from "@backplane/contract";
 
 export type ContentPiece =
   | { type: "text"; text: string }
@@ -11,9 +20,12 @@ export type ContentPiece =
   | { type: "image"; url: string; media_type?: string; data?: string };
 
 export function textOf(content: Json): string {
-  return contentPieces(content)
-    .flatMap((piece) => (piece.type === "text" ? [piece.text] : []))
-    .join("\n");
+  return contentPieces(content).map(pieceText).join("\n");
+}
+
+/** The piece as text, for a place where a vendor takes only text. */
+export function pieceText(piece: ContentPiece): string {
+  return piece.type === "text" ? piece.text : `[image: ${piece.media_type ?? piece.url}]`;
 }
 
 export function contentPieces(content: Json, attachments: readonly JsonObject[] = []): ContentPiece[] {
@@ -25,44 +37,49 @@ export function contentPieces(content: Json, attachments: readonly JsonObject[] 
 function toPiece(value: Json): ContentPiece {
   if (value === null) return { type: "text", text: "" };
   if (typeof value === "string") return { type: "text", text: value };
-  if (typeof value === "object" && !Array.isArray(value)) {
-    if (value.type === "text" && typeof value.text === "string") return { type: "text", text: value.text };
-    if (value.type === "image" || value.type === "image_url") {
-      const image = imageOf(value);
-      if (image !== null) return image;
-    }
+  if (isObject(value) && typeof value.type === "string") {
+    const block = value as ContentBlock;
+    return imageOf(block) ?? { type: "text", text: describeContent(normalizeContent(block)) };
   }
   return { type: "text", text: JSON.stringify(value) };
 }
 
 function imageOf(block: JsonObject): ContentPiece | null {
-  const type = mediaType(block);
-  if (type !== undefined && !type.startsWith("image/")) return null;
-  if (type === undefined && typeof block.type === "string" && !block.type.startsWith("image")) return null;
-  const { image_url } = block;
-  const nested = typeof image_url === "object" && image_url !== null && !Array.isArray(image_url);
-  const url = nested ? image_url.url : (image_url ?? block.url);
-  if (typeof url === "string") return fromUrl(url);
-  if (typeof block.data !== "string" || block.data === "") return null;
-  if (block.data.startsWith("data:")) return fromUrl(block.data);
-  const media_type = type ?? "image/png";
-  return { type: "image", url: `data:${media_type};base64,${block.data}`, media_type, data: block.data };
-}
-
-function fromUrl(url: string): ContentPiece | null {
-  const inline = /^data:(image\/[\w.+-]+);base64,/.exec(url);
-  if (inline !== null) {
-    return { type: "image", url, media_type: inline[1]!, data: url.slice(inline[0].length) };
-  }
+  const typed = typeof block.type === "string" ? block.type : null;
+  const declared = mimeTypeIn(block);
+  if (typed !== null && !IMAGE_BLOCKS.has(typed)) return imageInResource(block as ContentBlock);
+  if (typed === null && declared !== undefined && !declared.startsWith("image/")) return null;
+  const { data, source, uri } = normalizeContent({ ...block, type: typed ?? "image" });
+  if (typeof data === "string") return fromBase64(data);
+  const url = isObject(source) ? source.url : (uri ?? block.url);
+  if (typeof url !== "string") return null;
+  const inline = /^data:image\/[\w.+-]+;base64,/.exec(url);
+  if (inline !== null) return fromBase64(url.slice(inline[0].length));
   return /^https?:\/\//.test(url) ? { type: "image", url } : null;
 }
 
-function mediaType(block: JsonObject): string | undefined {
-  for (const key of ["media_type", "mime_type", "content_type", "mimeType"]) {
-    const value = block[key];
-    if (typeof value === "string") return value;
-  }
-  return undefined;
+const IMAGE_BLOCKS: ReadonlySet<string> = new Set(["image", "image_url", "input_image"]);
+
+function imageInResource(block: ContentBlock): ContentPiece | null {
+  const data = block.type === "resource" ? inlineDataOf(block) : null;
+  return data?.base64 === undefined || !data.mimeType.startsWith("image/") ? null : fromBase64(data.base64);
+}
+
+/** How the base64 of a file in one of the formats begins that every vendor reads. */
+const FORMATS: readonly [media_type: string, start: string][] = [
+  ["image/png", "iVBORw0KGgo"],
+  ["image/jpeg", "/9j/"],
+  ["image/gif", "R0lGOD"],
+  ["image/webp", "UklGR"],
+];
+
+/**
+ * The format is read from the data: vendors refuse a whole conversation for one image that is not what it claims to be.
+ */
+function fromBase64(data: string): ContentPiece | null {
+  const media_type = FORMATS.find(([, start]) => data.startsWith(start))?.[0];
+  if (media_type === undefined || !/^[A-Za-z0-9+/]+={0,2}$/.test(data)) return null;
+  return { type: "image", url: `data:${media_type};base64,${data}`, media_type, data };
 }
 
 function describe(attachment: JsonObject): ContentPiece {
@@ -72,6 +89,6 @@ function describe(attachment: JsonObject): ContentPiece {
   }
   return {
     type: "text",
-    text: `[Attachment ${name} (${mediaType(attachment) ?? "unknown type"}), not shown]`,
+    text: `[Attachment ${name} (${mimeTypeIn(attachment) ?? "unknown type"}), not shown]`,
   };
 }

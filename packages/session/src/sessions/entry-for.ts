@@ -4,7 +4,7 @@
  */
 
 import { hash } from "node:crypto";
-import { isObject, type Json, type JsonObject, KERNEL_SESSION } from "@backplane/contract";
+import { isArtifact, isObject, type Json, type JsonObject, KERNEL_SESSION } from "@backplane/contract";
 import type { NewEntry } from "@backplane/ports";
 import { isShared } from "../snapshot/snapshot.ts";
 
@@ -118,9 +118,20 @@ function jsonOf(value: Json): string {
   if (typeof value !== "object" || value === null) return JSON.stringify(value);
   const known = texts.get(value);
   if (known !== undefined) return known;
-  const text = JSON.stringify(value);
+  const text = JSON.stringify(
+    value,
+    Array.isArray((value as JsonObject).content) ? withoutLoadedData : undefined,
+  );
   if (text.length <= MAX_CACHED_LENGTH && isShared(value)) texts.set(value, text);
   return text;
+}
+
+/** Data that was loaded for the call is named by its reference, as in a context that is rebuilt from the tape. */
+function withoutLoadedData(this: unknown, key: string, value: unknown): unknown {
+  if (key === "data" && isArtifact(this as Json)) return undefined;
+  if (key !== "resource" || !isArtifact(this as Json) || !isObject(value)) return value;
+  const { blob: _blob, ...rest } = value;
+  return rest;
 }
 
 function pick(from: JsonObject, keys: readonly string[]): JsonObject {

@@ -1,0 +1,66 @@
+/**
+ * Loads the images that a model's context refers to, for providers that accept images. The newest come first, within a
+ * budget; a reference that is left remains in the message, and the provider describes it in a text.
+ */
+import {
+  type ContentBlock,
+  isArtifact,
+  isContent,
+  isImage,
+  isObject,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
+import { openArtifact } from "@backplane/door";
+import type { KernelDeps, Scope } from "@backplane/ports";
+
+export type LoadContent = (scope: Scope, messages: readonly unknown[]) => Promise<unknown[]>;
+
+/** Vendors accept about 5 MB of base64 for one image; a request fits into one frame of a plugin process (8 MiB). */
+const LIMITS = { image_bytes: 3_700_000, total_bytes: 4_000_000, images: 20 } as const;
+
+export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts" | "log">): LoadContent {
+  async function read(scope: Scope, block: ContentBlock): Promise<string | null> {
+    const { invocation_id, sha256 } = block;
+    if (typeof invocation_id !== "string" || typeof sha256 !== "string") return null;
+    try {
+      const file = await openArtifact(deps, await deps.store.invocations.get(scope, invocation_id), sha256);
+      if (file === null || file.bytes > LIMITS.image_bytes) return null;
+      const pieces: Uint8Array[] = [];
+      for await (const piece of file.content) pieces.push(piece);
+      return Buffer.concat(pieces).toString("base64");
+    } catch (error) {
+      deps.log.warn({ err: error, invocation_id }, "an image of a tool result could not be read");
+      return null;
+    }
+  }
+
+  return async (scope, messages) => {
+    const loaded = [...messages];
+    let [left, images] = [LIMITS.total_bytes, LIMITS.images] as [number, number];
+    for (let n = loaded.length - 1; n >= 0 && images > 0; n--) {
+      const message = loaded[n] as { content?: Json };
+      const { content } = message;
+      if (!isContent(content) || !content.some(isStoredImage)) continue;
+      const blocks: ContentBlock[] = [];
+      for (const block of content) {
+        const bytes = Number(block.bytes);
+        const data = isStoredImage(block) && images > 0 && bytes <= left ? await read(scope, block) : null;
+        if (data !== null) [left, images] = [left - bytes, images - 1];
+        blocks.push(data === null ? block : withData(block, data));
+      }
+      loaded[n] = { ...message, content: blocks };
+    }
+    return loaded;
+  };
+}
+
+function isStoredImage(block: ContentBlock): boolean {
+  return isArtifact(block) && isImage(block);
+}
+
+/** The reference stays beside the data, so that the tape can name the message without it. */
+function withData(block: ContentBlock, data: string): ContentBlock {
+  if (!isObject(block.resource)) return { ...block, data };
+  return { ...block, resource: { ...block.resource, blob: data } satisfies JsonObject };
+}
