@@ -381,7 +381,7 @@ export const TAPE_MUTANTS: Mutant[] = [
   {
     defence: "content: the model reads why a call failed",
     file: CONTEXT,
-    from: "if (isObject(failure)) content.push",
+    from: 'if (note !== "") content.push',
     to: "if (false) content.push",
     tests: ["packages/session/test/sessions/context.test.ts"],
   },

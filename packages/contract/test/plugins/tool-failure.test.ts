@@ -44,6 +44,7 @@ verifies("content.errors", "bounds the stderr excerpt and removes control charac
 test("tells the model the codes, whether to retry, and the last lines of stderr", () => {
   const failure = { kind: "failed" as const, code: "plugin_failed", retryable: true };
   expect(failureNote(failure)).toBe("[error: plugin_failed. A retry may succeed.]");
+  expect(failureNote({ ...failure, retryable: false })).toBe("");
   expect(failureNote({ ...failure, plugin_code: "E_CONN", retryable: false, stderr: "refused" })).toBe(
     "[error: plugin_failed (E_CONN).]\n[stderr]\nrefused",
   );

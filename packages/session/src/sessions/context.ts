@@ -192,7 +192,8 @@ function modelContentOf(payload: JsonObject): string | ContentBlock[] {
     const json = JSON.stringify(value);
     if (!content.some((block) => sameJson(block.text, json))) content.push({ type: "text", text: json });
   }
-  if (isObject(failure)) content.push({ type: "text", text: failureNote(failure as unknown as ToolFailure) });
+  const note = isObject(failure) ? failureNote(failure as unknown as ToolFailure) : "";
+  if (note !== "") content.push({ type: "text", text: note });
   return content.every(({ type }) => type === "text") ? contentText(content) : content;
 }
 

@@ -4,13 +4,22 @@
  */
 import {
   type BackplaneError,
+  type ContentBlock,
+  codeOf,
+  definedFields,
+  describeContent,
   ERROR_CODES,
+  failureNote,
   type Invocation,
+  inlineDataOf,
+  isArtifact,
   isErrorCode,
   isObject,
   type Json,
   type JsonObject,
   MCP_ERRORS,
+  MCP_LIMITS,
+  withInlineData,
 } from "@backplane/contract";
 import { McpError } from "../protocol/json-rpc.ts";
 
@@ -22,25 +31,40 @@ const CLIENT_ERRORS: ReadonlySet<number> = new Set([
   MCP_ERRORS.url_elicitation_required,
 ]);
 
+/** Opens a file that the call refers to. Rejects if it is not stored any more. */
+export type OpenFile = (
+  invocation_id: string,
+  sha256: string,
+) => Promise<{ bytes: number; content: AsyncIterable<Uint8Array> }>;
+
 /** Throws an error that is meant for the client's program. */
-export function callResult({ id, error, tool_result }: Invocation): JsonObject {
+export async function callResult(
+  { id, error, tool_result }: Invocation,
+  openFile: OpenFile,
+): Promise<JsonObject> {
+  const code = Number(error?.details?.plugin_code);
+  if (error !== null && CLIENT_ERRORS.has(code)) throw new McpError(code, error.message, error.details?.data);
   const _meta: JsonObject = { [INVOCATION_META]: id };
-  if (error !== null) {
-    const code = Number(error.details?.plugin_code);
-    if (CLIENT_ERRORS.has(code)) throw new McpError(code, error.message, error.details?.data);
-    const fix = error.details?.fix;
-    _meta[ERROR_META] = { code: error.code, ...(typeof fix === "string" ? { fix } : {}) };
-    return { content: [{ type: "text", text: error.message }], isError: true, _meta };
-  }
-  const structured = structuredContent(tool_result?.structured_output);
-  const content = (tool_result?.content ?? []).map((block) => contentBlock(block as JsonObject));
+  const { content: blocks = [], structured_output, is_error, failure } = tool_result ?? {};
+  const structured = structuredContent(structured_output);
+  const content = await contentBlocks(blocks, openFile);
   // Clients without support for structured content read the text.
   if (content.length === 0 && structured !== undefined)
     content.push({ type: "text", text: JSON.stringify(structured) });
+  if (failure !== undefined) {
+    const { kind: _kind, ...known } = failure;
+    const fix = error?.details?.fix;
+    _meta[ERROR_META] = {
+      ...definedFields(known),
+      ...(typeof fix === "string" ? { fix } : {}),
+    } as JsonObject;
+    const note = failureNote(failure);
+    if (note !== "") content.push({ type: "text", text: note });
+  }
   return {
     content,
     ...(structured === undefined ? {} : { structuredContent: structured }),
-    isError: tool_result?.is_error === true,
+    isError: error !== null || is_error === true,
     _meta,
   };
 }
@@ -105,20 +129,50 @@ function structuredContent(value: Json | undefined): JsonObject | undefined {
   return kind === "json" && isObject(data) ? data : undefined;
 }
 
-function contentBlock(block: JsonObject): JsonObject {
-  const { type } = block;
-  const mimeType = block.mimeType ?? block.mime_type ?? block.media_type;
-  if (type === "text" && typeof block.text === "string") return block;
-  if (
-    (type === "image" || type === "audio") &&
-    typeof block.data === "string" &&
-    typeof mimeType === "string"
-  ) {
-    const { mime_type: _a, media_type: _b, ...rest } = block;
-    return { ...rest, mimeType };
+/**
+ * Blocks in the types of the protocol. Stored data is put back into its block, because a client of MCP has no other way
+ * to read it; beyond the limit the block becomes a text that names it.
+ */
+async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {
+  const content: JsonObject[] = [];
+  let left: number = MCP_LIMITS.output_bytes;
+  for (const block of blocks) {
+    const bytes = Number(block.bytes);
+    // A file that a server only mentions is named; what a client can show of it is a block of its own.
+    const stored = isArtifact(block) && block.type !== "file";
+    const data = stored && bytes <= left ? await readStored(block, openFile) : null;
+    if (data !== null) left -= bytes;
+    content.push(protocolBlock(data === null ? block : withInlineData(block, data)));
   }
-  if (type === "resource" && isObject(block.resource) && typeof block.resource.uri === "string") return block;
-  if (type === "resource_link" && typeof block.uri === "string" && typeof block.name === "string")
-    return block;
-  return { type: "text", text: JSON.stringify(block) };
+  return content;
+}
+
+async function readStored(block: ContentBlock, openFile: OpenFile): Promise<string | null> {
+  const { invocation_id, sha256 } = block;
+  if (typeof invocation_id !== "string" || typeof sha256 !== "string") return null;
+  try {
+    const pieces: Uint8Array[] = [];
+    for await (const piece of (await openFile(invocation_id, sha256)).content) pieces.push(piece);
+    return Buffer.concat(pieces).toString("base64");
+  } catch (error) {
+    if (codeOf(error) === undefined) throw error;
+    return null;
+  }
+}
+
+function protocolBlock(block: ContentBlock): JsonObject {
+  const { type, resource } = block;
+  const known =
+    (type === "text" && typeof block.text === "string") ||
+    ((type === "image" || type === "audio") && inlineDataOf(block) !== null) ||
+    (type === "resource" &&
+      isObject(resource) &&
+      typeof resource.uri === "string" &&
+      hasContents(resource)) ||
+    (type === "resource_link" && typeof block.uri === "string" && typeof block.name === "string");
+  return known ? block : { type: "text", text: describeContent(block) };
+}
+
+function hasContents({ text, blob }: JsonObject): boolean {
+  return typeof text === "string" || typeof blob === "string";
 }

@@ -145,7 +145,8 @@ class ToolCall implements UpstreamCall {
           MCP_ERRORS.refused,
           "the gateway is stopping; the call continues after its restart",
         );
-      return callResult(invocation);
+      const { kernel } = this.#deps;
+      return callResult(invocation, (id, sha256) => kernel.invocations.artifact(exchange.caller, id, sha256));
     });
     this.result.catch(() => undefined);
   }

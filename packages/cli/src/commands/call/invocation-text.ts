@@ -1,18 +1,32 @@
 /** Formats an invocation for the terminal and maps it to an exit code. */
-import type { Invocation, InvocationEvent } from "@backplane/contract";
+import {
+  type ContentBlock,
+  describeContent,
+  type Invocation,
+  type InvocationEvent,
+  isArtifact,
+} from "@backplane/contract";
 import { EXIT, type ExitCode, exitCodeOf } from "../../command-line/exit-codes.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 
-/** Content blocks as text; other blocks as JSON. */
+/** Content blocks as text; a block that a terminal cannot show is described, with the command that saves its file. */
 export function invocationResultText(invocation: Invocation): string {
   const block = invocation.tool_result;
   if (block === null) return invocation.result === null ? "" : pretty(invocation.result);
-  const parts = block.content.map((item) =>
-    typeof item.text === "string" ? plainText(item.text) : pretty(item),
-  );
+  const parts = block.content.map((item) => plainText(describeContent(item)) + saveHint(invocation.id, item));
   if (parts.length === 0 && block.structured_output !== undefined) return pretty(block.structured_output);
   return parts.join("\n");
+}
+
+function saveHint(id: string, block: ContentBlock): string {
+  if (!isArtifact(block) || typeof block.sha256 !== "string") return "";
+  const file = typeof block.path === "string" ? block.path.split("/").at(-1)! : "FILE";
+  return plainText(`\n  backplane invocation artifact ${id} ${block.sha256} --output ${shellWord(file)}`);
+}
+
+function shellWord(text: string): string {
+  return /^[\w.-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 export function invocationExit(invocation: Invocation): ExitCode {
@@ -49,6 +63,7 @@ export function describeInvocation(invocation: Invocation): string {
     ended: invocation.ended_at,
     grant: grant ?? undefined,
     error: error === null ? undefined : `${error.code}: ${error.message}`,
+    failure: failureText(invocation),
     fix: typeof error?.details?.fix === "string" ? error.details.fix : undefined,
   });
   const parts = [records, `input:\n${pretty(invocation.input)}`];
@@ -57,6 +72,15 @@ export function describeInvocation(invocation: Invocation): string {
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
   if (invocation.stderr_tail) parts.push(`stderr:\n${plainText(invocation.stderr_tail).trimEnd()}`);
   return parts.join("\n");
+}
+
+/** The kind of a failed tool call, the author's own code, and whether a retry may help. */
+function failureText({ tool_result }: Invocation): string | undefined {
+  if (tool_result?.failure === undefined) return undefined;
+  const { kind, plugin_code, retryable } = tool_result.failure;
+  return plainLine(
+    [kind, plugin_code, retryable ? "retryable" : undefined].filter((part) => part !== undefined).join(", "),
+  );
 }
 
 /** The class of the binding, or `host` for a tool that runs on the host. */

@@ -20,7 +20,7 @@ import { similarNames } from "../../command-line/similar-names.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
-import { plainLine } from "../../terminal/plain-text.ts";
+import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
 import { printInvocations } from "./invocation.ts";
@@ -135,6 +135,8 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   const failure = failureOf(invocation, gave_up, printed);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
+  const stderr = invocation.tool_result?.failure?.stderr;
+  if (stderr !== undefined) context.out.note(`stderr of the plugin:\n${plainText(stderr)}`);
   const hint = scratchHint(invocation);
   if (hint !== null) context.out.note(hint);
   if (invocation.export_id.startsWith("mcp_")) {

@@ -1,6 +1,11 @@
 import type { Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { refusedLines, scratchHint } from "../../../src/commands/call/invocation-text.ts";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import {
+  invocationResultText,
+  refusedLines,
+  scratchHint,
+} from "../../../src/commands/call/invocation-text.ts";
 
 type Entry = NonNullable<Invocation["egress"]>["refusals"][number];
 
@@ -59,3 +64,32 @@ test("names the permission for /tmp when a write to it failed without scratch", 
   expect(failed(missing, "scratch")).toBeNull();
   expect(failed("ENOENT: no such file or directory, open '/data/tmp'")).toBeNull();
 });
+
+verifies(
+  "content.blocks",
+  "describes blocks that a terminal cannot show, with the command that saves them",
+  () => {
+    const sha256 = "ab".repeat(32);
+    const content = [
+      { type: "text", text: "a chart" },
+      {
+        type: "image",
+        mimeType: "image/png",
+        transport: "artifact",
+        path: "block-2.png",
+        bytes: 9,
+        sha256,
+        invocation_id: "inv_1",
+      },
+      { type: "audio", data: "AAAA", mimeType: "audio/wav" },
+    ];
+    expect(invocationResultText({ id: "inv_1", tool_result: { content } } as unknown as Invocation)).toBe(
+      [
+        "a chart",
+        `[image: block-2.png, image/png, 9 bytes, stored as artifact ${sha256} of invocation inv_1]`,
+        `  backplane invocation artifact inv_1 ${sha256} --output block-2.png`,
+        "[audio: audio/wav, 3 bytes]",
+      ].join("\n"),
+    );
+  },
+);

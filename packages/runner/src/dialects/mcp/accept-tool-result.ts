@@ -2,7 +2,15 @@
  * Converts the result of `tools/call` to a tool result. Content is kept as the server wrote it. Output over the
  * limit is cut, with a note for the model. `isError` is a result as well, because the model must see its text.
  */
-import { isObject, type Json, type JsonObject, spendJson } from "@backplane/contract";
+import {
+  type ContentBlock,
+  inlineDataOf,
+  isObject,
+  type Json,
+  type JsonObject,
+  normalizeContent,
+  spendJson,
+} from "@backplane/contract";
 import type { PluginAnswer } from "../../ports/answer.ts";
 
 const MESSAGE_CHARS = 4_000;
@@ -21,7 +29,8 @@ export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
   if (typeof isError !== "boolean") return malformed("isError is not a boolean");
   const value: JsonObject = { content, is_error: isError };
   if (structuredContent !== undefined) value.structured_output = structuredContent;
-  const fits = spendJson(value, output_bytes, SCALAR_CHARS) >= 0;
+  const counted = { ...value, content: content.map((block) => withoutData(block as ContentBlock)) };
+  const fits = spendJson(counted, output_bytes, SCALAR_CHARS) >= 0;
   return { status: "succeeded", result: fits ? value : cut(value, output_bytes), error: null };
 }
 
@@ -44,11 +53,11 @@ function malformed(rule: string): PluginAnswer {
  * as left out.
  */
 function cut(value: JsonObject, limit: number): JsonObject {
-  const kept: JsonObject[] = [];
+  const kept: ContentBlock[] = [];
   const notes: string[] = [];
   let left = limit;
-  for (const block of value.content as JsonObject[]) {
-    const after = spendJson(block, left, SCALAR_CHARS);
+  for (const block of value.content as ContentBlock[]) {
+    const after = spendJson(withoutData(block), left, SCALAR_CHARS);
     if (after >= 0) {
       kept.push(block);
       left = after;
@@ -71,6 +80,14 @@ function cut(value: JsonObject, limit: number): JsonObject {
   const text = `[Output over the limit of ${limit} bytes: ${notes.slice(0, 20).join("; ")}.]`;
   kept.push({ type: "text", text });
   return result;
+}
+
+/** The door stores the data of images, audio and files as artifacts, so it is not part of the output that is limited here. */
+function withoutData(block: ContentBlock): ContentBlock {
+  const data = normalizeContent(block);
+  if (inlineDataOf(data)?.base64 === undefined) return block;
+  if (!isObject(data.resource)) return { ...data, data: "" };
+  return { ...data, resource: { ...data.resource, blob: "" } };
 }
 
 function describe(block: JsonObject): string {
