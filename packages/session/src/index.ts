@@ -24,6 +24,7 @@ export {
   type Sessions,
 } from "./sessions/sessions.ts";
 export { share, snapshot } from "./snapshot/snapshot.ts";
+export type { CallProgressFeed } from "./tape/call-progress.ts";
 export type { HarnessTape } from "./tape/harness-tape.ts";
-export { type CallProgress, displayText, type ToolOutcomeEvent, toolErrorOutcome } from "./tape/outcome.ts";
+export { displayText, type ToolOutcomeEvent, toolErrorOutcome } from "./tape/outcome.ts";
 export { createTurnTape, type TurnCall, type TurnTape, turnOf } from "./tape/turn-tape.ts";

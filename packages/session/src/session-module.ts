@@ -70,6 +70,8 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
       store,
       persister,
       port,
+      loop_port: bus.kernel("loop", ["loop"]),
+      clock,
       log,
       onSettled: (key, row) => changes.emit("call.ended", { key, row }),
     }),

@@ -12,6 +12,7 @@ const STREAMED_KINDS: ReadonlySet<string> = new Set([
   "assistant.message.done",
   "tool.call.request",
   "tool.call.start",
+  "x.loop.tool.progress",
   "tool.call.result",
   "tool.error",
   "approval.request",

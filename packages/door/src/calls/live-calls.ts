@@ -19,6 +19,7 @@ import type {
   NewExecution,
   Scope,
 } from "@backplane/ports";
+import type { CallProgressFeed } from "@backplane/session";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { EventTape } from "./event-tape.ts";
 import type { Revocation } from "./revocation.ts";
@@ -57,6 +58,8 @@ export class LiveCall {
   stopped: StopCause | null = null;
   interrupt: (() => void) | null = null;
   tape: EventTape | null = null;
+  /** Progress for the watchers of the session; null outside a turn, or while nothing was reported. */
+  progress: CallProgressFeed | null = null;
   /** Connections that were refused to its attempts so far. */
   egress: EgressRecord | null = null;
   /** Lets the client that called answer the plugin's requests. */

@@ -1,5 +1,6 @@
 /**
- * Listens to the plugin during one attempt. Events are redacted and go to the tape of the call. Requests of the plugin
+ * Listens to the plugin during one attempt. Events are redacted and go to the tape of the call and to the watchers of its
+ * session. Requests of the plugin
  * (sampling, elicitation, roots) go to the client that called, if it can answer them. Otherwise the gateway answers, and
  * never in a person's name: it declines, or uses its own model if the binding has access to it.
  */
@@ -10,7 +11,6 @@ import { EventTape } from "../calls/event-tape.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { type PluginCallEvent, type Redactor, redactEvents } from "../calls/redact.ts";
 import { storeCheckpoints } from "./checkpoints.ts";
-
 import type { Door } from "./door.ts";
 
 const SAMPLING = "sampling/createMessage";
@@ -21,13 +21,18 @@ export interface CallListener extends RunListener {
 }
 
 export function listen(
-  door: Pick<Door, "deps" | "store_wait" | "harness_tape">,
+  door: Pick<Door, "deps" | "store_wait" | "harness_tape" | "turns">,
   live: LiveCall,
   item: PluginExport,
   redactor: Redactor | null,
 ): CallListener {
+  const { deps, turns } = door;
   const toTape = (event: PluginCallEvent) => {
-    if (live.stage !== "settling") getTape(door.deps, live).write(event);
+    if (live.stage === "settling") return;
+    getTape(deps, live).write(event);
+    if (live.row.turn === null) return;
+    live.progress ??= turns.follow(live.row, item.kind === "tool" && item.tool.streaming);
+    live.progress?.take(event);
   };
   const stored = item.kind === "harness" ? storeCheckpoints(door, live, item, toTape) : null;
   const write = stored === null ? toTape : (event: PluginCallEvent) => stored.write(event);

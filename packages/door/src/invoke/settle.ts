@@ -20,13 +20,14 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
   live.stage = "settling";
   live.interrupt = null;
   live.tape?.close();
+  live.progress?.close();
   let final = finalRow(live, ending, deps.clock.now());
   let won = false;
   for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
     // A turn or a gateway that stops settles calls that do not end in time, so another ending may have come first.
     if (door.live.get(row.id) !== live) return await live.settled;
     try {
-      won = await writeEnd(door, row, final);
+      won = await writeEnd(door, live, final);
       break;
     } catch (error) {
       deps.log.error(
@@ -57,7 +58,7 @@ export async function releaseToOtherNode(door: Door, live: LiveCall): Promise<vo
   live.finish(publicInvocation(row));
 }
 
-function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise<boolean> {
+function writeEnd(door: Door, { row, progress }: LiveCall, final: InvocationRow): Promise<boolean> {
   const { deps } = door;
   const end: Settlement = {
     status: final.status as Settlement["status"],
@@ -77,7 +78,7 @@ function writeEnd(door: Door, row: InvocationRow, final: InvocationRow): Promise
   if (row.within !== null && row.export_kind === "harness")
     return door.harness_tape.settle(final, end, records);
   if (row.turn === null) return invocations.settle(row.id, row.fence, end, records);
-  return door.turns.settle(final, (tape) =>
+  return door.turns.settle(final, progress?.summary, (tape) =>
     tape === null
       ? invocations.settle(row.id, row.fence, end, records)
       : invocations.settleWithTape(row.id, row.fence, end, records, tape),

@@ -7,6 +7,7 @@
 import { type BusEvent, codeOf, type JsonObject } from "@backplane/contract";
 import type {
   AppendedEntries,
+  Clock,
   InvocationRow,
   InvocationTurn,
   Logger,
@@ -18,7 +19,8 @@ import type {
 import type { KernelPort } from "../bus/bus-port.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
-import { type ToolOutcomeEvent, toolOutcomeOf } from "./outcome.ts";
+import { CallProgressFeed, PROGRESS_KIND, type PublishProgress } from "./call-progress.ts";
+import { type CallProgress, type ToolOutcomeEvent, toolOutcomeOf } from "./outcome.ts";
 
 /** A tool call requested by the loop. */
 export interface TurnCall {
@@ -30,9 +32,12 @@ export interface TurnCall {
 
 export interface TurnTape {
   open(row: InvocationRow, also: OpenWith, turn: TurnCall): Promise<void>;
+  /** Follows the progress of a call for the watchers of its session. Null for a call outside a turn. */
+  follow(row: InvocationRow, streaming: boolean): CallProgressFeed | null;
   /** Resolves to false if another node settled the row. */
   settle(
     final: InvocationRow,
+    progress: CallProgress | undefined,
     write: (tape: TapeWrite | null) => Promise<AppendedEntries | boolean | null>,
   ): Promise<boolean>;
   /** Records and publishes a call that was rejected before it became a row, with the reason. */
@@ -43,12 +48,16 @@ export interface TurnTapeDeps {
   store: Pick<Store, "invocations">;
   persister: Persister;
   port: KernelPort;
+  /** Publishes events of the kind x.loop.*. */
+  loop_port: KernelPort;
+  clock: Pick<Clock, "after">;
   log: Pick<Logger, "warn">;
   /** Called after an outcome was published, because the turn that made the call may have ended meanwhile. */
   onSettled: (key: SessionKey, row: InvocationRow) => void;
 }
 
-export function createTurnTape({ store, persister, port, log, onSettled }: TurnTapeDeps): TurnTape {
+export function createTurnTape(deps: TurnTapeDeps): TurnTape {
+  const { store, persister, port, loop_port, clock, log, onSettled } = deps;
   const prepare = (key: SessionKey, { kind, payload }: ToolOutcomeEvent) => {
     const options = { session_id: key.session_id, scope: key.scope };
     return kind === "tool.error"
@@ -66,10 +75,19 @@ export function createTurnTape({ store, persister, port, log, onSettled }: TurnT
       );
       failure?.publish();
     },
-    async settle(final, write) {
+    follow(row, streaming) {
+      const key = keyOf(row);
+      if (key === null) return null;
+      const ids = { id: row.turn!.tool_call_id, invocation_id: row.id };
+      const options = { session_id: key.session_id, scope: key.scope };
+      const publish: PublishProgress = (update) =>
+        loop_port.tryPublish(PROGRESS_KIND, { ...ids, ...update, persist: false }, options) !== null;
+      return new CallProgressFeed(clock, streaming ? publish : null);
+    },
+    async settle(final, progress, write) {
       const key = keyOf(final);
       if (final.turn === null || key === null) return Boolean(await write(null));
-      const prepared = prepare(key, toolOutcomeOf(idsOf(final.turn), final));
+      const prepared = prepare(key, toolOutcomeOf(idsOf(final.turn), final, progress));
       try {
         const ids = await persister.appendInTransaction(
           key,

@@ -1,0 +1,99 @@
+/**
+ * Progress of a running tool call for the watchers of its session. Events are sent together, a few times per second, so
+ * that a tool that prints much does not fill the queue of the session. The tape gets only the last status and the end of
+ * the output, with the result.
+ */
+import type { JsonObject } from "@backplane/contract";
+import type { Clock, Timer } from "@backplane/ports";
+import type { CallProgress } from "./outcome.ts";
+
+export const PROGRESS_KIND = "x.loop.tool.progress";
+
+const INTERVAL_MS = 100;
+const STATUS_CHARS = 500;
+/** Of the output that waits to be sent, and of the output on the tape. */
+const OUTPUT_CHARS = 8_000;
+
+/** Returns false if the queue of the session is full; the update is then sent with the next one. */
+export type PublishProgress = (update: JsonObject) => boolean;
+
+export class CallProgressFeed {
+  readonly #clock: Pick<Clock, "after">;
+  /** Null for a tool that does not stream: its progress is only on the tape. */
+  readonly #publish: PublishProgress | null;
+  #update: JsonObject = {};
+  #pending = "";
+  #output = "";
+  #status: string | undefined;
+  #timer: Timer | null = null;
+
+  constructor(clock: Pick<Clock, "after">, publish: PublishProgress | null) {
+    this.#clock = clock;
+    this.#publish = publish;
+  }
+
+  /** The event is redacted. */
+  take(event: JsonObject & { type: string }): void {
+    const { type, text, data } = event;
+    if (type === "output" && typeof text === "string") {
+      this.#output = endOf(this.#output + text);
+      this.#pending = endOf(this.#pending + text);
+    } else {
+      const status = event.message ?? event.status ?? text ?? (typeof data === "string" ? data : undefined);
+      if (typeof status === "string") this.#status = startOf(status);
+      this.#update = {
+        type,
+        ...(typeof status === "string" ? { status: startOf(status) } : {}),
+        ...countsIn(event),
+      };
+    }
+    if (this.#publish !== null) this.#timer ??= this.#clock.after(INTERVAL_MS, () => this.#send());
+  }
+
+  /** For the entry of the result; undefined if the call reported nothing. */
+  get summary(): CallProgress | undefined {
+    if (this.#status === undefined && this.#output === "") return undefined;
+    return {
+      ...(this.#status === undefined ? {} : { status: this.#status }),
+      ...(this.#output === "" ? {} : { output: this.#output }),
+    };
+  }
+
+  /** Sends what is left, before the result. */
+  close(): void {
+    if (this.#timer === null) return;
+    this.#timer.stop();
+    this.#send();
+    // An update that does not fit now is in the entry of the result.
+    this.#timer?.stop();
+    this.#timer = null;
+  }
+
+  #send(): void {
+    this.#timer = null;
+    const sent = this.#publish!({
+      ...this.#update,
+      ...(this.#pending === "" ? {} : { output: this.#pending }),
+    });
+    if (sent) [this.#update, this.#pending] = [{}, ""];
+    else this.#timer = this.#clock.after(INTERVAL_MS, () => this.#send());
+  }
+}
+
+/** MCP puts the numbers into `data`, VAI plugins into the event. */
+function countsIn(event: JsonObject): JsonObject {
+  const from = typeof event.data === "object" && event.data !== null ? (event.data as JsonObject) : event;
+  const { progress, total } = from;
+  return {
+    ...(typeof progress === "number" ? { progress } : {}),
+    ...(typeof total === "number" ? { total } : {}),
+  };
+}
+
+function startOf(text: string): string {
+  return text.slice(0, STATUS_CHARS).toWellFormed();
+}
+
+function endOf(text: string): string {
+  return text.slice(-OUTPUT_CHARS).toWellFormed();
+}

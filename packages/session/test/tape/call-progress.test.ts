@@ -1,0 +1,64 @@
+import type { JsonObject } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { CallProgressFeed } from "../../src/tape/call-progress.ts";
+
+/** A clock whose timers run on request. */
+function createClock() {
+  const due: (() => void)[] = [];
+  return {
+    after: (_ms: number, run: () => void) => {
+      due.push(run);
+      return { stop: () => void (due.includes(run) && due.splice(due.indexOf(run), 1)) };
+    },
+    tick: () => {
+      for (const run of due.splice(0)) run();
+    },
+    due,
+  };
+}
+
+verifies(
+  "content.progress",
+  "sends the events of an interval together and keeps the last status and the output",
+  () => {
+    const clock = createClock();
+    const sent: JsonObject[] = [];
+    const feed = new CallProgressFeed(clock, (update) => sent.push(update) > 0);
+    feed.take({ type: "progress", message: "one of two", data: { progress: 1, total: 2 } });
+    feed.take({ type: "output", text: "a" });
+    feed.take({ type: "output", text: "b" });
+    feed.take({ type: "progress", message: "two of two", progress: 2, total: 2 });
+    expect(sent).toEqual([]);
+    clock.tick();
+    expect(sent).toEqual([{ type: "progress", status: "two of two", progress: 2, total: 2, output: "ab" }]);
+    feed.take({ type: "output", text: "c" });
+    feed.close();
+    expect(sent[1]).toEqual({ output: "c" });
+    expect(clock.due).toEqual([]);
+    expect(feed.summary).toEqual({ status: "two of two", output: "abc" });
+  },
+);
+
+verifies("content.progress", "bounds status and output, whatever a tool reports", () => {
+  const feed = new CallProgressFeed(createClock(), null);
+  expect(feed.summary).toBeUndefined();
+  feed.take({ type: "status", status: "s".repeat(10_000) });
+  for (let n = 0; n < 100; n++) feed.take({ type: "output", text: `${"x".repeat(1_000)}${n}` });
+  expect(feed.summary!.status).toHaveLength(500);
+  expect(feed.summary!.output).toHaveLength(8_000);
+  expect(feed.summary!.output).toMatch(/99$/);
+});
+
+test("sends an update again that did not fit into the queue of the session", () => {
+  const clock = createClock();
+  const sent: JsonObject[] = [];
+  let full = true;
+  const feed = new CallProgressFeed(clock, (update) => !full && sent.push(update) > 0);
+  feed.take({ type: "output", text: "a" });
+  clock.tick();
+  feed.take({ type: "output", text: "b" });
+  full = false;
+  clock.tick();
+  expect(sent).toEqual([{ output: "ab" }]);
+});
