@@ -40,7 +40,7 @@ export async function visit(
       void dialog.dismiss();
     });
     page.on("request", (request) => {
-      if (!request.url().startsWith(gateway.url) && !request.url().startsWith("data:"))
+      if (!request.url().startsWith(gateway.url) && !/^(data|blob):/.test(request.url()))
         problems.push(`request: ${request.url()}`);
     });
     page.on("console", (line) => {

@@ -13,6 +13,7 @@ export const CHAT_FILES = [
   "chat.css",
   "composer.js",
   "connection.js",
+  "content.js",
   "conversation.css",
   "dom.js",
   "main.js",

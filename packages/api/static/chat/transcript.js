@@ -23,6 +23,8 @@ export function entryOf({ event, entry_id }) {
   }
 }
 
+const MAX_OUTPUT = 8_000;
+
 export class Transcript {
   items = [];
   /** The last entry, after which a later attach resumes. */
@@ -56,6 +58,7 @@ export class Transcript {
       this.#view.state();
     } else if (op.event.kind === "assistant.message.delta") this.#delta(op.event);
     else if (op.event.kind === "llm.call.delta") this.#think(op.event.payload);
+    else if (op.event.kind === "x.loop.tool.progress") this.#progress(op.event.payload);
   }
 
   /** Thoughts of one model call are one item; the answer or a tool call ends it. */
@@ -167,7 +170,15 @@ export class Transcript {
     this.#add(item);
   }
 
-  #result({ tool_call_id, ok, value, error, envelope }) {
+  /** Output arrives in pieces; the result repeats the end of it. */
+  #progress({ id, status, output = "" }) {
+    const tool = this.#tools.get(id);
+    if (tool?.status !== "running") return;
+    const text = ((tool.progress?.output ?? "") + output).slice(-MAX_OUTPUT);
+    this.#change(tool, { progress: { status: status ?? tool.progress?.status, output: text } });
+  }
+
+  #result({ tool_call_id, ok, content, value, error, envelope, status: note, failure, progress }) {
     if (!this.#tools.has(tool_call_id)) this.#call(null, { id: tool_call_id, name: "tool", args: {} });
     const display =
       envelope?.display ??
@@ -178,7 +189,8 @@ export class Transcript {
           : { kind: "json", data: value });
     const brief = envelope?.brief ?? error ?? "";
     const status = ok === true ? "ok" : "error";
-    this.#change(this.#tools.get(tool_call_id), { status, brief, display, kind: envelope?.kind });
+    const shown = { content: content ?? null, value, note, failure, progress };
+    this.#change(this.#tools.get(tool_call_id), { status, brief, display, kind: envelope?.kind, ...shown });
   }
 
   #event({ name, data }) {

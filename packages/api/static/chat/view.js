@@ -1,4 +1,5 @@
 // Draws the transcript: one article for each item. Streaming text is drawn once per frame, in its own article only.
+import { blockNode, isMedia, mediaNode } from "./content.js";
 import { el, pretty } from "./dom.js";
 import { markdown } from "./markdown.js";
 
@@ -117,9 +118,12 @@ function forkButton({ entry_id }, acts) {
   );
 }
 
-function toolCard({ id, name, args, status, brief, display, kind }) {
+function toolCard(item) {
+  const { id, name, args, status, display, kind, note, progress, content } = item;
   const [icon, word] = STATUS[status];
-  const problem = status === "error" && kind ? `${word}: ${kind}` : word;
+  const brief = status === "running" ? (progress?.status ?? "") : item.brief;
+  const own = kind === "failed" ? "reported an error" : `${word}: ${kind}`;
+  const problem = status === "error" && kind ? own : word;
   return el(
     "article",
     { class: `item tool ${status}`, "aria-label": `Tool ${name}, ${problem}`, "data-call": id },
@@ -132,13 +136,34 @@ function toolCard({ id, name, args, status, brief, display, kind }) {
         el("span", { class: "icon", "aria-hidden": "true" }, icon),
         el("code", { class: "name" }, name),
         el("span", { class: "status" }, problem),
+        note === undefined ? null : el("span", { class: "status" }, note),
         brief === "" ? null : el("span", { class: "brief" }, brief),
       ),
       el("h3", {}, "Arguments"),
       el("pre", { tabindex: "0" }, pretty(args)),
-      ...(display === null ? [] : [el("h3", {}, "Result"), displayNode(display)]),
+      ...(display === null ? [] : [el("h3", {}, "Result"), ...resultNodes(item)]),
+      ...failureNodes(item.failure),
+      ...(progress?.output ? [el("h3", {}, "Output"), el("pre", { tabindex: "0" }, progress.output)] : []),
     ),
+    ...(content ?? []).filter(isMedia).map(mediaNode),
   );
+}
+
+function resultNodes({ content, display, value }) {
+  if (!content) return [displayNode(display)];
+  const nodes = content.filter((block) => !isMedia(block)).map(blockNode);
+  return value === undefined ? nodes : [...nodes, el("pre", { tabindex: "0" }, pretty(value))];
+}
+
+/** The code and the last lines of stderr, as the model gets them. */
+function failureNodes(failure) {
+  if (failure === undefined) return [];
+  const { code, plugin_code, retryable, stderr } = failure;
+  const facts = [code, plugin_code, retryable ? "a retry may succeed" : null].filter(Boolean).join(", ");
+  return [
+    el("p", { class: "note" }, facts),
+    ...(stderr ? [el("h3", {}, "stderr"), el("pre", { tabindex: "0" }, stderr)] : []),
+  ];
 }
 
 function displayNode(display) {

@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 
 interface Item {
   type: string;
@@ -9,6 +10,7 @@ interface Item {
   of?: string;
   code?: string;
   brief?: string;
+  progress?: { status?: string; output?: string };
 }
 interface Transcript {
   items: Item[];
@@ -186,4 +188,49 @@ test("collects the thoughts of each model call in one item before its answer", (
     "thinking: Now that.",
     "assistant: Done.",
   ]);
+});
+
+verifies(
+  ["content.blocks", "content.errors"],
+  "keeps the blocks, the status and the failure of a result",
+  () => {
+    const content = [{ type: "image", data: "AAAA", mimeType: "image/png" }];
+    const failure = { kind: "failed", code: "plugin_failed", retryable: false, stderr: "x" };
+    const result = {
+      ok: false,
+      error: "no",
+      content,
+      failure,
+      status: "timed out",
+      envelope: { kind: "failed" },
+    };
+    const live = open();
+    live.live(1, "tool.call.request", call);
+    live.live(2, "tool.call.result", { id: "c1", ...result });
+    const replayed = open();
+    replayed.replay(1, "tool_call", call);
+    replayed.replay(2, "tool_result", { tool_call_id: "c1", ...result });
+    for (const { page } of [live, replayed])
+      expect(page[0]).toMatchObject({ status: "error", kind: "failed", content, failure, note: "timed out" });
+  },
+);
+
+verifies("content.progress", "shows the status and the output of a running tool, in pieces", () => {
+  const { transcript, live, replay, page } = open();
+  const progress = (payload: object) =>
+    transcript.take({
+      op: "event",
+      event: { kind: "x.loop.tool.progress", payload: { id: "c1", ...payload } },
+    });
+  live(1, "tool.call.request", call);
+  progress({ status: "halfway", output: "a" });
+  progress({ output: "b" });
+  progress({ id: "unknown", output: "c" });
+  expect(page).toHaveLength(1);
+  expect(page[0]).toMatchObject({ status: "running", progress: { status: "halfway", output: "ab" } });
+  progress({ output: "x".repeat(20_000) });
+  expect(page[0]!.progress!.output).toHaveLength(8_000);
+  replay(2, "tool_result", { tool_call_id: "c1", ok: true, progress: { output: "end" } });
+  progress({ output: "late" });
+  expect(page[0]!.progress).toEqual({ output: "end" });
 });

@@ -187,14 +187,31 @@ function rendered({ content, calls, results }: Group): ChatMessage[] {
  */
 function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   const content = resultContentOf(payload);
-  const { value, failure } = payload;
-  if (isObject(value) || (Array.isArray(value) && !isContent(value))) {
-    const json = JSON.stringify(value);
-    if (!content.some((block) => sameJson(block.text, json))) content.push({ type: "text", text: json });
-  }
+  const texts = content.map(({ text }) => text);
+  const { error, value, failure } = payload;
+  // The message of a failed call may be in none of the blocks that the author returned with it.
+  if (typeof error === "string" && !texts.some((text) => typeof text === "string" && text.includes(error)))
+    content.unshift({ type: "text", text: error });
+  if ((isObject(value) || (Array.isArray(value) && !isContent(value))) && !isInTexts(value, texts))
+    content.push({ type: "text", text: JSON.stringify(value) });
   const note = isObject(failure) ? failureNote(failure as unknown as ToolFailure) : "";
   if (note !== "") content.push({ type: "text", text: note });
   return content.every(({ type }) => type === "text") ? contentText(content) : content;
+}
+
+/** Whether a text is the JSON of the value, or the texts are its fields, as with stdout and stderr. */
+function isInTexts(value: Json, texts: readonly (Json | undefined)[]): boolean {
+  if (isObject(value) && Object.values(value).every((item) => item === "" || texts.includes(item)))
+    return true;
+  const json = canonicalJson(value);
+  return texts.some((text) => {
+    if (typeof text !== "string" || !/^\s*[[{]/.test(text)) return false;
+    try {
+      return canonicalJson(JSON.parse(text)) === json;
+    } catch {
+      return false;
+    }
+  });
 }
 
 /** The blocks of a `tool_result` entry, as a new list. An entry without blocks has its display, error or value as text. */
@@ -205,16 +222,6 @@ export function resultContentOf(payload: JsonObject): ContentBlock[] {
   if (isContent(own)) return [...own];
   const text = resultText(payload);
   return text === "" ? [] : [{ type: "text", text }];
-}
-
-function sameJson(text: Json | undefined, json: string): boolean {
-  if (text === json) return true;
-  if (typeof text !== "string" || !/^\s*[[{]/.test(text)) return false;
-  try {
-    return canonicalJson(JSON.parse(text)) === canonicalJson(JSON.parse(json));
-  } catch {
-    return false;
-  }
 }
 
 /** The text of a result for the model: the display text if there is one, else the error, else the value. */

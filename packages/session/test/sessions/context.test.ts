@@ -123,9 +123,15 @@ verifies("content.blocks", "gives the model every block and the structured outpu
   );
   const spaced = { type: "text", text: JSON.stringify(value, null, 2) };
   expect(contentFor({ ok: true, content: [spaced], value })).toBe(spaced.text);
+  const printed = { stdout: "12 rows", stderr: "" };
+  expect(contentFor({ ok: true, content: [{ type: "text", text: "12 rows" }], value: printed })).toBe(
+    "12 rows",
+  );
 });
 
 verifies("content.errors", "gives the model the code and the stderr excerpt of a failure", () => {
+  const refused = { ok: false, content: [{ type: "text", text: "refused" }], error: "no route to the API" };
+  expect(contentFor(refused)).toBe("no route to the API\nrefused");
   const failure = { kind: "crashed", code: "crashed", retryable: true, stderr: "Segmentation fault" };
   expect(contentFor({ ok: false, error: "it died", failure })).toBe(
     "it died\n[error: crashed. A retry may succeed.]\n[stderr]\nSegmentation fault",

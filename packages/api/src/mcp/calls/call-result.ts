@@ -48,6 +48,9 @@ export async function callResult(
   const { content: blocks = [], structured_output, is_error, failure } = tool_result ?? {};
   const structured = structuredContent(structured_output);
   const content = await contentBlocks(blocks, openFile);
+  // The message of a failed call may be in none of the blocks that the author returned with it.
+  if (error !== null && !content.some(({ text }) => typeof text === "string" && text.includes(error.message)))
+    content.unshift({ type: "text", text: error.message });
   // Clients without support for structured content read the text.
   if (content.length === 0 && structured !== undefined)
     content.push({ type: "text", text: JSON.stringify(structured) });

@@ -90,6 +90,8 @@ verifies("content.errors", "keeps the author's blocks of an error and adds code 
   const shot = { type: "image", data: "AAAA", mimeType: "image/png" };
   const text = { type: "text", text: "no connection" };
   const error = { code: "plugin_failed", message: "no connection" };
+  const other = await callResult(invocationWith([shot], {}, error), openFile);
+  expect(other.content).toEqual([text, shot]);
   expect(await callResult(invocationWith([text, shot], { failure }, error), openFile)).toEqual({
     content: [
       text,
