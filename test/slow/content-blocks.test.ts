@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-interface Shown {
+interface ShownBlock {
   type: string;
   text?: string;
   sha256?: string;
@@ -41,7 +41,7 @@ verifies(
     const { gateway } = chat;
     const { body } = await gateway.http<{
       id: string;
-      tool_result: { content: Shown[]; structured_output: object };
+      tool_result: { content: ShownBlock[]; structured_output: object };
     }>("POST", "/v1/invocations?wait=30", { export_id: "mcp_painter_draw", input: {} });
     const image = body.tool_result.content[1]!;
     const stored = { transport: "artifact", bytes: expect.any(Number), invocation_id: body.id };
@@ -120,7 +120,7 @@ verifies(
       "GET",
       `/v1/sessions/${encodeURIComponent(session)}`,
     );
-    const { body: blocks } = await gateway.http<{ items: { kind: string; content: Shown[] }[] }>(
+    const { body: blocks } = await gateway.http<{ items: { kind: string; content: ShownBlock[] }[] }>(
       "GET",
       `/v1/chains/${body.head_chain_id}/blocks?limit=100`,
     );

@@ -49,6 +49,7 @@ HEADER_BYTES = 4096
 JSON_DEPTH = 64
 # Longer structured output is not repeated as text, because both copies have to fit into one frame.
 TEXT_COPY_LIMIT = 100_000
+ANSWER_KEYS = {"content", "structured_output", "is_error", "retryable", "status", "yield_to_user"}
 # Time that calls in flight have to answer after a shutdown before the process ends.
 DRAIN_SECONDS = 1.0
 
@@ -568,7 +569,7 @@ def _encode(frame: Dict[str, Json]) -> bytes:
 
 def _tool_answer(value: Json) -> Dict[str, Json]:
     if isinstance(value, dict) and isinstance(value.get("content"), list):
-        if value.keys() <= {"content", "structured_output", "is_error", "retryable"}:
+        if value.keys() <= ANSWER_KEYS:
             return {"is_error": False, "retryable": False, **value}
     answer: Dict[str, Json] = {"content": [], "is_error": False, "retryable": False}
     if value is None:

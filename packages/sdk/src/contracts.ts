@@ -7,6 +7,10 @@ export interface ToolAnswer<Output = Json> {
   structured_output?: Output;
   is_error?: boolean;
   retryable?: boolean;
+  /** A short status for people who watch, such as "truncated". */
+  status?: string;
+  /** Ends the turn with this result. */
+  yield_to_user?: boolean;
 }
 
 export interface HookEvent<Type extends string = SemanticEventType> {

@@ -13,7 +13,14 @@ export interface Reply {
 const OUTCOME = Symbol.for("backplane.sdk.outcome");
 /** Longer structured output is not repeated as text, because both copies have to fit into one frame. */
 const TEXT_COPY_LIMIT = 100_000;
-const ANSWER_KEYS = new Set(["content", "structured_output", "is_error", "retryable"]);
+const ANSWER_KEYS = new Set([
+  "content",
+  "structured_output",
+  "is_error",
+  "retryable",
+  "status",
+  "yield_to_user",
+]);
 
 /** Ends the call with a failure that a retry would not fix. */
 export function fail(message: string): never {

@@ -40,3 +40,8 @@ test("treats an error after the cancel as its acknowledgement, and fail() as a f
     result: { content: [{ text: "The plugin failed and gave no message." }] },
   });
 });
+
+test("keeps the status and the wish to return control to the user of an answer", () => {
+  const answer = { content: [{ type: "text", text: "x" }], status: "truncated", yield_to_user: true };
+  expect(toToolAnswer(answer, false)).toEqual({ ...answer, ...plain });
+});
