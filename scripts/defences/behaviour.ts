@@ -87,6 +87,20 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/agent/test/fanout/fanout.test.ts"],
   },
   {
+    defence: "resume: tools that the model found before a crash stay found",
+    file: "packages/agent/src/loop/resume.ts",
+    from: "    for (const name of toolsFoundIn(entries, turn.run.first_entry_id)) turn.found.add(name);\n",
+    to: "    void toolsFoundIn;\n",
+    tests: ["packages/agent/test/loop/resume.test.ts"],
+  },
+  {
+    defence: "plugins: only an admin sees the trace of a failed load",
+    file: "packages/agent/src/plugins/plugins.ts",
+    from: "trace: caller.admin ? trace : null,",
+    to: "trace,",
+    tests: ["packages/agent/test/plugins/plugins.test.ts"],
+  },
+  {
     defence: "side calls: 5 s is the default timeout",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",

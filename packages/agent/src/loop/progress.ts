@@ -11,6 +11,7 @@ import {
   type JsonObject,
   type TokenUsage,
 } from "@backplane/contract";
+import { SEARCH_TOOL } from "@backplane/door";
 import { type ModelAnswer, modelAnswerOf } from "../models/call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
@@ -73,6 +74,22 @@ export function progressOf(entries: readonly Entry[], first_entry_id: number): P
   }
   const open = [...calls].filter((id) => !results.has(id));
   return { answer, results, open, steered, usage };
+}
+
+/** Returns the tools that the searches of a turn have found, read from its tape. */
+export function toolsFoundIn(entries: readonly Entry[], first_entry_id: number): Set<string> {
+  const searches = new Set<Json | undefined>();
+  const found = new Set<string>();
+  for (const { id, kind, payload, meta } of entries) {
+    if (Number(meta.copy_of ?? id) < first_entry_id) continue;
+    if (kind === "tool_call" && payload.name === SEARCH_TOOL) searches.add(payload.id);
+    if (kind !== "tool_result" || !searches.has(payload.tool_call_id)) continue;
+    const display = isObject(payload.envelope) ? payload.envelope.display : undefined;
+    const data = isObject(display) ? display.data : undefined;
+    for (const tool of isObject(data) && Array.isArray(data.tools) ? data.tools : [])
+      if (isObject(tool) && typeof tool.name === "string") found.add(tool.name);
+  }
+  return found;
 }
 
 function resultOf({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {

@@ -10,7 +10,7 @@ import { delegatedCallerOf } from "@backplane/door";
 import type { Caller, RunRow, SessionKey, Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
 import { type BeginDeps, CONTEXT_OF } from "./begin-turn.ts";
-import { type Progress, progressOf } from "./progress.ts";
+import { type Progress, progressOf, toolsFoundIn } from "./progress.ts";
 import { finishTurn, runRecords } from "./run-record.ts";
 import { Turn } from "./turn.ts";
 
@@ -88,6 +88,7 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     }
     next.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
+    for (const name of toolsFoundIn(entries, turn.run.first_entry_id)) turn.found.add(name);
     turn.iterations = progress.usage.length;
     // Incremented rather than assigned, because messages may have joined while the tape was read.
     if (progress.steered) turn.steers++;

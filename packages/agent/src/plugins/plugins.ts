@@ -39,7 +39,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
   const home = default_scope.org_id;
 
   async function viewOf(caller: Caller, record: PluginRecord): Promise<PluginView> {
-    const { name, version, status, mode, error, config_schema, entry } = record;
+    const { name, version, status, mode, error, trace, config_schema, entry } = record;
     const { enabled, trusted } = await readPluginSettings(config, home, name);
     return {
       name,
@@ -52,6 +52,8 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       mode,
       trusted: entry.origin === "bundled" || trusted,
       error,
+      // A trace names files of the host.
+      trace: caller.admin ? trace : null,
       config_schema,
       current_config: await configOf(caller.scope.org_id, name),
     };
@@ -159,6 +161,8 @@ function setNested(into: JsonObject, path: string, value: Json): void {
 
 type Report = { name: string } & HealthReport;
 
+const MAX_DETAILS = 50;
+
 /**
  * Asks every plugin for its health in parallel, each with its own timeout (plug.health). Disabled and
  * unloaded plugins are omitted.
@@ -201,7 +205,20 @@ function checkReport(report: HealthReport): HealthReport {
   if (typeof report !== "object" || report === null || !HEALTH_STATUSES.includes(report.status)) {
     return { status: "failed", summary: "The health check returned no health status." };
   }
-  return { ...report, summary: firstLine(String(report.summary)) };
+  const { status, summary, details } = report;
+  return {
+    status,
+    summary: firstLine(String(summary)),
+    ...(Array.isArray(details) ? { details: details.slice(0, MAX_DETAILS).flatMap(checkDetail) } : {}),
+  };
+}
+
+/** A plugin's report is untyped at run time; a detail without a name or a status is left out. */
+function checkDetail(detail: NonNullable<HealthReport["details"]>[number]): (typeof detail)[] {
+  const { name, status, message } = detail ?? {};
+  if (typeof name !== "string" || !HEALTH_STATUSES.includes(status)) return [];
+  const text = typeof message === "string" ? { message: firstLine(message) } : {};
+  return [{ name: firstLine(name), status, ...text }];
 }
 
 function firstLine(text: string): string {

@@ -89,6 +89,21 @@ test("resumes a turn after a crash in its tools and repeats only calls that may 
   expect(tape.filter(({ payload }) => payload.name === "llm.call.response")).toHaveLength(2);
 });
 
+verifies("tools.token-cost", "keeps the tools that the model found before a crash", async () => {
+  const calls: string[] = [];
+  const weather = { ...counted("weather", "read_only", calls), description: "Weather.", deferred: true };
+  const tools = [addTool, weather, counted("wait", "read_only", calls)];
+  const first = await createTestSession({ tools });
+  const text =
+    '/tool tool_search {"query": "weather"}\n/then\n/tool wait {"hang": true}\n/then\n/tool weather {}\n/then\n/say over';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(() => calls.length === 1);
+  await first.crash();
+  const second = await createTestSession({ tools, file: first.file });
+  expect((await waitForEnd(second, run_id)).output?.content).toBe("over");
+  expect(calls).toEqual(["wait", "wait", "weather"]);
+});
+
 test("asks the model again after a crash during its answer", async () => {
   const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, {

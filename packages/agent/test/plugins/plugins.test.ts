@@ -46,6 +46,7 @@ test("lists each plugin with its configuration and masked secrets", async () => 
       mode: "inline",
       trusted: true,
       error: null,
+      trace: null,
       config_schema: configSchema,
       current_config: { api_key: "****1234", a: { b: 1, c: 2 } },
     },
@@ -212,7 +213,18 @@ verifies(
         plugin("well", "skill", { healthCheck: () => ({ status: "ok", summary: "all\nfine", details: [] }) }),
       );
       loader.add(() =>
-        plugin("half", "skill", { healthCheck: async () => ({ status: "degraded", summary: "no api_key" }) }),
+        plugin("half", "skill", {
+          healthCheck: async () => ({
+            status: "degraded",
+            summary: "no api_key",
+            details: [
+              { name: "api_key", status: "degraded", message: "not set\nat all" },
+              { name: "cache", status: "ok" },
+              { name: "odd", status: "great" as never },
+              null as never,
+            ],
+          }),
+        }),
       );
       loader.add(() => plugin("stuck", "skill", { healthCheck: () => new Promise(() => {}) }));
       loader.add(() =>
@@ -228,9 +240,21 @@ verifies(
       loader.add(() => plugin("off", "skill"));
     });
     await fixture.system.facade.setEnabled(admin, "off", false);
+    const traceFor = async (caller: typeof admin) =>
+      (await fixture.system.facade.list(caller)).find(({ name }) => name === "broken")!.trace;
+    expect(await traceFor(admin)).toMatch(/no file\n +at .*plugins\.test\.ts/);
+    expect(await traceFor(user)).toBeNull();
     expect(await fixture.system.facade.health(user, 40)).toEqual([
       { name: "well", status: "ok", summary: "all", details: [] },
-      { name: "half", status: "degraded", summary: "no api_key" },
+      {
+        name: "half",
+        status: "degraded",
+        summary: "no api_key",
+        details: [
+          { name: "api_key", status: "degraded", message: "not set" },
+          { name: "cache", status: "ok" },
+        ],
+      },
       { name: "stuck", status: "degraded", summary: "the health check took longer than 40 ms" },
       { name: "raises", status: "failed", summary: "database is gone" },
       { name: "plain", status: "ok", summary: "no checks registered" },

@@ -15,6 +15,8 @@ export interface PluginView {
   mode: "inline" | "hosted";
   trusted: boolean;
   error: string | null;
+  /** The stack trace of `error`; null for callers that may not change plugins. */
+  trace: string | null;
   config_schema: JsonObject | null;
   current_config: JsonObject;
 }

@@ -23,6 +23,8 @@ interface Check {
   status: "ok" | "degraded" | "failed";
   message: string;
   fix?: string;
+  /** Parts of the check. They do not change the exit code, because the check itself says how bad they are. */
+  details?: { name: string; status: Check["status"]; message?: string }[];
 }
 
 const COLOURS: Record<Check["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
@@ -186,10 +188,11 @@ async function checkAudit(context: CommandContext): Promise<Check[]> {
 async function checkPlugins(context: CommandContext, seconds: number): Promise<Check[]> {
   try {
     const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
-    return reports.map(({ name, status, summary }) => ({
+    return reports.map(({ name, status, summary, details = [] }) => ({
       name: `plugin ${name}`,
       status,
       message: summary,
+      ...(details.length === 0 ? {} : { details }),
       ...(status === "ok" ? {} : { fix: `backplane plugin info ${name}` }),
     }));
   } catch (error) {
@@ -323,7 +326,7 @@ function worst(checks: Check[]): Check["status"] {
   return has("failed") ? "failed" : has("degraded") ? "degraded" : "ok";
 }
 
-/** Puts each fix below the row of its check. */
+/** Puts the details and the fix of a check below its row. */
 function render(out: Output, checks: Check[]): string {
   const lines = table(
     out,
@@ -334,9 +337,11 @@ function render(out: Output, checks: Check[]): string {
   const shown = rows.flatMap((row, i) => {
     const check = checks[i]!;
     const painted = row.replace(check.status, out.paint(COLOURS[check.status], check.status));
-    return check.fix === undefined || check.status === "ok"
-      ? [painted]
-      : [painted, `  fix: ${plainLine(check.fix)}`];
+    const details = (check.details ?? []).map(({ name, status, message = "" }) =>
+      `  ${plainLine(name)}: ${out.paint(COLOURS[status], status)} ${plainLine(message)}`.trimEnd(),
+    );
+    const fix = check.fix === undefined || check.status === "ok" ? [] : [`  fix: ${plainLine(check.fix)}`];
+    return [painted, ...details, ...fix];
   });
   return [head, ...shown].join("\n");
 }

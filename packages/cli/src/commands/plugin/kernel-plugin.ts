@@ -3,7 +3,7 @@ import { BackplaneError, type PluginView, type SourceInspection } from "@backpla
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { fields } from "../../terminal/output.ts";
-import { plainLine } from "../../terminal/plain-text.ts";
+import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 
 /** Package ids contain a slash, names of kernel plugins do not. */
@@ -95,7 +95,7 @@ export async function reloadKernelPlugin(context: CommandContext, name: string):
 export function describeKernelPlugin(row: PluginView): string {
   const { config_schema, current_config } = row;
   const properties = (config_schema?.properties ?? {}) as Record<string, unknown>;
-  return fields({
+  const described = fields({
     plugin: `${row.name} ${row.version}`,
     kind: "kernel plugin",
     category: row.category,
@@ -108,4 +108,5 @@ export function describeKernelPlugin(row: PluginView): string {
     config: Object.keys(current_config).length === 0 ? undefined : current_config,
     error: row.error?.split("\n", 1)[0],
   });
+  return row.trace === null ? described : `${described}\n\n${plainText(row.trace)}`;
 }

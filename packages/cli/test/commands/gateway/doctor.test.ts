@@ -70,6 +70,9 @@ verifies(
 
     await gateway.json(["plugin", "remove", "hanging", "--yes"]);
     await install("raising", 'healthCheck() { throw new Error("the disk is gone"); }');
+    const report =
+      '{ status: "degraded", summary: "half", details: [{ name: "mirror", status: "failed", message: "no route" }] }';
+    await install("partly", `healthCheck() { return ${report}; }`);
     const failed = await doctor();
     expect(failed.exit).toBe(EXIT.failed);
     expect(failed.report.status).toBe("failed");
@@ -80,6 +83,11 @@ verifies(
     });
     const { out } = await gateway.backplane(["doctor"]);
     expect(out).toMatch(/plugin raising +failed +.*\n {2}fix: backplane plugin info raising/);
+    expect(failed.plugin("partly")).toMatchObject({
+      status: "degraded",
+      details: [{ name: "mirror", status: "failed", message: "no route" }],
+    });
+    expect(out).toMatch(/plugin partly +degraded +half\n {2}mirror: failed no route\n {2}fix: /);
   },
 );
 

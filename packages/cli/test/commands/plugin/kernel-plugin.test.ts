@@ -75,6 +75,9 @@ test("--editable links the folder; a plugin that fails to load is reported with 
   expect(exit).toBe(EXIT.failed);
   expect(out).toContain("failed");
   expect(err).toContain("no such device");
+  const shown = await gateway.backplane(["plugin", "info", "broken"]);
+  expect(shown.out).toMatch(/error: +no such device\n\n.*no such device\n +at .*broken/);
+  expect((await info("broken")).trace).toContain("\n    at ");
   await gateway.json(["plugin", "remove", "broken", "--yes"]);
 });
 
