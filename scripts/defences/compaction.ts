@@ -1,8 +1,19 @@
-/** A compaction replaces the context of a conversation, so a malformed answer must not be applied. */
+/**
+ * A compaction replaces the context of a conversation, so a malformed answer must not be applied, and pinned entries,
+ * system messages and open tasks must not get lost.
+ */
 import type { Mutant } from "./mutant.ts";
 
-const ANSWERS = ["packages/agent/test/loop/compactor-answers.test.ts"];
+const ANSWERS = ["packages/agent/test/compaction/compactor-answers.test.ts"];
 const ACCEPT = "packages/door/src/invoke/accept.ts";
+
+const CONTRACT = ["packages/agent/test/compaction/compactor-contract.test.ts"];
+const CHOICE = ["packages/agent/test/compaction/compactor-choice.test.ts"];
+const LOSS = ["packages/agent/test/compaction/compaction-loss.test.ts"];
+const PINS = ["packages/agent/test/compaction/pins.test.ts"];
+const CALL = "packages/agent/src/compaction/call-compactor.ts";
+const CHOOSE = "packages/agent/src/compaction/choose-compactor.ts";
+const RETAINED = "packages/agent/src/compaction/retained.ts";
 
 export const COMPACTION_DEFENCES: Mutant[] = [
   {
@@ -28,9 +39,135 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   },
   {
     defence: "compaction: repeats after an undo",
-    file: "packages/agent/src/loop/compaction.ts",
+    file: "packages/agent/src/compaction/compactions.ts",
     from: "source.entries.at(-1)?.id ?? 0",
     to: "source.session.last_entry_id",
     tests: ANSWERS,
+  },
+  {
+    defence: "compaction: pins are checked",
+    file: RETAINED,
+    from: '    ["is pinned", retained.pinned],\n',
+    to: "",
+    tests: PINS,
+  },
+  {
+    defence: "compaction: system messages are checked",
+    file: RETAINED,
+    from: '    ["is a system message", retained.system],\n',
+    to: "",
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: open tasks are checked",
+    file: RETAINED,
+    from: '    ["is an open task", retained.open],\n',
+    to: "",
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: a result follows its call",
+    file: RETAINED,
+    from: 'block.kind === "tool_result" && !calls.has(block.tool_call_id!)',
+    to: "false",
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: a block names only entries of its source",
+    file: RETAINED,
+    from: "if (foreign !== undefined)",
+    to: "if (foreign === -1)",
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: diagnostics are kept",
+    file: CALL,
+    from: "diagnostics: boundDiagnostics(diagnostics),",
+    to: "diagnostics: null,",
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: the host keeps pins that a compactor cannot keep",
+    file: CALL,
+    from: "seed: [...missingFrom(seed, pins), ...seed],",
+    to: "seed,",
+    tests: PINS,
+  },
+  {
+    defence: "compaction: the view of a new chain starts at its summary",
+    file: "packages/agent/src/agent/chains.ts",
+    from: 'chain.origin === "compaction" && chain.fork_entry_id < visible_to',
+    to: 'chain.origin === "reset"',
+    tests: CONTRACT,
+  },
+  {
+    defence: "compaction: the built-in summary keeps pins",
+    file: "packages/agent/src/compaction/built-in-summary.ts",
+    from: "...retained.pinned, ",
+    to: "",
+    tests: PINS,
+  },
+  {
+    defence: "compaction: a copy is pinned like its original",
+    file: RETAINED,
+    from: 'return typeof meta.copy_of === "number" ? meta.copy_of : id;',
+    to: "return meta.copy_of === undefined ? id : id;",
+    tests: PINS,
+  },
+  {
+    defence: "compaction: a fork inherits pins",
+    file: "packages/store/src/ops/sessions.ts",
+    from: "    yield* inheritPins(key, keyOf(source), at);\n",
+    to: "",
+    tests: PINS,
+  },
+  {
+    defence: "compaction: a named compactor is the only candidate",
+    file: CHOOSE,
+    from: "bounds.filter((bound) => isNamed(bound, named))",
+    to: "[...bounds]",
+    tests: CHOICE,
+  },
+  {
+    defence: "compaction: the context decides first",
+    file: CHOOSE,
+    from: "rank(a) - rank(b)",
+    to: "rank(a) - rank(a)",
+    tests: CHOICE,
+  },
+  {
+    defence: "compaction: a project comes before its org",
+    file: CHOOSE,
+    from: "sortProjectFirst(picked)",
+    to: "picked",
+    tests: CHOICE,
+  },
+  {
+    defence: "compaction: a rollout leaves sessions out",
+    file: CHOOSE,
+    from: "pickBinding(group, session_id) ?? []",
+    to: "group[0]!",
+    tests: CHOICE,
+  },
+  {
+    defence: "compaction: the next candidate serves when one fails",
+    file: "packages/agent/src/compaction/compactions.ts",
+    from: "if (named !== undefined || caller.signal.aborted) throw error;",
+    to: "throw error;",
+    tests: CHOICE,
+  },
+  {
+    defence: "compaction: dropped entries are recorded",
+    file: "packages/agent/src/compaction/loss.ts",
+    from: '    if (outcome === "dropped") {\n',
+    to: '    if (outcome === "kept") {\n',
+    tests: LOSS,
+  },
+  {
+    defence: "compaction: the account ends where the source ended",
+    file: "packages/agent/src/compaction/describe-compaction.ts",
+    from: "id <= last_entry_id",
+    to: "id > 0",
+    tests: LOSS,
   },
 ];

@@ -1,7 +1,7 @@
 export { type Client, type ClientOptions, createClient, type NewKey } from "./operations/create-client.ts";
 export type {
   ClientEvent,
-  Compaction,
+  CompactionBody,
   CreatedKey,
   GatewayStatus,
   HarnessBody,

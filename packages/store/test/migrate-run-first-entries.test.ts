@@ -33,16 +33,27 @@ function oldRun(
   ];
 }
 
+const parent = newChain();
+const fork = newChain();
+
 async function fill(store: Store) {
-  const { head_chain_id } = await store.sessions.create(newSession(key), newChain(), [start], {});
+  await store.sessions.create(newSession(key), parent, [start], {});
   await store.sessions.append(key, [message("a"), message("b"), message("c")]);
-  await store.sessions.fork(
-    { scope: LOCAL, chain_id: head_chain_id, at: 3 },
-    newChain(),
-    newSession(forked),
-    {},
-  );
 }
+
+/** The current store also writes tables that the earlier schema does not have, so the fork is written here. */
+const OLD_FORK: Statement[] = [
+  [
+    `insert into sessions (org_id, project_id, workspace, id, name, parent_id, head_chain, root_chain, last_entry,
+      metadata, created_at) values ($1, $2, '/w', 'forked', 'n', 's', $3, $3, 3, '{}', $4)`,
+    [LOCAL.org_id, LOCAL.project_id!, fork.id, fork.created_at],
+  ],
+  [
+    `insert into chains (id, org_id, project_id, workspace, session_id, origin, parent_id, fork_entry, last_entry, hash,
+      archived_at, created_at) values ($3, $1, $2, '/w', 'forked', 'fork', $5, 3, 3, '', null, $4)`,
+    [LOCAL.org_id, LOCAL.project_id!, fork.id, fork.created_at, parent.id],
+  ],
+];
 
 async function check(store: Store) {
   const firstEntryOf = async ({ id }: typeof first) => (await store.runs.get(LOCAL, id))?.first_entry_id;
@@ -52,6 +63,7 @@ async function check(store: Store) {
 }
 
 const OLD_RUNS = [
+  ...OLD_FORK,
   oldRun(first, "completed", 3),
   oldRun(crashed, "failed", null),
   oldRun(last, "running", null),

@@ -7,7 +7,8 @@ const RECORD = "packages/agent/src/loop/run-record.ts";
 const TURN = "packages/agent/src/loop/turn.ts";
 const LOOP = "packages/agent/src/loop/loop.ts";
 const SETTINGS = "packages/agent/src/loop/settings.ts";
-const COMPACTION = "packages/agent/src/loop/compaction.ts";
+const COMPACTION = "packages/agent/src/compaction/compactions.ts";
+const SUMMARY = "packages/agent/src/compaction/built-in-summary.ts";
 const DISPATCH = "packages/agent/src/tools/dispatch.ts";
 const MODEL = "packages/agent/src/models/call-model.ts";
 
@@ -16,8 +17,8 @@ const DECISIONS = ["packages/agent/test/loop/strategies.test.ts"];
 const STATE = ["packages/agent/test/loop/turn.test.ts"];
 const RULES = ["packages/agent/test/loop/settings.test.ts"];
 const CALLS = ["packages/agent/test/loop/dispatch.test.ts"];
-const COMPACTED = ["packages/agent/test/loop/compact-if-needed.test.ts"];
-const SPLIT = ["packages/agent/test/loop/split.test.ts"];
+const COMPACTED = ["packages/agent/test/compaction/compact-if-needed.test.ts"];
+const SPLIT = ["packages/agent/test/compaction/split.test.ts"];
 const MODELS = ["packages/agent/test/models/call-model.test.ts"];
 const YIELD = ["packages/agent/test/loop/yield.test.ts"];
 const SUBAGENTS = ["packages/agent/test/loop/subagents.test.ts"];
@@ -429,21 +430,21 @@ export const LOOP_MUTANTS: Mutant[] = [
   },
   {
     defence: "compaction: the split is before a user's message",
-    file: COMPACTION,
+    file: SUMMARY,
     from: 'if (entry.kind !== "message" || entry.payload.role !== "user") continue;',
     to: 'if (entry.kind !== "message") continue;',
     tests: SPLIT,
   },
   {
     defence: "compaction: recent messages stay within half of the target",
-    file: COMPACTION,
+    file: SUMMARY,
     from: "if (tokens > target / 2 && cut < entries.length) break;",
     to: "if (tokens > target * 2 && cut < entries.length) break;",
     tests: SPLIT,
   },
   {
     defence: "compaction: the last message stays whatever its size",
-    file: COMPACTION,
+    file: SUMMARY,
     from: "if (tokens > target / 2 && cut < entries.length) break;",
     to: "if (tokens > target / 2) break;",
     tests: SPLIT,

@@ -9,14 +9,18 @@ import type { Caller, Changes, ExecutionUse, Kernel, KernelDeps, Store } from "@
 import type { RegistryModule } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
 import { createCognition } from "../cognition/cognition.ts";
+import { callCompactor } from "../compaction/call-compactor.ts";
+import { chooseCompactors } from "../compaction/choose-compactor.ts";
+import { Compactions } from "../compaction/compactions.ts";
+import { Pins } from "../compaction/pins.ts";
 import { createHarnessRuns } from "../harness/harness-runs.ts";
-import { Compactions, createCompactorCall } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
 import { executionOf, type StepDeps } from "../loop/run-turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { Turn } from "../loop/turn.ts";
 import { adminServices } from "../services/admin-services.ts";
+import { pinServices } from "../services/pin-services.ts";
 import { skillServices } from "../services/skill-services.ts";
 import { startDispatcher } from "../tools/dispatch.ts";
 import { adoptCalls } from "../tools/end-with-turn.ts";
@@ -59,6 +63,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   const skills: StepDeps["skills"] = (scope) => registry.skills.list(scope);
   const histories = new Histories(sessions, persister);
   const settings = new LoopSettings(config, store.sessions, deps.strategy);
+  const pins = new Pins({ store, sessions, clock });
   const compactions = new Compactions({
     port,
     models,
@@ -66,9 +71,12 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     persister,
     histories,
     log,
+    pins,
     windowOf: (org_id, provider) => active_models.of(org_id, provider),
-    callCompactor: createCompactorCall(door),
     countCompaction: (caller) => countUse(store, caller, "compactions"),
+    findCompactors: async ({ scope }, choice) =>
+      chooseCompactors(await store.bindings.discover(scope, "compactor"), choice),
+    callCompactor: (candidate, input, caller) => callCompactor(door, candidate, input, caller),
   });
   const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
   const strategyPlugin = (strategy: string) =>
@@ -153,6 +161,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       settings,
       loop,
       compactions,
+      pins,
     }),
     chains: createAgentChains({ clock, persister, sessions }),
     runs: createAgentRuns({ store, clock, port, sessions, loop, turns, door, harnesses }),
@@ -166,8 +175,9 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
     },
   };
+  const pinned = pinServices(pins, (invocation_id) => turns.ofCall(invocation_id));
   const admin = adminServices({ ...facade, config: registry.facade.config });
-  for (const [name, service] of [...subagents, ...skillServices(registry.skills), ...admin])
+  for (const [name, service] of [...subagents, ...skillServices(registry.skills), ...pinned, ...admin])
     host.services.set(name, service);
   return {
     facade,

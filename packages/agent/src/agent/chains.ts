@@ -49,6 +49,16 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
       return await sessions.fork(caller.scope, id, wanted, once, causeOf(caller));
     },
+    async start(caller, id) {
+      let chain = await sessions.chain(caller.scope, id);
+      let visible_to = chain.last_entry_id;
+      while (chain.parent_chain_id !== null) {
+        if (chain.origin === "compaction" && chain.fork_entry_id < visible_to) return chain.fork_entry_id;
+        visible_to = Math.min(visible_to, chain.fork_entry_id);
+        chain = await sessions.chain(caller.scope, chain.parent_chain_id);
+      }
+      return 0;
+    },
     async blocks(caller, id, after_id, limit) {
       const entries = await sessions.entries(caller.scope, id, after_id, limit);
       return entries.flatMap((entry) => blockOf(entry) ?? []);

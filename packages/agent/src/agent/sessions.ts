@@ -13,7 +13,9 @@ import {
   type Store,
 } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Persister, type Sessions } from "@backplane/session";
-import type { Compactions } from "../loop/compaction.ts";
+import type { Compactions } from "../compaction/compactions.ts";
+import { accountCompaction, describeCompaction } from "../compaction/describe-compaction.ts";
+import type { Pins } from "../compaction/pins.ts";
 import type { Histories } from "../loop/history.ts";
 import type { Loop } from "../loop/loop.ts";
 import type { LoopSettings } from "../loop/settings.ts";
@@ -31,6 +33,7 @@ export interface AgentSessionDeps {
   settings: LoopSettings;
   loop: Loop;
   compactions: Compactions;
+  pins: Pins;
 }
 
 export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
@@ -118,12 +121,31 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       await port.publish("user.interrupt", {}, { session_id: key.session_id, scope: key.scope });
       return true;
     },
-    async compact(caller, ref) {
+    async compact(caller, ref, options = {}) {
       const key = writableKey(caller, ref, "compact sessions");
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
-        return await deps.compactions.compact(key, caller);
+        return await deps.compactions.compact(key, caller, options);
       });
+    },
+    async compaction(caller, chain_id) {
+      const chain = await sessions.chain(caller.scope, chain_id);
+      return await describeCompaction(sessions, chain);
+    },
+    async compactedEntries(caller, chain_id) {
+      const chain = await sessions.chain(caller.scope, chain_id);
+      return await accountCompaction(sessions, chain);
+    },
+    pins: async (caller, ref) => await deps.pins.list(sessionKey(caller, ref)),
+    async pin(caller, ref, entry_id) {
+      const key = writableKey(caller, ref, "pin entries");
+      await persister.drain(key);
+      return await deps.pins.pin(key, caller, entry_id);
+    },
+    async unpin(caller, ref, entry_id) {
+      const key = writableKey(caller, ref, "unpin entries");
+      await sessions.get(key);
+      return await deps.pins.unpin(key, entry_id);
     },
     async undoCompaction(caller, ref) {
       const key = writableKey(caller, ref, "undo compactions");

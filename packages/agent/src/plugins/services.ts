@@ -11,6 +11,7 @@ import type { Callers, PluginSystemDeps, ServiceIdentity } from "./plugins-port.
 const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
   web: "",
   "agent-tool": "subagent.",
+  "pin-tool": "pin.",
   "skill-tool": "skill.",
 };
 

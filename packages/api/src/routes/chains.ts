@@ -36,7 +36,9 @@ const ChainFork = z.strictObject({
   ),
 });
 const BlocksQuery = z.strictObject({
-  after: EntryCursor.default(0).describe("Returns entries after this one."),
+  after: EntryCursor.optional().describe(
+    "Returns entries after this one. Default: the last compaction; 0 includes the entries that it replaced.",
+  ),
   limit: z.coerce.number().int().min(1).max(500).default(100),
 });
 const NewBlocks = z.strictObject({
@@ -126,7 +128,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/chains/{id}/blocks",
       operation_id: "listBlocks",
-      summary: "List the blocks of a chain, including inherited ones",
+      summary: "List the blocks of a chain from its last compaction on, including inherited ones",
       tag: "Chains",
       auth: READ,
       params: IdParams,
@@ -200,10 +202,10 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
     }),
   ];
 
-  async function pageOfBlocks(caller: Caller, id: string, after: number, limit: number) {
+  async function pageOfBlocks(caller: Caller, id: string, after: number | undefined, limit: number) {
     const { last_entry_id } = await chains.get(caller, id);
     const items: Block[] = [];
-    let read_to = after;
+    let read_to = after ?? (await chains.start(caller, id));
     for (let reads = 0; reads < READS_PER_PAGE && items.length < limit && read_to < last_entry_id; reads++) {
       const blocks = await chains.blocks(caller, id, read_to, ENTRIES_PER_READ);
       items.push(...blocks);

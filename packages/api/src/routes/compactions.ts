@@ -1,13 +1,15 @@
 /** Compactions: a new chain that begins with a summary of the session. The parent chain keeps all entries. */
-import { BackplaneError, type Chain, definedFields, type JsonObject } from "@backplane/contract";
-import { ChainSchema } from "@backplane/contract/schema";
+import { BackplaneError, type Chain, definedFields } from "@backplane/contract";
+import { ChainSchema, CompactedEntrySchema, CompactionSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
 import {
+  EntryCursor,
   IdParams,
   listSchema,
+  nameOf,
   PageQuery,
   refOf,
   SessionId,
@@ -20,13 +22,40 @@ import type { RouteDeps } from "./route-deps.ts";
 const READ = { scope: "sessions:read", delegated: "compactions:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "compactions:write" } as const;
 
-const CompactionCreate = z.strictObject({ session_id: SessionId, workspace: Workspace.optional() });
-const CompactionSchema = z.object({
-  chain: ChainSchema,
-  summary: z.string(),
-  source: z.object({ chain_id: z.string(), last_entry_id: z.int() }),
-  tokens_before: z.int().nullable(),
-  tokens_after: z.int().nullable(),
+const CompactionCreate = z.strictObject({
+  session_id: SessionId,
+  workspace: Workspace.optional(),
+  compactor: nameOf(512)
+    .min(1)
+    .optional()
+    .describe(
+      "A binding id, an export id or `package_id/export_id`; `model` for the built-in summary. By default the gateway chooses.",
+    ),
+  target_context: nameOf(64)
+    .min(1)
+    .optional()
+    .describe(
+      "Prefers compactors made for it. Default: `target_context` in the session's metadata, then `general`.",
+    ),
+  target: z
+    .strictObject({
+      max_input_tokens: z.int().min(1).optional().describe("The size to aim at."),
+      target_model: nameOf(256).min(1).optional().describe("Default: the active model."),
+    })
+    .optional(),
+  policy: z
+    .strictObject({
+      retain_system: z.boolean().default(true).describe("Keep system messages unchanged."),
+      retain_open_tasks: z
+        .boolean()
+        .default(true)
+        .describe("Keep messages without an answer and calls without a result."),
+    })
+    .optional(),
+});
+const EntriesQuery = z.strictObject({
+  after: EntryCursor.default(0).describe("Returns entries after this one."),
+  limit: z.coerce.number().int().min(1).max(1_000).default(200),
 });
 
 export function compactionRoutes({ kernel }: RouteDeps): Route[] {
@@ -50,7 +79,10 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         return createOnce(kernel, caller, request, wanted, async () => {
           const ref = refOf(body.session_id, wanted);
           await sessions.get(caller, ref);
-          return { status: 201, json: await describe(caller, await sessions.compact(caller, ref)) };
+          const { compactor, target_context, target, policy } = body;
+          const options = definedFields({ compactor, target_context, ...target, ...policy });
+          const { id } = await sessions.compact(caller, ref, options);
+          return { status: 201, json: await sessions.compaction(caller, id) };
         });
       },
     }),
@@ -67,9 +99,44 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         const ref = refOf(query.session_id, query);
         await sessions.get(caller, ref);
         const page = await chains.list(caller, ref, splitPage(query).page);
-        const compacted = page.items.filter(({ origin }) => origin === "compaction");
-        const items = await Promise.all(compacted.map((chain) => describe(caller, chain)));
+        const made = page.items.filter(({ origin }) => origin === "compaction");
+        const items = await Promise.all(made.map(({ id }) => sessions.compaction(caller, id)));
         return { status: 200, json: { items, next: page.next } };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/compactions/{id}",
+      operation_id: "getCompaction",
+      summary: "Read a compaction by the id of its chain",
+      tag: "Compactions",
+      auth: READ,
+      params: IdParams,
+      responses: { 200: { description: "The compaction.", schema: CompactionSchema } },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await sessions.compaction(caller, params.id),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/compactions/{id}/entries",
+      operation_id: "listCompactedEntries",
+      summary: "List what a compaction did with each entry",
+      description: "Each entry of the source was kept, condensed into another entry, or dropped.",
+      tag: "Compactions",
+      auth: READ,
+      params: IdParams,
+      query: EntriesQuery,
+      responses: {
+        200: { description: "A page, oldest entry first.", schema: listSchema(CompactedEntrySchema) },
+      },
+      async handler({ caller, params, query }) {
+        const all = await sessions.compactedEntries(caller, params.id);
+        const rest = all.filter(({ entry_id }) => entry_id > query.after);
+        const items = rest.slice(0, query.limit);
+        const next = rest.length > items.length ? String(items.at(-1)!.entry_id) : null;
+        return { status: 200, json: { items, next } };
       },
     }),
     defineRoute({
@@ -94,24 +161,6 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       },
     }),
   ];
-
-  /** The first entry of the chain is an anchor with the summary and its source. */
-  async function describe(caller: Caller, chain: Chain): Promise<z.output<typeof CompactionSchema>> {
-    const [anchor] = await sessions.entries(inProjectOf(caller, chain), chain, chain.fork_entry_id, 1);
-    const state = (anchor?.kind === "anchor" ? (anchor.payload.state ?? {}) : {}) as JsonObject;
-    const { summary, source, tokens_before, tokens_after } = state;
-    const from = (source ?? {}) as { chain_id?: string; last_entry_id?: number };
-    return {
-      chain,
-      summary: typeof summary === "string" ? summary : "",
-      source: {
-        chain_id: from.chain_id ?? chain.parent_chain_id ?? "",
-        last_entry_id: from.last_entry_id ?? chain.fork_entry_id,
-      },
-      tokens_before: typeof tokens_before === "number" ? tokens_before : null,
-      tokens_after: typeof tokens_after === "number" ? tokens_after : null,
-    };
-  }
 }
 
 /** The caller may see the chain, so it may read the session in the chain's own project. */

@@ -17,6 +17,7 @@ import { invocationRoutes } from "./invocations.ts";
 import { keyRoutes } from "./keys.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
+import { pinRoutes } from "./pins.ts";
 import { pluginRoutes } from "./plugins.ts";
 import { policyRoutes } from "./policy.ts";
 import type { RouteDeps } from "./route-deps.ts";
@@ -47,6 +48,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...keyRoutes(deps),
     ...auditRoutes(deps),
     ...sessionRoutes(deps),
+    ...pinRoutes(deps),
     ...chainRoutes(deps),
     ...runRoutes(deps),
     ...compactionRoutes(deps),

@@ -35,7 +35,7 @@ let at_end = true;
 /** The replay has ended. */
 let live = false;
 
-const view = createView(byId("log"), { fork, undo, remedyOf, drawn });
+const view = createView(byId("log"), { fork, pin, undo, remedyOf, drawn });
 const approvals = createApprovals(byId("approvals"), {
   send: (op) => connection.send(op),
   speak,
@@ -96,6 +96,7 @@ function receiveEvent(op) {
 async function replayed() {
   drawState();
   checkCompaction().catch(showError);
+  if (transcript.items.length > 0) showPins().catch(showError);
   if (unsent?.lost === true) {
     const arrived = transcript.items.some(
       ({ type, entry_id, text }) => type === "user" && entry_id > unsent.after && text === unsent.text,
@@ -196,6 +197,24 @@ async function fork(at) {
   } catch (error) {
     showError(error);
   }
+}
+
+async function pin(entry_id, pinned) {
+  const path = `/v1/sessions/${encodeURIComponent(session_id)}/pins`;
+  try {
+    if (pinned) await call("POST", path, { entry_id });
+    else await call("DELETE", `${path}/${entry_id}`);
+    speak(pinned ? "Pinned" : "Unpinned");
+    await showPins();
+  } catch (error) {
+    showError(error);
+  }
+}
+
+async function showPins() {
+  const asked = transcript;
+  const { items } = await call("GET", `/v1/sessions/${encodeURIComponent(session_id)}/pins`);
+  if (asked === transcript) asked.setPinned(new Set(items.map(({ entry_id }) => entry_id)));
 }
 
 async function undo() {

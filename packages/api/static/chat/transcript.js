@@ -91,6 +91,14 @@ export class Transcript {
     }
   }
 
+  /** Marks the messages that compactions keep. `ids` is a set of entry ids. */
+  setPinned(ids) {
+    for (const item of this.items) {
+      const pinned = item.entry_id != null && ids.has(item.entry_id);
+      if ((item.pinned ?? false) !== pinned) this.#change(item, { pinned });
+    }
+  }
+
   lastUserText() {
     return this.items.findLast(({ type }) => type === "user")?.text ?? "";
   }

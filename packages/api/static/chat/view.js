@@ -5,7 +5,7 @@ import { markdown } from "./markdown.js";
 
 const STATUS = { running: ["…", "running"], ok: ["✓", "ok"], error: ["✗", "failed"] };
 
-/** `acts`: fork(entry_id), undo(), remedyOf(code), drawn() after each drawing. */
+/** `acts`: fork(entry_id), pin(entry_id, pinned), undo(), remedyOf(code), drawn() after each drawing. */
 export function createView(log, acts) {
   const nodes = new Map();
   const dirty = new Set();
@@ -74,7 +74,7 @@ function article(item, acts) {
         "article",
         { class: "item user", "aria-label": "You" },
         el("div", { class: "text plain" }, item.text),
-        forkButton(item, acts),
+        buttons(item, acts),
       );
     case "assistant":
       return el(
@@ -87,7 +87,7 @@ function article(item, acts) {
         },
         el("div", { class: "text" }, markdown(item.text)),
         item.note === undefined ? null : el("p", { class: "note" }, `■ ${item.note}`),
-        item.streaming ? null : forkButton(item, acts),
+        item.streaming ? null : buttons(item, acts),
       );
     case "thinking":
       return el(
@@ -104,8 +104,12 @@ function article(item, acts) {
   }
 }
 
+function buttons(item, acts) {
+  if (!item.entry_id) return null;
+  return el("div", { class: "actions" }, forkButton(item, acts), pinButton(item, acts));
+}
+
 function forkButton({ entry_id }, acts) {
-  if (!entry_id) return null;
   return el(
     "button",
     {
@@ -115,6 +119,20 @@ function forkButton({ entry_id }, acts) {
       onclick: () => acts.fork(entry_id),
     },
     "Fork from here",
+  );
+}
+
+function pinButton({ entry_id, pinned = false }, acts) {
+  return el(
+    "button",
+    {
+      type: "button",
+      class: pinned ? "quiet pin pinned" : "quiet pin",
+      title: "A pinned message stays as it is when earlier messages are summarised",
+      "aria-pressed": String(pinned),
+      onclick: () => acts.pin(entry_id, !pinned),
+    },
+    pinned ? "Unpin" : "Pin",
   );
 }
 

@@ -17,6 +17,7 @@ const OPENS: Record<DelegationScope, string[]> = {
     "GET /v1/sessions/{id}",
     "GET /v1/sessions/{id}/entries",
     "GET /v1/sessions/{id}/events",
+    "GET /v1/sessions/{id}/pins",
   ],
   "sessions:write": [
     "POST /v1/sessions",
@@ -26,6 +27,8 @@ const OPENS: Record<DelegationScope, string[]> = {
     "POST /v1/sessions/{id}:interrupt",
     "POST /v1/sessions/{id}:reset",
     "POST /v1/sessions/{id}:handoff",
+    "POST /v1/sessions/{id}/pins",
+    "DELETE /v1/sessions/{id}/pins/{entry_id}",
   ],
   "chains:read": [
     "GET /v1/chains",
@@ -41,7 +44,7 @@ const OPENS: Record<DelegationScope, string[]> = {
     "GET /v1/runs/{id}/events",
   ],
   "runs:write": ["POST /v1/runs", "POST /v1/runs/{id}:cancel"],
-  "compactions:read": ["GET /v1/compactions"],
+  "compactions:read": ["GET /v1/compactions", "GET /v1/compactions/{id}", "GET /v1/compactions/{id}/entries"],
   "compactions:write": ["POST /v1/compactions", "POST /v1/compactions/{id}:undo"],
   "tools:invoke": [
     "GET /v1/catalog",

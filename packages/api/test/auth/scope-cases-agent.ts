@@ -182,6 +182,12 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   "POST /v1/sessions/{id}:handoff": [
     { ...SESSION, ...session((id) => `/v1/sessions/${id}:handoff`, { name: "n", state: {} }) },
   ],
+  "POST /v1/sessions/{id}/pins": [
+    { ...SESSION, ...session((id) => `/v1/sessions/${id}/pins`, { entry_id: 1 }), also: NONE },
+  ],
+  "DELETE /v1/sessions/{id}/pins/{entry_id}": [
+    { ...SESSION, ...session((id) => `/v1/sessions/${id}/pins/1`) },
+  ],
   "POST /v1/chains": [{ ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains") }],
   "POST /v1/chains/{id}:fork": [
     { ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains/chain_none:fork") },

@@ -279,6 +279,57 @@ test("compacts onto a new chain and undoes that once", async () => {
   ]);
 });
 
+verifies(
+  "compactor.loss",
+  "shows the loss of a compaction entry by entry, and its chain from the summary on",
+  async () => {
+    await talkLong("loss-1");
+    const made = await t.call("POST", "/v1/compactions", {
+      body: { session_id: "loss-1", compactor: "model", policy: { retain_system: false } },
+    });
+    expect(made.status, made.text).toBe(201);
+    const id = made.json.chain.id as string;
+    expect((await t.call("GET", `/v1/compactions/${id}`)).json).toEqual(made.json);
+    const all = await t.call("GET", `/v1/compactions/${id}/entries`);
+    const { loss } = made.json;
+    expect(all.json.items).toHaveLength(loss.kept + loss.condensed + loss.dropped);
+    expect(all.json.items[0]).toMatchObject({ outcome: "dropped", tokens_after: 0 });
+    const page = await t.call("GET", `/v1/compactions/${id}/entries?limit=2`);
+    expect(page.json).toEqual({
+      items: all.json.items.slice(0, 2),
+      next: String(all.json.items[1].entry_id),
+    });
+    const rest = await t.call("GET", `/v1/compactions/${id}/entries?after=${page.json.next}`);
+    expect(rest.json).toEqual({ items: all.json.items.slice(2), next: null });
+    expect(shown(await t.call("GET", `/v1/compactions/${made.json.source.chain_id}`))).toEqual([
+      400,
+      "request.invalid",
+    ]);
+    const blocks = (query: string) => t.call("GET", `/v1/chains/${id}/blocks${query}`);
+    const derived = (await blocks("")).json.items;
+    expect(derived[0]).toMatchObject({
+      kind: "system",
+      content: [{ type: "text", text: made.json.summary }],
+    });
+    expect((await blocks("?after=0")).json.items.length).toBeGreaterThan(derived.length);
+  },
+);
+
+verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () => {
+  await run("pins-1", "/say keep this");
+  const { json } = await t.call("GET", "/v1/sessions/pins-1/entries");
+  const entry_id = json.items.find((item: { kind: string }) => item.kind === "message").id;
+  const path = "/v1/sessions/pins-1/pins";
+  const pinned = await t.call("POST", path, { body: { entry_id } });
+  expect([pinned.status, pinned.json.text]).toEqual([201, "/say keep this"]);
+  await t.call("POST", path, { body: { entry_id } });
+  expect((await t.call("GET", path)).json).toEqual({ items: [pinned.json], next: null });
+  expect(shown(await t.call("POST", path, { body: { entry_id: 1 } }))).toEqual([400, "request.invalid"]);
+  for (let n = 0; n < 2; n++) expect((await t.call("DELETE", `${path}/${entry_id}`)).status).toBe(204);
+  expect((await t.call("GET", path)).json.items).toEqual([]);
+  expect(shown(await t.call("GET", "/v1/sessions/nobody/pins"))).toEqual([404, "session.not_found"]);
+});
+
 verifies("api.sessions", "honours Idempotency-Key on every create", async () => {
   await talkLong("once-1");
   const { json: session } = await t.call("GET", "/v1/sessions/once-1");

@@ -1,7 +1,10 @@
 /** Local commands of a chat. Any other line, even one that starts with a slash, goes to the agent. */
-import type { Session } from "@backplane/contract";
+import { BackplaneError, type Session } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
+import { pinTable } from "./pin-table.ts";
+
+const ENTRIES_PAGE = 200;
 
 const COMMANDS = {
   help: "/help            this list",
@@ -9,6 +12,9 @@ const COMMANDS = {
   fork: "/fork [ID]       continue in a fork of this session",
   compact: "/compact         summarise the conversation so far",
   undo: "/undo            undo the last compaction",
+  pin: "/pin [ENTRY]     keep an entry, or your last message, in every compaction",
+  unpin: "/unpin ENTRY     stop keeping an entry",
+  pins: "/pins            list the pinned entries",
   reset: "/reset           archive the tape and start a new one",
   quit: "/quit            leave",
 } as const;
@@ -50,6 +56,19 @@ export async function runChatCommand(
     case "undo":
       await compactions.undo((await sessions.get(session_id, where)).head_chain_id);
       return { text: "The compaction was undone." };
+    case "pin": {
+      const entry_id =
+        argument === undefined ? await lastUserMessage(context, session_id, where) : entryId(argument);
+      const pin = await sessions.pin(session_id, entry_id, where);
+      return { text: `Pinned entry ${pin.entry_id}. Use /unpin ${pin.entry_id} to revert it.` };
+    }
+    case "unpin": {
+      const entry_id = entryId(argument ?? "");
+      await sessions.unpin(session_id, entry_id, where);
+      return { text: `Entry ${entry_id} is not pinned.` };
+    }
+    case "pins":
+      return { text: pinTable(context, await sessions.pins(session_id, where)) };
     case "model": {
       if (argument !== undefined) await providers.setActive(argument);
       const rows = await providers.list();
@@ -62,6 +81,28 @@ export async function runChatCommand(
         text: `${Object.values(COMMANDS).join("\n")}\nEnd a line with \\ to continue on the next line.`,
       };
   }
+}
+
+/** The tape is read from its end, one page at a time. */
+async function lastUserMessage(
+  context: CommandContext,
+  session_id: string,
+  where: { workspace?: string },
+): Promise<number> {
+  const { sessions } = context.client();
+  const { last_entry_id } = await sessions.get(session_id, where);
+  for (let end = last_entry_id; end > 0; end -= ENTRIES_PAGE) {
+    const after = Math.max(0, end - ENTRIES_PAGE);
+    const { items } = await sessions.entries(session_id, { ...where, after, limit: ENTRIES_PAGE });
+    const found = items.findLast(({ kind, payload }) => kind === "message" && payload.role === "user");
+    if (found !== undefined) return found.id;
+  }
+  throw new BackplaneError("request.invalid", "There is no message to pin yet.");
+}
+
+function entryId(argument: string): number {
+  if (/^[1-9]\d{0,14}$/.test(argument)) return Number(argument);
+  throw new BackplaneError("cli.usage", "Name an entry by its number.", { fix: "/pins" });
 }
 
 function modelOf({ model }: { model?: unknown }): string | null {

@@ -18,7 +18,7 @@ Plugins
   config        live settings: get, set, unset, list
 
 Conversations
-  session       chat, list, show, set, replay, fork, reset, handoff, compact, undo, interrupt
+  session       chat, list, show, set, replay, fork, reset, handoff, compact, undo, compactions, loss, pin, unpin, pins, interrupt
   run           single turns and harnesses: start, resume, list, show, cancel
   provider      models: list, add, set, use, test, remove
 

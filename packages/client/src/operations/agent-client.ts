@@ -2,9 +2,12 @@
 import type {
   Block,
   Chain,
+  CompactedEntry,
+  Compaction,
   Entry,
   Execution,
   JsonObject,
+  Pin,
   PluginEntry,
   PluginHealth,
   PluginView,
@@ -18,7 +21,7 @@ import type { Http, HttpRequest } from "../transport/http.ts";
 import { type CallOptions, idempotencyHeader, pathSegment } from "../transport/requests.ts";
 import type { SseMessage } from "../transport/sse.ts";
 import type {
-  Compaction,
+  CompactionBody,
   InvokeOptions,
   ListOf,
   MessageBody,
@@ -94,6 +97,12 @@ export function createAgentClient(http: Http) {
         send<Entry>("POST", `${session(id)}:handoff`, body, { ...where }),
       entries: (id: string, query: Entries & SessionWhere = {}) =>
         get<ListOf<Entry>>(`${session(id)}/entries`, { ...query }),
+      pins: async (id: string, where: SessionWhere = {}) =>
+        (await get<ListOf<Pin>>(`${session(id)}/pins`, { ...where })).items,
+      pin: (id: string, entry_id: number, where: SessionWhere = {}) =>
+        send<Pin>("POST", `${session(id)}/pins`, { entry_id }, { ...where }),
+      unpin: (id: string, entry_id: number, where: SessionWhere = {}) =>
+        http.empty({ method: "DELETE", path: `${session(id)}/pins/${entry_id}`, query: { ...where } }),
     },
     chains: {
       create: (
@@ -139,10 +148,14 @@ export function createAgentClient(http: Http) {
       cancel: (id: string) => send<Run>("POST", `/v1/runs/${pathSegment(id)}:cancel`),
     },
     compactions: {
-      create: (body: { session_id: string } & SessionWhere, call?: CallOptions) =>
+      create: (body: CompactionBody, call?: CallOptions) =>
         send<Compaction>("POST", "/v1/compactions", body, {}, call),
       list: (query: { session_id: string } & SessionWhere & PageOptions) =>
         get<ListOf<Compaction>>("/v1/compactions", { ...query }),
+      get: (chain_id: string) => get<Compaction>(`/v1/compactions/${pathSegment(chain_id)}`),
+      /** What the compaction did with each entry of its source. */
+      entries: (chain_id: string, query: Entries = {}) =>
+        get<ListOf<CompactedEntry>>(`/v1/compactions/${pathSegment(chain_id)}/entries`, { ...query }),
       undo: (chain_id: string) => send<Chain>("POST", `/v1/compactions/${pathSegment(chain_id)}:undo`),
     },
     plugins: {

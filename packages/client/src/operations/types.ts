@@ -1,7 +1,6 @@
 /** Bodies, options and results of operations that are not rows of the contract. */
 import type {
   ApiKey,
-  Chain,
   HarnessPolicy,
   Invocation,
   InvocationEvent,
@@ -121,12 +120,14 @@ export interface MessageReceipt {
   run_id: string;
 }
 
-export interface Compaction {
-  chain: Chain;
-  summary: string;
-  source: { chain_id: string; last_entry_id: number };
-  tokens_before: number | null;
-  tokens_after: number | null;
+export interface CompactionBody {
+  session_id: string;
+  workspace?: string;
+  /** A binding id, an export id or `package_id/export_id`; `model` for the built-in summary. */
+  compactor?: string;
+  target_context?: string;
+  target?: { max_input_tokens?: number; target_model?: string };
+  policy?: { retain_system?: boolean; retain_open_tasks?: boolean };
 }
 
 export type ClientEvent = Extract<WsServerOp, { op: "event" }>["event"];

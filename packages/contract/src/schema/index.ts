@@ -3,6 +3,7 @@ export * from "./allow-rule.ts";
 export * from "./approval.ts";
 export * from "./binding.ts";
 export * from "./bus.ts";
+export * from "./compaction.ts";
 export * from "./config.ts";
 export * from "./definitions.ts";
 export * from "./event.ts";

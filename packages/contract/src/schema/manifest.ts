@@ -222,5 +222,6 @@ export type Runtime = z.infer<typeof RuntimeSchema>;
 export type PluginExport = z.infer<typeof ExportSchema>;
 export type ManifestToolExport = z.infer<typeof ToolExportSchema>;
 export type ManifestHookExport = z.infer<typeof HookExportSchema>;
+export type ManifestCompactorExport = z.infer<typeof CompactorExportSchema>;
 export type Skill = z.infer<typeof SkillSchema>;
 export type Manifest = z.infer<typeof ManifestSchema>;

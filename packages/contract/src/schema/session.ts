@@ -59,6 +59,8 @@ export const BlockSchema = z.object({
   /** Of a tool_result: the author's short status, and why the call failed. */
   status: z.string().optional(),
   failure: ToolFailureSchema.optional(),
+  /** The entries that a compactor condensed into this block. */
+  from_entries: z.array(z.int().min(1)).optional(),
 });
 
 export type Session = z.infer<typeof SessionSchema>;

@@ -6,6 +6,8 @@ import type {
   BusEvent,
   CatalogEntry,
   Chain,
+  CompactedEntry,
+  Compaction,
   EffectClass,
   Entry,
   Execution,
@@ -14,6 +16,7 @@ import type {
   JsonObject,
   MaybePromise,
   Origin,
+  Pin,
   PluginEntry,
   PluginHealth,
   PluginView,
@@ -53,6 +56,22 @@ export interface RunTicket {
   entry_id: number;
   /** Resolves with the ended run; never rejects. */
   settled: Promise<Run>;
+}
+
+export interface CompactionOptions {
+  /**
+   * The compactor to call: a binding id, an export id or `package_id/export_id`; `model` for the built-in summary. No
+   * other one is tried. By default the gateway chooses.
+   */
+  compactor?: string;
+  /** Prefers compactors made for it. Defaults to the session's metadata `target_context`, then to `general`. */
+  target_context?: string;
+  /** The size to aim at, in tokens; defaults to a share of the model's window. */
+  max_input_tokens?: number;
+  /** The model that will read the result; defaults to the active one. */
+  target_model?: string;
+  retain_system?: boolean;
+  retain_open_tasks?: boolean;
 }
 
 /** `once` is a key of `idempotency.open`; the transaction that does the work claims it. */
@@ -99,8 +118,17 @@ export interface AgentSessions {
   ): Promise<AcceptedMessage>;
   /** Ends the running turn; resolves to false if no turn runs. */
   interrupt(caller: Caller, ref: SessionRef): Promise<boolean>;
-  compact(caller: Caller, ref: SessionRef): Promise<Chain>;
+  compact(caller: Caller, ref: SessionRef, options?: CompactionOptions): Promise<Chain>;
   undoCompaction(caller: Caller, ref: SessionRef): Promise<Chain>;
+  /** The record of the compaction that created this chain. Throws `request.invalid` for another chain. */
+  compaction(caller: Caller, chain_id: string): Promise<Compaction>;
+  /** What that compaction did with each entry of its source, in order. */
+  compactedEntries(caller: Caller, chain_id: string): Promise<CompactedEntry[]>;
+  pins(caller: Caller, ref: SessionRef): Promise<Pin[]>;
+  /** Pins an entry of the current chain; a repeat changes nothing. */
+  pin(caller: Caller, ref: SessionRef, entry_id: number): Promise<Pin>;
+  /** Takes a pinned entry or a copy of it. Resolves to false if it is not pinned. */
+  unpin(caller: Caller, ref: SessionRef, entry_id: number): Promise<boolean>;
 }
 
 export interface AgentChains {
@@ -118,6 +146,8 @@ export interface AgentChains {
     options: { at?: number; child_id?: string },
     once?: IdempotencyClaim,
   ): Promise<Chain>;
+  /** The entry before the chain's last compaction; 0 if the chain has none. The view of the chain starts after it. */
+  start(caller: Caller, id: string): Promise<number>;
   blocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
   addBlocks(caller: Caller, id: string, blocks: Block[], once?: IdempotencyClaim): Promise<Block[]>;
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;

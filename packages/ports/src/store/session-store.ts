@@ -41,6 +41,13 @@ export interface AppendedEntries {
   last_id: number;
 }
 
+/** Names the entry as it was first written, not a copy on a compacted chain. */
+export interface PinnedEntry {
+  entry_id: number;
+  pinned_by: string;
+  pinned_at: string;
+}
+
 export interface SessionStore {
   /** Throws `session.conflict` if the session exists. */
   create(
@@ -118,6 +125,15 @@ export interface SessionStore {
   ): Promise<Chain | null>;
   /** Resolves to false if `from` is not the head or `to` is not an open chain of the session. Throws `session.busy`. */
   moveHead(key: SessionKey, from: string, to: string, records: ChangeRecords): Promise<boolean>;
+  /**
+   * Pins an entry of the session; a repeat changes nothing. Forks inherit pins with the entries, and a reset removes
+   * them. Throws `session.not_found`, and `request.invalid` if the session has too many.
+   */
+  pin(key: SessionKey, entry_id: number, pinned_by: string, pinned_at: string): Promise<void>;
+  /** Resolves to false if the entry is not pinned. */
+  unpin(key: SessionKey, entry_id: number): Promise<boolean>;
+  /** In the order of their entries. */
+  pins(key: SessionKey): Promise<PinnedEntry[]>;
   /** Recomputes the hashes, including inherited entries. Resolves to the first broken entry, or to null. */
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }

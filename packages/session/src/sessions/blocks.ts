@@ -14,6 +14,14 @@ const BLOCK_OF_ROLE: Readonly<Record<string, Block["kind"]>> = {
 
 /** Returns null for an entry without a VAI equivalent. */
 export function blockOf(entry: Entry): Block | null {
+  const block = plainBlockOf(entry);
+  const { from_entries } = entry.meta;
+  return block !== null && Array.isArray(from_entries)
+    ? { ...block, from_entries: from_entries as number[] }
+    : block;
+}
+
+function plainBlockOf(entry: Entry): Block | null {
   const { payload } = entry;
   const entry_id = entry.id;
   switch (entry.kind) {

@@ -70,6 +70,8 @@ export interface ChainCompaction {
   tokens_after?: number;
   /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
+  /** Who compacted and what was lost, for people. */
+  record?: JsonObject;
 }
 
 export interface HydratedSession {
@@ -116,6 +118,8 @@ export interface Sessions {
   /** Appends a write of the persister to the head, under the hold of the turn that runs on this node. */
   appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
+  /** The last anchor of the chain and the entries after it. */
+  sinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<HydratedSession>;
   /** Creates a child session in the parent's workspace or, without `child_id`, a second chain of the same session. */
   fork(
@@ -218,6 +222,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     append: (key, entries, chain_id, once) => sessions.append(key, entries, chain_id, once),
     appendTape: (tape, once) => sessions.appendTape(tape, once),
     entries: (scope, chain_id, after_id, limit) => sessions.entries(scope, chain_id, after_id, limit),
+    sinceAnchor: (scope, chain_id) => sessions.sinceAnchor(scope, chain_id),
     async hydrate(key) {
       const session = await service.get(key);
       const entries = await sessions.sinceAnchor(key.scope, session.head_chain_id);
@@ -266,9 +271,15 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const [written] = await sessions.entries(key.scope, chain_id, last_id - 1, 1);
       return written!;
     },
-    async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold, cause = {}) {
+    async compact(
+      key,
+      { summary, source, tokens_before, tokens_after, seed = [], record = {} },
+      hold,
+      cause = {},
+    ) {
       const chain = newChain();
       const state: JsonObject = {
+        ...record,
         kind: "compaction",
         summary,
         source: { chain_id: source.chain_id, last_entry_id: source.last_entry_id },

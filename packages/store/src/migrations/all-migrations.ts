@@ -17,6 +17,7 @@ import { runFirstEntries } from "./0016-run-first-entries.ts";
 import { allowRules } from "./0017-allow-rules.ts";
 import { eventIds } from "./0018-event-ids.ts";
 import { executions } from "./0021-executions.ts";
+import { pins } from "./0022-pins.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -41,6 +42,7 @@ export const MIGRATIONS: readonly Migration[] = [
   allowRules,
   eventIds,
   executions,
+  pins,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

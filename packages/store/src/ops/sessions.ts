@@ -13,6 +13,10 @@ export const SESSION_COLUMNS =
 export const CHAIN_COLUMNS =
   "id, org_id, project_id, workspace, session_id, origin, parent_id, fork_entry, last_entry, hash, archived_at, created_at";
 
+/** Pinning an entry again changes nothing. */
+export const INSERT_PIN = `insert into pins (org_id, project_id, workspace, session_id, entry_id, pinned_by, pinned_at)
+  values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing`;
+
 export interface SessionRow {
   key: SessionKeyColumns;
   name: string;
@@ -69,6 +73,7 @@ export function* forkChain(
   if (p.into !== null) {
     yield* requireUnusedKey(key);
     yield* insertSession(p.into, source.session_id as string, p.chain, at);
+    yield* inheritPins(key, keyOf(source), at);
   }
   const new_chain = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
   const chain = yield* insertChain(key, new_chain, [], at + 1);
@@ -93,6 +98,8 @@ export function* resetSession(
     `update chains set archived_at = $5 where ${SESSION_KEY} and session_id = $4 and archived_at is null`,
     [...keyValues(p.key), p.chain.created_at],
   );
+  // The new conversation does not contain the entries that were pinned.
+  yield sql(`delete from pins where ${SESSION_KEY} and session_id = $4`, keyValues(p.key));
   const new_chain = { ...p.chain, origin: "reset", parent_id: null, fork_entry: 0, inherited: "" };
   const chain = yield* insertHeadChain(p.key, session, new_chain, p.first);
   yield* writeRecords(p.records);
@@ -162,6 +169,16 @@ export function* patchSession(p: { key: SessionKeyColumns; changes: string }, di
   return row!;
 }
 
+/** Entry ids of a fork are those of its parent up to the fork, so the rows are copied with the same ids. */
+function* inheritPins(child: SessionKeyColumns, parent: SessionKeyColumns, at: number): Op<void> {
+  const rows = yield sql(
+    `select entry_id, pinned_by, pinned_at from pins where ${SESSION_KEY} and session_id = $4 and entry_id <= $5`,
+    [...keyValues(parent), at],
+  );
+  for (const { entry_id, pinned_by, pinned_at } of rows)
+    yield sql(INSERT_PIN, [...keyValues(child), entry_id!, pinned_by!, pinned_at!]);
+}
+
 /** `project_id` '' is the whole org. */
 export function* readChainRow(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   return (yield sql(
@@ -175,7 +192,7 @@ export function* requireChain(org_id: string, project_id: string, id: string): O
   return chain ?? refuse("chain.not_found", `There is no chain ${id}.`);
 }
 
-function* lockSession(key: SessionKeyColumns, dialect: SqlDialect): Op<Row> {
+export function* lockSession(key: SessionKeyColumns, dialect: SqlDialect): Op<Row> {
   const [session] = yield sql(
     `select head_chain, last_entry, metadata from sessions where ${SESSION_KEY} and id = $4 ${rowLock(dialect, "for update")}`,
     keyValues(key),

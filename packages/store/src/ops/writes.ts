@@ -28,6 +28,7 @@ import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.t
 import type { Op, SqlDialect } from "./op.ts";
 import { advanceCursor, numberEvents } from "./outbox.ts";
 import { insertPackage, removePackage } from "./packages.ts";
+import { pinEntry, unpinEntry } from "./pins.ts";
 import { putPolicy } from "./policies.ts";
 import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { claimRuns, endRun, joinRun, resumeRun, startRun } from "./runs.ts";
@@ -100,6 +101,8 @@ const WRITES = {
   compactSession,
   moveHead,
   patchSession,
+  pinEntry,
+  unpinEntry,
   startRun,
   endRun,
   joinRun,
@@ -143,6 +146,7 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "sweepJobs",
   "sweepOutbox",
   "sweepDelegations",
+  "unpinEntry",
 ]);
 
 /** Most invocations need one statement to open, because only their row is written, and one to settle. */

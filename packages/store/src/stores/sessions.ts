@@ -1,6 +1,7 @@
-import type { ChangeRecords, Scope, SessionStore } from "@backplane/ports";
+import type { ChangeRecords, PinnedEntry, Scope, SessionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { originHash } from "../ops/entry-hash.ts";
+import { listPins } from "../ops/pins.ts";
 import {
   lineageOf,
   listChains,
@@ -145,10 +146,21 @@ export function createSessionStore(backend: Backend): SessionStore {
       });
       return written ? notify(true, records) : false;
     },
+    async pin(key, entry_id, pinned_by, pinned_at) {
+      const row = { key: keyColumns(key), entry_id, pinned_by, pinned_at, max: MAX_PINS };
+      await backend.write("pinEntry", row);
+    },
+    unpin: (key, entry_id) => backend.write("unpinEntry", { key: keyColumns(key), entry_id }),
+    async pins(key) {
+      const rows = await backend.read(() => listPins(keyColumns(key)));
+      return rows.map((row) => row as unknown as PinnedEntry);
+    },
     verify: (scope, chain_id) => verifyChain(backend, scope, chain_id),
   };
 }
 
+/** All of them stay in the context of the model, and a compaction reads them together. */
+const MAX_PINS = 100;
 const VERIFY_STEP = 1_000;
 
 /**

@@ -1,5 +1,5 @@
 /** `session`: conversations and their tapes. */
-import { BackplaneError, type JsonObject, type Session } from "@backplane/contract";
+import { BackplaneError, definedFields, type JsonObject, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
@@ -10,6 +10,7 @@ import { plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import { parseValue } from "../../terminal/read-input.ts";
 import { addChatCommand } from "./chat.ts";
+import { addCompactionCommands } from "./compaction.ts";
 import { addTapeCommands } from "./tape.ts";
 
 export function addSessionCommands(program: Command, toAction: ToAction): void {
@@ -19,6 +20,7 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
   );
   addTapeCommands(session, toAction);
   addChatCommand(session, toAction);
+  addCompactionCommands(session, toAction);
   workspaceFlag(session.command("fork <id>"))
     .description("Create a child session that shares the history up to this point.")
     .option(
@@ -48,6 +50,9 @@ export function addSessionCommands(program: Command, toAction: ToAction): void {
     .action(toAction(handoff));
   workspaceFlag(session.command("compact <id>"))
     .description("Summarise the conversation onto a new chain; the old chain is kept.")
+    .option("--compactor <name>", "a compactor to use, or `model` for the built-in summary")
+    .option("--context <name>", "prefer compactors made for this context, such as coding")
+    .option("--tokens <n>", "the size to aim at", wholeNumber("--tokens", 1, Number.MAX_SAFE_INTEGER))
     .action(toAction(compact));
   workspaceFlag(session.command("undo <id>")).description("Undo the last compaction.").action(toAction(undo));
   workspaceFlag(session.command("interrupt <id>"))
@@ -139,13 +144,26 @@ async function reset(
   return undefined;
 }
 
-async function compact(context: CommandContext, options: WorkspaceOptions, id: string): Promise<undefined> {
-  const created = await context.client().compactions.create({ session_id: id, ...workspaceOf(options) });
+async function compact(
+  context: CommandContext,
+  options: WorkspaceOptions & { compactor?: string; context?: string; tokens?: number },
+  id: string,
+): Promise<undefined> {
+  const { compactor, context: target_context, tokens } = options;
+  const created = await context.client().compactions.create({
+    session_id: id,
+    ...workspaceOf(options),
+    ...definedFields({ compactor, target_context }),
+    ...(tokens === undefined ? {} : { target: { max_input_tokens: tokens } }),
+  });
   context.out.data(
     created,
     () =>
       `Compacted ${id} onto chain ${created.chain.id}: ${created.tokens_before} → ${created.tokens_after} tokens`,
   );
+  for (const { export_id, code } of created.failed_compactors)
+    context.out.note(`The compactor ${export_id} did not serve: ${code}`);
+  context.out.note(`What was dropped: backplane session loss ${id}`);
   context.out.note(`To undo: backplane session undo ${id}`);
   return undefined;
 }

@@ -1,5 +1,5 @@
 /** `session chat` against a real gateway with the offline model: for scripts, and at a terminal. */
-import type { Approval, Run } from "@backplane/contract";
+import type { Approval, Pin, Run } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { cutProxy } from "../../support/cut-proxy.ts";
@@ -222,7 +222,7 @@ describe("at a terminal", () => {
     expect((await ended).exit).toBe(EXIT.interrupted);
   });
 
-  test("runs /help, /model, /fork and /reset locally and sends other lines to the agent", async () => {
+  test("runs /help, /model, /fork, /pin and /reset locally and sends other lines to the agent", async () => {
     const { io, ended, type, until } = await chat("t6");
     type("/help\r");
     await until(/\/compact +summarise[\s\S]*> /);
@@ -235,6 +235,16 @@ describe("at a terminal", () => {
     type("/say in the child\r");
     await waitForOutput(io.out, /in the child\n/);
     await until(/> /);
+    type("/pin\r");
+    await until(/Pinned entry \d+[\s\S]*> /);
+    type("/pins\r");
+    await until(/message +yes +\/say in the child[\s\S]*> /);
+    const [pin] = await pinsOf("t6-child");
+    type(`/unpin ${pin}\r`);
+    await until(/is not pinned[\s\S]*> /);
+    expect(await pinsOf("t6-child")).toEqual([]);
+    type("/unpin it\r");
+    await until(/error\[cli\.usage\][\s\S]*> /);
     type("/undo\r");
     await until(/error\[request\.invalid\][\s\S]*> /);
     type("/reset\r");
@@ -244,6 +254,9 @@ describe("at a terminal", () => {
     expect((await gateway.backplane(["session", "show", "t6"])).out).not.toContain("in the child");
     expect((await gateway.backplane(["session", "show", "t6-child"])).out).toContain("in the child");
   });
+
+  const pinsOf = async (id: string) =>
+    (await gateway.json<{ items: Pin[] }>(["session", "pins", id])).items.map(({ entry_id }) => entry_id);
 
   test("reports a failed turn in three lines and continues", async () => {
     const { io, ended, type, until } = await chat("t7");

@@ -1,6 +1,7 @@
 /** `session` commands against a real gateway with the offline model. */
-import type { Chain, Entry, Run, Session } from "@backplane/contract";
+import type { Chain, Compaction, Entry, Pin, Run, Session } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
 import { EXIT } from "../../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { waitForOutput } from "../../support/wait-for-output.ts";
@@ -60,7 +61,7 @@ describe("show", () => {
   });
 
   test("reports a missing session with its code", async () => {
-    for (const name of ["show", "replay", "reset", "compact", "undo", "interrupt", "fork"]) {
+    for (const name of ["show", "replay", "reset", "compact", "undo", "interrupt", "fork", "pins", "loss"]) {
       const { exit, err } = await gateway.backplane(["session", name, "nowhere", "--yes"]);
       expect({ name, exit, code: err.slice(0, 24) }).toEqual({
         name,
@@ -144,6 +145,39 @@ test("fork shares the history, optionally up to an entry", async () => {
   expect((await gateway.backplane(["session", "show", "parent"])).out).toMatch(/children: +child\n/);
   const plain = await gateway.backplane(["session", "fork", "parent"]);
   expect(plain.err).toContain(`backplane session chat ${plain.out.trim()}`);
+});
+
+verifies("compactor.loss", "compactions and loss show what was dropped", async () => {
+  await say("lossy", ...Array.from({ length: 6 }, (_, n) => `/say ${n} ${"lorem ipsum ".repeat(60)}`));
+  const nothing = await gateway.backplane(["session", "loss", "lossy"]);
+  expect(nothing.err).toContain("lossy has not been compacted");
+  await gateway.backplane(["session", "pin", "lossy", "2"]);
+  const made = await gateway.json<Compaction>(["session", "compact", "lossy", "--compactor", "model"]);
+  const listed = await gateway.backplane(["session", "compactions", "lossy"]);
+  expect(listed.out).toContain(made.chain.id);
+  const { out } = await gateway.backplane(["session", "loss", "lossy"]);
+  expect(out).toMatch(/dropped: +\d+ \(\d+ tokens\)/);
+  expect(out).toMatch(/\n2 +message +kept /);
+  const shown = await gateway.json<{ entries: object[] }>([
+    "session",
+    "loss",
+    "lossy",
+    "--chain",
+    made.chain.id,
+  ]);
+  expect(shown.entries).toHaveLength(made.loss!.kept + made.loss!.dropped);
+});
+
+verifies("compactor.pins", "pin, pins and unpin keep and release an entry", async () => {
+  await say("pinned", "/say keep me");
+  expect((await gateway.backplane(["session", "pin", "pinned", "2"])).out).toContain("Pinned entry 2");
+  const { items } = await gateway.json<{ items: Pin[] }>(["session", "pins", "pinned"]);
+  expect(items.map(({ text }) => text)).toEqual(["/say keep me"]);
+  const unpinned = await gateway.backplane(["session", "unpin", "pinned", "2"]);
+  expect([unpinned.out.trim(), unpinned.exit]).toEqual(["Entry 2 of pinned is not pinned", EXIT.ok]);
+  expect((await gateway.backplane(["session", "pins", "pinned"])).out).toContain("No entry is pinned.");
+  const refused = await gateway.backplane(["session", "pin", "pinned", "1"]);
+  expect(refused.err).toContain("cannot be pinned");
 });
 
 test("compact leaves a marker, undo reverts it, reset asks for confirmation", async () => {

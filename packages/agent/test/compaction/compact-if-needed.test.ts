@@ -4,7 +4,7 @@ import type { RunRow } from "@backplane/ports";
 import { scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { logTo } from "@backplane/test-kit/log-to";
 import { expect, test } from "vitest";
-import { type CompactionDeps, Compactions } from "../../src/loop/compaction.ts";
+import { type CompactionDeps, Compactions } from "../../src/compaction/compactions.ts";
 import type { History } from "../../src/loop/history.ts";
 import { Turn } from "../../src/loop/turn.ts";
 
@@ -22,18 +22,19 @@ function createTurn(tokens: number): Turn {
 /** Returns compactions whose summary is written by `summarize`, and the kinds of their events. */
 function createCompactions(summarize: () => Promise<string>) {
   const published: string[] = [];
-  const long: Entry = {
-    id: 1,
+  const message = (id: number, role: string, content: string): Entry => ({
+    id,
     kind: "message",
-    payload: { role: "user", content: "x".repeat(8_000) },
+    payload: { role, content },
     meta: {},
     date: "2026-01-01T00:00:00.000Z",
-  };
+  });
+  const entries = [message(1, "user", "x".repeat(8_000)), message(2, "assistant", "y")];
   const deps = {
     port: { tryPublish: (kind: string) => published.push(kind) },
     persister: { drain: async () => {}, announce() {} },
     sessions: {
-      hydrate: async () => ({ session: { head_chain_id: "ch_1" }, entries: [long] }),
+      hydrate: async () => ({ session: { head_chain_id: "ch_1", metadata: {} }, entries }),
       compact: async () => ({ id: "ch_2" }),
       entries: async () => [],
     },
@@ -41,7 +42,10 @@ function createCompactions(summarize: () => Promise<string>) {
     log: logTo(),
     countCompaction: async () => {},
     windowOf: async () => ({ provider: "p", model: "m", window: 2_000 }),
-    callCompactor: async () => ({ summary: await summarize(), seed: [] }),
+    ids: { next: () => "s2" },
+    pins: { withPinned: async () => ({ pins: new Set(), entries }) },
+    findCompactors: async () => [],
+    models: { call: async () => ({ text: await summarize() }) },
   };
   return { published, compactions: new Compactions(deps as unknown as CompactionDeps) };
 }

@@ -1,6 +1,6 @@
 import type { Entry } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { split } from "../../src/loop/compaction.ts";
+import { split } from "../../src/compaction/built-in-summary.ts";
 
 const message = (id: number, role: string, chars: number): Entry => ({
   id,

@@ -1,12 +1,12 @@
-import { type Entry, type KernelPlugin, tokenUsage } from "@backplane/contract";
+import { type Entry, type Json, type KernelPlugin, tokenUsage } from "@backplane/contract";
 import { ContextBuilder } from "@backplane/session";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { split } from "../../src/loop/compaction.ts";
-import { createTestSession, type TestSession } from "./test-session.ts";
+import { split } from "../../src/compaction/built-in-summary.ts";
+import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const WINDOW = 4_000;
 
@@ -104,8 +104,13 @@ verifies(
   async () => {
     const { fixture, text, window } = await openAtThreshold(0, async (session) => {
       await session.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
-      const seed_blocks = [{ kind: "input", content: [{ type: "text", text: "kept" }] }];
-      session.runner.script = () => ok({ seed_blocks, summary: { text: "of the compactor" } });
+      const kept = { kind: "response", content: [{ type: "text", text: "kept" }] };
+      session.runner.script = ({ request }) => {
+        // The last message has no answer yet, so a compactor has to keep it.
+        const { projection } = request.body.source as { projection: { blocks: Json[] } };
+        const seed_blocks = [kept, projection.blocks.at(-1)!];
+        return ok({ seed_blocks, summary: { text: "of the compactor" } });
+      };
     });
     const run = await fixture.say(text);
     expect(compactions(fixture).map(({ kind, session_id }) => [kind, session_id])).toEqual([
@@ -118,12 +123,13 @@ verifies(
     const [call] = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
     expect(call).toMatchObject({ status: "succeeded", session_id: "s1", run_id: run.id });
     // No model call was made for a summary, and the next one has the compactor's result as its context.
-    const requests = fixture.events.filter(({ kind }) => kind === "llm.call.request");
-    expect(new Set(requests.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
-    const messages = requests.at(-1)!.payload.messages as object[];
-    expect(messages.slice(-2)).toEqual([
+    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request");
+    expect(new Set(asked.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
+    const messages = asked.at(-1)!.payload.messages as object[];
+    expect(messages.slice(-3)).toEqual([
       { role: "system", content: "of the compactor" },
-      { role: "user", content: [{ type: "text", text: "kept" }] },
+      { role: "assistant", content: [{ type: "text", text: "kept" }] },
+      { role: "user", content: text },
     ]);
   },
 );

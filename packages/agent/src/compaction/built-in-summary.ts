@@ -1,0 +1,58 @@
+/** The summary that the model of the session writes when no compactor serves. */
+
+import { type Entry, LOOP_LIMITS } from "@backplane/contract";
+import type { Scope } from "@backplane/ports";
+import { contextOf } from "@backplane/session";
+import type { ModelCalls } from "../models/call-model.ts";
+import type { CompactionResult, CompactorInput } from "./call-compactor.ts";
+import { copyOf } from "./retained.ts";
+import { estimateTokens } from "./tokens.ts";
+
+const PROMPT =
+  "Summarise the conversation so far for your own later use. Keep names, numbers, decisions, open questions, " +
+  "file paths and everything that was promised. Leave out small talk. Answer with the summary alone.";
+
+const MIN_SUMMARY_CHARS = 2_000;
+
+/** Older entries become the summary. System messages, pinned entries and recent entries stay as they are. */
+export async function summarizeWithModel(
+  models: ModelCalls,
+  model: { provider: string; model: string },
+  { entries, retained, target_tokens }: CompactorInput,
+  to: { session_id: string; scope: Scope },
+  signal: AbortSignal,
+): Promise<CompactionResult> {
+  const { older, recent } = split(entries, target_tokens);
+  const stays = new Set([...retained.system, ...retained.pinned, ...retained.open]);
+  const kept = [...older.filter((entry) => stays.has(entry)), ...recent];
+  const messages = [...contextOf(older), { role: "user" as const, content: PROMPT }];
+  const answer = await models.call(
+    { ...model, messages, tools: [], params: {} },
+    { to, signal, timeout_ms: LOOP_LIMITS.model_ms },
+  );
+  const room = Math.max(MIN_SUMMARY_CHARS, (target_tokens - estimateTokens(kept)) * 4);
+  return {
+    summary: answer.text.slice(0, room),
+    seed: kept.map(copyOf),
+    compactor: null,
+    diagnostics: null,
+  };
+}
+
+/**
+ * Splits before a user's message, so that no call is separated from its result, and as early as half of the
+ * target allows. The last message always stays, whatever its size.
+ */
+export function split(entries: readonly Entry[], target: number): { older: Entry[]; recent: Entry[] } {
+  let cut = entries.length;
+  let tokens = 0;
+  for (let n = entries.length - 1; n > 0; n--) {
+    const entry = entries[n]!;
+    if (entry.kind !== "event") tokens += Math.ceil(JSON.stringify(entry.payload).length / 4);
+    if (entry.kind !== "message" || entry.payload.role !== "user") continue;
+    if (tokens > target / 2 && cut < entries.length) break;
+    cut = n;
+    if (tokens > target / 2) break;
+  }
+  return { older: entries.slice(0, cut), recent: entries.slice(cut) };
+}

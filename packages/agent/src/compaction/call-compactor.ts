@@ -1,0 +1,143 @@
+/** Calls one bound compactor through the door, like every other call, and checks its seed against the source. */
+
+import {
+  BackplaneError,
+  type Block,
+  definedFields,
+  type Entry,
+  isErrorCode,
+  type Json,
+  type JsonObject,
+  type Session,
+  type UsedCompactor,
+} from "@backplane/contract";
+import { type Door, invoke, stopCall } from "@backplane/door";
+import type { Caller, ChangeCause, NewEntry } from "@backplane/ports";
+import { blockOf } from "@backplane/session";
+import type { CompactorCandidate } from "./choose-compactor.ts";
+import { copyOf, type RetainedEntries, type RetentionPolicy, seedOf } from "./retained.ts";
+import { estimateTokens } from "./tokens.ts";
+
+/** What a compactor is given. */
+export interface CompactorInput {
+  session: Session;
+  /** The context of the session, with pinned entries that an earlier compaction had dropped. */
+  entries: readonly Entry[];
+  retained: RetainedEntries;
+  target_tokens: number;
+  target_model: string;
+  policy: RetentionPolicy;
+}
+
+export interface CompactionResult {
+  summary: string;
+  seed: readonly NewEntry[];
+  /** Null for a summary of the model. */
+  compactor: UsedCompactor | null;
+  diagnostics: JsonObject | null;
+}
+
+/** The caller's rights, and why the compactor is called. */
+export interface CompactorCaller {
+  caller: Caller;
+  /** Names the turn and the trace, if any. */
+  cause: ChangeCause;
+  signal: AbortSignal;
+}
+
+const MAX_DIAGNOSTICS_CHARS = 16_384;
+
+export async function callCompactor(
+  door: Door,
+  { bound, compactor }: CompactorCandidate,
+  input: CompactorInput,
+  { caller, cause, signal }: CompactorCaller,
+): Promise<CompactionResult> {
+  const { session, entries, retained } = input;
+  const { binding } = bound;
+  // The host itself keeps the pins of a compactor that cannot, so they reduce its target.
+  const pins = compactor.supports_pinned_items ? [] : retained.pinned;
+  const body = {
+    binding_id: binding.binding_id,
+    input: requestOf(input, compactor.supports_pinned_items, input.target_tokens - estimateTokens(pins)),
+    session_id: session.id,
+    chain_id: session.head_chain_id,
+    ...definedFields({ run_id: cause.run_id, trace_id: cause.trace_id }),
+  };
+  const ticket = await invoke(door, { caller, body });
+  const stop = () => {
+    const live = door.live.get(ticket.id);
+    if (live !== undefined) stopCall(door, live, "user");
+  };
+  if (signal.aborted) stop();
+  signal.addEventListener("abort", stop, { once: true });
+  const { status, result, error } = await ticket.settled;
+  signal.removeEventListener("abort", stop);
+  if (status !== "succeeded") {
+    const code = error !== null && isErrorCode(error.code) ? error.code : "loop.failed";
+    throw new BackplaneError(code, `The compactor failed: ${error?.message ?? status}`);
+  }
+  // The door has already checked the shape of the result (accept.ts).
+  const { seed_blocks = [], summary, diagnostics } = result as unknown as CompactorAnswer;
+  const blocks = seed_blocks.map((block): Block => ({ ...block, content: block.content ?? [] }));
+  const seed = seedOf(blocks, entries, { ...retained, pinned: without(retained.pinned, pins) });
+  return {
+    summary: summary?.text ?? "",
+    seed: [...missingFrom(seed, pins), ...seed],
+    compactor: {
+      binding_id: binding.binding_id,
+      export_id: binding.export_id,
+      package_id: binding.package_id,
+      package_version: binding.package_version,
+      invocation_id: ticket.id,
+    },
+    diagnostics: boundDiagnostics(diagnostics),
+  };
+}
+
+interface CompactorAnswer {
+  seed_blocks?: (Omit<Block, "content"> & Partial<Pick<Block, "content">>)[];
+  summary?: { text: string };
+  diagnostics?: JsonObject;
+}
+
+function requestOf(
+  { session, entries, retained, target_model, policy }: CompactorInput,
+  with_pins: boolean,
+  max_input_tokens: number,
+): JsonObject {
+  const blocksOf = (of: readonly Entry[]) => of.flatMap((entry) => blockOf(entry) ?? []) as unknown as Json;
+  return {
+    source: {
+      chain_id: session.head_chain_id,
+      projection: {
+        transport: "inline",
+        blocks: blocksOf(entries),
+        pinned_items: with_pins ? blocksOf(retained.pinned) : [],
+        token_estimate: estimateTokens(entries),
+      },
+    },
+    target: {
+      max_input_tokens: Math.max(0, max_input_tokens),
+      ...(target_model === "" ? {} : { target_model }),
+    },
+    policy: { ...policy },
+  };
+}
+
+function without<T>(all: readonly T[], removed: readonly T[]): readonly T[] {
+  return removed.length === 0 ? all : all.filter((item) => !removed.includes(item));
+}
+
+/** A compactor without support for pins may have kept some of them as recent context. */
+function missingFrom(seed: readonly NewEntry[], pins: RetainedEntries["pinned"]): NewEntry[] {
+  const kept = new Set(seed.map(({ meta }) => meta.copy_of));
+  return pins.map(copyOf).filter(({ meta }) => !kept.has(meta.copy_of));
+}
+
+/** Diagnostics are for people; a compactor must not fill the tape with them. */
+function boundDiagnostics(diagnostics: JsonObject | undefined): JsonObject | null {
+  if (diagnostics === undefined) return null;
+  const chars = JSON.stringify(diagnostics).length;
+  return chars <= MAX_DIAGNOSTICS_CHARS ? diagnostics : { omitted_characters: chars };
+}

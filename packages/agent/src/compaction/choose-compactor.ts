@@ -1,0 +1,63 @@
+/**
+ * Which compactors may serve a compaction, in order (compactor.choice). A caller can name one. Otherwise those made
+ * for the conversation's context come first, then general ones, then the others, because an operator who bound only
+ * one expects it to be used. Within that order a project's bindings come before the org's. The rollout of an export
+ * selects one of its bindings, or none, by the session.
+ */
+import { BackplaneError, type ManifestCompactorExport } from "@backplane/contract";
+import type { BoundPackage } from "@backplane/ports";
+import { pickBinding, sortProjectFirst } from "@backplane/registry";
+
+export interface CompactorChoice {
+  /** A binding id, an export id or `package_id/export_id`; null if the caller named none. */
+  named: string | null;
+  target_context: string;
+  /** Keeps a session with one binding during a rollout. */
+  session_id: string;
+}
+
+export interface CompactorCandidate {
+  bound: BoundPackage;
+  compactor: ManifestCompactorExport["compactor"];
+}
+
+export const GENERAL_CONTEXT = "general";
+
+export function chooseCompactors(
+  bounds: readonly BoundPackage[],
+  choice: CompactorChoice,
+): CompactorCandidate[] {
+  const { named, session_id } = choice;
+  const wanted = named === null ? bounds : bounds.filter((bound) => isNamed(bound, named));
+  const exact = wanted.find(({ binding }) => binding.binding_id === named);
+  const picked = exact === undefined ? pickEach(wanted, session_id) : [exact];
+  if (named !== null && picked.length === 0) {
+    throw new BackplaneError("export.not_found", `No compactor ${named} is bound and active here.`, {
+      fix: "GET /v1/plugin-compactors lists the compactors that you can use.",
+    });
+  }
+  const candidates = sortProjectFirst(picked).flatMap((bound) => candidateOf(bound) ?? []);
+  const rank = ({ compactor }: CompactorCandidate) =>
+    rankContext(compactor.target_context, choice.target_context);
+  return candidates.sort((a, b) => rank(a) - rank(b));
+}
+
+function isNamed({ binding }: BoundPackage, named: string): boolean {
+  const { binding_id, export_id, package_id } = binding;
+  return binding_id === named || export_id === named || `${package_id}/${export_id}` === named;
+}
+
+function pickEach(bounds: readonly BoundPackage[], session_id: string): BoundPackage[] {
+  const exports = Map.groupBy(bounds, ({ binding }) => `${binding.package_id}/${binding.export_id}`);
+  return [...exports.values()].flatMap((group) => pickBinding(group, session_id) ?? []);
+}
+
+function candidateOf(bound: BoundPackage): CompactorCandidate | null {
+  const found = bound.package.manifest.exports.find(({ id }) => id === bound.binding.export_id);
+  return found?.kind === "compactor" ? { bound, compactor: found.compactor } : null;
+}
+
+function rankContext(of: string, wanted: string): number {
+  if (of === wanted) return 0;
+  return of === GENERAL_CONTEXT ? 1 : 2;
+}

@@ -1,0 +1,69 @@
+/** Reads a compaction back from the two chains: its record, and its account of each entry (compactor.loss). */
+
+import {
+  BackplaneError,
+  type Chain,
+  type CompactedEntry,
+  type Compaction,
+  isObject,
+  type JsonObject,
+} from "@backplane/contract";
+import type { Scope } from "@backplane/ports";
+import type { Sessions } from "@backplane/session";
+import { accountEntries } from "./loss.ts";
+
+type Reads = Pick<Sessions, "entries" | "sinceAnchor">;
+
+export async function describeCompaction(sessions: Reads, chain: Chain): Promise<Compaction> {
+  return recordOf(chain, await readState(sessions, chain));
+}
+
+function recordOf(chain: Chain, state: JsonObject): Compaction {
+  const from = (state.source ?? {}) as { chain_id?: string; last_entry_id?: number };
+  const { summary, tokens_before, tokens_after, compactor, failed_compactors, diagnostics, loss } = state;
+  return {
+    chain,
+    summary: typeof summary === "string" ? summary : "",
+    source: {
+      chain_id: from.chain_id ?? chain.parent_chain_id ?? "",
+      last_entry_id: from.last_entry_id ?? chain.fork_entry_id,
+    },
+    tokens_before: typeof tokens_before === "number" ? tokens_before : null,
+    tokens_after: typeof tokens_after === "number" ? tokens_after : null,
+    // The gateway itself wrote the anchor, so its fields have these types.
+    compactor: (compactor ?? null) as Compaction["compactor"],
+    failed_compactors: (failed_compactors ?? []) as Compaction["failed_compactors"],
+    diagnostics: isObject(diagnostics) ? diagnostics : null,
+    loss: (loss ?? null) as unknown as Compaction["loss"],
+  };
+}
+
+export async function accountCompaction(sessions: Reads, chain: Chain): Promise<CompactedEntry[]> {
+  const state = await readState(sessions, chain);
+  const { source } = recordOf(chain, state);
+  const { chain_id, last_entry_id } = source;
+  const scope = scopeOf(chain);
+  const first = typeof state.first_entry_id === "number" ? state.first_entry_id : null;
+  const before =
+    first === null
+      ? await sessions.sinceAnchor(scope, chain_id)
+      : await sessions.entries(scope, chain_id, first - 1, last_entry_id);
+  const after = await sessions.entries(scope, chain.id, chain.fork_entry_id, chain.last_entry_id);
+  return accountEntries(
+    // After an undo the source chain can have grown.
+    before.filter(({ id }) => id <= last_entry_id),
+    after.slice(1),
+  );
+}
+
+/** The first entry of a compacted chain is an anchor with the summary and the record. */
+async function readState(sessions: Reads, chain: Chain): Promise<JsonObject> {
+  if (chain.origin !== "compaction")
+    throw new BackplaneError("request.invalid", "This chain is not a compaction.");
+  const [anchor] = await sessions.entries(scopeOf(chain), chain.id, chain.fork_entry_id, 1);
+  return anchor?.kind === "anchor" && isObject(anchor.payload.state) ? anchor.payload.state : {};
+}
+
+function scopeOf({ org_id, project_id }: Chain): Scope {
+  return { org_id, project_id };
+}

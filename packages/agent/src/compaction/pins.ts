@@ -1,0 +1,163 @@
+/** Pinned entries (compactor.pins): messages, tool calls and results that every compaction keeps unchanged. */
+
+import {
+  BackplaneError,
+  type Block,
+  type Entry,
+  isObject,
+  type JsonObject,
+  type Pin,
+} from "@backplane/contract";
+import type { Caller, Clock, PinnedEntry, SessionKey, SessionStore } from "@backplane/ports";
+import { blockOf, type HydratedSession, type Sessions } from "@backplane/session";
+import { originalId } from "./retained.ts";
+
+const SHOWN_CHARS = 200;
+
+export interface PinDeps {
+  store: { sessions: Pick<SessionStore, "pin" | "unpin" | "pins"> };
+  sessions: Pick<Sessions, "hydrate" | "entries">;
+  clock: Pick<Clock, "now">;
+}
+
+export class Pins {
+  readonly #deps: PinDeps;
+
+  constructor(deps: PinDeps) {
+    this.#deps = deps;
+  }
+
+  /** Pins the entry, which must be on the session's current chain. A copy pins its original. */
+  async pin(key: SessionKey, caller: Caller, entry_id: number): Promise<Pin> {
+    const source = await this.#deps.sessions.hydrate(key);
+    const entry =
+      source.entries.find(({ id }) => id === entry_id) ??
+      (await this.#read(key, source.session.head_chain_id, entry_id));
+    if (entry === null) {
+      throw new BackplaneError(
+        "request.invalid",
+        `Entry ${entry_id} is not on the session's current chain.`,
+        {
+          fix: `backplane session show ${key.session_id} --entries`,
+        },
+      );
+    }
+    if (!isPinnable(entry)) {
+      throw new BackplaneError(
+        "request.invalid",
+        `Entry ${entry_id} cannot be pinned, because it is not a message, a tool call or a tool result.`,
+      );
+    }
+    const original = originalId(entry);
+    const at = new Date(this.#deps.clock.now()).toISOString();
+    await this.#deps.store.sessions.pin(key, original, caller.actor, at);
+    const pins = await this.list(key);
+    return pins.find((pin) => pin.entry_id === original)!;
+  }
+
+  /**
+   * The newest message or tool result that contains the text; without a text the last message of the user. Entries of
+   * the turn that asks come last, because the request for a pin often repeats the words.
+   */
+  async findByText(key: SessionKey, text: string | undefined): Promise<number> {
+    const { entries } = await this.#deps.sessions.hydrate(key);
+    if (text === undefined) {
+      const last = entries.findLast(({ kind, payload }) => kind === "message" && payload.role === "user");
+      if (last !== undefined) return last.id;
+    } else {
+      const answered = entries.findLastIndex(
+        ({ kind, payload }) => kind === "message" && payload.role === "assistant",
+      );
+      const contains = (entry: Entry) =>
+        entry.kind !== "tool_call" && isPinnable(entry) && textOf(entry).includes(text);
+      const found =
+        entries.slice(0, answered + 1).findLast(contains) ?? entries.slice(answered + 1).findLast(contains);
+      if (found !== undefined) return found.id;
+    }
+    throw new BackplaneError(
+      "request.invalid",
+      "No message or tool result in this conversation contains the text.",
+    );
+  }
+
+  async unpin(key: SessionKey, entry_id: number): Promise<boolean> {
+    const { store, sessions } = this.#deps;
+    if (await store.sessions.unpin(key, entry_id)) return true;
+    const { entries } = await sessions.hydrate(key);
+    const copy = entries.find(({ id }) => id === entry_id);
+    return copy !== undefined && (await store.sessions.unpin(key, originalId(copy)));
+  }
+
+  async list(key: SessionKey): Promise<Pin[]> {
+    const { store, sessions } = this.#deps;
+    const [source, pinned] = await Promise.all([sessions.hydrate(key), store.sessions.pins(key)]);
+    const shown = byOriginal(source);
+    return await Promise.all(
+      pinned.map(async ({ entry_id, pinned_by, pinned_at }) => {
+        const here = shown.get(entry_id);
+        const entry = here ?? (await this.#read(key, source.session.head_chain_id, entry_id));
+        return {
+          entry_id,
+          kind: entry?.kind ?? "message",
+          text: entry === null ? "" : textOf(entry).slice(0, SHOWN_CHARS),
+          in_context: here !== undefined,
+          pinned_by,
+          pinned_at,
+        };
+      }),
+    );
+  }
+
+  /**
+   * The ids of the session's pins, and the source with the pinned entries that an earlier compaction had dropped before
+   * they were pinned. They return to the context with the next compaction.
+   */
+  async withPinned(
+    key: SessionKey,
+    source: HydratedSession,
+  ): Promise<{ pins: ReadonlySet<number>; entries: readonly Entry[] }> {
+    const pinned = await this.#deps.store.sessions.pins(key);
+    const pins = new Set(pinned.map(({ entry_id }) => entry_id));
+    const shown = byOriginal(source);
+    const absent = pinned.filter(({ entry_id }) => !shown.has(entry_id));
+    const restored = await this.#readAll(key, source.session.head_chain_id, absent);
+    const { entries } = source;
+    if (restored.length === 0) return { pins, entries };
+    const anchors = entries[0]?.kind === "anchor" ? 1 : 0;
+    return { pins, entries: [...entries.slice(0, anchors), ...restored, ...entries.slice(anchors)] };
+  }
+
+  async #readAll(key: SessionKey, chain_id: string, pins: readonly PinnedEntry[]): Promise<Entry[]> {
+    const found = await Promise.all(pins.map(({ entry_id }) => this.#read(key, chain_id, entry_id)));
+    return found.filter((entry) => entry !== null);
+  }
+
+  async #read(key: SessionKey, chain_id: string, entry_id: number): Promise<Entry | null> {
+    const [entry] = await this.#deps.sessions.entries(key.scope, chain_id, entry_id - 1, 1);
+    return entry?.id === entry_id ? entry : null;
+  }
+}
+
+function byOriginal({ entries }: HydratedSession): Map<number, Entry> {
+  return new Map(entries.map((entry) => [originalId(entry), entry]));
+}
+
+function isPinnable(entry: Entry): boolean {
+  return entry.kind !== "anchor" && entry.kind !== "event" && blockOf(entry) !== null;
+}
+
+function textOf(entry: Entry): string {
+  const block = blockOf(entry);
+  if (block === null) return "";
+  if (block.kind === "tool_call") return `${block.name} ${JSON.stringify(block.input ?? {})}`;
+  return contentText(block.content);
+}
+
+function contentText(content: Block["content"]): string {
+  return content
+    .map((part) => {
+      const { text } = part as JsonObject;
+      return typeof text === "string" ? text : isObject(part as JsonObject) ? JSON.stringify(part) : "";
+    })
+    .join("\n");
+}

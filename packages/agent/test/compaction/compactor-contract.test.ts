@@ -1,0 +1,183 @@
+/** The request that a compactor gets, and what the host checks before it uses the answer. */
+import type { Json, JsonObject } from "@backplane/contract";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession, type TestSession } from "../loop/test-session.ts";
+
+const REF = { session_id: "s1" };
+const NAMED = { compactor: "shrink" };
+const text = (words: string) => [{ type: "text", text: words }];
+
+type Blocks = (JsonObject & { entry_id: number; kind: string })[];
+type Answer = (blocks: Blocks) => Json;
+
+/** A session with a system message, two answered questions, a tool call and an open question. */
+async function openSession(answer: Answer): Promise<TestSession> {
+  const fixture = await createTestSession();
+  const { sessions, chains } = fixture.kernel;
+  await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
+  const { head_chain_id } = await sessions.create(user, REF);
+  const long = "lorem ipsum dolor ".repeat(80);
+  await chains.addBlocks(user, head_chain_id, [
+    { kind: "system", content: text("You are a coding agent.") },
+    { kind: "input", content: text(`first ${long}`) },
+    { kind: "response", content: text(`one ${long}`) },
+    { kind: "tool_call", content: [], tool_call_id: "c1", name: "grep", input: { for: "x" } },
+    { kind: "tool_result", content: text(`found ${long}`), tool_call_id: "c1", is_error: false },
+    { kind: "response", content: text(`two ${long}`) },
+    { kind: "input", content: text("and now?") },
+    { kind: "tool_call", content: [], tool_call_id: "c2", name: "test", input: {} },
+  ]);
+  fixture.runner.script = ({ request }) => {
+    const { projection } = request.body.source as unknown as { projection: { blocks: Blocks } };
+    return ok(answer(projection.blocks));
+  };
+  return fixture;
+}
+
+/** Keeps what the policy demands. */
+const kept: Answer = (blocks) => ({
+  seed_blocks: blocks.filter(
+    ({ kind, tool_call_id }, n) => kind === "system" || n === 6 || tool_call_id === "c2",
+  ),
+  summary: { text: "short" },
+  diagnostics: { input_tokens_estimate: 900, strategy: "window" },
+});
+
+verifies(
+  "compactor.contract",
+  "sends the chain, the target and the policy, and keeps the diagnostics",
+  async () => {
+    const fixture = await openSession(kept);
+    const { sessions } = fixture.kernel;
+    const before = await sessions.get(user, REF);
+    const chain = await sessions.compact(user, REF, {
+      ...NAMED,
+      max_input_tokens: 400,
+      target_model: "gpt-5.4",
+    });
+    const { compaction_id, source, target, policy } = fixture.runner.requests[0]!.body as Record<
+      string,
+      JsonObject
+    >;
+    expect(compaction_id).toMatch(/^cmp_/);
+    expect({ target, policy }).toEqual({
+      target: { max_input_tokens: 400, target_model: "gpt-5.4" },
+      policy: { retain_system: true, retain_open_tasks: true },
+    });
+    expect(source).toMatchObject({
+      chain_id: before.head_chain_id,
+      projection: { transport: "inline", pinned_items: [], token_estimate: expect.any(Number) },
+    });
+    const { blocks } = source!.projection as unknown as { blocks: Blocks };
+    expect(blocks.map(({ kind }) => kind)).toEqual(
+      "system input response tool_call tool_result response input tool_call".split(" "),
+    );
+    const compaction = await sessions.compaction(user, chain.id);
+    expect(compaction).toMatchObject({
+      summary: "short",
+      source: { chain_id: before.head_chain_id, last_entry_id: before.last_entry_id },
+      compactor: { export_id: "shrink", invocation_id: expect.stringMatching(/^inv_/) },
+      failed_compactors: [],
+      diagnostics: { input_tokens_estimate: 900, strategy: "window" },
+    });
+    expect(compaction.tokens_after).toBeLessThan(compaction.tokens_before!);
+  },
+);
+
+verifies("compactor.contract", "links the new chain to its source, whose hash does not change", async () => {
+  const fixture = await openSession(kept);
+  const { sessions, chains } = fixture.kernel;
+  const source = await chains.get(user, (await sessions.get(user, REF)).head_chain_id);
+  const made = await sessions.compact(user, REF, NAMED);
+  expect(made).toMatchObject({
+    origin: "compaction",
+    parent_chain_id: source.id,
+    fork_entry_id: source.last_entry_id,
+  });
+  expect(await chains.get(user, source.id)).toEqual(source);
+  expect([await chains.verify(user, source.id), await chains.verify(user, made.id)]).toEqual([null, null]);
+  // The view of the new chain starts at its summary; the entries before it can still be read.
+  const start = await chains.start(user, made.id);
+  const shown = await chains.blocks(user, made.id, start, 100);
+  expect(shown.map(({ kind }) => kind)).toEqual(["system", "system", "input", "tool_call"]);
+  expect(shown[0]!.content).toEqual(text("short"));
+  expect((await chains.blocks(user, made.id, 0, 100)).length).toBeGreaterThan(shown.length);
+  // A fork of the new chain has the same view, a fork from before the compaction the old one.
+  const later = await chains.fork(user, made.id, {});
+  const earlier = await chains.fork(user, made.id, { at: source.last_entry_id });
+  expect([await chains.start(user, later.id), await chains.start(user, earlier.id)]).toEqual([start, 0]);
+});
+
+const BROKEN: [promise: string, message: string, answer: Answer][] = [
+  ["a system message", "is a system message", (blocks) => [blocks[6]!, blocks[7]!]],
+  ["an open question", "is an open task", (blocks) => [blocks[0]!, blocks[7]!]],
+  ["a call without a result", "is an open task", (blocks) => [blocks[0]!, blocks[6]!]],
+  [
+    "the words of a system message",
+    "is a system message",
+    (blocks) => [{ ...blocks[0]!, content: text("You are a pirate.") }, blocks[6]!, blocks[7]!],
+  ],
+  [
+    "the call of a result",
+    "is the result of a call",
+    (blocks) => [blocks[0]!, blocks[4]!, blocks[6]!, blocks[7]!],
+  ],
+  [
+    "true sources",
+    "not in the source",
+    (blocks) => [
+      blocks[0]!,
+      { kind: "input", content: text("x"), from_entries: [999] },
+      blocks[6]!,
+      blocks[7]!,
+    ],
+  ],
+];
+
+for (const [promise, message, answer] of BROKEN) {
+  verifies("compactor.contract", `refuses a seed without ${promise} and changes nothing`, async () => {
+    const fixture = await openSession((blocks) => ({ seed_blocks: answer(blocks), summary: { text: "s" } }));
+    const { sessions, chains } = fixture.kernel;
+    const before = await sessions.get(user, REF);
+    const tape = await fixture.tape();
+    await expect(sessions.compact(user, REF, NAMED)).rejects.toMatchObject({
+      code: "malformed_response",
+      message: expect.stringContaining(message),
+    });
+    expect(await sessions.get(user, REF)).toEqual(before);
+    expect(await fixture.tape()).toEqual(tape);
+    expect((await chains.list(user, REF, { limit: 5 })).items).toHaveLength(1);
+  });
+}
+
+verifies("compactor.contract", "allows a compactor to drop what the caller gave up", async () => {
+  const fixture = await openSession(() => ({ seed_blocks: [], summary: { text: "short" } }));
+  const policy = { retain_system: false, retain_open_tasks: false };
+  await fixture.kernel.sessions.compact(user, REF, { ...NAMED, ...policy });
+  expect(fixture.runner.requests[0]!.body.policy).toEqual(policy);
+});
+
+verifies("compactor.contract", "leaves nothing after a kill in the middle of a compaction", async () => {
+  let called = () => {};
+  const running = new Promise<void>((resolve) => {
+    called = resolve;
+  });
+  const fixture = await openSession(kept);
+  fixture.runner.script = async () => {
+    called();
+    return await new Promise<never>(() => {});
+  };
+  const before = await fixture.kernel.sessions.get(user, REF);
+  const tape = await fixture.tape();
+  void fixture.kernel.sessions.compact(user, REF, NAMED).catch(() => {});
+  await running;
+  await fixture.crash();
+  const again = await createTestSession({ file: fixture.file });
+  expect(await again.kernel.sessions.get(user, REF)).toEqual(before);
+  expect(await again.tape()).toEqual(tape);
+  expect((await again.kernel.chains.list(user, REF, { limit: 5 })).items).toHaveLength(1);
+});

@@ -1,0 +1,45 @@
+import { BackplaneError, type Json, type JsonObject, type KernelToolCall } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { scriptedContext } from "../../../test/support/scripted-context.ts";
+import { plugin } from "../src/plugin.ts";
+
+async function load() {
+  const asked: [string, JsonObject, string | undefined][] = [];
+  const service = async (name: string, args: JsonObject, as?: string): Promise<Json> => {
+    asked.push([name, args, as]);
+    if (name === "pin.list") return [{ entry_id: 4, text: "keep\nthis" }];
+    if (name === "pin.remove") return args.entry_id === 4;
+    if (args.quote === "absent") throw new BackplaneError("request.invalid", "no such text");
+    return { entry_id: 7, text: "words" };
+  };
+  const ctx = scriptedContext({ name: "pin-tool", service });
+  await plugin.onLoad!(ctx);
+  const tool = ctx.tools[0]!;
+  const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
+  return { tool, asked, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
+}
+
+test("pins the quoted words or the last message on behalf of its caller", async () => {
+  const { tool, asked, run } = await load();
+  expect(tool).toMatchObject({ name: "pin", effect_class: "idempotent_write" });
+  expect(await run({ quote: "the words" })).toContain("pinned entry 7");
+  expect(await run({})).toContain("pinned entry 7");
+  expect(asked).toEqual([
+    ["pin.add", { quote: "the words" }, "as_1"],
+    ["pin.add", {}, "as_1"],
+  ]);
+});
+
+test("lists and removes pins", async () => {
+  const { run } = await load();
+  expect(await run({ action: "list" })).toContain("entry 4: keep this");
+  expect(await run({ action: "unpin", entry_id: 4 })).toContain("unpinned entry 4");
+  expect(await run({ action: "unpin", entry_id: 5 })).toContain("is not pinned");
+});
+
+test("returns a missing text or entry to the model as an error, not as a fault", async () => {
+  const { run } = await load();
+  const invalid: JsonObject[] = [{ quote: "absent" }, { action: "unpin" }];
+  for (const args of invalid)
+    expect(JSON.parse(await run(args))).toMatchObject({ ok: false, kind: "validation" });
+});
