@@ -86,7 +86,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   },
   {
     defence: "instruments: the host's settings stay in its own organisation",
-    file: "packages/registry/src/bindings/effective-config.ts",
+    file: "packages/registry/src/config/effective-config.ts",
     from: "instrument === undefined || binding.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id",
     to: "instrument === undefined || PLUGIN_SETTINGS_SCOPE.org_id === undefined",
     tests: INSTRUMENTS,

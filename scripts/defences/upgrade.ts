@@ -98,4 +98,32 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     to: "",
     tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
   },
+  {
+    defence: "upgrade: a version that does not start is refused",
+    file: "packages/registry/src/bindings/probe-versions.ts",
+    from: "if (FAILURES.has(failure.code)) throw refused(before, row, failure);",
+    to: "if (FAILURES.size === 0) throw refused(before, row, failure);",
+    tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
+  },
+  {
+    defence: "upgrade: an installation starts the new version before it is stored",
+    file: "packages/registry/src/installations/installations.ts",
+    from: "if (changing !== true) await versions.requireStart(changes, operation);",
+    to: "if (changing === undefined) await versions.requireStart([], operation);",
+    tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
+  },
+  {
+    defence: "upgrade: an unhealthy instrument is refused",
+    file: "packages/runner/src/dialects/instruments/instrument-rpc.ts",
+    from: 'if (status === "Unhealthy")',
+    to: "if (status === undefined)",
+    tests: ["packages/runner/test/runner/probe.test.ts"],
+  },
+  {
+    defence: "binding: a change gets processes of its own",
+    file: "packages/registry/src/exports/export-plan.ts",
+    from: "@${generation}",
+    to: "@0",
+    tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
+  },
 ];

@@ -1,5 +1,4 @@
 export { createBindings } from "./bindings/bindings.ts";
-export { effectiveConfig } from "./bindings/effective-config.ts";
 export {
   AUTHORIZATION_SLOT,
   hasOwnCredential,
@@ -10,6 +9,7 @@ export {
 export { pickBinding, sortByPrecedence, sortProjectFirst, takesTraffic } from "./bindings/rollout.ts";
 export { createCachedConfig } from "./config/cached-config.ts";
 export { auditDroppedCredentials, createConfig, maskValue } from "./config/config.ts";
+export { effectiveConfig } from "./config/effective-config.ts";
 export { fitsBytes } from "./config/json-size.ts";
 export { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
 export {

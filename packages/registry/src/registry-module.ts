@@ -7,6 +7,7 @@ import type { PackageFinder } from "./bindings/check-binding.ts";
 import { createCredentialMoves } from "./bindings/move-binding.ts";
 import { createNameAuthority } from "./bindings/name-authority.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
+import { createVersionProbe } from "./bindings/probe-versions.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
@@ -67,8 +68,9 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   const planner = createPlanner(deps.store.packages);
   const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
   const effects = createChangeEffects({ deps, definitions, credentials, changes });
-  const bindings = createBindings({ deps, planner, effects, revocation });
-  const installations = createInstallations({ deps, rows, createPlanner, effects });
+  const versions = createVersionProbe({ deps, policies, tokens, definitions });
+  const bindings = createBindings({ deps, planner, effects, versions, revocation });
+  const installations = createInstallations({ deps, rows, createPlanner, effects, versions });
   const workspaces = createWorkspaces({
     deps,
     rows,

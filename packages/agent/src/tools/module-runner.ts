@@ -124,6 +124,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
 /** Operations that only apply to processes. A runner may lack each of them. */
 function processOperations({
   describe,
+  probe,
   request,
   serves,
   servers,
@@ -132,10 +133,11 @@ function processOperations({
   listenerProof,
 }: Runner): Pick<
   Runner,
-  "describe" | "request" | "serves" | "servers" | "onNotice" | "fetch" | "listenerProof"
+  "describe" | "probe" | "request" | "serves" | "servers" | "onNotice" | "fetch" | "listenerProof"
 > {
   return {
     ...(describe === undefined ? {} : { describe }),
+    ...(probe === undefined ? {} : { probe }),
     ...(request === undefined ? {} : { request }),
     ...(serves === undefined ? {} : { serves }),
     ...(servers === undefined ? {} : { servers }),

@@ -180,6 +180,11 @@ export interface Runner {
    * `operation`; when it is cancelled, a process that nobody else waits for is not started any further.
    */
   describe?: (request: DescribeRequest, operation?: Operation) => Promise<Description>;
+  /**
+   * Starts the process, or uses the running one, and completes its handshake; instruments are also asked for their
+   * health. Rejects with a BackplaneError.
+   */
+  probe?: (request: DescribeRequest, operation?: Operation) => Promise<void>;
   /** Rejects with a BackplaneError. */
   request?: (request: McpRequest, listener: RequestListener) => Promise<Json>;
   /** Whether a process for this request is running, so that it would not start one. */

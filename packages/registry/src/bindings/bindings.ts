@@ -29,6 +29,7 @@ import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
 import { carrySettings } from "./move-binding.ts";
 import { type BindingPlanner, toUpdate } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
+import type { VersionProbe } from "./probe-versions.ts";
 
 const MAX_ATTEMPTS = 200;
 
@@ -36,15 +37,23 @@ interface BindingsParts {
   deps: KernelDeps;
   planner: BindingPlanner;
   effects: ChangeEffects;
+  versions: VersionProbe;
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
 }
 
-export function createBindings({ deps, planner, effects, revocation }: BindingsParts): Kernel["bindings"] {
+export function createBindings({
+  deps,
+  planner,
+  effects,
+  versions,
+  revocation,
+}: BindingsParts): Kernel["bindings"] {
   const { store } = deps;
 
   async function create(caller: Caller, body: BindingCreate, operation?: Operation): Promise<Binding> {
     requireOperator(caller, "bind exports");
     const change = await planner.create(caller, body);
+    await versions.requireStart([change], operation);
     const { before, row, records } = change;
     if (before === null) await store.bindings.create(row, records);
     else await store.bindings.updateAll([{ row, expected: before.generation, records }]);
@@ -65,6 +74,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
     const older = existing.filter((binding) => binding.package_version !== package_version);
     // All move in one transaction. The old version serves calls until it is committed.
     const moves = await planner.moveAll(caller, older, package_version, settings);
+    await versions.requireStart(moves, operation);
     if (moves.length > 0) await store.bindings.updateAll(moves.map(toUpdate));
     await effects.apply(caller, moves, operation);
     const moved = new Map(moves.map(({ row }) => [row.binding_id, row]));
@@ -126,6 +136,7 @@ export function createBindings({ deps, planner, effects, revocation }: BindingsP
       if (body.package_version !== undefined && version !== before.package_version)
         throw movedMeanwhile(before);
       const change = await planner.patch(caller, before, body, "binding.change");
+      await versions.requireStart([change], operation);
       const { row, records } = change;
       if (!(await store.bindings.update(row, before.generation, records))) continue;
       await effects.apply(caller, [change], operation);

@@ -49,6 +49,8 @@ export interface DefinitionsService {
     description: Description,
     work: () => Promise<T>,
   ): Promise<T>;
+  /** Whether `withDescription` holds a description of this package, which has then been started. */
+  isDescribed(binding_id: string, package_digest: string): boolean;
   /** Returns what another package would offer under this binding, without storing it. */
   preview(bound: BoundPackage): Promise<Description>;
 }
@@ -244,6 +246,7 @@ export function createDefinitions({
       },
     },
     preview: (bound) => preview(bound),
+    isDescribed: (binding_id, package_digest) => prepared.has(`${binding_id}\n${package_digest}`),
     async withDescription(binding_id, package_digest, description, work) {
       const name = `${binding_id}\n${package_digest}`;
       prepared.set(name, description);

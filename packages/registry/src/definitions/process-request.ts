@@ -2,8 +2,9 @@
  * The request that tells the runner which process of a described binding to use: the same one that calls of its tools
  * use.
  */
+import type { PluginExport } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, ProcessRequest, Scope } from "@backplane/ports";
-import { effectiveConfig } from "../bindings/effective-config.ts";
+import { effectiveConfig } from "../config/effective-config.ts";
 import { poolKey } from "../exports/export-plan.ts";
 import { combineTools } from "../exports/whole-package.ts";
 import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.ts";
@@ -18,9 +19,10 @@ export async function createProcessRequest(
   policies: Pick<Policies, "of">,
   bound: BoundPackage,
   scope: Scope,
+  /** The export whose process is used; by default all tools of the package. */
+  item: PluginExport = combineTools(bound.package)!,
 ): Promise<ProcessRequest> {
   const { binding, package: pack } = bound;
-  const item = combineTools(pack)!;
   const level = standingLevel(
     { binding, package: pack, export: item },
     effectiveClass(binding, item),

@@ -33,6 +33,7 @@ import {
   type PlannedMove,
   toUpdate,
 } from "../bindings/plan-change.ts";
+import type { VersionProbe } from "../bindings/probe-versions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 import { type ImportedPart, importParts } from "./import-parts.ts";
 import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from "./plan-bindings.ts";
@@ -45,6 +46,7 @@ interface InstallationsParts {
   rows: PackageRows;
   createPlanner: (packages: PackageFinder) => BindingPlanner;
   effects: ChangeEffects;
+  versions: VersionProbe;
 }
 
 /** What an installation may be limited to, and whom it is done for. */
@@ -81,7 +83,13 @@ export type InstallChecked = (
   check: (packages: readonly Package[]) => void,
 ) => Promise<Installation>;
 
-export function createInstallations({ deps, rows, createPlanner, effects }: InstallationsParts): Facade {
+export function createInstallations({
+  deps,
+  rows,
+  createPlanner,
+  effects,
+  versions,
+}: InstallationsParts): Facade {
   const { store, importer } = deps;
 
   async function install(
@@ -110,7 +118,13 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
       });
       try {
         check?.(done.parts.map(({ row }) => row));
-        stored = await storeParts(caller, opened, done.parts, settings, operation);
+        stored = await storeParts(caller, opened, done.parts, settings, async (changes) => {
+          // The author of a folder that changes sees its errors at the binding.
+          if (changing !== true) await versions.requireStart(changes, operation);
+          // The last moment at which the installation can be cancelled.
+          requireNotCancelled(operation);
+          operation.report({ step: "store", message: "Storing packages and bindings" });
+        });
         done.held.release();
       } finally {
         await done.held.discard();
@@ -142,7 +156,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     opened: OpenedSource,
     parts: readonly ImportedPart[],
     settings: InstallationSettings,
-    operation: Operation,
+    beforeCommit: (changes: readonly PlannedChange[]) => Promise<void>,
   ): Promise<StoredInstallation> {
     const binds = bindsParts(opened, parts, settings);
     if (binds) requireScope(caller, "bindings:write");
@@ -152,9 +166,7 @@ export function createInstallations({ deps, rows, createPlanner, effects }: Inst
     for (let attempt = 1; ; attempt++) {
       const bindings = binds ? await planBindings(planner, caller, opened, parts, settings) : [];
       const changes = bindings.flatMap(({ change }) => change ?? []);
-      // The last moment at which the installation can be cancelled.
-      requireNotCancelled(operation);
-      operation.report({ step: "store", message: "Storing packages and bindings" });
+      await beforeCommit(changes);
       try {
         const stored = await store.installations.commit({
           packages,

@@ -341,7 +341,7 @@ test("does not hold a permission that the operator narrowed already", async () =
   expect((await create(fixture, "0.2.0")).previous!.permissions_held).toEqual([]);
 });
 
-test("finishes a call in flight on the version that it started with", async () => {
+verifies("bind.hot", "finishes a call in flight on the version that it started with", async () => {
   const { fixture, bound } = await openWith(undefined, { policy: {} });
   await install(fixture, "0.2.0");
   let go = () => {};

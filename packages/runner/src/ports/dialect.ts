@@ -136,6 +136,8 @@ export interface DialectSession {
   open(): Promise<void>;
   /** Lists the exports. Only for protocols with self-description. */
   describe?(): Promise<Description>;
+  /** Checks the health of a plugin that completed its handshake. Rejects with a BackplaneError. */
+  probe?(): Promise<void>;
   /** MCP requests other than tool calls. Rejects with a BackplaneError; `signal` cancels the request. */
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   /** Updates config and secrets before a request that is not a call; a call brings its own. */

@@ -205,6 +205,11 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       return await withSession(request, describe, operation);
     },
 
+    async probe(request, operation) {
+      if (isInline(request)) await inline.describe(request);
+      else await withSession(request, async (session) => await session.probe?.(), operation);
+    },
+
     async request(request, listener) {
       if (isInline(request)) return await inline.healthCheck(request, request.params);
       return await withSession(request, (session, signal) => {

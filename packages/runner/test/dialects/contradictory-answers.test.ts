@@ -217,7 +217,8 @@ describe("hefty.jsonrpc", () => {
   const request = speaks("hefty.jsonrpc", "instrument");
   const own = (answerCase: Case): RequestChange => ({
     ...keyed(request, answerCase),
-    binding_id: answerCase.name.replaceAll(/\W/g, "_"),
+    // Processes of one plugin in one project take turns.
+    context: { project_id: answerCase.name.replaceAll(/\W/g, "_") },
   });
 
   verifies(

@@ -62,6 +62,8 @@ export class ScriptedRunner implements Runner {
     warnings: [],
     info: {},
   });
+  /** Tests that do not set it have versions that always start. */
+  probe?: Runner["probe"];
   readonly #listeners = new Set<(notice: RunnerNotice) => void>();
   #halted = false;
   readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();

@@ -22,8 +22,14 @@ afterAll(async () => {
 function nextVersion(version: string): string {
   const folder = join(root, version);
   cpSync(PLUGIN, folder, { recursive: true });
-  const file = join(folder, "vai-plugin.toml");
-  writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, `version = "${version}"`));
+  // The plugin also states its version in its handshake.
+  for (const name of ["vai-plugin.toml", "plugin.mjs"]) {
+    const file = join(folder, name);
+    writeFileSync(
+      file,
+      readFileSync(file, "utf8").replace(/\bversion( =|:) "0\.1\.0"/, `version$1 "${version}"`),
+    );
+  }
   return folder;
 }
 

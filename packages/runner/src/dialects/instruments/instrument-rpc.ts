@@ -6,6 +6,7 @@
 import { BackplaneError, JAVA_HOST, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
 import type { Description, ProcessRequest } from "@backplane/ports";
 import { InstrumentHost } from "@backplane/wire";
+import { clipMessage } from "../../ports/answer.ts";
 import type {
   Dialect,
   DialectCall,
@@ -115,6 +116,18 @@ class InstrumentSession implements DialectSession {
 
   async describe(): Promise<Description> {
     return describeInstruments(await this.#host.listInstruments(LIST_MS), this.#link.request!.package);
+  }
+
+  async probe(): Promise<void> {
+    const { instruments } = await this.#host.listInstruments(LIST_MS);
+    for (const { name } of instruments) {
+      const { status, message } = await this.#host.healthCheck(name, HEALTH_MS);
+      if (status === "Unhealthy")
+        throw new BackplaneError(
+          "handshake_failed",
+          `The instrument ${name} is unhealthy${message === undefined ? "" : `: ${clipMessage(message)}`}.`,
+        );
+    }
   }
 
   async request(method: string, params: JsonObject): Promise<Json> {

@@ -1,7 +1,7 @@
 /** The configuration that a plugin gets. */
 import type { JsonObject } from "@backplane/contract";
 import type { BoundPackage, HostPolicy } from "@backplane/ports";
-import { PLUGIN_SETTINGS_SCOPE } from "../config/plugin-settings.ts";
+import { PLUGIN_SETTINGS_SCOPE } from "./plugin-settings.ts";
 
 /**
  * An instrument plugin of the host's own organisation also gets the settings that the host's administrator wrote for its
