@@ -81,6 +81,8 @@ export interface Route<
   params?: P;
   query?: Q;
   body?: B;
+  /** Translates the spellings of other formats before the body is checked. */
+  translate?: (body: unknown) => unknown;
   /** Media types besides JSON that this route accepts as a stream. */
   uploads?: readonly string[];
   /** Request headers that the handler reads, by name, with their description. */

@@ -11,6 +11,7 @@ import {
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
+import { canonicalPolicy } from "../requests/policy-spelling.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const LevelQuery = z.strictObject({
@@ -58,6 +59,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       auth: WRITE,
       query: LevelQuery,
       body: PolicySchema,
+      translate: canonicalPolicy,
       etag: true,
       responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, request }) {
@@ -77,6 +79,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       auth: WRITE,
       query: LevelQuery,
       body: PolicyPatchSchema,
+      translate: canonicalPolicy,
       etag: true,
       responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, request }) {

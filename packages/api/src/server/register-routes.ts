@@ -4,11 +4,12 @@
  * http.invoke.cpu).
  */
 import { Readable } from "node:stream";
-import type { Clock } from "@backplane/ports";
+import type { Caller, Clock } from "@backplane/ports";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";
 import { fastifyPath, type Route, type RouteContext, type RouteResponse } from "../http/route.ts";
+import { takeBodyScope } from "../requests/body-scope.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { isUpload } from "../requests/upload.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
@@ -59,11 +60,12 @@ function register(
       done();
     },
     handler(request, reply) {
+      const { caller, body: checked } = checkBody(request.caller ?? null, request.body);
       const context: RouteContext<unknown, unknown, unknown, never> = {
-        caller: request.caller as never,
+        caller: caller as never,
         params: params === undefined ? undefined : checkRequest(params, "params", request.params),
         query: query === undefined ? undefined : checkRequest(query, "query", request.query),
-        body: checkBody(body, request.body),
+        body: checked,
         request,
         reply,
       };
@@ -79,9 +81,15 @@ function register(
     },
   });
 
-  function checkBody(schema: typeof body, value: unknown): unknown {
-    if (schema === undefined || (route.uploads !== undefined && isUpload(value))) return value;
-    return checkRequest(schema, "body", value);
+  function checkBody(caller: Caller | null, value: unknown): { caller: Caller | null; body: unknown } {
+    if (body === undefined || (route.uploads !== undefined && isUpload(value)))
+      return { caller, body: value };
+    const stated = takeBodyScope(caller, body, value);
+    const translated = route.translate === undefined ? stated.body : route.translate(stated.body);
+    return {
+      caller: stated.scope === null ? caller : { ...caller!, scope: stated.scope },
+      body: checkRequest(body, "body", translated),
+    };
   }
 }
 

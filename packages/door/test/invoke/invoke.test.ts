@@ -113,7 +113,10 @@ test("records each refusal with the name of the rule", async () => {
     hookExport("notify", ["invocation.settled"]),
   ]);
   const write = await fixture.bind(content);
-  await fixture.bind(content, { export_id: "read", policy: { class: "inline" } });
+  // A binding from before the class of a program was checked when it is set.
+  const read = await fixture.bind(content, { export_id: "read" });
+  const older = { ...read, policy: { class: "inline" as const }, generation: read.generation + 1 };
+  await fixture.store.bindings.update(older, read.generation, {});
   await fixture.bind(content, { export_id: "notify", status: "disabled" });
   const refusal = async (body: object, caller: Caller) =>
     await fixture.call(body, caller).then(

@@ -66,7 +66,7 @@ export async function checkBinding(
   return [
     ...(await configIssues(deps, found, binding)),
     ...(await secretIssues(deps, found, binding)),
-    ...policyIssues(found.export, binding.policy),
+    ...policyIssues(found, binding.policy),
     ...secretEnvIssues(found, binding),
   ];
 }
@@ -155,7 +155,17 @@ function secretEnvIssues(
   return issues;
 }
 
-function policyIssues(item: PluginExport, policy: BindingPolicy): SchemaIssue[] {
-  if (item.kind !== "hook" || policy.approval !== "always") return [];
-  return [{ path: "/policy/approval", message: "a hook runs in the background, so nobody can approve it" }];
+function policyIssues({ package: pack, export: item }: CheckedExport, policy: BindingPolicy): SchemaIssue[] {
+  const issues: SchemaIssue[] = [];
+  if (item.kind === "hook" && policy.approval === "always") {
+    const message = "a hook runs in the background, so nobody can approve it";
+    issues.push({ path: "/policy/approval", message });
+  }
+  const { protocol } = pack.manifest.runtime;
+  // The door refuses such a call as well, but only when it is made.
+  if (policy.class === "inline" && !protocol.startsWith("module.")) {
+    const message = `a ${protocol} plugin is a process of its own and cannot run inline; choose worker or isolated`;
+    issues.push({ path: "/policy/class", message });
+  }
+  return issues;
 }

@@ -277,6 +277,7 @@ export function createBindingPlanner(
     from: { binding: Binding; found: CheckedExport } | null,
   ): Promise<Binding> {
     const before = from?.binding ?? null;
+    const class_lowered_by = requireClassAccess(caller, found, draft, before);
     const issues = await checkBinding(deps, found, draft);
     if (issues.length > 0) throw invalidBinding(issues);
     requireMountAccess(caller, draft, before);
@@ -285,12 +286,7 @@ export function createBindingPlanner(
     await names.require(caller, found, draft, from);
     const unbound_slots = findUnboundSlots(found, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
-    return {
-      ...draft,
-      unbound_slots,
-      status,
-      class_lowered_by: requireClassAccess(caller, found, draft, before),
-    };
+    return { ...draft, unbound_slots, status, class_lowered_by };
   }
 
   function records(caller: Caller, row: Binding, action: string): ChangeRecords {

@@ -25,14 +25,18 @@ test("lets only an admin lower the class, audits it, and lets any operator raise
   expect(raised.class_lowered_by).toBeNull();
 });
 
-test("lets only the host's admin run code inline", async () => {
+test("lets only the host's admin set the class inline, and nobody for a program", async () => {
   const fixture = await createTestKernel();
   const { binding_id } = await fixture.bind(manifest([toolExport("echo")]));
   const inline = { policy: { class: "inline" as const } };
   const { bindings } = fixture.kernel;
   const denied = bindings.patch({ ...orgAdmin, admin: true }, binding_id, inline, undefined);
   await expect(denied).rejects.toMatchObject({ code: "binding.class_forbidden" });
-  expect((await bindings.patch(admin, binding_id, inline, undefined)).class_lowered_by).toBe("admin");
+  // A program cannot run in the gateway, so the class is refused when it is set and not at every call.
+  await expect(bindings.patch(admin, binding_id, inline, undefined)).rejects.toMatchObject({
+    code: "binding.invalid",
+    message: expect.stringContaining("/policy/class: a vai.rpc.v1 plugin is a process of its own"),
+  });
 });
 
 test("refuses an org-wide binding to a caller of one project", async () => {

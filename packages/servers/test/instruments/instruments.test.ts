@@ -219,12 +219,14 @@ describe("instr.admin", () => {
   });
 
   test("refuses an org's admin key access to the host's disk and to class inline", async () => {
-    const { bind, fixture } = await open();
+    const { fixture } = await open();
     const key = { ...admin, actor: "key_admin" };
     await expect(fixture.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
       code: "package.source_forbidden",
     });
-    const { binding_id } = await bind("other");
+    const other = plugin("other");
+    const content = { ...other, runtime: { ...other.runtime, protocol: "module.instrument" as const } };
+    const { binding_id } = await fixture.bind(content, { export_id: "*" });
     const inline = { policy: { class: "inline" as const } };
     await expect(fixture.kernel.bindings.patch(key, binding_id, inline, undefined)).rejects.toMatchObject({
       code: "binding.class_forbidden",

@@ -1,0 +1,38 @@
+/**
+ * Accepts the spellings of policies in the formats that the gateway takes plugins from: `allowedToolCategories`,
+ * `allowed-tool-categories`, and Hefty's `user-allowed-origins`, which is `roles.user.allow.origins`.
+ */
+import { BackplaneError, isObject, type JsonObject, ROLES } from "@backplane/contract";
+import { PolicySchema } from "@backplane/contract/schema";
+
+const FIELDS: ReadonlySet<string> = new Set(Object.keys(PolicySchema.shape));
+
+export function canonicalPolicy(body: unknown): unknown {
+  if (!isObject(body)) return body;
+  const policy: JsonObject = {};
+  for (const [key, value] of Object.entries(body)) {
+    const field = FIELDS.has(key) ? key : snakeCase(key);
+    const role = ROLES.find((name) => field === `${name}_allowed_origins`);
+    if (role !== undefined) {
+      const roles = isObject(policy.roles) ? policy.roles : isObject(body.roles) ? body.roles : {};
+      const own = isObject(roles[role]) ? roles[role] : {};
+      const allow = isObject(own.allow) ? own.allow : {};
+      if (allow.origins !== undefined) throw twice(key, `roles.${role}.allow.origins`);
+      policy.roles = { ...roles, [role]: { ...own, allow: { ...allow, origins: value } } };
+      continue;
+    }
+    const target = FIELDS.has(field) ? field : key;
+    if (target !== key && body[target] !== undefined) throw twice(key, target);
+    // `roles` may already hold what an earlier field added to it.
+    if (policy[target] === undefined) policy[target] = value;
+  }
+  return policy;
+}
+
+function snakeCase(name: string): string {
+  return name.replaceAll("-", "_").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
+
+function twice(key: string, field: string): BackplaneError {
+  return new BackplaneError("request.invalid", `body.${key}: ${field} is set too; use one of them`);
+}
