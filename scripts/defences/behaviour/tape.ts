@@ -471,6 +471,13 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: ["packages/session/test/tape/call-progress.test.ts"],
   },
   {
+    defence: "content: a compactor can return the references that it got",
+    file: "packages/agent/src/compaction/projected-content.ts",
+    from: "{ ...block, text, transport: STORED }",
+    to: "{ ...block, text }",
+    tests: ["packages/agent/test/compaction/projected-content.test.ts"],
+  },
+  {
     defence: "outcome: a brief is one line",
     file: OUTCOME,
     from: 'const line = text.split("\\n", 1)[0]!;',

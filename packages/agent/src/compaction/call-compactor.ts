@@ -15,6 +15,7 @@ import { type Door, invoke, stopCall } from "@backplane/door";
 import type { Caller, ChangeCause, NewEntry } from "@backplane/ports";
 import { blockOf } from "@backplane/session";
 import type { CompactorCandidate } from "./choose-compactor.ts";
+import { projectContent, restoreContent } from "./projected-content.ts";
 import { copyOf, type RetainedEntries, type RetentionPolicy, seedOf } from "./retained.ts";
 import { estimateTokens } from "./tokens.ts";
 
@@ -79,7 +80,7 @@ export async function callCompactor(
   }
   // The door has already checked the shape of the result (accept.ts).
   const { seed_blocks = [], summary, diagnostics } = result as unknown as CompactorAnswer;
-  const blocks = seed_blocks.map((block): Block => ({ ...block, content: block.content ?? [] }));
+  const blocks = seed_blocks.map((block) => restoreContent({ ...block, content: block.content ?? [] }));
   const seed = seedOf(blocks, entries, { ...retained, pinned: without(retained.pinned, pins) });
   return {
     summary: summary?.text ?? "",
@@ -106,7 +107,8 @@ function requestOf(
   with_pins: boolean,
   max_input_tokens: number,
 ): JsonObject {
-  const blocksOf = (of: readonly Entry[]) => of.flatMap((entry) => blockOf(entry) ?? []) as unknown as Json;
+  const blocksOf = (of: readonly Entry[]) =>
+    of.flatMap((entry) => blockOf(entry) ?? []).map(projectContent) as unknown as Json;
   return {
     source: {
       chain_id: session.head_chain_id,

@@ -1,13 +1,6 @@
 /** Pinned entries (compactor.pins): messages, tool calls and results that every compaction keeps unchanged. */
 
-import {
-  BackplaneError,
-  type Block,
-  type Entry,
-  isObject,
-  type JsonObject,
-  type Pin,
-} from "@backplane/contract";
+import { BackplaneError, contentText, type Entry, type Pin } from "@backplane/contract";
 import type { Caller, Clock, PinnedEntry, SessionKey, SessionStore } from "@backplane/ports";
 import { blockOf, type HydratedSession, type Sessions } from "@backplane/session";
 import { originalId } from "./retained.ts";
@@ -151,13 +144,4 @@ function textOf(entry: Entry): string {
   if (block === null) return "";
   if (block.kind === "tool_call") return `${block.name} ${JSON.stringify(block.input ?? {})}`;
   return contentText(block.content);
-}
-
-function contentText(content: Block["content"]): string {
-  return content
-    .map((part) => {
-      const { text } = part as JsonObject;
-      return typeof text === "string" ? text : isObject(part as JsonObject) ? JSON.stringify(part) : "";
-    })
-    .join("\n");
 }

@@ -1,0 +1,34 @@
+/**
+ * Blocks of content as a compactor gets them: a block that is not text has its text form in `text`. A reference has the
+ * transport `stored`, because a compactor that returns an `artifact` would have to have written its file.
+ */
+import { type Block, type ContentBlock, describeContent, isArtifact } from "@backplane/contract";
+
+const STORED = "stored";
+
+export function projectContent(block: Block): Block {
+  if (block.content.every(({ type }) => type === "text")) return block;
+  return { ...block, content: block.content.map(projectBlock) };
+}
+
+/** The inverse, for the blocks that a compactor kept. */
+export function restoreContent(block: Block): Block {
+  return { ...block, content: block.content.map(restoreBlock) };
+}
+
+function projectBlock(block: ContentBlock): ContentBlock {
+  if (block.type === "text" || block.text !== undefined) return block;
+  const text = describeContent(block);
+  return isArtifact(block) ? { ...block, text, transport: STORED } : { ...block, text };
+}
+
+function restoreBlock(block: ContentBlock): ContentBlock {
+  const { text, ...rest } = block;
+  if (block.type === "text" || text === undefined) return block;
+  const original: ContentBlock = {
+    ...rest,
+    type: block.type,
+    ...(block.transport === STORED ? { transport: "artifact" } : {}),
+  };
+  return text === describeContent(original) ? original : block;
+}
