@@ -233,9 +233,30 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a hook cannot require approval",
     file: CHECK,
-    from: "...policyIssues(found.export, binding.policy),",
-    to: "",
+    from: 'item.kind === "hook" && policy.approval === "always"',
+    to: "false",
     tests: RECORD,
+  },
+  {
+    defence: "binding: the class inline of a program is refused when it is set",
+    file: CHECK,
+    from: 'policy.class === "inline" && !protocol.startsWith("module.")',
+    to: "false",
+    tests: ["packages/registry/test/bindings/rights.test.ts"],
+  },
+  {
+    defence: "body scope: a project credential stays in its project",
+    file: "packages/api/src/requests/body-scope.ts",
+    from: "caller.scope.project_id !== null || typeof",
+    to: "typeof",
+    tests: ["packages/api/test/requests/body-scope.test.ts"],
+  },
+  {
+    defence: "body scope: a credential stays in its organisation",
+    file: "packages/api/src/requests/body-scope.ts",
+    from: 'if (org_id !== caller.scope.org_id) throw otherScope("organisation", org_id, caller.scope.org_id);',
+    to: "",
+    tests: ["packages/api/test/requests/body-scope.test.ts"],
   },
   {
     defence: "binding: two slots do not share a variable",

@@ -3,20 +3,14 @@
  * (tools.context). An error that the tool reports or throws is an outcome of the tool, never a protocol
  * error.
  */
-import type { Json, JsonObject } from "@backplane/contract";
+import type { JsonObject } from "@backplane/contract";
 import type { VaiCall, VaiReply } from "@backplane/wire";
 import { failureReply, replyToThrow } from "../../outcome.ts";
+import type { ToolContext, ToolExecutionResult } from "../../tool-files/index.ts";
 import type { ToolFile } from "./tool-definition.ts";
 
 /** The second argument of `execute`: the fields of the format, and the values that the operator has bound. */
-interface ToolContext {
-  conversationId: string;
-  workingDir: string;
-  requestId: string;
-  signal: AbortSignal;
-  onOutput: (chunk: string) => void;
-  assistantId: string;
-  isInteractive: boolean;
+interface BoundContext extends Required<ToolContext> {
   /** Values of the binding; tools written for other hosts do not expect these fields. */
   config: JsonObject;
   secrets: Record<string, string>;
@@ -38,7 +32,7 @@ export async function executeToolFile({ description, execute }: ToolFile, call: 
   }
 }
 
-function contextOf(call: VaiCall): ToolContext {
+function contextOf(call: VaiCall): BoundContext {
   const { context } = call.body;
   const mounted = context.grant.mounts.some(({ target }) => target === WORKSPACE);
   return {
@@ -57,7 +51,7 @@ function contextOf(call: VaiCall): ToolContext {
 function replyOf(value: unknown): VaiReply {
   const problem = resultProblem(value);
   if (problem !== null) return failureReply("failed", `The tool's result is not valid: ${problem}.`);
-  const { content, contentBlocks = [], isError, status, yieldToUser } = value as Result;
+  const { content, contentBlocks = [], isError, status, yieldToUser } = value as ToolExecutionResult;
   const is_error = isError === true;
   return {
     status: is_error ? "failed" : "succeeded",
@@ -69,14 +63,6 @@ function replyOf(value: unknown): VaiReply {
       ...(yieldToUser === true ? { yield_to_user: true } : {}),
     },
   };
-}
-
-interface Result {
-  content: string;
-  isError?: boolean;
-  status?: string;
-  yieldToUser?: boolean;
-  contentBlocks?: ({ type: string } & Record<string, Json>)[];
 }
 
 function resultProblem(value: unknown): string | null {
