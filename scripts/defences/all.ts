@@ -6,6 +6,7 @@ import { ALLOW_RULE_MUTANTS } from "./behaviour/allow-rules.ts";
 import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
 import { CALL_MUTANTS } from "./behaviour/calls.ts";
+import { CONTENT_MUTANTS } from "./behaviour/content.ts";
 import { GRANT_MUTANTS } from "./behaviour/grants.ts";
 import { HOOK_MUTANTS } from "./behaviour/hooks.ts";
 import { INVOKE_MUTANTS } from "./behaviour/invoke.ts";
@@ -33,6 +34,7 @@ import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
 export const MUTANTS: Mutant[] = [
   ...BEHAVIOUR,
+  ...CONTENT_MUTANTS,
   ...TAPE_MUTANTS,
   ...LOOP_MUTANTS,
   ...INVOKE_MUTANTS,

@@ -1,0 +1,124 @@
+/** Content blocks, failures and progress of tool calls, from the door to the model, watchers and clients. */
+import type { Mutant } from "../mutant.ts";
+
+const FAILURE = "packages/contract/src/plugins/tool-failure.ts";
+const CONTEXT = "packages/session/src/sessions/context.ts";
+const OUTCOME = "packages/session/src/tape/outcome.ts";
+const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
+const OUTCOMES = ["packages/session/test/tape/outcome.test.ts"];
+
+export const CONTENT_MUTANTS: Mutant[] = [
+  {
+    defence: "content: an author's error is not a crash",
+    file: FAILURE,
+    from: '? "failed" : "internal"',
+    to: '? "crashed" : "internal"',
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    defence: "content: the stderr excerpt is bounded",
+    file: FAILURE,
+    from: "if (clean.length <= FAILURE_LIMITS.stderr_chars) return clean;",
+    to: "return clean;",
+    tests: ["packages/contract/test/plugins/tool-failure.test.ts"],
+  },
+  {
+    defence: "content: the model reads why a call failed",
+    file: CONTEXT,
+    from: 'if (note !== "") content.push',
+    to: "if (false) content.push",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    defence: "content: the tape keeps every block",
+    file: OUTCOME,
+    from: "payload.content = content;",
+    to: "payload.content = content.slice(0, 1);",
+    tests: OUTCOMES,
+  },
+  {
+    defence: "content: an image is counted by an estimate",
+    file: CONTEXT,
+    from: "isContent(value) ? contentChars(value) : JSON.stringify(value).length",
+    to: "JSON.stringify(value).length",
+    tests: ["packages/session/test/sessions/context.test.ts"],
+  },
+  {
+    defence: "content: large data is stored as an artifact",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: "base64.length <= CONTENT_LIMITS.inline_chars ||",
+    to: "",
+    tests: ["packages/door/test/invoke/store-content.test.ts"],
+  },
+  {
+    defence: "content: a reference that no runner checked opens no file",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: 'checked ? { ...block, invocation_id } : leftOut(block, "its file was not checked")',
+    to: "{ ...block, invocation_id }",
+    tests: ["packages/door/test/invoke/store-content.test.ts"],
+  },
+  {
+    defence: "content: a model gets images only in formats that vendors read",
+    file: "packages/sdk/src/kernel/llm-content.ts",
+    from: "if (media_type === undefined ||",
+    to: "if (",
+    tests: ["packages/sdk/test/kernel/llm-content.test.ts"],
+  },
+  {
+    defence: "content: a model gets no file that its call does not refer to",
+    file: "packages/door/src/invoke/store-content.ts",
+    from: "return named ? await artifacts.open(sha256) : null;",
+    to: "return await artifacts.open(sha256);",
+    tests: ["packages/agent/test/models/load-content.test.ts"],
+  },
+  {
+    defence: "content: chat completions show the images of results",
+    file: "plugins/llm-openai/src/chat-messages.ts",
+    from: "images.push(...imagesIn(message))",
+    to: "images.push()",
+    tests: ["plugins/llm-openai/test/chat.test.ts"],
+    only: "names the images",
+  },
+  {
+    defence: "content: an MCP client gets the bytes of stored blocks",
+    file: "packages/api/src/mcp/calls/call-result.ts",
+    from: "data === null ? block : withInlineData(block, data)",
+    to: "block",
+    tests: ["packages/api/test/mcp/calls/call-result.test.ts"],
+  },
+  {
+    defence: "content: an error keeps the blocks of its author",
+    file: "packages/api/src/mcp/calls/call-result.ts",
+    from: "const content = await contentBlocks(blocks, openFile);",
+    to: "const content = error === null ? await contentBlocks(blocks, openFile) : [];",
+    tests: ["packages/api/test/mcp/calls/call-result.test.ts"],
+  },
+  {
+    defence: "progress: a tool that does not stream is not shown live",
+    file: TURN_TAPE,
+    from: "streaming ? publish : null",
+    to: "publish",
+    tests: ["packages/agent/test/loop/tool-progress.test.ts"],
+  },
+  {
+    defence: "progress: the tape keeps the last status and output",
+    file: OUTCOME,
+    from: "if (progress !== undefined) payload.progress = { ...progress };",
+    to: "",
+    tests: ["packages/agent/test/loop/tool-progress.test.ts"],
+  },
+  {
+    defence: "progress: the output on the tape is bounded",
+    file: "packages/session/src/tape/call-progress.ts",
+    from: "text.slice(-OUTPUT_CHARS).toWellFormed()",
+    to: "text.toWellFormed()",
+    tests: ["packages/session/test/tape/call-progress.test.ts"],
+  },
+  {
+    defence: "content: a compactor can return the references that it got",
+    file: "packages/agent/src/compaction/projected-content.ts",
+    from: "{ ...block, text, transport: STORED }",
+    to: "{ ...block, text }",
+    tests: ["packages/agent/test/compaction/projected-content.test.ts"],
+  },
+];
