@@ -10,6 +10,7 @@ import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/sto
 import { logTo } from "@backplane/test-kit/log-to";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
 import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
@@ -65,28 +66,32 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     database.close();
   });
 
-  test("refuses whole batches on a full disk, and recovers when there is space again", async () => {
-    // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
-    const child = spawn(
-      "/bin/sh",
-      [
-        "-c",
-        'trap "" XFSZ; ulimit -S -f 6000; exec "$0" --conditions=backplane-source "$@"',
-        process.execPath,
-        fixture("full-disk"),
-        file,
-        String(threaded),
-      ],
-      { stdio: ["pipe", "pipe", "inherit"] },
-    );
-    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
-    expect((await lines.next()).value).toBe("full");
-    await once(spawn("prlimit", ["--fsize=unlimited", "--pid", String(child.pid)]), "exit");
-    child.stdin.write("go\n");
-    const report = JSON.parse((await lines.next()).value as string) as object;
-    await once(child, "exit");
-    expect(report).toMatchObject({ codes: ["store.unavailable"], lost: 0, ghosts: 0, after: 20 });
-  });
+  verifies(
+    "fault.disk",
+    "refuses whole batches on a full disk, and recovers when there is space again",
+    async () => {
+      // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
+      const child = spawn(
+        "/bin/sh",
+        [
+          "-c",
+          'trap "" XFSZ; ulimit -S -f 6000; exec "$0" --conditions=backplane-source "$@"',
+          process.execPath,
+          fixture("full-disk"),
+          file,
+          String(threaded),
+        ],
+        { stdio: ["pipe", "pipe", "inherit"] },
+      );
+      const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+      expect((await lines.next()).value).toBe("full");
+      await once(spawn("prlimit", ["--fsize=unlimited", "--pid", String(child.pid)]), "exit");
+      child.stdin.write("go\n");
+      const report = JSON.parse((await lines.next()).value as string) as object;
+      await once(child, "exit");
+      expect(report).toMatchObject({ codes: ["store.unavailable"], lost: 0, ghosts: 0, after: 20 });
+    },
+  );
 
   test("never returns a stale cached row", async () => {
     const store = await openSqliteStore({ file, threaded });

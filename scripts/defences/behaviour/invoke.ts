@@ -417,4 +417,18 @@ export const INVOKE_MUTANTS: Mutant[] = [
     to: 'if (codeOf(error) === "store.unavailable") {',
     tests: INVOKED,
   },
+  {
+    defence: "overload: a full queue refuses the call",
+    file: "packages/door/src/admission/rules.ts",
+    from: "!state.isQueueFull(call.plan.concurrency_key, max)",
+    to: "state.isQueueFull(call.plan.concurrency_key, max) !== undefined",
+    tests: ["packages/door/test/calls/concurrency.test.ts"],
+  },
+  {
+    defence: "disk: a write that fails is not the caller's mistake",
+    file: "packages/store/src/sqlite/writer/run-batch.ts",
+    from: 'return { code: "store.unavailable", message: `The store could not write: ${reason}.` };',
+    to: 'return { code: "request.invalid", message: `The store could not write: ${reason}.` };',
+    tests: ["packages/store/test/sqlite.test.ts"],
+  },
 ];

@@ -1,0 +1,94 @@
+/**
+ * Ten times the load that a gateway accepts: further calls are refused explicitly, accepted ones complete, and the
+ * control plane answers meanwhile.
+ */
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished } from "vitest";
+import { startTestGateway } from "../support/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const RUNNING = 2;
+const QUEUED = 18;
+const OFFERED = 10 * (RUNNING + QUEUED);
+const RECOVERY_MS = 10_000;
+
+const PLUGIN = `async (call) => {
+  await new Promise((done) => setTimeout(done, call.body.input.ms));
+  return { status: "succeeded", result: { content: [] } };
+}`;
+
+interface Call {
+  id: string;
+  status: string;
+  error: { code: string; retryable: boolean } | null;
+}
+
+verifies(
+  "fault.overload",
+  "refuses ten times its load with 429, completes what it accepted, answers the control plane and recovers",
+  async () => {
+    const home = mkdtempSync(join(tmpdir(), "backplane-overload-"));
+    writeFileSync(join(home, "backplane.toml"), `[limits]\nqueue_per_binding = ${QUEUED}\n`);
+    const gateway = await startTestGateway({ home });
+    onTestFinished(() => gateway.dispose());
+    const folder = writePluginFolder({
+      package_id: "acme/busy",
+      entrypoint: ["node", "./bin/plugin.mjs"],
+      files: { "bin/plugin.mjs": vaiProgram("acme/busy", PLUGIN) },
+      exports: [
+        { id: "work", effect_class: "read_only", max_concurrency: RUNNING, default_timeout_ms: 60_000 },
+        { id: "sleep", effect_class: "read_only", default_timeout_ms: 600_000 },
+      ],
+    });
+    await installAndBind(gateway, folder, ["work", "sleep"]);
+    const call = (export_id: string, ms: number, query = "") =>
+      gateway.http<Call>("POST", `/v1/invocations${query}`, { export_id, input: { ms } });
+    expect((await call("work", 1, "?wait=50")).body.status).toBe("succeeded");
+    const { body: sleeping } = await call("sleep", 600_000);
+    const burst = Array.from({ length: OFFERED }, () => call("work", 100));
+    // While the burst is answered and worked off.
+    const control = Promise.all([
+      gateway.http("GET", "/healthz"),
+      gateway.http("GET", "/readyz"),
+      gateway.http("GET", "/v1/status"),
+      gateway.http("POST", `/v1/invocations/${sleeping.id}:cancel`),
+    ]);
+    const answers = await Promise.all(burst);
+    expect((await control).map(({ status }) => status < 300)).toEqual([true, true, true, true]);
+
+    const accepted = answers.filter(({ status }) => status === 202);
+    const refused = answers.filter(({ status }) => status === 429);
+    // Every request has one of the two answers, and nothing is dropped without an answer.
+    expect(accepted.length + refused.length).toBe(OFFERED);
+    expect(accepted.length).toBeGreaterThanOrEqual(RUNNING + QUEUED);
+    expect(refused.length).toBeGreaterThan(OFFERED / 2);
+    for (const { body, headers } of refused) {
+      expect(headers.get("retry-after")).toMatch(/^[1-9]\d*$/);
+      expect(body.error).toMatchObject({ code: "invocation.queue_full", retryable: true });
+    }
+    // Recovery: a new call is accepted and completes.
+    await eventually(
+      async () => (await call("work", 1, "?wait=50")).body.status === "succeeded",
+      RECOVERY_MS,
+      "a call succeeds after the burst",
+    );
+    const ended = await Promise.all(
+      accepted.map(
+        async ({ body }) => (await gateway.http<Call>("GET", `/v1/invocations/${body.id}?wait=50`)).body,
+      ),
+    );
+    expect(ended.filter(({ status }) => status !== "succeeded")).toEqual([]);
+    const { body: stopped } = await gateway.http<Call>("GET", `/v1/invocations/${sleeping.id}`);
+    expect(stopped.status).toBe("cancelled");
+    // A refused call is recorded with its reason, and nothing waits any more.
+    const { body: list } = await gateway.http<{ items: Call[] }>("GET", "/v1/invocations?limit=200");
+    expect(new Set(list.items.map(({ status, error }) => error?.code ?? status))).toEqual(
+      new Set(["succeeded", "invocation.queue_full"]),
+    );
+  },
+  180_000,
+);
