@@ -1,7 +1,19 @@
 /** Documents match the tree: their paths, links, commands, codes and settings exist. */
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { ERROR_CODES } from "@backplane/contract";
+import {
+  ACCESS_MODES,
+  ERROR_CODES,
+  HEFTY_ORIGINS,
+  INSTRUMENT_CATEGORIES,
+  INSTRUMENT_PLATFORMS,
+  INSTRUMENT_RISKS,
+  ISOLATION_MODES,
+  ORIGINS,
+  SEMANTIC_EVENTS,
+  SIDE_TIMEOUTS,
+  VAI_TIMEOUTS,
+} from "@backplane/contract";
 import { expect, test } from "vitest";
 
 const DOCUMENTS = globSync(["*.md", "docs/**/*.md", "spec/*.md", "examples/*/README.md"]);
@@ -79,4 +91,53 @@ test("every variable and key in docs/operating.md is read by the configuration, 
     [...source.matchAll(/BACKPLANE_\w+/g)].map((match) => match[0]).filter((name) => name !== "BACKPLANE_"),
   );
   expect(documented.toSorted()).toEqual([...known].toSorted());
+});
+
+test("spec/manifest.md lists exactly the events that exist", () => {
+  const paragraph = /^A hook may subscribe to these events:.*?\n\n/ms.exec(read("spec/manifest.md"))![0];
+  const listed = [...paragraph.matchAll(/`([a-z]+\.[a-z]+)`/g)].map((match) => match[1]!);
+  expect(listed).toEqual([...SEMANTIC_EVENTS]);
+});
+
+test("spec/protocol.md names the time limits of the code", () => {
+  const text = read("spec/protocol.md");
+  const seconds = (ms: number) => `${ms / 1_000} s`;
+  expect(text).toContain(`The plugin answers within ${seconds(VAI_TIMEOUTS.hello_ms)} with`);
+  expect(text).toContain(`Answer within ${seconds(VAI_TIMEOUTS.cancel_grace_ms)},`);
+  expect(text).toContain(`finish and exit within ${seconds(VAI_TIMEOUTS.shutdown_grace_ms)}.`);
+  expect(text).toContain(`Plugin, one line within ${seconds(SIDE_TIMEOUTS.handshake_ms)}:`);
+  expect(text).toContain(`The plugin exits within ${SIDE_TIMEOUTS.teardown_ms} ms, with code 0.`);
+});
+
+test("spec/instruments.md has the fields, methods and values of the code, and no others", () => {
+  const text = read("spec/instruments.md");
+  const cells = (from: string, to: string) =>
+    [...text.slice(text.indexOf(from), text.indexOf(to)).matchAll(/^\| (`[^|]*`) \|/gm)].flatMap((row) =>
+      [...row[1]!.matchAll(/`([^`]+)`/g)].map((match) => match[1]!),
+    );
+  const source = read("packages/supply/src/import/formats/hefty.ts");
+  const fields = [.../^const FIELDS = \[(.*?)\];/ms.exec(source)![1]!.matchAll(/"([^"]+)"/g)].map(
+    (match) => match[1]!,
+  );
+  expect(cells("## `META-INF", "`providerClass` is one of").toSorted()).toEqual(fields.toSorted());
+  const methods = /^export interface InstrumentMethods \{(.*?)^\}/ms.exec(
+    read("packages/contract/src/plugins/instrument.ts"),
+  )![1]!;
+  expect(cells("## The External protocol", "`initialize` is the first")).toEqual(
+    [...methods.matchAll(/^ {2}(\w+): \[/gm)].map((match) => match[1]!),
+  );
+  for (const value of [
+    ...INSTRUMENT_RISKS,
+    ...INSTRUMENT_CATEGORIES,
+    ...ACCESS_MODES,
+    ...INSTRUMENT_PLATFORMS,
+    ...ISOLATION_MODES,
+  ])
+    expect(text, value).toContain(`\`${value}\``);
+});
+
+test("docs/policy.md and spec/policy.md name every origin", () => {
+  for (const file of ["docs/policy.md", "spec/policy.md"])
+    for (const name of [...ORIGINS, ...Object.keys(HEFTY_ORIGINS)])
+      expect(read(file), `${file}: ${name}`).toMatch(new RegExp(`\\b${name}\\b`));
 });

@@ -49,6 +49,11 @@ async function writeAll(gateway: TestGateway, prefix: string): Promise<Written[]
   return written;
 }
 
+interface Page {
+  next?: string | null;
+  items?: { id: string }[];
+}
+
 /** All names that the gateway has, from its lists. */
 async function storedNames(gateway: TestGateway): Promise<string> {
   const pages = [
@@ -60,11 +65,9 @@ async function storedNames(gateway: TestGateway): Promise<string> {
   ];
   const texts: string[] = [];
   for (const path of pages) {
-    for (let next: string | null = path; next !== null; ) {
-      const { status, body } = await gateway.http<{ next?: string | null; items?: { id: string }[] }>(
-        "GET",
-        next,
-      );
+    let next: string | null = path;
+    while (next !== null) {
+      const { status, body }: { status: number; body: Page } = await gateway.http<Page>("GET", next);
       expect(status, path).toBe(200);
       texts.push(JSON.stringify(body));
       if (path.startsWith("/v1/invocations"))
