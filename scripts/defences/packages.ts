@@ -59,6 +59,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: NPM_SOURCES,
   },
   {
+    defence: "npm: no process waits after a refused lock",
+    file: `${NPM}/npm-install.ts`,
+    from: "    download?.discard();\n",
+    to: "",
+    tests: NPM_SOURCES,
+    only: "when the lock is refused",
+  },
+  {
     defence: "npm: the lock is checked",
     file: `${NPM}/npm-install.ts`,
     from: "  vetLock(",

@@ -9,7 +9,7 @@ const LAUNCH = ["packages/runner/test/calls/cancelled-launch.test.ts"];
 export const PROGRESS_DEFENCES: Mutant[] = [
   {
     defence: "progress: a cancelled installation ends npm",
-    file: "packages/supply/src/npm/npm-command.ts",
+    file: "packages/supply/src/npm/npm-process.ts",
     from: '    signal?.addEventListener("abort", kill);\n',
     to: "",
     tests: CANCELLED_IMPORT,

@@ -277,6 +277,7 @@ test("keeps the previous packages after an interrupted install, and removes its 
   const failing: Npm = {
     settings: (cwd) => npm.settings(cwd),
     cli: () => npm.cli(),
+    prepare: (cwd) => ({ run: (args) => failing.run(args, cwd), discard: () => {} }),
     async run(args, cwd) {
       await npm.run(args, cwd);
       throw new Error("power failure");

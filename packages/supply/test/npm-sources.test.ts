@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { processesWith } from "../../../test/support/processes.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, createPluginSources, openContentStore } from "../src/index.ts";
 import { createNpm, type Npm } from "../src/npm/npm-command.ts";
@@ -109,6 +110,12 @@ for (const [label, spec] of SOURCES) {
     120_000,
   );
 }
+
+test("ends the npm that was started for the download when the lock is refused", async () => {
+  const name = publish({ dependencies: { wanted: `file:${join(root, "local")}` } });
+  await expect(importServer(name)).rejects.toMatchObject({ code: "package.dependency_refused" });
+  await expect.poll(() => processesWith(root), { timeout: 10_000 }).toEqual([]);
+}, 120_000);
 
 const KINDS: [what: string, about: () => object][] = [
   ["optional", () => ({ optionalDependencies: { wanted: `${foreign}/x.tgz` } })],

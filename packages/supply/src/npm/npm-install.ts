@@ -8,7 +8,8 @@ import { join } from "node:path";
 import type { BackplaneError, ProgressStep } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
 import { type Dependencies, findUnresolved } from "./find-unresolved.ts";
-import { NPM_FLAGS, type Npm, NpmFailure, type NpmWatch } from "./npm-command.ts";
+import { NPM_FLAGS, type Npm, type NpmWatch, type PreparedNpm } from "./npm-command.ts";
+import { NpmFailure } from "./npm-process.ts";
 import { type Lock, refusedDependency, vetLock } from "./vet-lock.ts";
 
 const INSTALL = [
@@ -38,36 +39,53 @@ export async function npmInstall(
   operation: Operation,
 ): Promise<void> {
   const { spec, own } = requested;
+  let download: PreparedNpm | null = null;
+  try {
+    await writeLock(npm, dir, requested, operation, () => {
+      // npm is loaded for the second step while the first one waits for the registry.
+      download ??= npm.prepare(dir);
+    });
+    const { origins } = await npm.settings(dir);
+    const locked = JSON.parse(await readFile(join(dir, "package-lock.json"), "utf8")) as Lock;
+    vetLock(locked, origins, own);
+    // npm has recorded the new versions there as if their files were installed.
+    await rm(join(dir, "node_modules", ".package-lock.json"), { force: true });
+    // The first entry of the lock is the root.
+    const packages = Object.keys(locked.packages ?? {}).length - 1;
+    const message = `Downloading ${packages} ${packages === 1 ? "package" : "packages"} for ${spec}`;
+    download ??= npm.prepare(dir);
+    await download.run(["install", ...INSTALL, "--prefix", dir], watchNpm(operation, "download", message));
+  } finally {
+    download?.discard();
+  }
+}
+
+async function writeLock(
+  npm: Npm,
+  dir: string,
+  requested: RequestedPackage,
+  operation: Operation,
+  answered: () => void,
+): Promise<void> {
+  const { spec } = requested;
   // A separate cache, which contains exactly the metadata that this tree was resolved from.
   const cache = await mkdtemp(join(tmpdir(), "backplane-npm-cache-"));
+  const only = ["--package-lock-only", "--cache", cache, "--prefix", dir];
+  const { signal, received } = watchNpm(operation, "resolve", `Resolving the dependencies of ${spec}`);
+  const watch = {
+    signal,
+    received: (bytes: number) => {
+      answered();
+      received(bytes);
+    },
+  };
   try {
-    const lock = [
-      "install",
-      ...INSTALL,
-      "--package-lock-only",
-      "--cache",
-      cache,
-      "--prefix",
-      dir,
-      "--",
-      spec,
-    ];
-    const resolving = watchNpm(operation, "resolve", `Resolving the dependencies of ${spec}`);
-    await npm.run(lock, dir, resolving).catch(async (error: unknown) => {
+    await npm.run(["install", ...INSTALL, ...only, "--", spec], dir, watch).catch(async (error: unknown) => {
       throw (await explainUnresolved(error, cache, requested)) ?? error;
     });
   } finally {
     await rm(cache, { recursive: true, force: true });
   }
-  const { origins } = await npm.settings(dir);
-  const locked = JSON.parse(await readFile(join(dir, "package-lock.json"), "utf8")) as Lock;
-  vetLock(locked, origins, own);
-  // npm has recorded the new versions there as if their files were installed.
-  await rm(join(dir, "node_modules", ".package-lock.json"), { force: true });
-  // The first entry of the lock is the root.
-  const packages = Object.keys(locked.packages ?? {}).length - 1;
-  const message = `Downloading ${packages} ${packages === 1 ? "package" : "packages"} for ${spec}`;
-  await npm.run(["install", ...INSTALL, "--prefix", dir], dir, watchNpm(operation, "download", message));
 }
 
 /** Reports the bytes that a run of npm receives. */
