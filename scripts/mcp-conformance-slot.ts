@@ -8,7 +8,7 @@ import { mkdirSync, rmdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 
-const RETRY_MS = 50;
+const RETRY_MS = 200;
 
 async function takeSlot(folder: string, count: number): Promise<string> {
   for (;;) {
