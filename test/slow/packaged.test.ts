@@ -205,13 +205,14 @@ verifies(
     await once(bridge, "exit");
     await newcomer.run("npx backplane down");
 
-    await newcomer.run("npm install --global backplane && npm uninstall --global backplane");
     await newcomer.run("npm install --global backplane");
     const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
     expect((await newcomer.run("backplane --version")).trim()).toBe(version);
     await newcomer.run("backplane up --detach");
     expect(await newcomer.run('backplane invoke hello --input \'{"name":"Lin"}\'')).toContain("Hello, Lin!");
     expect(await newcomer.run("backplane doctor")).not.toMatch(/^\S.* failed /m);
+    await newcomer.run("backplane down && npm uninstall --global backplane");
+    expect(await newcomer.run("command -v backplane || true")).toBe("");
   },
 );
 
