@@ -101,6 +101,20 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/agent/test/plugins/plugins.test.ts"],
   },
   {
+    defence: "web adapter: its socket is refused while it is disabled",
+    file: "packages/api/src/ws/upgrade.ts",
+    from: "    requireWebAdapter(deps.kernel.adapters);\n",
+    to: "",
+    tests: ["packages/api/test/ws/web-adapter.test.ts"],
+  },
+  {
+    defence: "web adapter: its page is closed while it is disabled",
+    file: "packages/api/src/http/web-adapter.ts",
+    from: "if (!adapters.isDisabled(WEB_ADAPTER)) return;",
+    to: "if (WEB_ADAPTER !== undefined) return;",
+    tests: ["packages/api/test/ws/web-adapter.test.ts"],
+  },
+  {
     defence: "side calls: 5 s is the default timeout",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",

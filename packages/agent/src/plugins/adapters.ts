@@ -23,6 +23,7 @@ interface AdapterParts {
   timeouts: PluginTimeouts;
   callers: MintedCallers;
   enter(org_id: string): void;
+  isDisabled(plugin: string): boolean;
 }
 
 export class MountedAdapters implements Adapters {
@@ -30,6 +31,7 @@ export class MountedAdapters implements Adapters {
   readonly #instances = new Map<string, { instance: Instance; mounts: readonly MountedRoute[] }>();
   #all: readonly MountedRoute[] = [];
   #listed: readonly AdapterMount[] = [];
+  readonly #listeners = new Set<(plugin: string) => void>();
 
   constructor(parts: AdapterParts) {
     this.#parts = parts;
@@ -41,6 +43,19 @@ export class MountedAdapters implements Adapters {
 
   find(method: string, path: string): ReturnType<Adapters["find"]> {
     return findMount(this.#all, method, path);
+  }
+
+  isDisabled(plugin: string): boolean {
+    return this.#parts.isDisabled(plugin);
+  }
+
+  onDisabled(listener: (plugin: string) => void): void {
+    this.#listeners.add(listener);
+  }
+
+  /** Called when a plugin was unloaded. */
+  removed(plugin: string): void {
+    if (this.isDisabled(plugin)) for (const listener of this.#listeners) listener(plugin);
   }
 
   /**

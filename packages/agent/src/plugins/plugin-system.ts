@@ -37,7 +37,15 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   const callers = new MintedCallers();
   const owners = new InstanceOwners(config);
   const service = createServiceAccess(deps, callers);
-  const adapters = new MountedAdapters({ deps, timeouts, callers, enter });
+  const adapters = new MountedAdapters({
+    deps,
+    timeouts,
+    callers,
+    enter,
+    isDisabled: (plugin) =>
+      registry.list().some(({ name, status }) => name === plugin && status === "disabled"),
+  });
+  bus.kernel("adapters").subscribe("plugin.removed", ({ payload }) => adapters.removed(payload.name));
   const hooks: InstanceHooks = {
     context: (instance, scope) =>
       createPluginContext(

@@ -3,8 +3,10 @@ import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
+import { requireWebAdapter } from "../http/web-adapter.ts";
 import { renderErrorsPage } from "../pages/errors-page.ts";
 import { createChatFiles, createExplorerFiles, type FindFile } from "../pages/static-files.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 /** Pages load nothing from other origins and contain no inline scripts or styles. */
 const PAGE_HEADERS = {
@@ -61,10 +63,15 @@ const FILES: { path: string; file: string; type: string; operation_id: string; s
   },
 ];
 
-export function pageRoutes(): Route[] {
+export function pageRoutes({ kernel }: Pick<RouteDeps, "kernel">): Route[] {
+  const chat_files = createChatFiles();
+  const whileEnabled = () => requireWebAdapter(kernel.adapters);
   return [
-    ...FILES.map(staticRoute),
-    folderRoute("/static/chat/{file}", "chatFile", "Scripts and styles of the chat page", createChatFiles()),
+    ...FILES.map((file) => staticRoute(file, file.path === "/" ? whileEnabled : () => {})),
+    folderRoute("/static/chat/{file}", "chatFile", "Scripts and styles of the chat page", (name) => {
+      whileEnabled();
+      return chat_files(name);
+    }),
     folderRoute("/static/explorer/{file}", "explorerFile", "Files of Swagger UI", createExplorerFiles()),
     defineRoute({
       method: "GET",
@@ -98,7 +105,10 @@ function folderRoute(path: string, operation_id: string, summary: string, find: 
 }
 
 /** The file is read at the first request and then cached. */
-function staticRoute({ path, file, type, operation_id, summary }: (typeof FILES)[number]): Route {
+function staticRoute(
+  { path, file, type, operation_id, summary }: (typeof FILES)[number],
+  check: () => void,
+): Route {
   let text: string | undefined;
   return defineRoute({
     method: "GET",
@@ -109,6 +119,7 @@ function staticRoute({ path, file, type, operation_id, summary }: (typeof FILES)
     auth: "public",
     responses: { 200: { description: "The file.", type } },
     handler() {
+      check();
       text ??= readFileSync(new URL(`../../static/${file}`, import.meta.url), "utf8");
       return page(text, type);
     },

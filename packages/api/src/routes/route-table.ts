@@ -56,7 +56,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...workspaceRoutes(deps),
     ...eventRoutes(deps),
     ...mcp,
-    ...pageRoutes(),
+    ...pageRoutes(deps),
     ...consoleLoginRoutes(deps),
   ];
   table.push(...systemRoutes(deps, table));

@@ -25,6 +25,7 @@ export interface WsKernel {
   fanout: Pick<Kernel["fanout"], "attach">;
   sessions: Pick<Kernel["sessions"], "message" | "interrupt">;
   approvals: Pick<Kernel["approvals"], "answer">;
+  adapters: Pick<Kernel["adapters"], "isDisabled" | "onDisabled">;
 }
 
 export interface ClientSocketDeps {

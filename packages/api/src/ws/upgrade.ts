@@ -12,6 +12,7 @@ import { checkGate, type Gate } from "../auth/gate.ts";
 import { watchCredential } from "../auth/watch-credential.ts";
 import type { ErrorResponse } from "../http/error-envelope.ts";
 import { NOSNIFF_LINE, writeErrorResponse } from "../http/socket-response.ts";
+import { requireWebAdapter, WEB_ADAPTER } from "../http/web-adapter.ts";
 import { ClientSocket, type ClientSocketDeps, READ_AUTH, type WsKernel } from "./client-socket.ts";
 import { WebSocketWriter, WriteTicks } from "./websocket-writer.ts";
 
@@ -76,6 +77,10 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
   Object.assign(server, { shouldUpgradeCallback: isWebSocket });
   server.on("upgrade", (request, socket, head) => void upgrade(request, socket, head));
 
+  deps.kernel.adapters.onDisabled((plugin) => {
+    if (plugin === WEB_ADAPTER) for (const client of clients) client.shutDown();
+  });
+
   async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const drop = () => socket.destroy();
     socket.on("error", drop);
@@ -97,6 +102,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     checkGate(gate, request);
     if (!isWebSocket(request) || request.url?.split("?", 1)[0] !== "/ws")
       throw new BackplaneError("route.not_found");
+    requireWebAdapter(deps.kernel.adapters);
     const headers = credentialHeadersOf(request.headers);
     // A socket can write, so a cookie is accepted only from our own origin.
     const authenticate = () => gate.authenticator.authenticate(headers, true);

@@ -318,4 +318,8 @@ export interface Adapters {
     mount: AdapterMount,
     request: { params: Record<string, string>; query: Record<string, string>; body: Json },
   ): Promise<AdapterAnswer>;
+  /** Whether the operator disabled this plugin. A plugin that is not installed is not disabled. */
+  isDisabled(plugin: string): boolean;
+  /** Calls `listener` with the name of each plugin that is disabled from now on. */
+  onDisabled(listener: (plugin: string) => void): void;
 }

@@ -1,0 +1,15 @@
+/**
+ * The chat page and its socket belong to the bundled web adapter: they are closed while the operator has disabled it
+ * (plug.web-adapter), and open again as soon as it is enabled.
+ */
+import { BackplaneError } from "@backplane/contract";
+import type { Kernel } from "@backplane/ports";
+
+export const WEB_ADAPTER = "web";
+
+export function requireWebAdapter(adapters: Pick<Kernel["adapters"], "isDisabled">): void {
+  if (!adapters.isDisabled(WEB_ADAPTER)) return;
+  throw new BackplaneError("route.not_found", "The web adapter is disabled.", {
+    fix: `backplane plugin enable ${WEB_ADAPTER}`,
+  });
+}
