@@ -115,6 +115,21 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/api/test/ws/web-adapter.test.ts"],
   },
   {
+    defence: "sub-agents: the host limits their depth",
+    file: "packages/agent/src/tools/subagents.ts",
+    from: "if (depth >= deps.limits.depth) {",
+    to: "if (depth >= 5) {",
+    tests: ["packages/agent/test/loop/subagents.test.ts"],
+    only: "limits of the host",
+  },
+  {
+    defence: "providers: a configured plugin takes nothing from the environment",
+    file: "packages/agent/src/providers/bootstrap.ts",
+    from: "if (rows.size > META_FIELDS) return rows;",
+    to: "if (rows.size < META_FIELDS) return rows;",
+    tests: ["packages/agent/test/providers/bootstrap.test.ts"],
+  },
+  {
     defence: "side calls: 5 s is the default timeout",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",

@@ -13,8 +13,8 @@ import {
 import { announceFor } from "./announce.ts";
 import { type ChildEnd, startChild, waitForChild } from "./child.ts";
 
-/** Longer than any child may run, so that the child's own limit always applies first. */
-const TIMEOUT_MS = 330_000;
+/** Longer than the host lets any child run, so that the child's own limit always applies first. */
+const TIMEOUT_MS = 86_430_000;
 
 const PARAMETERS = {
   type: "object",
@@ -33,8 +33,8 @@ const PARAMETERS = {
       description: "The only tools it may call. Left out: those that you have.",
     },
     strategy: { type: "string", minLength: 1, maxLength: 64, description: "Left out: the default one." },
-    max_steps: { type: "integer", minimum: 1, maximum: 20, description: "Model calls at most." },
-    max_wall_seconds: { type: "integer", minimum: 1, maximum: 300, description: "Seconds at most." },
+    max_steps: { type: "integer", minimum: 1, maximum: 1_000, description: "Model calls at most." },
+    max_wall_seconds: { type: "integer", minimum: 1, maximum: 86_400, description: "Seconds at most." },
   },
   required: ["goal"],
   additionalProperties: false,

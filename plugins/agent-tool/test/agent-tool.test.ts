@@ -52,7 +52,7 @@ test("asks for approval on every spawn and describes the spawn in 80 characters"
     name: "agent",
     requires_approval: true,
     effect_class: "unknown",
-    timeout_ms: 330_000,
+    timeout_ms: 86_430_000,
   });
   expect(await tool.approvalBrief!({ goal: " sort\n the  mail " })).toBe("spawn agent: sort the mail");
   const long = await tool.approvalBrief!({ goal: "x".repeat(500) });
@@ -65,7 +65,7 @@ test("accepts only parameters within the limits", async () => {
   const accepts = new Ajv2020({ strict: false }).compile(tool.parameters);
   const good: JsonObject[] = [
     { goal: "x" },
-    { goal: "x".repeat(16_384), tools: [], strategy: "react", max_steps: 20, max_wall_seconds: 300 },
+    { goal: "x".repeat(16_384), tools: [], strategy: "react", max_steps: 1_000, max_wall_seconds: 86_400 },
   ];
   const bad: JsonObject[] = [
     {},
@@ -74,8 +74,8 @@ test("accepts only parameters within the limits", async () => {
     { goal: "x".repeat(16_385) },
     { goal: "x", tools: "all" },
     { goal: "x", max_steps: 0 },
-    { goal: "x", max_steps: 21 },
-    { goal: "x", max_wall_seconds: 301 },
+    { goal: "x", max_steps: 1_001 },
+    { goal: "x", max_wall_seconds: 86_401 },
     { goal: "x", max_wall_seconds: 1.5 },
     { goal: "x", session_id: "sess_2" },
   ];

@@ -82,6 +82,7 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     services: () => services,
     schemas: deps.schemas,
     probe: createProbe(models, active_models, clock),
+    ...(deps.provider_defaults === undefined ? {} : { provider_defaults: deps.provider_defaults }),
   });
   services.set(NET_FETCH, netFetch({ runner: deps.runner, config: registry.live_config, live: calls.live }));
   const sampling = createSampling({ deps, models, active_models });
@@ -110,7 +111,17 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
     core_tools,
     bindings,
     runner,
-    fanout: createFanout({ store, sessions, bus, feed: persister, live, clock, ids, log }),
+    fanout: createFanout({
+      store,
+      sessions,
+      bus,
+      feed: persister,
+      live,
+      clock,
+      ids,
+      log,
+      limits: deps.host.watchers,
+    }),
     turns,
     samplingAccess: sampling.access,
   };

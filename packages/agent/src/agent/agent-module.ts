@@ -139,6 +139,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     clock,
     store_wait: door.store_wait,
     random: deps.random,
+    limits: deps.host.subagents,
     onCallEnded(invocation_id, tell) {
       const live = door.live.get(invocation_id);
       if (live === undefined) tell();

@@ -147,6 +147,10 @@ class SessionFanout implements FanoutService {
     }
   }
 
+  get heartbeat_ms(): number {
+    return this.#limits.heartbeat_ms;
+  }
+
   watches(key: SessionKey): boolean {
     return (this.#hubs.at(key)?.connections.size ?? 0) > 0;
   }

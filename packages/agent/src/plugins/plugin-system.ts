@@ -91,7 +91,9 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     enter(org_id);
     let seeded = seeding.get(org_id);
     if (seeded === undefined) {
-      seeded = bootstrapProviders(deps, org_id, loadedProviders());
+      // The host's own credentials must not reach another organisation.
+      const defaults = org_id === default_scope.org_id ? deps.provider_defaults : {};
+      seeded = bootstrapProviders(deps, org_id, loadedProviders(), defaults);
       seeding.set(org_id, seeded);
     }
     const done = await seeded.catch((error: unknown) => {

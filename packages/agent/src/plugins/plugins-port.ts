@@ -15,6 +15,7 @@ import type {
   Caller,
   Changes,
   Clock,
+  KernelDeps,
   Logger,
   PluginLoader,
   Schemas,
@@ -45,6 +46,7 @@ export interface PluginSystemDeps {
   schemas?: Schemas;
   /** Sends one small request to a provider instance. */
   probe: AgentProviders["test"];
+  provider_defaults?: KernelDeps["provider_defaults"];
   /** Consecutive failures after which a plugin is unloaded; default 3. */
   failures?: number;
   timeouts?: Partial<PluginTimeouts>;

@@ -4,7 +4,13 @@
  * bootstrap, which never overwrites a key.
  */
 
-import { isDestinationConfig, isSecretConfigKey, type Json, pluginNamespace } from "@backplane/contract";
+import {
+  isDestinationConfig,
+  isSecretConfigKey,
+  type Json,
+  type JsonObject,
+  pluginNamespace,
+} from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
 import {
   ACTIVE_INSTANCE_KEY,
@@ -17,6 +23,8 @@ import {
 export const SEEDED_KEY = "_meta.providers_seeded_at";
 /** The default while no other provider has a key, because this plugin needs neither a key nor the network. */
 const OFFLINE = "llm-echo";
+/** `plugin` and `label`. */
+const META_FIELDS = 2;
 
 interface BootstrapDeps {
   config: LiveConfig;
@@ -29,6 +37,7 @@ export async function bootstrapProviders(
   deps: BootstrapDeps,
   org_id: string,
   loaded: readonly string[],
+  defaults: Readonly<Record<string, JsonObject>> = {},
 ): Promise<boolean> {
   const { config, clock } = deps;
   const plugins = loaded
@@ -38,8 +47,9 @@ export async function bootstrapProviders(
   if ((await config.get(org_id, SEEDED_KEY)) !== undefined) return true;
   const withKey: string[] = [];
   for (const plugin of plugins) {
-    const wanted = await instanceOf(config, org_id, plugin);
     const existing = await config.list(org_id, `providers.${plugin}.`);
+    const given = existing.size === 0 ? defaults[plugin] : undefined;
+    const wanted = await instanceOf(config, org_id, plugin, given);
     const elsewhere = isElsewhere(wanted, existing);
     const missing = [...wanted].filter(
       ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
@@ -47,7 +57,10 @@ export async function bootstrapProviders(
     if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
     const own = new Map([...missing, ...existing]);
     const key = own.get(`providers.${plugin}.api_key`);
-    if (typeof key === "string" && key !== "") withKey.push(plugin);
+    const model = own.get(`providers.${plugin}.model`);
+    // An instance whose key comes from the environment is active only if it can answer.
+    const usable = given?.api_key !== key || (typeof model === "string" && model !== "");
+    if (typeof key === "string" && key !== "" && usable) withKey.push(plugin);
   }
   if ((await config.get(org_id, ACTIVE_INSTANCE_KEY)) === undefined) {
     await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: withKey[0] ?? plugins[0]! } }, {});
@@ -70,7 +83,13 @@ function isElsewhere(wanted: ReadonlyMap<string, Json>, existing: ReadonlyMap<st
   );
 }
 
-async function instanceOf(config: LiveConfig, org_id: string, plugin: string): Promise<Map<string, Json>> {
+/** `given` is used only without any configuration of the plugin, so that no credential gets another destination. */
+async function instanceOf(
+  config: LiveConfig,
+  org_id: string,
+  plugin: string,
+  given: JsonObject = {},
+): Promise<Map<string, Json>> {
   const to = `providers.${plugin}.`;
   const from = `plugin.${pluginNamespace(plugin)}.`;
   const rows = new Map<string, Json>([
@@ -84,5 +103,7 @@ async function instanceOf(config: LiveConfig, org_id: string, plugin: string): P
     if (isPluginSettingField(field) || field === ALLOW_PRIVATE_FIELD) continue;
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }
+  if (rows.size > META_FIELDS) return rows;
+  for (const [field, value] of Object.entries(given)) rows.set(`${to}${field}`, value);
   return rows;
 }

@@ -4,16 +4,9 @@
  * can only request a child.
  */
 
-import {
-  AGENT_SEPARATOR,
-  BackplaneError,
-  type Json,
-  type JsonObject,
-  type Run,
-  SUBAGENT_LIMITS,
-} from "@backplane/contract";
+import { AGENT_SEPARATOR, BackplaneError, type Json, type JsonObject, type Run } from "@backplane/contract";
 import type { StoreWait } from "@backplane/door";
-import type { Clock, SessionKey, Timer } from "@backplane/ports";
+import type { Clock, HostPolicy, SessionKey, Timer } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
 import { executionUse } from "../harness/child-runs.ts";
 import type { TurnRequest } from "../loop/begin-turn.ts";
@@ -29,6 +22,7 @@ export interface SubagentDeps {
   clock: Clock;
   store_wait: StoreWait;
   random: (bytes: Uint8Array) => void;
+  limits: HostPolicy["subagents"];
   /** Returns the running turn that made the call. */
   turnOfCall(invocation_id: string): Turn | undefined;
   /** Calls `listener` when the tool call has ended, with any outcome. */
@@ -52,10 +46,10 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       throw new BackplaneError("request.invalid", "A sub-agent needs a goal.");
     }
     const depth = parent.key.session_id.split(AGENT_SEPARATOR).length - 1;
-    if (depth >= SUBAGENT_LIMITS.depth) {
+    if (depth >= deps.limits.depth) {
       throw new BackplaneError(
         "policy.denied",
-        `Sub-agents may be nested at most ${SUBAGENT_LIMITS.depth} levels deep.`,
+        `Sub-agents may be nested at most ${deps.limits.depth} levels deep.`,
       );
     }
     const requested = toolsOf(args.tools);
@@ -77,17 +71,15 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       parent: parent.hold,
       ...executionUse(parent.caller, depth + 1),
       limits: {
-        iterations: atMost(args.max_steps, SUBAGENT_LIMITS.steps),
+        iterations: atMost(args.max_steps, deps.limits.steps),
         tools: narrowTools(parent.limits.tools, requested),
       },
       ...(typeof strategy === "string" ? { strategy } : {}),
     } as const satisfies TurnRequest;
     const { turn } = await retry(() => deps.loop.accept(request));
     if (turn === null) throw new BackplaneError("session.busy");
-    const wall_ms = Math.min(
-      atMost(args.max_wall_seconds, SUBAGENT_LIMITS.wall_ms / 1000) * 1000,
-      SUBAGENT_LIMITS.wall_ms,
-    );
+    const { wall_ms: most_ms } = deps.limits;
+    const wall_ms = Math.min(atMost(args.max_wall_seconds, most_ms / 1000) * 1000, most_ms);
     const timer = deps.clock.after(wall_ms, () => turn.stop("wall"));
     const child = { parent, turn, timer, requested };
     children.set(child_id, child);

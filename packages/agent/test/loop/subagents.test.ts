@@ -9,9 +9,11 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
 /** Approves every request and counts the requests. */
-async function openAgents(): Promise<TestSession & { requests: BusEvent[] }> {
+async function openAgents(
+  options: Parameters<typeof createTestSession>[0] = {},
+): Promise<TestSession & { requests: BusEvent[] }> {
   const { requests, yes } = yesPlugin();
-  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes], ...options });
   return { ...fixture, requests };
 }
 
@@ -78,6 +80,19 @@ verifies("subagent.tool", "allows five levels of sub-agents with an approval for
   const started = bridge(fixture).filter(({ kind }) => kind === "x.agent.subagent.started");
   expect(started).toHaveLength(5);
   expect(String(started.at(-1)!.payload.child_id).split("::agent::")).toHaveLength(6);
+});
+
+verifies("subagent.tool", "enforces the limits of the host, whatever a call asks for", async () => {
+  const host = { subagents: { depth: 1, wall_ms: 1_000, steps: 2 } };
+  const fixture = await openAgents({ host });
+  await fixture.say(spawn(spawn("/say too deep")));
+  expect(bridge(fixture).filter(({ kind }) => kind.endsWith("started"))).toHaveLength(1);
+  const steps = Array.from({ length: 4 }, () => '/tool add {"a": 1, "b": 1}').join("\n/then\n");
+  await fixture.say(spawn(steps, { max_steps: 100 }), "s2");
+  const { items } = await fixture.kernel.runs.list(user, {}, { limit: 1 });
+  expect(items[0]).toMatchObject({ iterations: 2, error: { code: "loop.iterations" } });
+  await fixture.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 900 }), "s3");
+  expect(bridge(fixture).at(-1)).toMatchObject({ payload: { reason: "timeout" } });
 });
 
 verifies(

@@ -19,6 +19,39 @@ async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "ll
   return { ...fixture, values: async () => Object.fromEntries(await fixture.config.list(ORG)) };
 }
 
+verifies("llm.instances", "fills the first instance from the environment of the host, once", async () => {
+  const defaults = {
+    "llm-openai": { api_key: "sk-env-1234", base_url: "https://llm.example.com/v1", model: "m-1" },
+    "llm-anthropic": { api_key: "sk-ant-1234" },
+  };
+  const bootstrap = async (before: Record<string, Json>) => {
+    const fixture = await seeded(before);
+    await bootstrapProviders(fixture.deps, ORG, ["llm-openai", "llm-anthropic", "llm-echo"], defaults);
+    return await fixture.values();
+  };
+  const fresh = await bootstrap({});
+  expect(fresh).toMatchObject({
+    "providers.llm-openai.api_key": "sk-env-1234",
+    "providers.llm-openai.base_url": "https://llm.example.com/v1",
+    "providers.llm-openai.model": "m-1",
+    "providers.llm-anthropic.api_key": "sk-ant-1234",
+    provider: "llm-openai",
+  });
+  // An existing configuration keeps its key and its destination, and a key without a model is not made active.
+  const kept = await bootstrap({
+    "plugin.llm_openai.api_key": "sk-own",
+    "providers.llm-anthropic.base_url": "https://other.example.com",
+  });
+  expect(kept).toMatchObject({ "providers.llm-openai.api_key": "sk-own", provider: "llm-openai" });
+  expect(kept).not.toHaveProperty(["providers.llm-openai.base_url"]);
+  expect(kept).not.toHaveProperty(["providers.llm-anthropic.api_key"]);
+  const keyless = await seeded({});
+  await bootstrapProviders(keyless.deps, ORG, ["llm-anthropic", "llm-echo"], {
+    "llm-anthropic": { api_key: "sk-ant-1234" },
+  });
+  expect((await keyless.values()).provider).toBe("llm-echo");
+});
+
 verifies(
   "llm.instances",
   "creates one instance per provider on the first start and copies its configuration",

@@ -2,7 +2,6 @@
  * The fan-out of a session as an async iterator, for event streams. The fan-out is told how much is queued here, and ends
  * the connection of a reader that is too slow; the client then reconnects with the last id that it has.
  */
-import { FANOUT_LIMITS } from "@backplane/contract";
 import type { Caller, Clock, Fanout, SessionRef, Timer, WatchedEvent } from "@backplane/ports";
 
 export interface SessionWatch {
@@ -50,7 +49,7 @@ export async function watchSession(
   let timer: Timer;
   const sendHeartbeat = () => {
     attachment.heartbeat();
-    timer = deps.clock.after(FANOUT_LIMITS.heartbeat_ms / 3, sendHeartbeat);
+    timer = deps.clock.after(deps.fanout.heartbeat_ms / 3, sendHeartbeat);
   };
   sendHeartbeat();
 

@@ -22,7 +22,7 @@ import type { WebSocketWriter } from "./websocket-writer.ts";
 
 /** The parts of the kernel that the operations use. */
 export interface WsKernel {
-  fanout: Pick<Kernel["fanout"], "attach">;
+  fanout: Pick<Kernel["fanout"], "attach" | "heartbeat_ms">;
   sessions: Pick<Kernel["sessions"], "message" | "interrupt">;
   approvals: Pick<Kernel["approvals"], "answer">;
   adapters: Pick<Kernel["adapters"], "isDisabled" | "onDisabled">;
@@ -229,7 +229,7 @@ export class ClientSocket {
     ({ connection_id } = attachment);
     this.#attached.set(connection_id, { ref: session, attachment });
     const { last_entry_id } = attachment.session;
-    const { heartbeat_ms } = FANOUT_LIMITS;
+    const { heartbeat_ms } = this.#deps.kernel.fanout;
     this.#send({ op: "attached", connection_id, ...session, last_entry_id, heartbeat_ms, ref: op.ref });
     for (const watched of early) this.#writer.writeEvent(watched);
     early = null;

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import { BackplaneError, FANOUT_LIMITS } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
 import type { Caller, Clock, Logger, Timer } from "@backplane/ports";
 import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
@@ -145,7 +145,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
   function scheduleSweep(): void {
     sweep ??= clock.after(SWEEP_MS, () => {
       sweep = null;
-      const silent_since = clock.monotonic() - FANOUT_LIMITS.heartbeat_ms;
+      const silent_since = clock.monotonic() - deps.kernel.fanout.heartbeat_ms;
       for (const client of clients) {
         if (client.idle && client.last_seen < silent_since) client.close("timeout");
         else void client.checkCredential();

@@ -6,12 +6,16 @@ import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import {
+  APPROVAL_TIMEOUT_MS,
   ARTIFACT_LIMITS,
   BackplaneError,
+  FANOUT_LIMITS,
   INVOCATION_LIMITS,
+  type JsonObject,
   LAUNCH_TIMEOUTS,
   PLUGIN_FAILURES,
   SIDE_TIMEOUTS,
+  SUBAGENT_LIMITS,
   VAI_TIMEOUTS,
   WIRE_LIMITS,
 } from "@backplane/contract";
@@ -143,6 +147,24 @@ const ConfigSchema = z.strictObject({
       resume_turns: z.boolean().default(true),
       /** Consecutive failures after which a kernel plugin is unloaded. */
       plugin_failures: z.int().min(1).max(1_000).default(PLUGIN_FAILURES),
+      /** How long an approval waits for its answer, unless its binding says otherwise. */
+      approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).default(APPROVAL_TIMEOUT_MS),
+      /** How long a client of a session may be silent before it is detached. */
+      heartbeat_timeout_ms: z.int().min(100).max(3_600_000).default(FANOUT_LIMITS.heartbeat_ms),
+      /** How often silent clients are looked for. */
+      reap_interval_ms: z.int().min(10).max(600_000).default(FANOUT_LIMITS.reap_ms),
+      /** What a sub-agent may use at most. */
+      subagents: z
+        .strictObject({
+          max_depth: z.int().min(0).max(32).default(SUBAGENT_LIMITS.depth),
+          max_wall_seconds: z
+            .int()
+            .min(1)
+            .max(86_400)
+            .default(SUBAGENT_LIMITS.wall_ms / 1_000),
+          max_steps: z.int().min(1).max(1_000).default(SUBAGENT_LIMITS.steps),
+        })
+        .prefault({}),
     })
     .prefault({}),
   log: z
@@ -162,6 +184,8 @@ const ConfigSchema = z.strictObject({
 export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
   home: string;
   secret_key_file: string;
+  /** Fields of the first provider instances, from the environment. They hold API keys. */
+  provider_defaults?: Record<string, JsonObject>;
   /** Replaces the bundled plugins, for programs that embed the gateway. */
   plugins?: { bundled_roots?: readonly string[] };
 }
@@ -197,7 +221,31 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
     ...parsed.data,
     home: folder,
     secret_key_file: env.BACKPLANE_SECRET_KEY_FILE || join(folder, "secret.key"),
+    provider_defaults: providerDefaults(env),
   };
+}
+
+/** The variables that the vendors' own clients read, with the fields of an instance that they set. */
+const PROVIDER_VARIABLES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  "llm-openai": {
+    OPENAI_API_KEY: "api_key",
+    OPENAI_BASE_URL: "base_url",
+    OPENAI_MODEL: "model",
+    OPENAI_ORG_ID: "organization",
+  },
+  "llm-anthropic": {
+    ANTHROPIC_API_KEY: "api_key",
+    ANTHROPIC_BASE_URL: "base_url",
+    ANTHROPIC_MODEL: "model",
+  },
+};
+
+function providerDefaults(env: Record<string, string | undefined>): Record<string, JsonObject> {
+  const plugins = Object.entries(PROVIDER_VARIABLES).map(([plugin, variables]) => {
+    const set = Object.entries(variables).filter(([variable]) => env[variable]);
+    return [plugin, Object.fromEntries(set.map(([variable, field]) => [field, env[variable]!]))] as const;
+  });
+  return Object.fromEntries(plugins.filter(([, fields]) => Object.keys(fields).length > 0));
 }
 
 export function homeFolder(home: string | undefined, env: Record<string, string | undefined>): string {

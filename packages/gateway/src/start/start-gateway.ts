@@ -186,6 +186,16 @@ async function compose(
       store_wait_ms: config.node.store_wait_ms,
       resume_turns: config.agent.resume_turns,
       plugin_failures: config.agent.plugin_failures,
+      approval_timeout_ms: config.agent.approval_timeout_ms,
+      subagents: {
+        depth: config.agent.subagents.max_depth,
+        wall_ms: config.agent.subagents.max_wall_seconds * 1_000,
+        steps: config.agent.subagents.max_steps,
+      },
+      watchers: {
+        heartbeat_ms: config.agent.heartbeat_timeout_ms,
+        reap_ms: config.agent.reap_interval_ms,
+      },
     }),
     gateway: {
       base_url: () => address.url,
@@ -194,6 +204,7 @@ async function compose(
     log,
     plugins,
     version: VERSION,
+    provider_defaults: config.provider_defaults ?? {},
     pause: setImmediate,
     ...(config.agent.strategy === undefined ? {} : { strategy: config.agent.strategy }),
   });

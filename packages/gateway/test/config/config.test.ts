@@ -25,6 +25,24 @@ test("applies defaults, file, environment and flags in this order", () => {
   expect(config.listen).toMatchObject({ port: 3, hosts: ["a.example"] });
 });
 
+test("reads the limits of the agent host, and the vendors' variables for the first providers", () => {
+  const { agent, provider_defaults } = loadConfig({ home: homeWith(), env: {} });
+  expect(agent).toMatchObject({
+    approval_timeout_ms: 60_000,
+    heartbeat_timeout_ms: 60_000,
+    reap_interval_ms: 5_000,
+    subagents: { max_depth: 5, max_wall_seconds: 300, max_steps: 20 },
+  });
+  expect(provider_defaults).toEqual({});
+  const home = homeWith("[agent]\nreap_interval_ms = 50\n[agent.subagents]\nmax_depth = 1\n");
+  const env = { OPENAI_API_KEY: "sk-1", OPENAI_BASE_URL: "https://llm.example.com", ANTHROPIC_API_KEY: "" };
+  const set = loadConfig({ home, env });
+  expect(set.agent).toMatchObject({ reap_interval_ms: 50, subagents: { max_depth: 1, max_steps: 20 } });
+  expect(set.provider_defaults).toEqual({
+    "llm-openai": { api_key: "sk-1", base_url: "https://llm.example.com" },
+  });
+});
+
 test("takes the home from the flag, the variable or the data folder", () => {
   expect(loadConfig({ env: { BACKPLANE_HOME: "/tmp/backplane-none" } }).home).toBe("/tmp/backplane-none");
   expect(loadConfig({ env: { XDG_DATA_HOME: "/tmp/data" } }).home).toBe("/tmp/data/backplane");

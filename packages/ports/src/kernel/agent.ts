@@ -238,6 +238,8 @@ export interface Fanout {
   /** Whether a client is attached to this session. */
   watches(key: SessionKey): boolean;
   stats(): { sessions: number; connections: number };
+  /** A connection without a heartbeat for this long is detached. */
+  readonly heartbeat_ms: number;
 }
 
 /** A tool of the catalog, as shown to a client outside the agent loop. */

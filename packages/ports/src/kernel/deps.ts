@@ -59,6 +59,10 @@ export interface HostPolicy {
   resume_turns: boolean;
   /** Consecutive failures after which a kernel plugin is unloaded. */
   plugin_failures: number;
+  /** What a sub-agent may use at most; a call of the agent tool can only ask for less. */
+  subagents: { depth: number; wall_ms: number; steps: number };
+  /** When a silent watcher of a session is detached, and how often watchers are checked. */
+  watchers: { heartbeat_ms: number; reap_ms: number };
   deliveries: {
     concurrency: number;
     /** Concurrent deliveries per hook binding, so that a hanging hook does not delay others. */
@@ -109,6 +113,11 @@ export interface KernelDeps {
   log: Logger;
   /** Loads kernel plugins; without it there are none. */
   plugins?: PluginLoader;
+  /**
+   * Fields of the first instance of a provider plugin, by plugin, as the host's environment gives them. They are used once,
+   * in the host's own organisation, for a plugin that has no configuration yet.
+   */
+  provider_defaults?: Readonly<Record<string, JsonObject>>;
   /** The default strategy of sessions; defaults to react. */
   strategy?: string;
   version?: string;

@@ -2,8 +2,10 @@
 import {
   APPROVAL_TIMEOUT_MS,
   ARTIFACT_LIMITS,
+  FANOUT_LIMITS,
   INVOCATION_LIMITS,
   PLUGIN_FAILURES,
+  SUBAGENT_LIMITS,
   WIRE_LIMITS,
 } from "@backplane/contract";
 import type { HostPolicy } from "./deps.ts";
@@ -24,6 +26,8 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
     store_wait_ms: 600_000,
     resume_turns: true,
     plugin_failures: PLUGIN_FAILURES,
+    subagents: SUBAGENT_LIMITS,
+    watchers: { heartbeat_ms: FANOUT_LIMITS.heartbeat_ms, reap_ms: FANOUT_LIMITS.reap_ms },
     deliveries: { concurrency: 64, per_binding: 4, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
     max_depth: 8,
     retention: {
