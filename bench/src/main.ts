@@ -9,6 +9,7 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   "store.append": async () => (await import("./store-append.ts")).storeAppend(),
   "bus.dispatch": async () => (await import("./bus-dispatch.ts")).busDispatch(),
   "loop.turn": async () => (await import("./loop-turn.ts")).loopTurn(),
+  "harness.overhead": async () => (await import("./harness-overhead.ts")).harnessOverhead(),
   "fanout.ws": async () => (await import("./fanout-ws.ts")).fanoutWs(),
   "session.idle-bytes": async () => (await import("./session-idle.ts")).sessionIdle(),
   catalog: async () => (await import("./catalog.ts")).catalog(),

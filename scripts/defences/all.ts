@@ -20,6 +20,7 @@ import { COMPACTION_DEFENCES } from "./compaction.ts";
 import { DAMAGE_DEFENCES } from "./damage.ts";
 import { DESTINATION_DEFENCES } from "./destinations.ts";
 import { FENCE_DEFENCES } from "./fences.ts";
+import { HARNESS_DEFENCES } from "./harness.ts";
 import { HOME_DEFENCES } from "./home.ts";
 import { HTTP_DEFENCES } from "./http.ts";
 import { INSTALLATION_DEFENCES } from "./installations.ts";
@@ -55,6 +56,7 @@ export const MUTANTS: Mutant[] = [
   ...INSTALLATION_DEFENCES,
   ...PLUGIN_DEFENCES,
   ...FENCE_DEFENCES,
+  ...HARNESS_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
   ...PROGRESS_DEFENCES,

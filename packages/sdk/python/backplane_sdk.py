@@ -244,7 +244,22 @@ class Call:
         sys.stderr.write(f"[{self.context.get('invocation_id', '?')}] {line}\n")
         sys.stderr.flush()
 
-    def gateway(self, path: str, body: Json = None, method: Optional[str] = None) -> Json:
+    def run(self, key: str, session_id: str, text: str) -> Dict[str, Json]:
+        """For harnesses: starts a run and waits for its end. A resumed harness with the same key gets the same run."""
+        request = {"session_id": session_id, "input": {"text": text}}
+        while True:
+            # A repeat with the same key is the same run, so it only waits again.
+            answer = self.gateway("/v1/runs?wait=20", request, idempotency_key=key)
+            if answer["status"] != "running":
+                return answer
+
+    def gateway(
+        self,
+        path: str,
+        body: Json = None,
+        method: Optional[str] = None,
+        idempotency_key: Optional[str] = None,
+    ) -> Json:
         """Sends JSON to the gateway's own API with the call's delegated token, and returns the JSON response."""
         import urllib.error
         import urllib.request
@@ -255,10 +270,13 @@ class Call:
             fail("This call has no gateway token. Ask for gateway_api_scopes in vai-plugin.toml.")
         if not path.startswith("/") or path.startswith("//"):
             fail(f"{path} is not a path of the gateway. Use one such as /v1/sessions.")
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
         request = urllib.request.Request(
             access["base_url"].rstrip("/") + path,
             data=None if body is None else json.dumps(body).encode("utf-8"),
-            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            headers=headers,
             method=method or ("GET" if body is None else "POST"),
         )
 

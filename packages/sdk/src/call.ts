@@ -5,7 +5,7 @@
 import type { ArtifactRef, Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
 import { readArtifact, writeArtifact } from "./artifact.ts";
-import type { Checkpoint } from "./contracts.ts";
+import type { Checkpoint, ChildRun, ChildRunRequest } from "./contracts.ts";
 import { type GatewayAccess, gatewayAccess } from "./gateway-access.ts";
 import { fail } from "./outcome.ts";
 
@@ -57,6 +57,11 @@ export interface HookCall<Config = JsonObject> extends Call<Config> {
 export interface HarnessCall<Config = JsonObject> extends Call<Config> {
   /** The gateway stores a checkpoint before any later event; a resumed harness gets the last one. */
   checkpoint(data: Json, kind?: string): void;
+  /**
+   * Starts a run and waits for its end. `key` names the run within the execution: a resumed harness that uses the same
+   * key gets the same run instead of a second one. Needs the scope runs:write.
+   */
+  run(key: string, request: ChildRunRequest): Promise<ChildRun>;
 }
 
 /** setTimeout fires immediately for longer delays. */
@@ -141,6 +146,17 @@ export class ServedCall implements ToolCall, HookCall, HarnessCall {
   checkpoint(data: Json, kind = "checkpoint"): void {
     const checkpoint: Checkpoint = { kind, data };
     this.#wire.emit({ type: "checkpoint", checkpoint: checkpoint as unknown as JsonObject });
+  }
+
+  async run(key: string, request: ChildRunRequest): Promise<ChildRun> {
+    for (;;) {
+      // A repeat with the same key is the same run, so it only waits again.
+      const body = await this.gateway.json<ChildRun>("/v1/runs?wait=20", {
+        body: request,
+        idempotency_key: key,
+      });
+      if (body.status !== "running") return body;
+    }
   }
 
   sleep(ms: number): Promise<void> {

@@ -56,11 +56,33 @@ export interface HarnessRequest {
   policy: {
     max_depth?: number;
     max_child_runs?: number;
+    max_steps?: number;
+    max_compactions?: number;
+    max_time_ms?: number;
     allow_compaction?: boolean;
     [key: string]: Json | undefined;
   };
-  /** The last checkpoint of the previous run, with mode `resume`. */
+  /** With mode `resume` and the fidelity lossless or checkpoint: the last checkpoint. */
   checkpoint?: Checkpoint;
+  /** With mode `resume` and the fidelity prompt_replay: the conversation so far. */
+  chain?: { chain_id: string; blocks: JsonObject[] };
+  /** With mode `resume` and the fidelity summary_reseed: the text that the new chain begins with. */
+  summary?: { text: string };
+}
+
+/** A run that a harness starts, on the session of its target or on another one. */
+export interface ChildRunRequest {
+  session_id: string;
+  input: { text: string; attachments?: JsonObject[] };
+  strategy?: string;
+}
+
+export interface ChildRun {
+  id: string;
+  session_id: string;
+  status: "running" | "completed" | "failed" | "cancelled";
+  output: { content: string; entry_id: number } | null;
+  error: { code: string; message: string } | null;
 }
 
 export interface Checkpoint {

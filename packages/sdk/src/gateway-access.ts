@@ -8,7 +8,14 @@ export interface GatewayAccess {
   /** `fetch` for a path of the gateway. The request uses the signal of the call and ends with the call. */
   fetch(path: string, init?: RequestInit): Promise<Response>;
   /** Sends and reads JSON; a response that is not 2xx ends the call with the gateway's message. */
-  json<Body = Json>(path: string, request?: { method?: string; body?: unknown }): Promise<Body>;
+  json<Body = Json>(path: string, request?: GatewayRequest): Promise<Body>;
+}
+
+export interface GatewayRequest {
+  method?: string;
+  body?: unknown;
+  /** A repeat of a create with the same key gets the result of the first. */
+  idempotency_key?: string;
 }
 
 export function gatewayAccess(
@@ -32,14 +39,14 @@ export function gatewayAccess(
     base_url: gateway.base_url,
     scopes: gateway.scopes,
     fetch: send,
-    async json<Body>(path: string, request: { method?: string; body?: unknown } = {}) {
-      const hasBody = request.body !== undefined;
+    async json<Body>(path: string, { method, body, idempotency_key }: GatewayRequest = {}) {
+      const headers = new Headers();
+      if (body !== undefined) headers.set("content-type", "application/json");
+      if (idempotency_key !== undefined) headers.set("idempotency-key", idempotency_key);
       const response = await send(path, {
-        method: request.method ?? (hasBody ? "POST" : "GET"),
-        ...(hasBody && {
-          headers: { "content-type": "application/json" },
-          body: JSON.stringify(request.body),
-        }),
+        method: method ?? (body === undefined ? "GET" : "POST"),
+        headers,
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       if (response.ok) return (await response.json()) as Body;
       const message = `The gateway answered ${response.status} to ${path}: ${await reasonOf(response)}`;

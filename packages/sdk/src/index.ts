@@ -2,6 +2,8 @@ export type { ArtifactRef, ContentBlock } from "@backplane/contract";
 export type { Call, HarnessCall, HookCall, PluginEvent, ToolCall } from "./call.ts";
 export type {
   Checkpoint,
+  ChildRun,
+  ChildRunRequest,
   CompactAnswer,
   CompactRequest,
   HarnessAnswer,

@@ -129,7 +129,7 @@ describe("a run of a harness", () => {
     await fixture.bind(harnessPackage());
     let child = "";
     scriptHarness(fixture, async ({ run, cancelled }) => {
-      child = (await run("slow", "s2", "/slow 60000")).id;
+      child = (await run("slow", "s2", "/slow 5000")).id;
       await cancelled;
       return {};
     });
