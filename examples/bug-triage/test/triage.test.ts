@@ -1,6 +1,6 @@
 /** The triage in memory, with a server that answers like the gateway's API. */
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { runPlugin } from "@backplane/sdk/testing";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { plugin } from "../src/triage.ts";
 
-interface Started {
+interface StartedRun {
   key: string;
   session_id: string;
   text: string;
@@ -17,30 +17,26 @@ interface Started {
 let gateway: Server;
 const scratch = mkdtempSync(join(tmpdir(), "backplane-triage-"));
 let base_url = "";
-let started: Started[] = [];
+let started: StartedRun[] = [];
 let failing: Set<string>;
 
+async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  response.setHeader("content-type", "application/json");
+  if (request.url === "/v1/plugin-tools") return void response.end(JSON.stringify({ items: [] }));
+  let body = "";
+  for await (const chunk of request) body += String(chunk);
+  const { session_id, input } = JSON.parse(body) as { session_id: string; input: { text: string } };
+  const key = String(request.headers["idempotency-key"]);
+  started.push({ key, session_id, text: input.text });
+  const failed = failing.has(key);
+  const output = { content: `answer to ${key}`, entry_id: 1 };
+  const error = failed ? { code: "gateway_stopping", message: "the gateway stopped" } : null;
+  const status = failed ? "failed" : "completed";
+  response.end(JSON.stringify({ id: `run_${started.length}`, session_id, status, output, error }));
+}
+
 beforeAll(async () => {
-  gateway = createServer(async (request, response) => {
-    response.setHeader("content-type", "application/json");
-    if (request.url === "/v1/plugin-tools") return void response.end(JSON.stringify({ items: [] }));
-    let body = "";
-    for await (const chunk of request) body += String(chunk);
-    const { session_id, input } = JSON.parse(body) as { session_id: string; input: { text: string } };
-    const key = String(request.headers["idempotency-key"]);
-    started.push({ key, session_id, text: input.text });
-    const failed = failing.has(key);
-    const output = { content: `answer to ${key}`, entry_id: 1 };
-    const error = failed ? { code: "gateway_stopping", message: "the gateway stopped" } : null;
-    const run = {
-      id: `run_${started.length}`,
-      session_id,
-      status: failed ? "failed" : "completed",
-      output,
-      error,
-    };
-    response.end(JSON.stringify(run));
-  });
+  gateway = createServer((request, response) => void answer(request, response));
   await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
   base_url = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
 });
@@ -69,10 +65,10 @@ async function triage(request: Parameters<Awaited<ReturnType<typeof runPlugin>>[
 test("investigates on sessions of their own and proposes a fix on the session of the user", async () => {
   const outcome = await triage({});
   expect(outcome.result?.summary).toEqual({ text: "answer to propose-1" });
-  expect(started.map(({ key, session_id }) => [key, session_id]).sort()).toEqual([
-    ["locate-1", "bug-7-locate"],
-    ["propose-1", "bug-7"],
-    ["reproduce-1", "bug-7-reproduce"],
+  expect(started.map(({ key, session_id }) => `${key} ${session_id}`).toSorted()).toEqual([
+    "locate-1 bug-7-locate",
+    "propose-1 bug-7",
+    "reproduce-1 bug-7-reproduce",
   ]);
   const proposal = started.find(({ key }) => key === "propose-1")!;
   expect(proposal.text).toContain("answer to locate-1");

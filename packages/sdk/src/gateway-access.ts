@@ -11,7 +11,7 @@ export interface GatewayAccess {
   json<Body = Json>(path: string, request?: GatewayRequest): Promise<Body>;
 }
 
-export interface GatewayRequest {
+interface GatewayRequest {
   method?: string;
   body?: unknown;
   /** A repeat of a create with the same key gets the result of the first. */

@@ -10,7 +10,7 @@ import type { TurnRequest } from "../loop/begin-turn.ts";
 import { executionOf } from "../loop/run-turn.ts";
 
 /** The part of a turn request that links a run to the call that starts it. */
-export type ChildRun = Pick<TurnRequest, "trigger" | "parent_run_id" | "execution">;
+type ChildRunLink = Pick<TurnRequest, "trigger" | "parent_run_id" | "execution">;
 
 /** `nested` counts the sub-agents between the call and the run. */
 export function executionUse(caller: Caller, nested = 0): Pick<TurnRequest, "execution"> {
@@ -24,7 +24,7 @@ export async function linkChildRun(
   caller: Caller,
   key: SessionKey,
   once: IdempotencyClaim | undefined,
-): Promise<ChildRun | null> {
+): Promise<ChildRunLink | null> {
   const { delegation, scope } = caller;
   if (delegation === undefined) return null;
   const { invocation_id } = delegation;
