@@ -121,4 +121,11 @@ export const CONTENT_MUTANTS: Mutant[] = [
     to: "{ ...block, text }",
     tests: ["packages/agent/test/compaction/projected-content.test.ts"],
   },
+  {
+    defence: "content: the digest of a model call does not depend on loaded data",
+    file: "packages/session/src/sessions/entry-for.ts",
+    from: 'if (key === "data" && isArtifact(this as Json)) return undefined;',
+    to: "",
+    tests: ["packages/session/test/sessions/entry-for.test.ts"],
+  },
 ];

@@ -11,6 +11,7 @@ export {
   type BusEvent,
   type BusPayload,
   type ChatMessage,
+  type ContentBlock,
   codeOf,
   type Decision,
   type DisplayBlock,

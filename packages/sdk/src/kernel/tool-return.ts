@@ -3,6 +3,7 @@
  * result.
  */
 import {
+  type ContentBlock,
   type DisplayBlock,
   type Json,
   TOOL_BRIEF_LENGTH,
@@ -12,9 +13,22 @@ import {
 } from "@backplane/contract";
 
 /** A string is used as the display, and its first line as the brief. */
-export function toolOk(result: string | { brief: string; display: string | DisplayBlock }): ToolOk {
+export function toolOk(result: string | ToolOkParts): ToolOk {
   if (typeof result === "string") return { ok: true, brief: toBrief(result), display: textBlock(result) };
-  return { ok: true, brief: toBrief(result.brief), display: toBlock(result.display) };
+  const { brief, display, content } = result;
+  return {
+    ok: true,
+    brief: toBrief(brief),
+    display: toBlock(display),
+    ...(content === undefined ? {} : { content }),
+  };
+}
+
+interface ToolOkParts {
+  brief: string;
+  display: string | DisplayBlock;
+  /** What the model and MCP clients receive instead of the display, such as images. */
+  content?: ContentBlock[];
 }
 
 /** Without a display the whole brief is shown, at any length. */

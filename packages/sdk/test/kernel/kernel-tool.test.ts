@@ -80,6 +80,8 @@ verifies(
       kind: "markdown",
       markdown: "# Hi",
     });
+    const content = [{ type: "image", data: "iVBORw0KGgo=", mimeType: "image/png" }];
+    expect(toolOk({ brief: "b", display: "a chart", content })).toMatchObject({ content });
     expect(TOOL_ERROR_KINDS).toEqual(["validation", "timeout", "rejected", "crashed", "internal", "failed"]);
     for (const kind of TOOL_ERROR_KINDS)
       expect(toolError(kind, "b", "more")).toMatchObject({ kind, ok: false });

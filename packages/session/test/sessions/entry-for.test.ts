@@ -159,3 +159,32 @@ test("the digest of shared messages equals the digest of their JSON on repeated 
     }
   }
 });
+
+verifies(
+  "content.blocks",
+  "names a model call by its references, whether their data was loaded or not",
+  () => {
+    const stored = {
+      type: "image",
+      transport: "artifact",
+      path: "a.png",
+      bytes: 3,
+      sha256: "ab",
+      invocation_id: "inv_1",
+    };
+    const resource = { uri: "file:///a", mimeType: "image/png" };
+    const digestOf = (content: object[]) => {
+      const messages = [{ role: "tool", tool_call_id: "c", content }];
+      const entry = shape("llm.call.request", { provider: "p", model: "m", messages, params: {} })!;
+      return (entry.payload.data as { messages_ref: { digest: string } }).messages_ref.digest;
+    };
+    const loaded = [
+      { ...stored, data: "AAAA" },
+      { ...stored, type: "resource", resource: { ...resource, blob: "AAAA" } },
+    ];
+    expect(digestOf(loaded)).toBe(digestOf([stored, { ...stored, type: "resource", resource }]));
+    // The data of a block without a reference is part of the message.
+    const image = { type: "image", mimeType: "image/png" };
+    expect(digestOf([{ ...image, data: "AAAA" }])).not.toBe(digestOf([{ ...image, data: "BBBB" }]));
+  },
+);
