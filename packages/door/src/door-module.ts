@@ -28,6 +28,7 @@ import { createInvocations } from "./invoke/invoke.ts";
 import { createKeys } from "./keys/keys.ts";
 import { NodeLease } from "./node/node-lease.ts";
 import { StoreWait } from "./node/store-wait.ts";
+import { createDeliveries } from "./outbox/deliveries.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
 
 /** The state of the calls on this node: its lease, the calls in flight, and how long they wait for the store. */
@@ -65,6 +66,7 @@ export interface DoorModule {
     | "keys"
     | "audit"
     | "events"
+    | "deliveries"
     | "idempotency"
   > & { policy: Pick<Kernel["policy"], "explain"> };
   start(): Promise<void>;
@@ -171,6 +173,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
         },
       },
       events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
+      deliveries: createDeliveries(deps, changes),
       idempotency: {
         once: (caller, key, digest, work) => runIdempotent(deps, caller, key, digest, work),
         open: (caller, key, digest, begin) => openIdempotent(deps, caller, key, digest, begin),

@@ -48,7 +48,9 @@ export function createKernel(given: KernelDeps): Kernel {
     core_tools: host.core_tools,
     callerOf: (plugin, as) => host.plugins.callers.resolve(plugin, as).caller,
   });
-  const lifecycle = createLifecycle(door.door, (recoverCalls) => agent.loop.recoverTurns(recoverCalls));
+  const lifecycle = createLifecycle(door.door, changes, (recoverCalls) =>
+    agent.loop.recoverTurns(recoverCalls),
+  );
   return {
     ...registry.facade,
     ...servers.facade,

@@ -20,7 +20,7 @@ import {
   settle,
   stopCall,
 } from "@backplane/door";
-import type { Kernel, KernelDeps } from "@backplane/ports";
+import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
 
 /** How long the store may take to record the calls that did not end. */
 const LAST_CALL_MS = 10_000;
@@ -35,12 +35,16 @@ export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
 
 export function createLifecycle(
   door: Door,
+  changes: Pick<Changes, "on">,
   recoverTurns: (calls: () => Promise<unknown>) => Promise<unknown>,
 ): Lifecycle {
   const { deps, live, pending, concurrency, state, lease } = door;
   const { clock, host, runner, log } = deps;
   const deliverer = new Deliverer(deps, lease, (request) => invoke(door, request));
   const dispatcher = new Dispatcher(deps, () => deliverer.wake());
+  // A hook that is resumed has deliveries that are due.
+  changes.on("bindings.changed", () => deliverer.wake());
+  changes.on("deliveries.added", () => deliverer.wake());
   const retention = new Retention(deps);
   let beats = 0;
   let recovered = false;
@@ -52,6 +56,7 @@ export function createLifecycle(
     { name: "deliveries", run: () => deliverer.extend() },
     { name: "cancels", run: () => readCancels(door) },
     { name: "orphans", run: async () => (idle() ? 0 : await recoverCalls(door)) },
+    { name: "orphaned deliveries", run: async () => (idle() ? undefined : await deliverer.releaseOrphans()) },
     { name: "approvals", run: async () => (idle() ? 0 : await resumeApprovals(door)) },
     // After the calls, so that a recovered turn finds its own calls recovered.
     { name: "turns", run: async () => (idle() ? 0 : await recoverTurns(() => recoverCalls(door))) },
@@ -74,6 +79,7 @@ export function createLifecycle(
     // Gateways that share a store may only have lost their connection to it, so the heartbeat recovers their calls once
     // their leases have had the time to be renewed.
     const orphans = lease.mayTakeOver() ? await recoverCalls(door) : 0;
+    if (lease.mayTakeOver()) await deliverer.releaseOrphans();
     const approvals = lease.mayTakeOver() ? await resumeApprovals(door) : 0;
     if (orphans + approvals > 0)
       log.info({ orphans, approvals }, "recovered calls and approvals of an earlier gateway");

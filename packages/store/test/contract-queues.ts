@@ -1,7 +1,7 @@
 import type { Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { ids, sampleEvent, sampleInvocation, sampleJob } from "./samples.ts";
+import { ids, sampleEvent, sampleInvocation, sampleJob, sampleSettlement } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function queueCases(store: () => Store): void {
@@ -87,7 +87,7 @@ export function queueCases(store: () => Store): void {
     const jobs = Array.from({ length: 20 }, () => sampleJob({ queue: name }));
     await store().jobs.enqueue(jobs, 1_000);
     expect(await store().jobs.claim(name, "n", 999, 100, 50)).toEqual([]);
-    expect(await store().jobs.lanes(name, 900)).toEqual([{ lane: "", due_in: 100 }]);
+    expect(await store().jobs.lanes(name, 900)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
     const claims = await Promise.all(
       Array.from({ length: 5 }, (_, n) => store().jobs.claim(name, `n${n}`, 1_000, 100, 10)),
     );
@@ -97,7 +97,7 @@ export function queueCases(store: () => Store): void {
     let rest = claimed.length;
     while (rest < 20) rest += (await store().jobs.claim(name, "n", 1_000, 100, 20)).length;
     expect(rest).toBe(20);
-    expect(await store().jobs.lanes(name, 1_000)).toEqual([{ lane: "", due_in: 100 }]);
+    expect(await store().jobs.lanes(name, 1_000)).toEqual([{ lane: "", due_in: 100, org_id: "" }]);
 
     const job = claimed[0]!;
     expect(await store().jobs.extend(job.id, 1, 1_000, 4_000)).toBe(true);
@@ -175,20 +175,99 @@ export function queueCases(store: () => Store): void {
     await store().jobs.enqueue(busy, 1_000);
     await store().jobs.enqueue([job("calm"), sampleJob({ queue: name })], 1_200);
     expect(await store().jobs.lanes(name, 1_100)).toEqual([
-      { lane: "busy", due_in: -100 },
-      { lane: "", due_in: 100 },
-      { lane: "calm", due_in: 100 },
+      { lane: "busy", due_in: -100, org_id: "" },
+      { lane: "", due_in: 100, org_id: "" },
+      { lane: "calm", due_in: 100, org_id: "" },
     ]);
     const claim = (lane: string, limit: number) => store().jobs.claim(name, "n", 1_200, 500, limit, lane);
     expect((await claim("busy", 2)).map((job) => job.lane)).toEqual(["busy", "busy"]);
     expect((await claim("calm", 9)).map((job) => job.lane)).toEqual(["calm"]);
     expect(await claim("calm", 9)).toEqual([]);
     expect(await store().jobs.lanes(name, 1_200)).toEqual([
-      { lane: "busy", due_in: -200 },
-      { lane: "", due_in: 0 },
-      { lane: "calm", due_in: 500 },
+      { lane: "busy", due_in: -200, org_id: "" },
+      { lane: "", due_in: 0, org_id: "" },
+      { lane: "calm", due_in: 500, org_id: "" },
     ]);
     expect(await store().jobs.claim(name, "n", 1_200, 500, 9)).toHaveLength(4);
+  });
+
+  test("counts an attempt when its call is opened, and gives back what was not started", async () => {
+    const scope = freshOrg();
+    const name = queue();
+    const jobs = [sampleJob({ queue: name, scope }), sampleJob({ queue: name, scope })];
+    await store().jobs.enqueue(jobs, 1_000);
+    const [first, second] = await store().jobs.claim(name, "n1", 1_000, 60_000, 5);
+    const row = sampleInvocation(scope);
+    await store().invocations.open(row, { records: {}, job: { id: first!.id, fence: first!.fence } });
+    expect(await store().jobs.get(first!.id)).toMatchObject({ attempt: 1, invocation_id: row.id, scope });
+    expect(await store().jobs.release(second!.id, 9, 1_000, 0)).toBe(false);
+    expect(await store().jobs.release(second!.id, second!.fence, 1_000, 500)).toBe(true);
+    expect(await store().jobs.get(second!.id)).toMatchObject({ attempt: 0, state: "ready", run_at: 1_500 });
+    // The node is gone: its job is due long before its lease expires, and the started attempt counts.
+    expect(await store().jobs.releaseOrphans(name, "n1", 1_100)).toBe(0);
+    expect(await store().jobs.releaseOrphans(name, "n2", 1_100)).toBe(1);
+    const [again] = await store().jobs.claim(name, "n2", 1_100, 60_000, 1);
+    expect(again).toMatchObject({ id: first!.id, attempt: 2, fence: first!.fence + 1 });
+    const stale = { id: first!.id, fence: first!.fence };
+    const late = sampleInvocation(scope);
+    await expect(store().invocations.open(late, { records: {}, job: stale })).rejects.toMatchObject({
+      code: "delivery.taken_over",
+    });
+    expect(await store().invocations.get(scope, late.id)).toBeNull();
+    // The old node settles its own call, which does not complete the delivery of the other.
+    expect(
+      await store().invocations.settle(
+        row.id,
+        row.fence,
+        sampleSettlement(),
+        {},
+        { ...stale, now: 1_200, error: null },
+      ),
+    ).toBe(true);
+    expect(await store().jobs.get(first!.id)).toMatchObject({ state: "leased" });
+    const own = sampleInvocation(scope);
+    const hold = { id: again!.id, fence: again!.fence };
+    await store().invocations.open(own, { records: {}, job: hold });
+    const done = { ...hold, now: 1_300, error: "plugin_failed: no" };
+    expect(await store().invocations.settle(own.id, own.fence, sampleSettlement(), {}, done)).toBe(true);
+    expect(await store().jobs.get(first!.id)).toMatchObject({
+      state: "done",
+      last_error: "plugin_failed: no",
+      ended_at: 1_300,
+    });
+  });
+
+  test("lists the jobs of a scope newest first, and discards those that do not run", async () => {
+    const scope = freshOrg();
+    const other = { ...scope, project_id: "proj_other" };
+    const name = queue();
+    const jobs = [
+      sampleJob({ queue: name, scope, lane: "a", group: "g" }),
+      sampleJob({ queue: name, scope, lane: "a", group: "g" }),
+      sampleJob({ queue: name, scope: other, lane: "b" }),
+    ];
+    await store().jobs.enqueue([...jobs, sampleJob({ queue: name })], 1_000);
+    const list = async (...how: Parameters<Store["jobs"]["list"]>) =>
+      (await store().jobs.list(...how)).items.map(({ id }) => id);
+    const newest = jobs.map(({ id }) => id).reverse();
+    expect(await list({ ...scope, project_id: null }, {}, { limit: 9 })).toEqual(newest);
+    expect(await list(scope, {}, { limit: 9 })).toEqual(newest.slice(1));
+    expect(await list(scope, { lane: "b" }, { limit: 9 })).toEqual([]);
+    expect(await list(freshOrg(), {}, { limit: 9 })).toEqual([]);
+    const page = await store().jobs.list({ ...scope, project_id: null }, {}, { limit: 2 });
+    expect(await list({ ...scope, project_id: null }, {}, { limit: 2, after: page.next! })).toEqual([
+      newest[2],
+    ]);
+    expect(await store().jobs.discard(jobs[0]!.id, 1_100)).toBe(true);
+    expect(await store().jobs.discard(jobs[0]!.id, 1_100)).toBe(false);
+    // The next job of the group is due, and a running one cannot be discarded.
+    const [next] = await store().jobs.claim(name, "n", 1_200, 100, 1, "a");
+    expect(next!.id).toBe(jobs[1]!.id);
+    expect(await store().jobs.discard(next!.id, 1_200)).toBe(false);
+    await store().jobs.fail(next!.id, next!.fence, "no", 1_200, null);
+    expect(await list(scope, { state: "dead" }, { limit: 9 })).toEqual([jobs[1]!.id]);
+    expect(await list(scope, { state: "discarded" }, { limit: 9 })).toEqual([jobs[0]!.id]);
+    expect(await store().jobs.discard(next!.id, 1_300)).toBe(true);
   });
 
   test("loses no job and never overlaps with concurrent enqueuers and workers of one group", async () => {

@@ -21,7 +21,7 @@ import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { readExecution } from "../src/ops/executions.ts";
 import { readHeldRun } from "../src/ops/holds.ts";
 import { countCalls, listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
-import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
+import { deadJobs, dueLanes, listJobs } from "../src/ops/jobs.ts";
 import { listKeys, readKey } from "../src/ops/keys.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
@@ -80,7 +80,16 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite(
         "settleInvocation",
-        { id: "i", fence: 1, status: "failed", retry_count: 0, started_at: null, outcome: "{}", records },
+        {
+          id: "i",
+          fence: 1,
+          status: "failed",
+          retry_count: 0,
+          started_at: null,
+          outcome: "{}",
+          records,
+          job: { id: "j", fence: 1, now: 0, error: null },
+        },
         "sqlite",
       ),
   ],
@@ -144,11 +153,28 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite(
         "enqueueJobs",
-        { jobs: [{ id: "j", queue: "q", lane: "", group: "g", payload: "", max_attempts: 1 }], now: 0 },
+        {
+          jobs: [
+            {
+              id: "j",
+              queue: "q",
+              lane: "",
+              group: "g",
+              payload: "",
+              max_attempts: 1,
+              org_id: "o",
+              project_id: "p",
+            },
+          ],
+          now: 0,
+        },
         "sqlite",
       ),
   ],
-  ["replay job", () => startWrite("replayJob", { id: "j", now: 0 }, "sqlite")],
+  [
+    "replay job",
+    () => startWrite("replayJob", { id: "j", now: 0, records: { events: [], audit: null } }, "sqlite"),
+  ],
   ["slot", () => startWrite("acquireSlot", { name: "n", max: 2, holder: "h", now: 0, ttl_ms: 1 }, "sqlite")],
   ["renew", () => startWrite("renewLeases", { names: ["a"], holder: "h", now: 0, ttl_ms: 1 }, "sqlite")],
   ["sweep", () => startWrite("sweepIdempotent", { now: 0, limit: 5 }, "sqlite")],
@@ -265,6 +291,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
             started_at: null,
             outcome: "{}",
             records,
+            job: null,
           },
           execution_id: "x",
           checkpoint: null,
@@ -303,6 +330,21 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["runs of a session", () => listRuns({ ...runs, session_id: "s" })],
   ["runs of a chain", () => listRuns({ ...runs, project_id: "", chain_id: "c" })],
   ["dead jobs", () => deadJobs("q", 5)],
+  ...["", "dead", "done"].flatMap((state): [string, () => Op<unknown>][] =>
+    ["", "p"].map((project_id) => [
+      `list ${state} jobs`,
+      () => listJobs({ org_id: "o", project_id, state, lane: "", before: "~", limit: 5 }),
+    ]),
+  ),
+  [
+    "discard a job",
+    () => startWrite("discardJob", { id: "j", now: 0, records: { events: [], audit: null } }, "sqlite"),
+  ],
+  ["release a job", () => startWrite("releaseJob", { id: "j", fence: 1, now: 0, delay_ms: 0 }, "sqlite")],
+  [
+    "release the jobs of dead nodes",
+    () => startWrite("releaseOrphanJobs", { queue: "q", node_id: "n", now: 0 }, "sqlite"),
+  ],
   ["lanes", () => dueLanes("q", 0, "sqlite")],
   ["sweep jobs", () => startWrite("sweepJobs", { state: "done", now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
   ["sweep outbox", () => startWrite("sweepOutbox", { now: 0, keep_ms: 1, limit: 5 }, "sqlite")],

@@ -153,8 +153,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refused call claims no Idempotency-Key",
     file: RECORD,
-    from: "const also = { records: { events: [settledEvent(deps, row, now)] } };",
-    to: "const also = { records: { events: [settledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
+    from: "const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] } };",
+    to: "const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
     tests: ONCE_CALLS,
   },
   {
@@ -168,8 +168,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refusal is an event",
     file: RECORD,
-    from: "const also = { records: { events: [settledEvent(deps, row, now)] } };",
-    to: "const also = { records: { events: [] } };",
+    from: "const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] } };",
+    to: "const also: OpenWith = { records: { events: [] } };",
     tests: INVOKED,
     only: "records a refusal with its fix",
   },

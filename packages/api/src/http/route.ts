@@ -34,6 +34,7 @@ export const TAGS = [
   "Chains",
   "Runs",
   "Compactions",
+  "Deliveries",
   "Plugins",
   "Workspaces",
   "Adapters",

@@ -9,6 +9,7 @@ import { chainRoutes } from "./chains.ts";
 import { compactionRoutes } from "./compactions.ts";
 import { consoleLoginRoutes } from "./console-login.ts";
 import { definitionRoutes } from "./definitions.ts";
+import { deliveryRoutes } from "./deliveries.ts";
 import { eventRoutes } from "./events.ts";
 import { exportRoutes } from "./exports.ts";
 import { installationRoutes } from "./installations.ts";
@@ -39,6 +40,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...signInRoutes(deps),
     ...exportRoutes(deps),
     ...invocationRoutes(deps),
+    ...deliveryRoutes(deps),
     ...approvalRoutes(deps),
     ...allowRuleRoutes(deps),
     ...policyRoutes(deps),

@@ -27,6 +27,8 @@ Calls
   invocation    list, show, artifact, cancel, events
   approve       answer approval requests: list, show, allow, deny, grants, revoke
   allow         let calls run without asking each time: list, add, remove
+  delivery      events on their way to hooks: list, show, replay, discard
+  hook          try, pause and resume a hook: test, pause, resume
   tool          the catalog: list, show
   policy        which calls run, need approval or are denied: show, set, explain
   mcp           serve the tools to an MCP client over stdio

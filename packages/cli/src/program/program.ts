@@ -10,6 +10,7 @@ import { addInvokeCommand } from "../commands/call/invoke.ts";
 import { addClientCommands } from "../commands/client.ts";
 import { addCompletionCommand } from "../commands/completion.ts";
 import { addConfigCommands } from "../commands/config.ts";
+import { addDeliveryCommands } from "../commands/delivery.ts";
 import { addBackupCommands } from "../commands/gateway/backup.ts";
 import { addDaemonCommands } from "../commands/gateway/daemon.ts";
 import { addDoctorCommand } from "../commands/gateway/doctor.ts";
@@ -69,6 +70,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
   addInvocationCommands(program, toAction);
   addApprovalCommands(program, toAction);
   addAllowCommands(program, toAction);
+  addDeliveryCommands(program, toAction);
   addToolCommands(program, toAction);
   addPolicyCommands(program, toAction);
   addMcpCommand(program, toAction);

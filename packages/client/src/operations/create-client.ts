@@ -9,12 +9,16 @@ import type {
   ApprovalStatus,
   AuditEntry,
   AuditReport,
+  Binding,
   CallContext,
   CatalogEntry,
   ConfigEntry,
   ConfigMap,
   ConfigRemoved,
   ConfigWritten,
+  Delivery,
+  DeliveryStatus,
+  HookTest,
   Invocation,
   InvocationEvent,
   InvocationStatus,
@@ -141,6 +145,21 @@ export function createClient(options: ClientOptions) {
         post<Approval>(`/v1/approvals/${pathSegment(id)}:answer`, answer, call),
       grants: async () => (await get<ListOf<ApprovalGrant>>("/v1/approval-grants")).items,
       revokeGrant: (id: string) => remove(`/v1/approval-grants/${pathSegment(id)}`),
+    },
+    deliveries: {
+      list: (query: PageOptions & { status?: DeliveryStatus; binding_id?: string } = {}) =>
+        get<ListOf<Delivery>>("/v1/deliveries", { ...query }),
+      get: (id: string) => get<Delivery>(`/v1/deliveries/${pathSegment(id)}`),
+      /** Only a dead delivery can be replayed. */
+      replay: (id: string) => post<Delivery>(`/v1/deliveries/${pathSegment(id)}:replay`, undefined),
+      discard: (id: string) => post<Delivery>(`/v1/deliveries/${pathSegment(id)}:discard`, undefined),
+      /** Delivers an example event to a hook. */
+      test: (binding_id: string, wanted: HookTest = {}, call?: CallOptions) =>
+        post<Delivery>(`/v1/plugin-bindings/${pathSegment(binding_id)}:test`, wanted, call),
+      pause: (binding_id: string) =>
+        post<Binding>(`/v1/plugin-bindings/${pathSegment(binding_id)}:pause`, undefined),
+      resume: (binding_id: string) =>
+        post<Binding>(`/v1/plugin-bindings/${pathSegment(binding_id)}:resume`, undefined),
     },
     allow_rules: {
       list: (page: PageOptions = {}) => get<ListOf<AllowRule>>("/v1/allow-rules", { ...page }),

@@ -474,6 +474,22 @@ export const ERROR_CODES = {
     "The harness has reached a limit of its policy.",
     "Start the harness with a higher limit; details.limit names it.",
   ),
+  "delivery.not_found": refusalSpec(
+    404,
+    "There is no such delivery here.",
+    "List the deliveries with `backplane delivery list`. Finished ones are removed after their retention.",
+  ),
+  "delivery.conflict": refusalSpec(
+    409,
+    "The delivery is not in a state that allows this.",
+    "Only a dead delivery can be replayed, and only a pending or dead one can be discarded.",
+  ),
+  "delivery.taken_over": refusalSpec(
+    409,
+    "Another gateway has taken over the delivery.",
+    "Nothing to do: the other gateway delivers it under the same delivery_id.",
+    true,
+  ),
   "session.busy": refusalSpec(
     429,
     "The session's message queue is full.",

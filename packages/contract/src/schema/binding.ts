@@ -7,6 +7,7 @@ import {
   NETWORK_ACCESS,
   WHOLE_PACKAGE,
 } from "../vocabulary/vocabulary.ts";
+import { EventFilterSchema } from "./event.ts";
 import { MountSchema } from "./grant.ts";
 import {
   CapabilitySchema,
@@ -64,6 +65,15 @@ export const BindingPolicySchema = z.strictObject({
         .max(65_536)
         .describe("maximum for one request; larger requests are reduced to it"),
       per_hour: z.int().min(1).max(10_000).describe("maximum number of requests of the binding per hour"),
+    })
+    .optional(),
+  /** For hooks: how events are delivered to this binding. */
+  deliveries: z
+    .strictObject({
+      paused: z.boolean().optional().describe("Events are kept and delivered after a resume."),
+      concurrency: z.int().min(1).max(64).optional().describe("Deliveries at the same time; default 4."),
+      max_attempts: z.int().min(1).max(100).optional().describe("Then the delivery is dead; default 10."),
+      filter: EventFilterSchema.optional().describe("Further narrows the filter of the manifest."),
     })
     .optional(),
   /** rterm.plugin.v1: the capabilities that the host allows. */

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { ERROR_CODES, type ErrorCode } from "../errors/error-codes.ts";
-import { SEMANTIC_EVENTS } from "../vocabulary/vocabulary.ts";
+import { DELIVERY_STATUSES, SEMANTIC_EVENTS } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 /** A semantic event, as delivered to hooks and SSE clients. */
@@ -20,6 +20,50 @@ export const SemanticEventSchema = z.object({
   trace_id: z.string().optional(),
 });
 
+const FilterValueSchema = z.union([z.string().max(256), z.number(), z.boolean(), z.null()]);
+
+/** Fields of an event and the values that they must have. An event must match all of them. */
+export const EventFilterSchema = z
+  .record(
+    z
+      .string()
+      .regex(
+        /^(?:type|session_id|chain_id|run_id|subject\.(?:kind|id)|summary\.[a-z_]{1,64})$/,
+        "name type, session_id, chain_id, run_id, subject.kind, subject.id or summary.FIELD",
+      ),
+    z.union([FilterValueSchema, z.array(FilterValueSchema).min(1).max(64)]),
+  )
+  .refine((filter) => Object.keys(filter).length <= 16, "name at most 16 fields");
+
+/** One event for one hook. */
+export const DeliverySchema = z.object({
+  id: z.string().describe("The delivery_id that the hook receives; the same at every attempt."),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  binding_id: z.string(),
+  status: z.enum(DELIVERY_STATUSES),
+  attempt: z.int().describe("Attempts so far. Rises also after a replay."),
+  max_attempts: z.int(),
+  next_attempt_at: TimestampSchema.nullable().describe("Null unless pending."),
+  ended_at: TimestampSchema.nullable(),
+  error: z
+    .string()
+    .nullable()
+    .describe("Of the last attempt; of a delivered one if the hook answered failed."),
+  invocation_id: z.string().nullable().describe("The call of the last attempt."),
+  test: z.boolean().describe("Made with `:test`, not by an event."),
+  event: JsonObjectSchema,
+});
+
+/** Absent: an event of a type that the hook subscribes to, with example values. */
+export const HookTestSchema = z.strictObject({
+  type: z
+    .enum(SEMANTIC_EVENTS)
+    .optional()
+    .describe("Defaults to the first type that the hook subscribes to."),
+  summary: JsonObjectSchema.optional().describe("Replaces the example values."),
+});
+
 export const ErrorEnvelopeSchema = z.object({
   error: z.object({
     code: z.enum(Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]]),
@@ -33,4 +77,7 @@ export const ErrorEnvelopeSchema = z.object({
 });
 
 export type SemanticEvent = z.infer<typeof SemanticEventSchema>;
+export type EventFilter = z.infer<typeof EventFilterSchema>;
+export type Delivery = z.infer<typeof DeliverySchema>;
+export type HookTest = z.infer<typeof HookTestSchema>;
 export type ErrorEnvelope = z.infer<typeof ErrorEnvelopeSchema>;

@@ -17,6 +17,7 @@ import {
   SEMANTIC_EVENTS,
   TOOL_TARGETS,
 } from "../vocabulary/vocabulary.ts";
+import { EventFilterSchema } from "./event.ts";
 import {
   CapabilitySchema,
   DomainSchema,
@@ -152,7 +153,10 @@ export const ToolExportSchema = z.strictObject({
 export const HookExportSchema = z.strictObject({
   ...exportBase,
   kind: z.literal("hook"),
-  hook: z.strictObject({ subscribes_to: unique(z.enum(SEMANTIC_EVENTS)).min(1, "name at least one event") }),
+  hook: z.strictObject({
+    subscribes_to: unique(z.enum(SEMANTIC_EVENTS)).min(1, "name at least one event"),
+    filter: EventFilterSchema.optional(),
+  }),
 });
 
 export const CompactorExportSchema = z.strictObject({

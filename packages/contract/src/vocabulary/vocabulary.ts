@@ -168,6 +168,10 @@ export const SEMANTIC_EVENTS = [
 ] as const;
 export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
 
+/** The status of a delivery. A dead one has no attempts left. */
+export const DELIVERY_STATUSES = ["pending", "running", "delivered", "dead", "discarded"] as const;
+export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
+
 /** The status of a run (turn). */
 export const RUN_STATUSES = ["running", "completed", "failed", "cancelled"] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];

@@ -16,6 +16,7 @@ import type {
   Changes,
   ExecutionRow,
   InvocationRow,
+  JobHold,
   NewExecution,
   Scope,
 } from "@backplane/ports";
@@ -60,6 +61,8 @@ export class LiveCall {
   tape: EventTape | null = null;
   /** Progress for the watchers of the session; null outside a turn, or while nothing was reported. */
   progress: CallProgressFeed | null = null;
+  /** The lease of the delivery that this call is an attempt of. */
+  job: JobHold | null = null;
   /** Connections that were refused to its attempts so far. */
   egress: EgressRecord | null = null;
   /** Lets the client that called answer the plugin's requests. */

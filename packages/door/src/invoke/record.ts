@@ -107,6 +107,10 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   live.checked_at = call.checked_at;
   live.execution = call.execution;
   live.starts = 1;
+  if (call.delivery?.job !== undefined) {
+    also.job = call.delivery.job;
+    live.job = call.delivery.job;
+  }
   try {
     if (call.harness_run !== null) await call.harness_run.write(row, also);
     else if (call.turn === null) await deps.store.invocations.open(row, also);
@@ -166,7 +170,8 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
   row.ended_at = row.created_at;
   row.tool_result = toolResultBlock(row, { status: "failed", result: null, error, stderr_tail: null });
   if (code !== "gateway_stopping") {
-    const also = { records: { events: [settledEvent(deps, row, now)] } };
+    const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] } };
+    if (call.delivery?.job !== undefined) also.job = call.delivery.job;
     if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);
     door.ended.add(row);

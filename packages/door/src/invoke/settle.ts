@@ -7,6 +7,7 @@ import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import type { InvocationRow, Settlement } from "@backplane/ports";
 import { type CallEnding, failedWith, toolResultBlock } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
+import { finalError, retryReason } from "../outbox/delivery-outcome.ts";
 import type { Door } from "./door.ts";
 import { publicInvocation, settledEvent } from "./record.ts";
 
@@ -58,7 +59,7 @@ export async function releaseToOtherNode(door: Door, live: LiveCall): Promise<vo
   live.finish(publicInvocation(row));
 }
 
-function writeEnd(door: Door, { row, progress }: LiveCall, final: InvocationRow): Promise<boolean> {
+function writeEnd(door: Door, { row, job, progress }: LiveCall, final: InvocationRow): Promise<boolean> {
   const { deps } = door;
   const end: Settlement = {
     status: final.status as Settlement["status"],
@@ -77,7 +78,11 @@ function writeEnd(door: Door, { row, progress }: LiveCall, final: InvocationRow)
   const { invocations } = deps.store;
   if (row.within !== null && row.export_kind === "harness")
     return door.harness_tape.settle(final, end, records);
-  if (row.turn === null) return invocations.settle(row.id, row.fence, end, records);
+  if (row.turn === null) {
+    const delivered =
+      job === null || retryReason(final) !== null ? undefined : { ...job, now, error: finalError(final) };
+    return invocations.settle(row.id, row.fence, end, records, delivered);
+  }
   return door.turns.settle(final, progress?.summary, (tape) =>
     tape === null
       ? invocations.settle(row.id, row.fence, end, records)

@@ -23,6 +23,7 @@ import type {
   Caller,
   IdempotencyClaim,
   InvocationRow,
+  JobHold,
   KernelDeps,
   OpenWith,
   SchemaIssue,
@@ -57,11 +58,18 @@ import {
 } from "../harness/harness-input.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
 
+/** `job` is the lease of the delivery. A person who calls a hook directly has none. */
+export interface RequestedDelivery {
+  delivery_id: string;
+  attempt: number;
+  job?: JobHold;
+}
+
 export interface InvocationRequest {
   caller: Caller;
   body: InvokeBody;
   /** Set for the delivery of an event to a hook. The id stays the same at every attempt. */
-  delivery?: { delivery_id: string; attempt: number };
+  delivery?: RequestedDelivery;
   /** Set for a call of the agent loop, which is also an entry of the session's tape. */
   turn?: TurnCall;
   /** An Idempotency-Key that is claimed in the transaction that writes the row. */
@@ -101,7 +109,7 @@ class OpenedCall {
   readonly ceiling: Level | undefined;
   readonly timeout_ms: number;
   readonly execution_id: string;
-  readonly delivery: { delivery_id: string; attempt: number } | null;
+  readonly delivery: RequestedDelivery | null;
   readonly turn: TurnCall | null;
   readonly once: IdempotencyClaim | null;
   readonly depth: number;

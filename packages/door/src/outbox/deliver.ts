@@ -1,36 +1,50 @@
 /**
- * Delivers events to hooks: leases due jobs, invokes the hook through the one door, and completes the job on `ack` and
- * on the plugin's own `failed`. Any other outcome is retried with back-off and jitter, and the job is dead after the last
- * attempt. Woken by new jobs and at the next due time; never polls.
+ * Delivers events to hooks: leases due jobs and invokes the hook through the one door. The settlement of the call
+ * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried with
+ * back-off and jitter, and the job is dead after the last attempt. Woken by new jobs and at the next due time; never
+ * polls.
  *
- * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook.
+ * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. As many jobs as
+ * may run at once are leased ahead, so that a delivery does not wait for a claim of its own.
  */
 
-import { codeOf, definedFields, type Invocation, type JsonObject } from "@backplane/contract";
+import { codeOf, definedFields, type JsonObject } from "@backplane/contract";
 import type { Job, KernelDeps, Ticket, Timer, TraceIds } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { InvocationRequest } from "../open/open.ts";
+import { retryReason } from "./delivery-outcome.ts";
 
 export const DELIVERIES_QUEUE = "deliveries";
 
 /** One hook call for one event. The id stays the same at every attempt. */
-interface Delivery {
+export interface DeliveryPayload {
   delivery_id: string;
   binding_id: string;
   org_id: string;
   project_id: string | null;
   event: JsonObject & TraceIds;
+  /** Made by a person to try the hook, not by an event. */
+  test?: boolean;
 }
 
 const LEASE_MS = 30_000;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
+/** The pause of a delivery that did not start, because the gateway or its store could not take it. */
+const NOT_STARTED_MS = 1_000;
+
+/** `settled`: the settlement of the call has completed the job. */
+type DeliveryEnd = "settled" | "dropped" | "not_started" | { retry: string };
 
 export class Deliverer {
   readonly #deps: KernelDeps;
   readonly #lease: Pick<NodeLease, "mayTakeOver">;
   readonly #invoke: (request: InvocationRequest) => Promise<Ticket>;
   readonly #running = new Map<string, { job: Job; done: Promise<void> }>();
+  /** Leased jobs that are not started yet, by lane. */
+  readonly #ahead = new Map<string, Job[]>();
+  /** How many deliveries of a lane may run at once, as last read. */
+  readonly #limits = new Map<string, number>();
   #timer: Timer | null = null;
   #claiming = false;
   #again = false;
@@ -54,6 +68,7 @@ export class Deliverer {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#timer?.stop();
+    await Promise.all([...this.#ahead.keys()].map((lane) => this.#release(lane)));
     await Promise.all([...this.#running.values()].map(({ done }) => done));
   }
 
@@ -62,10 +77,17 @@ export class Deliverer {
     else if (!this.#stopped) void this.#claimAll();
   }
 
-  /** Extends the leases of running jobs and looks for jobs of other nodes. Called at every heartbeat. */
+  /** Makes the deliveries of dead gateways due. Their leases may last much longer than the gateways did. */
+  async releaseOrphans(): Promise<void> {
+    const { store, node_id, clock } = this.#deps;
+    if ((await store.jobs.releaseOrphans(DELIVERIES_QUEUE, node_id, clock.now())) > 0) this.wake();
+  }
+
+  /** Extends the leases of its jobs and looks for jobs of other nodes. Called at every heartbeat. */
   async extend(): Promise<void> {
     const { store, clock } = this.#deps;
-    for (const { job } of this.#running.values()) {
+    const leased = [...this.#running.values()].map(({ job }) => job);
+    for (const job of [...leased, ...[...this.#ahead.values()].flat()]) {
       await store.jobs.extend(job.id, job.fence, clock.now(), LEASE_MS);
     }
     this.wake();
@@ -91,15 +113,19 @@ export class Deliverer {
     if (this.#again) this.wake();
   }
 
-  /** Starts due jobs up to the limits. Resolves with the ms until the next job, or null if a finished job will wake it. */
+  /** Leases due jobs up to the limits. Resolves with the ms until the next job, or null if a finished job will wake it. */
   async #claimDue(): Promise<number | null> {
     const { store, clock, node_id, host } = this.#deps;
-    const { concurrency, per_binding } = host.deliveries;
     let next: number | null = null;
-    for (const { lane, due_in } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
-      const free = concurrency - this.#running.size;
-      if (free <= 0 || this.#stopped) return null;
-      const room = Math.min(per_binding - this.#runningIn(lane), free);
+    for (const { lane, due_in, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
+      if (host.deliveries.concurrency <= this.#running.size || this.#stopped) return null;
+      const limit = await this.#readLimit(org_id, lane);
+      if (limit === 0) {
+        // The hook is paused. A change of its binding wakes this.
+        await this.#release(lane);
+        continue;
+      }
+      const room = limit * 2 - this.#runningIn(lane) - (this.#ahead.get(lane)?.length ?? 0);
       if (room <= 0) continue;
       next ??= due_in;
       // Lanes are sorted by due time, so the others are not due either.
@@ -108,16 +134,63 @@ export class Deliverer {
       const ready_only = !this.#lease.mayTakeOver();
       const now = clock.now();
       const jobs = await store.jobs.claim(DELIVERIES_QUEUE, node_id, now, LEASE_MS, room, lane, ready_only);
-      for (const job of jobs) this.#start(job);
+      const ahead = this.#ahead.get(lane);
+      if (ahead === undefined) this.#ahead.set(lane, jobs);
+      else ahead.push(...jobs);
+      if (this.#stopped) {
+        await this.#release(lane);
+        return null;
+      }
+      this.#startAhead();
       if (jobs.length > 0) this.#again = true;
     }
     return next;
+  }
+
+  /** 0 while the hook is paused. */
+  async #readLimit(org_id: string, lane: string): Promise<number> {
+    const { store, host } = this.#deps;
+    const bound = org_id === "" ? null : await store.bindings.get({ org_id, project_id: null }, lane);
+    const wanted = bound?.binding.policy.deliveries;
+    const limit = wanted?.paused === true ? 0 : (wanted?.concurrency ?? host.deliveries.per_binding);
+    this.#limits.set(lane, limit);
+    return limit;
   }
 
   #runningIn(lane: string): number {
     let count = 0;
     for (const { job } of this.#running.values()) if (job.lane === lane) count++;
     return count;
+  }
+
+  /** Starts leased jobs up to the limits, one of each lane in turn. */
+  #startAhead(): void {
+    const { concurrency } = this.#deps.host.deliveries;
+    for (let started = true; started; ) {
+      started = false;
+      for (const [lane, jobs] of [...this.#ahead]) {
+        if (this.#running.size >= concurrency || this.#stopped) return;
+        if (this.#runningIn(lane) >= (this.#limits.get(lane) ?? 1)) continue;
+        const job = jobs.shift();
+        // Moved to the end, so that the other lanes are next.
+        this.#ahead.delete(lane);
+        if (jobs.length > 0) this.#ahead.set(lane, jobs);
+        if (job === undefined) continue;
+        this.#start(job);
+        started = true;
+      }
+    }
+  }
+
+  async #release(lane: string): Promise<void> {
+    const { store, clock, log } = this.#deps;
+    const jobs = this.#ahead.get(lane) ?? [];
+    this.#ahead.delete(lane);
+    for (const job of jobs) {
+      await store.jobs.release(job.id, job.fence, clock.now(), 0).catch((error: unknown) => {
+        log.warn({ err: error, job_id: job.id }, "could not release a delivery; its lease expires");
+      });
+    }
   }
 
   #arm(ms: number): void {
@@ -135,7 +208,10 @@ export class Deliverer {
       })
       .finally(() => {
         this.#running.delete(job.id);
-        this.wake();
+        this.#startAhead();
+        // While enough jobs are leased ahead, there is nothing to read.
+        const left = this.#ahead.get(job.lane)?.length ?? 0;
+        if (left * 2 <= (this.#limits.get(job.lane) ?? 1)) this.wake();
       });
     this.#running.set(job.id, { job, done });
   }
@@ -143,28 +219,29 @@ export class Deliverer {
   async #deliver(job: Job): Promise<void> {
     const { clock, store } = this.#deps;
     const { jobs } = store;
-    const failure = await this.#invokeHook(job);
-    if (failure === null) await jobs.complete(job.id, job.fence, clock.now());
-    else await jobs.fail(job.id, job.fence, failure, clock.now(), this.#backoff(job.attempt));
+    const end = await this.#invokeHook(job);
+    if (end === "settled") return;
+    if (end === "dropped") await jobs.complete(job.id, job.fence, clock.now());
+    else if (end === "not_started") await jobs.release(job.id, job.fence, clock.now(), NOT_STARTED_MS);
+    else await jobs.fail(job.id, job.fence, end.retry, clock.now(), this.#backoff(job.attempt));
   }
 
-  /** Resolves with null when the delivery is done, otherwise with the reason for a retry. */
-  async #invokeHook(job: Job): Promise<string | null> {
-    const delivery = job.payload as unknown as Delivery;
-    const scope = { org_id: delivery.org_id, project_id: delivery.project_id };
+  async #invokeHook(job: Job): Promise<DeliveryEnd> {
+    const { delivery_id, binding_id, org_id, project_id, event } = job.payload as unknown as DeliveryPayload;
+    const scope = { org_id, project_id };
     try {
       const ticket = await this.#invoke({
         caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
-        body: { binding_id: delivery.binding_id, input: delivery.event, ...idsOf(delivery.event) },
-        delivery: { delivery_id: delivery.delivery_id, attempt: job.attempt },
+        body: { binding_id, input: event, ...idsOf(event) },
+        delivery: { delivery_id, attempt: job.attempt, job: { id: job.id, fence: job.fence } },
       });
-      return retryReason(await ticket.settled);
+      const reason = retryReason(await ticket.settled);
+      return reason === null ? "settled" : { retry: reason };
     } catch (error) {
       const code = codeOf(error);
-      // The hook was removed or disabled after the event, so the event is no longer for it.
-      if (code === "binding.not_found" || code === "binding.not_active") return null;
-      if (code === "authority.project_archived") return null;
-      return error instanceof Error ? `${code ?? "internal"}: ${error.message}` : "internal";
+      if (code !== undefined && DROPPED.has(code)) return "dropped";
+      if (code !== undefined && NOT_STARTED.has(code)) return "not_started";
+      return { retry: error instanceof Error ? `${code ?? "internal"}: ${error.message}` : "internal" };
     }
   }
 
@@ -177,13 +254,21 @@ export class Deliverer {
   }
 }
 
+/** The hook was removed or disabled after the event, so the event is no longer for it. */
+const DROPPED: ReadonlySet<string> = new Set([
+  "binding.not_found",
+  "binding.not_active",
+  "authority.project_archived",
+]);
+
+/** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays with it. */
+const NOT_STARTED: ReadonlySet<string> = new Set([
+  "delivery.taken_over",
+  "gateway_stopping",
+  "request.overloaded",
+  "store.unavailable",
+]);
+
 function idsOf({ session_id, chain_id, run_id, trace_id }: TraceIds): TraceIds {
   return definedFields({ session_id, chain_id, run_id, trace_id });
-}
-
-function retryReason(invocation: Invocation): string | null {
-  if (invocation.status === "succeeded") return null;
-  const code = invocation.error?.code ?? invocation.status;
-  if (invocation.status === "failed" && code === "plugin_failed") return null;
-  return `${code}: ${invocation.error?.message ?? ""}`;
 }

@@ -4,10 +4,11 @@
  * saves the other nodes the reading; they take over when its holder falls behind. Events that a hook's own call caused
  * are skipped (hook.contract).
  */
-import { definedFields } from "@backplane/contract";
+import { definedFields, type Json } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, NewJob, OutboxEvent, OutboxSummary, Timer } from "@backplane/ports";
 import { pickBinding } from "@backplane/registry";
-import { DELIVERIES_QUEUE } from "./deliver.ts";
+import { DELIVERIES_QUEUE, type DeliveryPayload } from "./deliver.ts";
+import { matchesFilter } from "./event-filter.ts";
 
 export const HOOKS_CONSUMER = "hooks";
 const LEASE = "outbox/hooks";
@@ -24,6 +25,8 @@ export class Dispatcher {
   #timer: Timer | null = null;
   #pass_running: Promise<void> | null = null;
   #again = false;
+  /** When the last pass ended, on the monotonic clock. */
+  #last_pass = Number.NEGATIVE_INFINITY;
   #has_lease = false;
   #stopped = true;
   #unsubscribe: (() => void) | null = null;
@@ -62,7 +65,12 @@ export class Dispatcher {
       this.#again = true;
       return;
     }
-    this.#after(this.#has_lease ? BATCH_MS : TAKE_OVER_MS);
+    this.#after(this.#has_lease ? this.#batchDelay() : TAKE_OVER_MS);
+  }
+
+  /** The first event after a pause is dispatched immediately, and only those that follow soon are batched. */
+  #batchDelay(): number {
+    return Math.max(0, this.#last_pass + BATCH_MS - this.#deps.clock.monotonic());
   }
 
   #after(ms: number): void {
@@ -81,6 +89,7 @@ export class Dispatcher {
       failed = true;
     }
     this.#pass_running = null;
+    this.#last_pass = this.#deps.clock.monotonic();
     const again = this.#again;
     this.#again = false;
     if (failed && !this.#stopped) this.#after(RETRY_MS);
@@ -123,7 +132,9 @@ export class Dispatcher {
         hooks = await this.#deps.store.bindings.hooksFor(event, event.type);
         known.set(key, hooks);
       }
-      for (const hook of selectBindings(hooks, event.id)) jobs.push(this.#buildJob(hook, event));
+      for (const hook of selectBindings(hooks, event.id)) {
+        if (wants(hook, event)) jobs.push(this.#buildJob(hook, event));
+      }
     }
     return jobs;
   }
@@ -134,21 +145,31 @@ export class Dispatcher {
     // Every attempt has the same trace, also for an event of a change that was not made by a call.
     const trace_id = event.trace_id ?? ids.next("trace");
     const about = definedFields({ session_id, chain_id, run_id, trace_id });
+    const delivery_id = ids.next("delivery");
+    const scope = { org_id: event.org_id, project_id: binding.scope.project_id ?? event.project_id };
+    const payload: DeliveryPayload = {
+      delivery_id,
+      binding_id: binding.binding_id,
+      ...scope,
+      event: { type, occurred_at, subject, summary, ...about },
+    };
     return {
-      id: ids.next("job"),
+      id: delivery_id,
+      scope,
       queue: DELIVERIES_QUEUE,
       lane: binding.binding_id,
       group: `${binding.binding_id}/${subject.kind}/${subject.id}`,
-      payload: {
-        delivery_id: ids.next("delivery"),
-        binding_id: binding.binding_id,
-        org_id: event.org_id,
-        project_id: binding.scope.project_id ?? event.project_id,
-        event: { type, occurred_at, subject, summary, ...about },
-      },
-      max_attempts: host.deliveries.max_attempts,
+      payload: payload as unknown as Json,
+      max_attempts: binding.policy.deliveries?.max_attempts ?? host.deliveries.max_attempts,
     };
   }
+}
+
+/** Whether the event passes the filters of the hook's author and of its binding. */
+function wants({ binding, package: { manifest } }: BoundPackage, event: OutboxEvent): boolean {
+  const own = manifest.exports.find(({ id }) => id === binding.export_id);
+  const authored = own?.kind === "hook" ? own.hook.filter : undefined;
+  return matchesFilter(event, authored) && matchesFilter(event, binding.policy.deliveries?.filter);
 }
 
 /** Picks one binding per hook: rollout and the precedence of projects apply to deliveries as to calls. */

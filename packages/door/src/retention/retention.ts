@@ -71,7 +71,8 @@ export class Retention {
     if (keep.dead_jobs_ms > 0)
       removed += await this.#drain(until, () => retention.jobs("dead", now(), keep.dead_jobs_ms, STEP_ROWS));
     if (keep.done_jobs_ms > 0)
-      removed += await this.#drain(until, () => retention.jobs("done", now(), keep.done_jobs_ms, STEP_ROWS));
+      for (const state of ["done", "discarded"] as const)
+        removed += await this.#drain(until, () => retention.jobs(state, now(), keep.done_jobs_ms, STEP_ROWS));
     if (keep.progress_ms > 0) removed += await this.#sweepProgress(until, now() - keep.progress_ms);
     if (keep.outbox_ms > 0)
       removed += await this.#drain(until, () => retention.outbox(now(), keep.outbox_ms, STEP_ROWS));

@@ -24,9 +24,10 @@ function hook(binding_id: string, project_id: string | null, types: string[], ex
     export_id,
     scope: { org_id: "org_local", project_id },
     status: "active",
+    policy: {},
     rollout: { traffic_percent: 100 },
   };
-  return { binding, package: {}, types } as unknown as Hook;
+  return { binding, package: { manifest: { exports: [] } }, types } as unknown as Hook;
 }
 
 function event(
@@ -229,7 +230,8 @@ describe("the deliverer", () => {
     const open = [...jobs];
     const store = {
       jobs: {
-        lanes: async () => [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0 })),
+        lanes: async () =>
+          [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0, org_id: "" })),
         claim: async (
           _queue: string,
           _node: string,
@@ -243,6 +245,7 @@ describe("the deliverer", () => {
             .slice(0, limit)
             .map((job) => open.splice(open.indexOf(job), 1)[0]!),
         complete: async (id: string) => reports.done.push(id),
+        release: async () => true,
         fail: async (id: string, _fence: number, _error: string, _now: number, retry_ms: number) =>
           reports.failed.push({ id, retry_ms }),
       },
@@ -311,6 +314,7 @@ describe("the deliverer", () => {
     ends[1]!();
     await expect.poll(() => ends.length).toBe(4);
     for (const end of ends) end();
-    await expect.poll(() => reports.done.length).toBe(4);
+    // The settlement of the call has completed each job.
+    expect(reports).toEqual({ done: [], failed: [] });
   });
 });

@@ -130,6 +130,17 @@ const ConfigSchema = z.strictObject({
       artifacts_days: days(30),
     })
     .prefault({}),
+  /** Events to hooks. A binding can set its own limits. */
+  deliveries: z
+    .strictObject({
+      /** Attempts until a delivery is dead. */
+      max_attempts: z.int().min(1).max(100).default(10),
+      /** Deliveries at the same time, of all hooks. */
+      concurrency: z.int().min(1).max(10_000).default(64),
+      /** Deliveries at the same time to one hook. */
+      per_hook: z.int().min(1).max(64).default(4),
+    })
+    .prefault({}),
   /** For gateways that share a database. */
   node: z
     .strictObject({

@@ -8,7 +8,7 @@ import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";
 import { createKernel } from "@backplane/kernel";
-import { hostPolicy, type Logger } from "@backplane/ports";
+import { type HostPolicy, hostPolicy, type Logger } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, lockHome } from "@backplane/store";
 import {
@@ -182,6 +182,7 @@ async function compose(
       input_bytes: config.limits.frame_bytes,
       artifact_bytes: config.limits.artifact_bytes,
       retention: retentionOf(config),
+      deliveries: deliveriesOf(config),
       recovery: { interval_ms: config.node.lease_ms / 2, node_ttl_ms: config.node.lease_ms },
       store_wait_ms: config.node.store_wait_ms,
       resume_turns: config.agent.resume_turns,
@@ -243,6 +244,11 @@ async function compose(
 }
 
 const DAY_MS = 86_400_000;
+
+function deliveriesOf({ deliveries }: GatewayConfig): HostPolicy["deliveries"] {
+  const { max_attempts, concurrency, per_hook: per_binding } = deliveries;
+  return { ...hostPolicy().deliveries, max_attempts, concurrency, per_binding };
+}
 
 function retentionOf({ retention }: GatewayConfig) {
   return {

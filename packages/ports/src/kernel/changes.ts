@@ -26,6 +26,8 @@ export interface ChangeEvents {
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
   "call.added": Record<string, never>;
+  /** Deliveries are due that no event has made: a replay or a test. */
+  "deliveries.added": Record<string, never>;
   /** A call of a turn has ended and its outcome is on the tape. The turn itself may be gone. */
   "call.ended": { key: SessionKey; row: InvocationRow };
   /** A call of a harness has ended, and its execution with it. */

@@ -22,9 +22,12 @@ import type {
   ConfigEntry,
   ConfigMap,
   ConfigUpdated,
+  Delivery,
+  DeliveryStatus,
   DiscoveredExport,
   ExecutionClass,
   ExportKind,
+  HookTest,
   Installation,
   InstallationSettings,
   Invocation,
@@ -266,6 +269,21 @@ export interface Kernel {
   events: {
     /** Replays the semantic events of the caller's scope after `after_seq`, then continues with live events. */
     watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;
+  };
+  /** Events on their way to hooks. */
+  deliveries: {
+    list(
+      caller: Caller,
+      filter: { status?: DeliveryStatus | undefined; binding_id?: string | undefined },
+      page: Page,
+    ): Promise<PageOf<Delivery>>;
+    get(caller: Caller, id: string): Promise<Delivery>;
+    /** Throws `delivery.conflict` unless the delivery is dead. */
+    replay(caller: Caller, id: string): Promise<Delivery>;
+    /** Throws `delivery.conflict` unless the delivery is pending or dead. */
+    discard(caller: Caller, id: string): Promise<Delivery>;
+    /** Delivers an example event to a hook, once and whatever its filters are. */
+    test(caller: Caller, binding_id: string, wanted: HookTest): Promise<Delivery>;
   };
   idempotency: {
     /**

@@ -94,6 +94,20 @@ export interface OpenWith {
    * `idempotency.in_progress` and writes nothing.
    */
   once?: IdempotencyClaim;
+  /** The delivery that the call is an attempt of. If another node has taken it over, throws `delivery.taken_over`. */
+  job?: JobHold;
+}
+
+/** The lease of a job. */
+export interface JobHold {
+  id: string;
+  fence: number;
+}
+
+/** A delivery that the settlement of its call completes. `error` is set if the hook failed for good. */
+export interface CompletedDelivery extends JobHold {
+  now: number;
+  error: string | null;
 }
 
 export interface InvocationStore {
@@ -123,9 +137,16 @@ export interface InvocationStore {
   ): Promise<boolean>;
   /**
    * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. Resolves to false if the
-   * row is already terminal or another node owns it.
+   * row is already terminal or another node owns it. `delivered` is completed in the same transaction, unless another
+   * node has taken it over.
    */
-  settle(id: string, fence: number, end: Settlement, records: ChangeRecords): Promise<boolean>;
+  settle(
+    id: string,
+    fence: number,
+    end: Settlement,
+    records: ChangeRecords,
+    delivered?: CompletedDelivery,
+  ): Promise<boolean>;
   /**
    * As `settle`, with tape entries in the same transaction. Where `settle` resolves to false, resolves to null
    * and writes no entries. If the session does not exist, throws `session.not_found` and leaves the row running.

@@ -1,6 +1,7 @@
 /** Outbox, job queue, leases and retention. */
 import type { Json, SemanticEvent } from "@backplane/contract";
-import type { Scope } from "../scope/scope.ts";
+import type { Page, PageOf, Scope } from "../scope/scope.ts";
+import type { ChangeRecords } from "./change-records.ts";
 
 export interface OutboxEvent extends SemanticEvent {
   from_hook: boolean;
@@ -35,6 +36,8 @@ export interface NewJob {
   group: string | null;
   payload: Json;
   max_attempts: number;
+  /** The tenant that can list the job; absent for a job of the gateway itself. */
+  scope?: Scope;
 }
 
 export interface Job extends NewJob {
@@ -43,8 +46,13 @@ export interface Job extends NewJob {
   attempt: number;
   fence: number;
   last_error: string | null;
-  state: "ready" | "leased" | "done" | "dead";
+  state: JobState;
+  /** The call of the last attempt that was started. */
+  invocation_id: string | null;
+  ended_at: number | null;
 }
+
+export type JobState = "ready" | "leased" | "done" | "dead" | "discarded";
 
 /**
  * `now` is the caller's clock. A shared store uses its own clock instead, because the clocks of nodes differ; times are
@@ -72,10 +80,18 @@ export interface JobQueue {
   fail(id: string, fence: number, error: string, now: number, retry_ms: number | null): Promise<boolean>;
   dead(queue: string, limit: number): Promise<Job[]>;
   get(id: string): Promise<Job | null>;
+  /** Gives a leased job back; it is due after `delay_ms`. An attempt that was not started does not count. */
+  release(id: string, fence: number, now: number, delay_ms: number): Promise<boolean>;
+  /** Makes the jobs that dead nodes have leased due now. Resolves to their number. */
+  releaseOrphans(queue: string, node_id: string, now: number): Promise<number>;
   /** Makes a dead job due again; its attempt count continues. */
-  replay(id: string, now: number): Promise<boolean>;
+  replay(id: string, now: number, records?: ChangeRecords): Promise<boolean>;
+  /** Ends a ready or dead job without running it. Resolves to false for a job in another state. */
+  discard(id: string, now: number, records?: ChangeRecords): Promise<boolean>;
+  /** Jobs that belong to the scope, newest first. */
+  list(scope: Scope, filter: { state?: JobState; lane?: string }, page: Page): Promise<PageOf<Job>>;
   /** Lanes with jobs, most urgent first, with the time in ms until their next job is due; 0 or less means now. */
-  lanes(queue: string, now: number): Promise<{ lane: string; due_in: number }[]>;
+  lanes(queue: string, now: number): Promise<{ lane: string; due_in: number; org_id: string }[]>;
 }
 
 export interface LeaseStore {
@@ -98,7 +114,7 @@ export interface LeaseStore {
 
 /** Removes expired rows. Each call is one bounded step and resolves to the number of removed rows. */
 export interface RetentionStore {
-  jobs(state: "done" | "dead", now: number, keep_ms: number, limit: number): Promise<number>;
+  jobs(state: "done" | "dead" | "discarded", now: number, keep_ms: number, limit: number): Promise<number>;
   /** Never removes events after the slowest cursor. */
   outbox(now: number, keep_ms: number, limit: number): Promise<number>;
   /** Removes delegated tokens by their own expiry. */

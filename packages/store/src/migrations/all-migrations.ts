@@ -18,6 +18,7 @@ import { allowRules } from "./0017-allow-rules.ts";
 import { eventIds } from "./0018-event-ids.ts";
 import { executions } from "./0021-executions.ts";
 import { pins } from "./0022-pins.ts";
+import { deliveries } from "./0023-deliveries.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -43,6 +44,7 @@ export const MIGRATIONS: readonly Migration[] = [
   eventIds,
   executions,
   pins,
+  deliveries,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -5,8 +5,9 @@ import { type AppendedRows, type TapeRows, writeTape } from "./entries.ts";
 import { type ExecutionRows, endExecution, openExecution } from "./executions.ts";
 import { requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKey, completeKeyWith } from "./idempotency.ts";
+import { completeJob, type HeldJob, startJob } from "./jobs.ts";
 import { ofExpiredNode } from "./leases.ts";
-import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { type Op, type Row, refuse, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 import { endHarnessRun, insertHarnessRun, type RunColumns } from "./runs.ts";
 
 export const INVOCATION_COLUMNS =
@@ -25,6 +26,8 @@ export interface OpenInvocation {
   execution: ExecutionRows | null;
   /** The run of a harness, whose message is the tape. */
   run: { columns: RunColumns; own_entries: number } | null;
+  /** The delivery that the call is an attempt of. */
+  job: HeldJob | null;
   records: ChangeRecordRows;
 }
 
@@ -41,6 +44,9 @@ export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<Appe
   // Before the row is inserted, so that a key in use leaves nothing to undo.
   if (p.once !== null && p.run === null) yield* completeKey(p.once, dialect);
   if (p.execution !== null) yield* openExecution(p.execution);
+  if (p.job !== null && !(yield* startJob(p.job, p.row[0] as string))) {
+    refuse("delivery.taken_over", "Another gateway has taken over the delivery.");
+  }
   yield sql(INSERT_INVOCATION, p.row);
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
@@ -115,6 +121,8 @@ export interface SettleInvocation {
   started_at: string | null;
   outcome: string;
   records: ChangeRecordRows;
+  /** The delivery that this outcome completes. */
+  job: (HeldJob & { now: number | null; error: string | null }) | null;
 }
 
 const SETTLE = `update invocations set status = $3, retry_count = $4, started_at = coalesce($5, started_at), outcome = $6
@@ -133,12 +141,16 @@ const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
 export function* settleInvocation(p: SettleInvocation, dialect: SqlDialect): Op<boolean> {
   const values = [p.id, p.fence, p.status, p.retry_count, p.started_at, p.outcome];
   if (dialect === "postgres" && p.records.audit === null) {
-    return (yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.records.events)])).length > 0;
+    const settled = yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.records.events)]);
+    if (settled.length > 0 && p.job !== null) yield* completeJob(p.job, dialect);
+    return settled.length > 0;
   }
   const updated = yield sql(dialect === "sqlite" ? SETTLE : SETTLE_RETURNING, values);
   if (updated.length === 0) return false;
   yield sql("delete from delegations where invocation_id = $1", [p.id]);
   yield* writeRecords(p.records);
+  // If another node has taken over the delivery, this changes nothing.
+  if (p.job !== null) yield* completeJob(p.job, dialect);
   return true;
 }
 

@@ -1,11 +1,13 @@
 /**
- * ready → leased → done, or → ready again (failed, lease expired) → dead.
+ * ready → leased → done, or → ready again (failed, released, lease expired) → dead. A ready or dead job can be discarded.
  *
  * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait behind
  * others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing and
  * finishing, so that neither misses a job of the other. For the clock see nowAt.
  */
-import { nowAt, type Op, type Row, rowLock, type SqlDialect, sql } from "./op.ts";
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
+import { ofExpiredNode } from "./leases.ts";
+import { nowAt, type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 export interface JobRow {
   id: string;
@@ -15,10 +17,13 @@ export interface JobRow {
   group: string | null;
   payload: string;
   max_attempts: number;
+  /** '' for a job that belongs to no tenant. */
+  org_id: string;
+  project_id: string;
 }
 
 const JOB =
-  "id, queue, lane, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt";
+  "id, queue, lane, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt, org_id, project_id, invocation_id, ended_at";
 
 export function* enqueueJobs(
   { jobs, now }: { jobs: JobRow[]; now: number | null },
@@ -33,10 +38,10 @@ export function* enqueueJobs(
   const at = nowAt(dialect, "$4");
   for (const job of jobs) {
     yield sql(
-      `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane)
+      `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane, org_id, project_id, started)
         values ($1, $2, $3, $3, 'ready', ${at},
           case when exists (select 1 from jobs where queue = $2 and open_group = cast($8 as text)) then null else ${at} end,
-          $5, $7, 0, 0, $6, $9) on conflict (id) do nothing`,
+          $5, $7, 0, 0, $6, $9, $10, $11, 0) on conflict (id) do nothing`,
       [
         job.id,
         job.queue,
@@ -47,6 +52,8 @@ export function* enqueueJobs(
         job.max_attempts,
         job.group,
         job.lane,
+        job.org_id,
+        job.project_id,
       ],
     );
   }
@@ -103,14 +110,61 @@ export function* extendJob(
   return updated.length > 0;
 }
 
+/** A job that is started as a call: the attempt counts from here on. False if another node has taken over the job. */
+export function* startJob({ id, fence }: HeldJob, invocation_id: string): Op<boolean> {
+  const started = yield sql(
+    `update jobs set started = attempt, invocation_id = $3
+      where id = $1 and fence = $2 and state = 'leased' returning id`,
+    [id, fence, invocation_id],
+  );
+  return started.length > 0;
+}
+
+/** Gives a leased job back. An attempt that was not started does not count. */
+export function* releaseJob(
+  p: HeldJob & { now: number | null; delay_ms: number },
+  dialect: SqlDialect,
+): Op<boolean> {
+  const at = `${nowAt(dialect, "$3")} + $4`;
+  const released = yield sql(
+    `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, ${UNCOUNT_UNSTARTED}
+      where id = $1 and fence = $2 and state = 'leased' returning id`,
+    [p.id, p.fence, p.now, p.delay_ms],
+  );
+  return released.length > 0;
+}
+
+/** Makes the jobs that dead nodes have leased due now. Their fences stay, so that a frozen node cannot report them. */
+export function* releaseOrphanJobs(
+  p: { queue: string; node_id: string; now: number | null },
+  dialect: SqlDialect,
+): Op<number> {
+  const now = nowAt(dialect, "$3");
+  const released = yield sql(
+    `update jobs set state = 'ready', run_at = ${now}, due_at = ${now}, ${UNCOUNT_UNSTARTED}
+      where queue = $1 and due_at is not null and state = 'leased' and node_id <> $2
+        ${ofExpiredNode(dialect, "jobs.node_id", "$3")} returning id`,
+    [p.queue, p.node_id, p.now],
+  );
+  return released.length;
+}
+
+const UNCOUNT_UNSTARTED = "attempt = case when started < attempt then attempt - 1 else attempt end";
+
+export interface HeldJob {
+  id: string;
+  fence: number;
+}
+
+/** `error` is the reason of a hook that failed for good; null clears the error of an earlier attempt. */
 export function* completeJob(
-  p: { id: string; fence: number; now: number | null },
+  p: HeldJob & { now: number | null; error?: string | null },
   dialect: SqlDialect,
 ): Op<boolean> {
   const [job] = yield sql(
-    `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$3")}
+    `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$3")}, last_error = $4
       where id = $1 and fence = $2 and state = 'leased' returning queue, group_name`,
-    [p.id, p.fence, p.now],
+    [p.id, p.fence, p.now, p.error ?? null],
   );
   if (job === undefined) return false;
   yield* releaseNextInGroup(job, dialect);
@@ -140,7 +194,10 @@ export function* failJob(
 }
 
 /** Makes a dead job ready again, behind its group, with as many new attempts as it had at first. The count of attempts continues. */
-export function* replayJob(p: { id: string; now: number | null }, dialect: SqlDialect): Op<boolean> {
+export function* replayJob(
+  p: { id: string; now: number | null; records: ChangeRecordRows },
+  dialect: SqlDialect,
+): Op<boolean> {
   const [job] = yield sql(
     `select queue, group_name from jobs where id = $1 and state = 'dead' ${rowLock(dialect, "for update")}`,
     [p.id],
@@ -162,11 +219,51 @@ export function* replayJob(p: { id: string; now: number | null }, dialect: SqlDi
       ended_at = null, last_attempt = attempt + max_attempts where id = $1`,
     [p.id, p.now],
   );
+  yield* writeRecords(p.records);
+  return true;
+}
+
+/** Ends a ready or dead job without running it. */
+export function* discardJob(
+  p: { id: string; now: number | null; records: ChangeRecordRows },
+  dialect: SqlDialect,
+): Op<boolean> {
+  const [job] = yield sql(
+    `update jobs set state = 'discarded', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$2")}
+      where id = $1 and state in ('ready', 'dead') returning queue, group_name`,
+    [p.id, p.now],
+  );
+  if (job === undefined) return false;
+  yield* releaseNextInGroup(job, dialect);
+  yield* writeRecords(p.records);
   return true;
 }
 
 export function* readJob(id: string): Op<Row | undefined> {
   return (yield sql(`select ${JOB} from jobs where id = $1`, [id]))[0];
+}
+
+/** Newest first. `project_id` '' lists the whole org, and '' in the other filters means any. */
+export function* listJobs(p: {
+  org_id: string;
+  project_id: string;
+  state: string;
+  lane: string;
+  before: string;
+  limit: number;
+}): Op<Row[]> {
+  const conditions = ["org_id = $1", "id < $2"];
+  const values: SqlValue[] = [p.org_id, p.before, p.limit];
+  // A literal, so that the partial index of dead jobs is used.
+  if (p.state === "dead") conditions.push("state = 'dead'");
+  else if (p.state !== "") conditions.push("org_id <> ''", `state = $${values.push(p.state)}`);
+  else conditions.push("org_id <> ''");
+  if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
+  if (p.lane !== "") conditions.push(`lane = $${values.push(p.lane)}`);
+  return yield sql(
+    `select ${JOB} from jobs where ${conditions.join(" and ")} order by id desc limit $3`,
+    values,
+  );
 }
 
 export function* deadJobs(queue: string, limit: number): Op<Row[]> {
@@ -188,7 +285,9 @@ export function* dueLanes(queue: string, now: number | null, dialect: SqlDialect
       select (select min(j.lane) from jobs j where j.queue = $1 and j.due_at is not null and j.lane > lanes.lane)
         from lanes where lanes.lane is not null)
       select lane, (select min(j.due_at) from jobs j
-          where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null) - ${nowAt(dialect, "$2")} as due_in
+          where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null) - ${nowAt(dialect, "$2")} as due_in,
+        (select j.org_id from jobs j
+          where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null order by j.due_at limit 1) as org_id
         from lanes where lane is not null order by 2, 1`,
     [queue, now],
   );

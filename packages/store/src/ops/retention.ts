@@ -10,7 +10,10 @@ export interface SweepStep {
   limit: number;
 }
 
-export function* sweepJobs(p: SweepStep & { state: "done" | "dead" }, dialect: SqlDialect): Op<number> {
+export function* sweepJobs(
+  p: SweepStep & { state: "done" | "dead" | "discarded" },
+  dialect: SqlDialect,
+): Op<number> {
   const deleted = yield sql(
     `delete from jobs where pos in (
       select pos from jobs where state = $1 and ended_at <= ${nowAt(dialect, "$2")} - $3 order by ended_at limit $4)

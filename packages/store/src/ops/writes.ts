@@ -22,7 +22,17 @@ import {
   settleWithTape,
   startInvocation,
 } from "./invocations.ts";
-import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
+import {
+  claimJobs,
+  completeJob,
+  discardJob,
+  enqueueJobs,
+  extendJob,
+  failJob,
+  releaseJob,
+  releaseOrphanJobs,
+  replayJob,
+} from "./jobs.ts";
 import { createKey, revokeKey } from "./keys.ts";
 import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
 import type { Op, SqlDialect } from "./op.ts";
@@ -117,7 +127,10 @@ const WRITES = {
   extendJob,
   completeJob,
   failJob,
+  releaseJob,
+  releaseOrphanJobs,
   replayJob,
+  discardJob,
   acquireLease,
   acquireSlot,
   renewLeases,
@@ -140,6 +153,8 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "abandonIdempotent",
   "sweepIdempotent",
   "extendJob",
+  "releaseJob",
+  "releaseOrphanJobs",
   "acquireLease",
   "renewLeases",
   "releaseLease",
@@ -151,11 +166,14 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
 
 /** Most invocations need one statement to open, because only their row is written, and one to settle. */
 export function isSingleStatement(name: WriteName, input: unknown): boolean {
-  if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).records.audit === null;
+  if (name === "settleInvocation") {
+    const { records, job } = input as WriteInput<"settleInvocation">;
+    return records.audit === null && job === null;
+  }
   if (name === "recordRetry") return (input as WriteInput<"recordRetry">).renewed === null;
   if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
-  const { approval, delegation, tape, once, execution, records } = input as WriteInput<"openInvocation">;
-  if (tape !== null || once !== null || execution !== null) return false;
+  const { approval, delegation, tape, once, execution, records, job } = input as WriteInput<"openInvocation">;
+  if (tape !== null || once !== null || execution !== null || job !== null) return false;
   return approval === null && delegation === null && records.events.length === 0 && records.audit === null;
 }
 

@@ -29,6 +29,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
           also.run === undefined
             ? null
             : { columns: encodeRun(also.run.row), own_entries: also.run.own_entries },
+        job: also.job ?? null,
         records: encodeRecords(also.records),
       });
       // The most frequent write: without events it returns the promise as it is (bench row http.invoke).
@@ -63,8 +64,10 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         retry_count,
         renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
       }),
-    async settle(id, fence, end, records) {
-      const written = await backend.write("settleInvocation", encodeSettlement(id, fence, end, records));
+    async settle(id, fence, end, records, delivered) {
+      const settlement = encodeSettlement(id, fence, end, records);
+      if (delivered !== undefined) settlement.job = { ...delivered, now: backend.callerTime(delivered.now) };
+      const written = await backend.write("settleInvocation", settlement);
       if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
@@ -171,6 +174,7 @@ function encodeSettlement(
     started_at: end.started_at,
     outcome: encodeOutcome(end),
     records: encodeRecords(records),
+    job: null,
   };
 }
 

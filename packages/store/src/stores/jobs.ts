@@ -1,8 +1,11 @@
 import type { Json } from "@backplane/contract";
 import type { Job, JobQueue, NewJob } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { deadJobs, dueLanes, type JobRow, readJob } from "../ops/jobs.ts";
+import { deadJobs, dueLanes, type JobRow, listJobs, readJob } from "../ops/jobs.ts";
 import type { Row } from "../ops/op.ts";
+import { encodeRecords } from "./change-records.ts";
+import { beforeOf, pageOf } from "./page.ts";
+import { projectColumn, projectOf } from "./scope.ts";
 
 export function createJobQueue(backend: Backend): JobQueue {
   return {
@@ -38,10 +41,39 @@ export function createJobQueue(backend: Backend): JobQueue {
       const row = await backend.read(() => readJob(id));
       return row === undefined ? null : decodeJob(row);
     },
-    replay: (id, now) => backend.write("replayJob", { id, now: backend.callerTime(now) }),
+    release: (id, fence, now, delay_ms) =>
+      backend.write("releaseJob", {
+        id,
+        fence,
+        now: backend.callerTime(now),
+        delay_ms: Math.round(delay_ms),
+      }),
+    releaseOrphans: (queue, node_id, now) =>
+      backend.write("releaseOrphanJobs", { queue, node_id, now: backend.callerTime(now) }),
+    replay: (id, now, records = {}) =>
+      backend.write("replayJob", { id, now: backend.callerTime(now), records: encodeRecords(records) }),
+    discard: (id, now, records = {}) =>
+      backend.write("discardJob", { id, now: backend.callerTime(now), records: encodeRecords(records) }),
+    async list(scope, filter, page) {
+      const rows = await backend.read(() =>
+        listJobs({
+          org_id: scope.org_id,
+          project_id: projectColumn(scope.project_id),
+          state: filter.state ?? "",
+          lane: filter.lane ?? "",
+          before: beforeOf(page),
+          limit: page.limit + 1,
+        }),
+      );
+      return pageOf(rows, page, (row) => row.id as string, decodeJob);
+    },
     async lanes(queue, now) {
       const rows = await backend.read((dialect) => dueLanes(queue, backend.callerTime(now), dialect));
-      return rows.map((row) => ({ lane: row.lane as string, due_in: row.due_in as number }));
+      return rows.map((row) => ({
+        lane: row.lane as string,
+        due_in: row.due_in as number,
+        org_id: row.org_id as string,
+      }));
     },
   };
 }
@@ -54,6 +86,8 @@ export function encodeJob(job: NewJob): JobRow {
     group: job.group,
     payload: JSON.stringify(job.payload),
     max_attempts: job.max_attempts,
+    org_id: job.scope?.org_id ?? "",
+    project_id: projectColumn(job.scope?.project_id ?? null),
   };
 }
 
@@ -70,5 +104,10 @@ function decodeJob(row: Row): Job {
     fence: row.fence as number,
     last_error: row.last_error as string | null,
     state: row.state as Job["state"],
+    invocation_id: row.invocation_id as string | null,
+    ended_at: row.ended_at as number | null,
+    ...(row.org_id === ""
+      ? {}
+      : { scope: { org_id: row.org_id as string, project_id: projectOf(row.project_id) } }),
   };
 }

@@ -33,7 +33,7 @@ export interface DeliverDeps {
   suspended: SuspendedCalls;
 }
 
-export interface Delivery {
+export interface ToolResponse {
   request: McpClientRequest;
   exchange: McpExchange;
   call: UpstreamCall;
@@ -44,7 +44,7 @@ type StreamItem = { notification: JsonObject } | { question: Question } | "end";
 
 export async function deliver(
   deps: DeliverDeps,
-  delivery: Delivery,
+  delivery: ToolResponse,
   reply: FastifyReply | null,
 ): Promise<RouteResponse> {
   const { exchange, call, request } = delivery;
@@ -69,21 +69,21 @@ export async function deliver(
   }
 }
 
-async function respondWithJson(deps: DeliverDeps, delivery: Delivery): Promise<RouteResponse> {
+async function respondWithJson(deps: DeliverDeps, delivery: ToolResponse): Promise<RouteResponse> {
   const first = await endOrQuestion(delivery.call, null);
   return first === "question"
     ? await respondWithQuestions(deps, delivery)
     : await respondWithResult(delivery);
 }
 
-async function respondWithResult({ request, exchange, call, open }: Delivery): Promise<RouteResponse> {
+async function respondWithResult({ request, exchange, call, open }: ToolResponse): Promise<RouteResponse> {
   open.done = true;
   const result = await call.result;
   if (open.cancelled) throw new McpError(MCP_ERRORS.refused, "the request was cancelled");
   return exchange.answer(request.id, result);
 }
 
-async function respondWithQuestions(deps: DeliverDeps, delivery: Delivery): Promise<RouteResponse> {
+async function respondWithQuestions(deps: DeliverDeps, delivery: ToolResponse): Promise<RouteResponse> {
   const result = await inputRequired(deps, delivery);
   return result === null
     ? await respondWithResult(delivery)
@@ -91,7 +91,7 @@ async function respondWithQuestions(deps: DeliverDeps, delivery: Delivery): Prom
 }
 
 /** Null: too many calls are suspended, so the gateway answers the questions itself and the call continues. */
-async function inputRequired(deps: DeliverDeps, { request, exchange, call, open }: Delivery) {
+async function inputRequired(deps: DeliverDeps, { request, exchange, call, open }: ToolResponse) {
   // Questions that were asked in the same tick are sent together.
   await new Promise((resolve) => setImmediate(resolve));
   const state = deps.suspended.suspend(exchange.caller, request, call);
@@ -107,7 +107,7 @@ async function inputRequired(deps: DeliverDeps, { request, exchange, call, open 
 
 async function* streamCall(
   deps: DeliverDeps,
-  delivery: Delivery,
+  delivery: ToolResponse,
   stop: AbortSignal,
 ): AsyncGenerator<SseItem> {
   const { call, exchange, request, open } = delivery;
@@ -149,7 +149,7 @@ async function* streamCall(
   }
 }
 
-async function resultOrError({ request, exchange, call }: Delivery): Promise<JsonObject> {
+async function resultOrError({ request, exchange, call }: ToolResponse): Promise<JsonObject> {
   try {
     return resultMessage(request.id, exchange.format(await call.result));
   } catch (error) {
@@ -161,7 +161,7 @@ async function resultOrError({ request, exchange, call }: Delivery): Promise<Jso
 }
 
 /** Without a session, a client cancels a request by closing the connection. */
-function cancelOnDisconnect({ open, call }: Delivery, reply: FastifyReply): void {
+function cancelOnDisconnect({ open, call }: ToolResponse, reply: FastifyReply): void {
   reply.raw.once("close", () => {
     if (!open.done) call.cancel();
   });

@@ -1,0 +1,127 @@
+/** `delivery`: deliveries of events to hooks. `hook`: tries, pauses and resumes a hook. */
+import {
+  DELIVERY_STATUSES,
+  type Delivery,
+  type DeliveryStatus,
+  SEMANTIC_EVENTS,
+  type SemanticEventType,
+} from "@backplane/contract";
+import { type Command, Option } from "commander";
+import type { ToAction } from "../context/action.ts";
+import type { CommandContext } from "../context/context.ts";
+import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { fields } from "../terminal/output.ts";
+import { exactJson, plainLine } from "../terminal/plain-text.ts";
+
+export function addDeliveryCommands(program: Command, toAction: ToAction): void {
+  const delivery = program.command("delivery").description("Deliveries of events to hooks.");
+  pageFlags(delivery.command("list").description("List deliveries, newest first."))
+    .addOption(new Option("--status <status>", "only deliveries with this status").choices(DELIVERY_STATUSES))
+    .option("--binding <id>", "only deliveries to this hook")
+    .action(toAction(list));
+  delivery.command("show <id>").description("Show a delivery with its event.").action(toAction(show));
+  delivery
+    .command("replay <id>")
+    .description("Deliver a dead letter again, under the same delivery_id.")
+    .action(
+      toAction(async (context, _options: object, id: string) =>
+        report(context, await context.client().deliveries.replay(id)),
+      ),
+    );
+  delivery
+    .command("discard <id>")
+    .description("Discard a pending or dead delivery.")
+    .action(
+      toAction(async (context, _options: object, id: string) =>
+        report(context, await context.client().deliveries.discard(id)),
+      ),
+    );
+  const hook = program.command("hook").description("Try, pause and resume hooks.");
+  hook
+    .command("test <binding>")
+    .description("Deliver an example event to a hook and show the outcome.")
+    .addOption(
+      new Option("--type <type>", "type of the event (default: the first that it subscribes to)").choices(
+        SEMANTIC_EVENTS,
+      ),
+    )
+    .action(toAction(test));
+  hook
+    .command("pause <binding>")
+    .description("Keep events for the hook until it is resumed.")
+    .action(toAction((context, _options: object, id: string) => setPaused(context, id, true)));
+  hook
+    .command("resume <binding>")
+    .description("Deliver the events that were kept, and new ones.")
+    .action(toAction((context, _options: object, id: string) => setPaused(context, id, false)));
+}
+
+async function list(
+  context: CommandContext,
+  { status, binding, ...page }: PageFlags & { status?: DeliveryStatus; binding?: string },
+): Promise<undefined> {
+  const found = await context.client().deliveries.list({
+    ...page,
+    ...(status === undefined ? {} : { status }),
+    ...(binding === undefined ? {} : { binding_id: binding }),
+  });
+  showPage(context, found, ["ID", "STATUS", "EVENT", "HOOK", "ATTEMPT", "ERROR"], (item) => [
+    item.id,
+    item.test ? `${item.status} (test)` : item.status,
+    String(item.event.type),
+    item.binding_id,
+    `${item.attempt}/${item.max_attempts}`,
+    plainLine(item.error ?? ""),
+  ]);
+  return undefined;
+}
+
+async function show(context: CommandContext, _options: object, id: string): Promise<undefined> {
+  return report(context, await context.client().deliveries.get(id));
+}
+
+function report({ out }: CommandContext, found: Delivery): undefined {
+  out.data(found, () =>
+    fields({
+      id: found.id,
+      status: found.test ? `${found.status} (test)` : found.status,
+      hook: found.binding_id,
+      attempt: `${found.attempt} of ${found.max_attempts}`,
+      "next attempt": found.next_attempt_at ?? undefined,
+      ended: found.ended_at ?? undefined,
+      error: found.error ?? undefined,
+      invocation: found.invocation_id ?? undefined,
+      event: exactJson(found.event),
+    }),
+  );
+  return undefined;
+}
+
+/** How often and how long `hook test` looks for the outcome. A paused hook receives the event after a resume. */
+const LOOK_MS = 200;
+const LOOK_TIMES = 150;
+
+async function test(
+  context: CommandContext,
+  { type }: { type?: SemanticEventType },
+  id: string,
+): Promise<undefined> {
+  const { deliveries } = context.client();
+  let found = await deliveries.test(id, type === undefined ? {} : { type });
+  for (let looks = 0; looks < LOOK_TIMES && isOpen(found); looks++) {
+    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+    found = await deliveries.get(found.id);
+  }
+  return report(context, found);
+}
+
+function isOpen({ status }: Delivery): boolean {
+  return status === "pending" || status === "running";
+}
+
+async function setPaused(context: CommandContext, id: string, paused: boolean): Promise<undefined> {
+  const { deliveries } = context.client();
+  const binding = await (paused ? deliveries.pause(id) : deliveries.resume(id));
+  context.out.data(binding, () => `The deliveries to ${id} are ${paused ? "paused" : "resumed"}.`);
+  return undefined;
+}

@@ -1,0 +1,209 @@
+/** Deliveries as an operator sees and handles them. */
+import type { HostPolicy } from "@backplane/ports";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import {
+  admin,
+  createTestKernel,
+  guest,
+  orgUser,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const content = manifest([
+  toolExport("echo"),
+  hookExport("notify", ["invocation.settled", "binding.changed"], {
+    hook: {
+      subscribes_to: ["invocation.settled", "binding.changed"],
+      filter: { "subject.kind": ["invocation", "run"] },
+    },
+  }),
+]);
+const deliveries: HostPolicy["deliveries"] = {
+  concurrency: 4,
+  per_binding: 2,
+  max_attempts: 2,
+  base_ms: 5,
+  max_ms: 20,
+};
+
+interface HookKernel extends TestKernel {
+  hook: string;
+  hookCalls(): TestKernel["runner"]["requests"];
+  list(status?: "pending" | "dead" | "delivered"): ReturnType<TestKernel["kernel"]["deliveries"]["list"]>;
+}
+
+async function createHookKernel(policy: object = {}): Promise<HookKernel> {
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await fixture.bind(content);
+  const { binding_id } = await fixture.kernel.bindings.create(admin, {
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "notify",
+    policy,
+  });
+  return {
+    ...fixture,
+    hook: binding_id,
+    hookCalls: () => fixture.runner.requests.filter(({ op }) => op === "hook.handle"),
+    list: (status) =>
+      fixture.kernel.deliveries.list(user, status === undefined ? {} : { status }, { limit: 50 }),
+  };
+}
+
+const crashed = () => ended("failed", "crashed", { dispatched: true });
+
+verifies(
+  ["api.deliveries", "hook.contract"],
+  "lists dead letters to their project, replays them under the same id with rising attempts, and discards them",
+  async () => {
+    const fixture = await createHookKernel();
+    const { deliveries: facade } = fixture.kernel;
+    fixture.runner.script = ({ request }) => (request.op === "hook.handle" ? crashed() : ok());
+    const { id: subject } = await fixture.call({ export_id: "echo" });
+    await until(async () => (await fixture.list("dead")).items.length === 1);
+    const [dead] = (await fixture.list("dead")).items;
+    expect(dead).toMatchObject({
+      binding_id: fixture.hook,
+      project_id: "proj_default",
+      status: "dead",
+      attempt: 2,
+      max_attempts: 2,
+      next_attempt_at: null,
+      error: expect.stringContaining("crashed"),
+      test: false,
+      event: { type: "invocation.settled", subject: { kind: "invocation", id: subject } },
+    });
+    const call = await fixture.kernel.invocations.get(user, dead!.invocation_id!);
+    expect(call).toMatchObject({ execution_id: dead!.id, retry_count: 1, export_id: "notify" });
+    const stranger = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+    for (const work of [facade.get, facade.replay, facade.discard]) {
+      await expect(work(stranger, dead!.id)).rejects.toMatchObject({ code: "delivery.not_found" });
+    }
+    expect((await facade.list(stranger, {}, { limit: 9 })).items).toEqual([]);
+    expect((await facade.list(orgUser, {}, { limit: 9 })).items).toHaveLength(1);
+    await expect(facade.replay(guest, dead!.id)).rejects.toMatchObject({ code: "policy.denied" });
+
+    fixture.runner.script = ({ request }) =>
+      request.op === "hook.handle" && request.body.attempt !== 4 ? crashed() : ok(null);
+    expect(await facade.replay(user, dead!.id)).toMatchObject({ id: dead!.id });
+    await until(async () => (await facade.get(user, dead!.id)).status === "delivered");
+    expect(await facade.get(user, dead!.id)).toMatchObject({ attempt: 4, error: null });
+    expect(fixture.hookCalls().map(({ body }) => [body.delivery_id, body.attempt])).toEqual(
+      [1, 2, 3, 4].map((attempt) => [dead!.id, attempt]),
+    );
+    await expect(facade.replay(user, dead!.id)).rejects.toMatchObject({
+      code: "delivery.conflict",
+      details: { status: "delivered" },
+    });
+    await expect(facade.discard(user, dead!.id)).rejects.toMatchObject({ code: "delivery.conflict" });
+
+    fixture.runner.script = ({ request }) => (request.op === "hook.handle" ? crashed() : ok());
+    await fixture.call({ export_id: "echo" });
+    await until(async () => (await fixture.list("dead")).items.length === 1);
+    const [second] = (await fixture.list("dead")).items;
+    expect(await facade.discard(user, second!.id)).toMatchObject({ status: "discarded", attempt: 2 });
+    expect((await fixture.list("dead")).items).toEqual([]);
+    const actions = (await fixture.kernel.audit.list(admin, {}, { limit: 50 })).items
+      .filter(({ action }) => action.startsWith("delivery."))
+      .map(({ action, subject: of }) => [action, of]);
+    expect(actions).toEqual([
+      ["delivery.discard", second!.id],
+      ["delivery.replay", dead!.id],
+    ]);
+  },
+);
+
+verifies("hook.contract", "keeps the events of a paused hook and delivers them after a resume", async () => {
+  const fixture = await createHookKernel({ deliveries: { paused: true } });
+  for (let n = 0; n < 3; n++) await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.list("pending")).items.length === 3);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(fixture.hookCalls()).toEqual([]);
+  const { policy } = await fixture.kernel.bindings.get(admin, fixture.hook);
+  await fixture.kernel.bindings.patch(
+    admin,
+    fixture.hook,
+    { policy: { ...policy, deliveries: {} } },
+    undefined,
+  );
+  await until(async () => (await fixture.list("delivered")).items.length === 3);
+  expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual([1, 1, 1]);
+});
+
+verifies("hook.contract", "delivers only events that pass the filters of author and binding", async () => {
+  const filter = { "summary.export_id": "echo", "summary.status": ["failed"] };
+  const fixture = await createHookKernel({ deliveries: { filter, max_attempts: 7 } });
+  await fixture.call({ export_id: "echo" });
+  fixture.runner.script = ({ request }) =>
+    request.op === "hook.handle" ? ok(null) : ended("failed", "plugin_failed");
+  const failed = await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.list("delivered")).items.length === 1);
+  // The hook subscribes to binding.changed, too. Its own filter leaves out that subject.
+  const { items } = await fixture.list();
+  expect(items).toMatchObject([{ event: { subject: { id: failed.id } }, max_attempts: 7 }]);
+});
+
+verifies("hook.contract", "runs as many deliveries of a hook at once as its binding says", async () => {
+  const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
+  let running = 0;
+  let most = 0;
+  fixture.runner.script = async ({ request }) => {
+    if (request.op !== "hook.handle") return ok();
+    most = Math.max(most, ++running);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    running--;
+    return ok(null);
+  };
+  for (let n = 0; n < 5; n++) await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.list("delivered")).items.length === 5);
+  expect(most).toBe(1);
+});
+
+verifies(
+  "hook.contract",
+  "delivers an example event once, marked as a test, and whatever the filters are",
+  async () => {
+    const fixture = await createHookKernel({ deliveries: { filter: { "subject.kind": "run" } } });
+    const { deliveries: facade } = fixture.kernel;
+    fixture.runner.script = ({ request }) => (request.op === "hook.handle" ? crashed() : ok());
+    const sent = await facade.test(user, fixture.hook, { type: "binding.changed" });
+    expect(sent).toMatchObject({
+      test: true,
+      max_attempts: 1,
+      event: { type: "binding.changed", test: true },
+    });
+    await until(async () => (await facade.get(user, sent.id)).status === "dead");
+    const [call] = fixture.hookCalls();
+    expect(call!.body).toMatchObject({ delivery_id: sent.id, attempt: 1, event: { test: true } });
+    expect(call!.context.trace_id).toBe(sent.event.trace_id);
+    expect(fixture.hookCalls()).toHaveLength(1);
+    await expect(facade.test(user, fixture.hook, { type: "run.failed" })).rejects.toMatchObject({
+      code: "request.invalid",
+    });
+    const tool = (await fixture.kernel.bindings.list(user, { kind: "tool" }, { limit: 1 })).items[0]!;
+    await expect(facade.test(user, tool.binding_id, {})).rejects.toMatchObject({ code: "request.invalid" });
+    await expect(facade.test(user, "bind_none", {})).rejects.toMatchObject({ code: "binding.not_found" });
+  },
+);
+
+test("resumes the deliveries of a killed gateway at once, with the next attempt", async () => {
+  const fixture = await createHookKernel();
+  fixture.runner.script = ({ request, cancelled }) =>
+    request.op === "hook.handle" ? cancelled.then(() => ended("cancelled", "cancelled")) : ok();
+  for (let n = 0; n < 3; n++) await fixture.call({ export_id: "echo" });
+  await until(() => fixture.hookCalls().length === 2);
+  const before = fixture.hookCalls().map(({ body }) => body.delivery_id);
+  await fixture.crash();
+  const next = await createTestKernel({ file: fixture.file, host: { deliveries } });
+  const calls = () => next.runner.requests.filter(({ op }) => op === "hook.handle");
+  await until(() => calls().length === 3);
+  const attempts = new Map(calls().map(({ body }) => [body.delivery_id, body.attempt]));
+  // The third was leased ahead and not started, so this is its first attempt.
+  expect([...attempts.values()].sort()).toEqual([1, 2, 2]);
+  for (const id of before) expect(attempts.get(id)).toBe(2);
+});
