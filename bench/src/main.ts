@@ -8,6 +8,7 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   "mcp.http-call": async () => (await import("./mcp-http.ts")).mcpHttp(),
   "store.append": async () => (await import("./store-append.ts")).storeAppend(),
   "bus.dispatch": async () => (await import("./bus-dispatch.ts")).busDispatch(),
+  hooks: async () => (await import("./hooks-delivery.ts")).hooksDelivery(),
   "loop.turn": async () => (await import("./loop-turn.ts")).loopTurn(),
   "harness.overhead": async () => (await import("./harness-overhead.ts")).harnessOverhead(),
   "fanout.ws": async () => (await import("./fanout-ws.ts")).fanoutWs(),

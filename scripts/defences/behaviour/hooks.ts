@@ -283,7 +283,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     defence: "delivery: all deliveries together are limited",
     file: DELIVER,
     from: "if (this.#running.size >= concurrency || this.#stopped) return;",
-    to: "if (this.#stopped) return;\n        void concurrency;",
+    to: "if (this.#stopped) return;\n      void concurrency;",
     tests: DISPATCHED,
   },
   {

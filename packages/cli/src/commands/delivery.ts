@@ -68,7 +68,7 @@ async function list(
   showPage(context, found, ["ID", "STATUS", "EVENT", "HOOK", "ATTEMPT", "ERROR"], (item) => [
     item.id,
     item.test ? `${item.status} (test)` : item.status,
-    String(item.event.type),
+    typeof item.event.type === "string" ? item.event.type : "",
     item.binding_id,
     `${item.attempt}/${item.max_attempts}`,
     plainLine(item.error ?? ""),

@@ -166,19 +166,14 @@ export class Deliverer {
   /** Starts leased jobs up to the limits, one of each lane in turn. */
   #startAhead(): void {
     const { concurrency } = this.#deps.host.deliveries;
-    for (let started = true; started; ) {
-      started = false;
-      for (const [lane, jobs] of [...this.#ahead]) {
-        if (this.#running.size >= concurrency || this.#stopped) return;
-        if (this.#runningIn(lane) >= (this.#limits.get(lane) ?? 1)) continue;
-        const job = jobs.shift();
-        // Moved to the end, so that the other lanes are next.
-        this.#ahead.delete(lane);
-        if (jobs.length > 0) this.#ahead.set(lane, jobs);
-        if (job === undefined) continue;
-        this.#start(job);
-        started = true;
-      }
+    for (const [lane, jobs] of this.#ahead) {
+      if (this.#running.size >= concurrency || this.#stopped) return;
+      if (this.#runningIn(lane) >= (this.#limits.get(lane) ?? 1)) continue;
+      const job = jobs.shift();
+      // Moved to the end, so that the other lanes are next and this one is visited again after them.
+      this.#ahead.delete(lane);
+      if (jobs.length > 0) this.#ahead.set(lane, jobs);
+      if (job !== undefined) this.#start(job);
     }
   }
 

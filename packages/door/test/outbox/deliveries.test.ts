@@ -81,8 +81,8 @@ verifies(
     const call = await fixture.kernel.invocations.get(user, dead!.invocation_id!);
     expect(call).toMatchObject({ execution_id: dead!.id, retry_count: 1, export_id: "notify" });
     const stranger = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
-    for (const work of [facade.get, facade.replay, facade.discard]) {
-      await expect(work(stranger, dead!.id)).rejects.toMatchObject({ code: "delivery.not_found" });
+    for (const action of ["get", "replay", "discard"] as const) {
+      await expect(facade[action](stranger, dead!.id)).rejects.toMatchObject({ code: "delivery.not_found" });
     }
     expect((await facade.list(stranger, {}, { limit: 9 })).items).toEqual([]);
     expect((await facade.list(orgUser, {}, { limit: 9 })).items).toHaveLength(1);
@@ -204,6 +204,7 @@ test("resumes the deliveries of a killed gateway at once, with the next attempt"
   await until(() => calls().length === 3);
   const attempts = new Map(calls().map(({ body }) => [body.delivery_id, body.attempt]));
   // The third was leased ahead and not started, so this is its first attempt.
-  expect([...attempts.values()].sort()).toEqual([1, 2, 2]);
+  expect(attempts.size).toBe(3);
+  expect([...attempts.values()].filter((attempt) => attempt === 1)).toHaveLength(1);
   for (const id of before) expect(attempts.get(id)).toBe(2);
 });

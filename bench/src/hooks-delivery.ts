@@ -1,0 +1,184 @@
+/**
+ * Deliveries/s of stored events to a hook in a worker process, compared with direct calls of the same export through the
+ * door, and the time from an event to its handler in an idle gateway. Both use a SQLite store on disk and real processes.
+ */
+import { randomFillSync } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdSource, type JsonObject } from "@backplane/contract";
+import { createKernel } from "@backplane/kernel";
+import { type Caller, hostPolicy, type Runner } from "@backplane/ports";
+import { createRunner } from "@backplane/runner";
+import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
+import { logTo } from "@backplane/test-kit/log-to";
+import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
+import { buildEchoPackage } from "./echo-package.ts";
+import { invocationRow } from "./invocation-row.ts";
+import { median, percentile } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const IN_FLIGHT = 16;
+const DELIVERIES = 2_000;
+const REPETITIONS = 5;
+const LATENCIES = 50;
+const scope = { org_id: "org_local", project_id: "proj_default" };
+const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
+
+export async function hooksDelivery(): Promise<Row[]> {
+  const bench = await openBench();
+  try {
+    await bench.callDirectly(DELIVERIES / 4);
+    await bench.deliver(DELIVERIES / 4);
+    const rates = { delivered: [] as number[], direct: [] as number[] };
+    for (let repetition = 0; repetition < REPETITIONS; repetition++) {
+      rates.direct.push(await rateOf(() => bench.callDirectly(DELIVERIES)));
+      rates.delivered.push(await rateOf(() => bench.deliver(DELIVERIES)));
+    }
+    const times: number[] = [];
+    for (let n = 0; n < LATENCIES; n++) times.push(await bench.timeToHandler());
+    const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls of the hook`;
+    return [
+      row("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct)),
+      row(
+        "hooks.latency",
+        "ms from the event to its handler, p50, idle; limit: 10 ms",
+        "lower",
+        median(times),
+        10,
+        {
+          p95: percentile(times, 0.95),
+        },
+      ),
+    ];
+  } finally {
+    await bench.close();
+  }
+}
+
+async function rateOf(work: () => Promise<void>): Promise<number> {
+  const from = performance.now();
+  await work();
+  return (DELIVERIES / (performance.now() - from)) * 1000;
+}
+
+async function openBench() {
+  const home = mkdtempSync(join(tmpdir(), "backplane-hooks-"));
+  mkdirSync(join(home, "scratch"));
+  const random = (bytes: Uint8Array) => void randomFillSync(bytes);
+  const ids = createIdSource(() => clock.now(), random);
+  const echo = await buildEchoPackage();
+  const schemas = createSchemas();
+  const content = openContentStore(join(home, "blobs"));
+  const host = {
+    os: process.platform === "darwin" ? "darwin" : "linux",
+    arch: process.arch === "arm64" ? "arm64" : "amd64",
+  } as const;
+  const importer = createPackageImporter({ store: content, schemas, host });
+  const files = openPackageImages({ store: content, dir: join(home, "images"), log: logTo() });
+  const store = await openSqliteStore({ file: join(home, "store.db") });
+  const processes = createRunner({
+    files,
+    clock,
+    scratch_root: join(home, "scratch"),
+    host: { name: "bench", version: "1.0.0" },
+    log: logTo(),
+  });
+  let handled = 0;
+  let started = () => {};
+  const runner: Runner = Object.create(processes, {
+    run: {
+      value: (...call: Parameters<Runner["run"]>) => {
+        started();
+        return processes.run(...call);
+      },
+    },
+  });
+  const kernel = createKernel({
+    store,
+    runner,
+    importer,
+    schemas,
+    vault: createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]),
+    clock,
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy({
+      deliveries: { ...hostPolicy().deliveries, per_binding: IN_FLIGHT, concurrency: IN_FLIGHT },
+    }),
+    gateway: { base_url: () => "http://127.0.0.1:1" },
+    log: logTo(),
+    pause: setImmediate,
+  });
+  await kernel.start();
+  const { package: pack } = await kernel.packages.install(caller, { kind: "folder", path: echo.folder });
+  const { binding_id } = await kernel.bindings.create(caller, {
+    package_id: pack.package_id,
+    package_version: pack.version,
+    export_id: "note",
+  });
+  const ended = async () =>
+    (await kernel.health()).ended.reduce((sum, { kind, count }) => (kind === "hook" ? sum + count : sum), 0);
+  let written = 0;
+  const event = (): JsonObject => ({
+    type: "package.installed",
+    occurred_at: new Date().toISOString(),
+    subject: { kind: "package", id: `pkg_${++written}` },
+    summary: { text: "x".repeat(200) },
+  });
+  /** Writes events as a change does. The row that they belong to has ended. */
+  const writeEvents = async (count: number) => {
+    const events = Array.from({ length: count }, () => {
+      const { subject, summary } = event();
+      return {
+        id: ids.next("event"),
+        type: "package.installed" as const,
+        scope,
+        occurred_at: clock.now(),
+        subject: subject as { kind: string; id: string },
+        summary: summary as JsonObject,
+      };
+    });
+    const ended_row = { ...invocationRow(0), id: ids.next("invocation"), status: "failed" as const };
+    await store.invocations.open(ended_row, { records: { events } });
+  };
+  return {
+    async callDirectly(count: number) {
+      let left = count;
+      const work = async () => {
+        while (left-- > 0) {
+          const call = await kernel.invocations.invoke(caller, { binding_id, input: event() });
+          const { status } = await call.settled;
+          if (status !== "succeeded") throw new Error(`the hook ended ${status}`);
+        }
+      };
+      await Promise.all(Array.from({ length: IN_FLIGHT }, work));
+    },
+    async deliver(count: number) {
+      handled = await ended();
+      await writeEvents(count);
+      while ((await ended()) < handled + count) await new Promise((done) => setTimeout(done, 2));
+    },
+    async timeToHandler() {
+      await new Promise((done) => setTimeout(done, 60));
+      const reached = new Promise<void>((done) => {
+        started = done;
+      });
+      const from = performance.now();
+      await writeEvents(1);
+      await reached;
+      return performance.now() - from;
+    },
+    async close() {
+      await kernel.stop(1_000);
+      await processes.close(1_000);
+      await store.close();
+      await files.close();
+      await schemas.close();
+      echo.remove();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
