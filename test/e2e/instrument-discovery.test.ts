@@ -5,6 +5,7 @@ import type { Approval, Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
 import { buildProviderJar } from "../../examples/java-provider/test/build-jar.ts";
+import { buildHeftyJar } from "../../examples/java-provider/test/hefty-api.ts";
 import { zip } from "../../packages/supply/test/zip-bytes.ts";
 import {
   base,
@@ -149,6 +150,43 @@ test("runs a Java class without a main in the bundled host, which is compiled at
   const slow = await invoke("wait_a_while", { ms: 60_000 }, { timeout_ms: 500 });
   expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
 }, 180_000);
+
+verifies(
+  ["instr.manifest", "instr.external-host"],
+  "installs the published manifest with a jar for Hefty's API, and names the jars that a plugin lacks",
+  async ({ skip }) => {
+    if (jdk !== null) {
+      console.error(`SKIPPED, not shown: a jar for Hefty's API: ${jdk}`);
+      skip(jdk);
+    }
+    const manifest = "test/fixtures/published/hefty-plugin.json";
+    const alone = await install(buildHeftyJar(join(base, "hefty-alone"), manifest, false));
+    expect(alone.body).toMatchObject({
+      plugin_id: "hello-world",
+      state: "skipped",
+      error: { message: expect.stringMatching(/add the jars of hefty-core, the Scala library.*to lib\//) },
+      warnings: [expect.stringContaining("declares isolationMode InProcess and runs as External")],
+    });
+    // The same version with other content is installed after the first was removed.
+    await gateway.http("DELETE", `/v1/plugin-bindings/${alone.body.binding_id}`);
+    await gateway.cli("plugin", "remove", "hefty/hello-world", "--yes");
+    const jar = buildHeftyJar(join(base, "hefty-whole"), manifest, true);
+    const whole = await install(jar, { config: { greeting: "Ahoj" } });
+    expect(whole.body).toMatchObject({
+      state: "running",
+      class: "isolated",
+      error: null,
+      warnings: [expect.stringContaining("runs as External")],
+      instruments: [{ name: "hello_world", origin: "plugin:hello-world", risk: "low" }],
+    });
+    expect(await invoke("hello_world", { name: "Eva" })).toMatchObject({
+      status: "succeeded",
+      tool_result: { content: [{ text: expect.stringContaining("Hello, ") }] },
+    });
+    await unload("hello-world");
+  },
+  180_000,
+);
 
 verifies(
   "instr.admin",

@@ -4,7 +4,7 @@
  * needed to run the tests. The provider is the guide's Quick Start.
  */
 import { execFileSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
 const LIBRARIES: Record<string, string> = {
@@ -156,6 +156,23 @@ export interface HeftyClasses {
 export function buildHeftyClasses(into: string): HeftyClasses {
   const libraries = compile(join(into, "hefty-libraries"), LIBRARIES, "");
   return { libraries, plugin: compile(join(into, "hefty-plugin"), PLUGIN, libraries) };
+}
+
+/** The jar of the guide's Quick Start with its manifest, and the libraries that it needs in `lib/` unless they are left out. */
+export function buildHeftyJar(into: string, manifest: string, withLibraries: boolean): string {
+  const { libraries, plugin } = buildHeftyClasses(into);
+  const jar = join(into, withLibraries ? "hello-world.jar" : "hello-world-alone.jar");
+  const content = join(into, `${withLibraries}`);
+  cpSync(plugin, content, { recursive: true });
+  mkdirSync(join(content, "META-INF"));
+  cpSync(manifest, join(content, "META-INF/hefty-plugin.json"));
+  const run = (...args: string[]) => execFileSync("jar", args, { stdio: "pipe" });
+  if (withLibraries) {
+    mkdirSync(join(content, "lib"));
+    run("--create", "--file", join(content, "lib/hefty-core.jar"), "-C", libraries, ".");
+  }
+  run("--create", "--file", jar, "-C", content, ".");
+  return jar;
 }
 
 function compile(into: string, sources: Record<string, string>, classpath: string): string {
