@@ -11,6 +11,7 @@ const CONTRACT = ["packages/agent/test/compaction/compactor-contract.test.ts"];
 const CHOICE = ["packages/agent/test/compaction/compactor-choice.test.ts"];
 const LOSS = ["packages/agent/test/compaction/compaction-loss.test.ts"];
 const PINS = ["packages/agent/test/compaction/pins.test.ts"];
+const WEAVE = ["examples/thread-weave/test/thread-weave.test.ts"];
 const CALL = "packages/agent/src/compaction/call-compactor.ts";
 const CHOOSE = "packages/agent/src/compaction/choose-compactor.ts";
 const RETAINED = "packages/agent/src/compaction/retained.ts";
@@ -169,5 +170,26 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     from: "id <= last_entry_id",
     to: "id > 0",
     tests: LOSS,
+  },
+  {
+    defence: "thread weave: a block names its entries",
+    file: "examples/thread-weave/src/weave.ts",
+    from: 'content: [{ type: "text", text }], from_entries });',
+    to: 'content: [{ type: "text", text }], from_entries: [] });',
+    tests: WEAVE,
+  },
+  {
+    defence: "thread weave: required blocks stay",
+    file: "examples/thread-weave/src/thread-weave.ts",
+    from: ".filter((block) => required.has(block));",
+    to: ".filter(() => false);",
+    tests: WEAVE,
+  },
+  {
+    defence: "thread weave: lines of the same shape share one worth",
+    file: "examples/thread-weave/src/weave.ts",
+    from: "((rarity / words.size) * signals) / repeated",
+    to: "-rarity * signals * repeated",
+    tests: WEAVE,
   },
 ];

@@ -3,7 +3,7 @@ import type { Json } from "@backplane/contract";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
@@ -37,8 +37,8 @@ const MALFORMED: [name: string, answer: Json][] = [
   ["diagnostics that are text", { seed_blocks: [{ kind: "input", content: TEXT }], diagnostics: "fine" }],
 ];
 
-describe("a malformed compactor answer", () => {
-  test.each(MALFORMED)("%s: fails as malformed_response and changes nothing", async (_name, answer) => {
+for (const [name, answer] of MALFORMED) {
+  verifies("contract.malformed", `refuses ${name} from a compactor and changes nothing`, async () => {
     const fixture = await openWithCompactor(() => answer);
     const before = await fixture.kernel.sessions.get(user, REF);
     const tape = await fixture.tape();
@@ -55,7 +55,7 @@ describe("a malformed compactor answer", () => {
     ]);
     expect(calls[0]!.result).toBeNull();
   });
-});
+}
 
 test.each<[string, Json]>([
   ["blocks alone", { seed_blocks: [{ kind: "input", content: TEXT }] }],

@@ -27,7 +27,9 @@ function plainBlockOf(entry: Entry): Block | null {
   switch (entry.kind) {
     case "anchor": {
       const summary = summaryOf(entry);
-      return summary === null ? null : { entry_id, kind: "system", content: contentOf(summary) };
+      return summary === null
+        ? null
+        : { entry_id, kind: "system", name: "summary", content: contentOf(summary) };
     }
     case "message": {
       const kind = BLOCK_OF_ROLE[textOf(payload.role)];

@@ -21,7 +21,7 @@ test("converts every entry with a VAI equivalent into its block", () => {
     [entry("message", { role: "critic", content: "?" }), null],
     [
       entry("anchor", { name: "a", state: { kind: "compaction", summary: "so far" } }),
-      { kind: "system", content: text("so far") },
+      { kind: "system", name: "summary", content: text("so far") },
     ],
     [entry("anchor", { name: "session/start", state: {} }), null],
     [

@@ -1,0 +1,202 @@
+/**
+ * Condenses older history without a model. Sentences are rated by how much they say: rare words, numbers, paths, names
+ * and words of decision count, repetition and small talk do not. The best ones that fit are grouped by the topic of
+ * their exchange. Each topic becomes one block that names the entries it came from. The same input always gives the
+ * same output.
+ */
+import { type ChainBlock, sizeOf, textOf } from "./chain-block.ts";
+
+export interface WovenHistory {
+  blocks: ChainBlock[];
+  titles: string[];
+  /** How many entries the blocks name. */
+  sources: number;
+}
+
+interface Sentence {
+  text: string;
+  words: ReadonlySet<string>;
+  from: readonly number[];
+  exchange: number;
+  order: number;
+  score: number;
+}
+
+interface Topic {
+  words: Map<string, number>;
+  exchanges: Set<number>;
+}
+
+const MIN_CHARS = 12;
+const MAX_CHARS = 400;
+/** The share of a sentence's words that an earlier one must have to make it a repetition. */
+const REPEATED = 0.95;
+const TITLE_WORDS = 2;
+const MAX_TOPICS = 12;
+
+/** What people decide, require, promise or find out. */
+const DECISIVE =
+  /\b(decided?|agreed|must|never|always|only|instead|because|prefers?|requires?|needs?|uses?|owner|owns|deadline|due|root cause|fixed|fails?|renamed|moved|lives|listens|password|version|limit|default|called|named|belongs|runs on|todo|open question|blocked|promised)\b/i;
+/** Paths, identifiers, versions, times and numbers with a unit. */
+const SPECIFIC = /[\w.-]*[/_][\w./-]+|\b[a-z]+[A-Z]\w*|\b\w*\d[\w.:%-]*|`[^`]+`|"[^"]{2,60}"/g;
+const NAME = /(?<=[a-z,;:] )[A-Z][a-z]{2,}/;
+const SMALL_TALK =
+  /^(ok|okay|thanks|thank you|great|good|sure|hello|hi|yes|no|alright|perfect|nice|cool|let me|i will|i'll|sounds)\b/i;
+
+export function weave(older: readonly ChainBlock[], room: number): WovenHistory {
+  const sentences = sentencesOf(older);
+  rate(sentences);
+  let chosen = choose(sentences, room);
+  let woven = blocksOf(chosen);
+  // The choice does not count the titles of the topics, so the weakest sentences may have to go.
+  while (chosen.length > 0 && woven.blocks.reduce((total, block) => total + sizeOf(block), 0) > room) {
+    const weakest = chosen.reduce((least, sentence) => (sentence.score < least.score ? sentence : least));
+    chosen = chosen.filter((sentence) => sentence !== weakest);
+    woven = blocksOf(chosen);
+  }
+  return woven;
+}
+
+function blocksOf(chosen: readonly Sentence[]): WovenHistory {
+  const blocks: ChainBlock[] = [];
+  const titles: string[] = [];
+  for (const { exchanges, words } of topicsOf(chosen)) {
+    const lines = chosen.filter(({ exchange }) => exchanges.has(exchange));
+    const title = titleOf(words);
+    const text = [`Earlier, on ${title}:`, ...lines.map((line) => `- ${line.text}`)].join("\n");
+    const from_entries = [...new Set(lines.flatMap(({ from }) => from))].sort((a, b) => a - b);
+    blocks.push({ kind: "input", content: [{ type: "text", text }], from_entries });
+    titles.push(title);
+  }
+  return { blocks, titles, sources: new Set(blocks.flatMap(({ from_entries }) => from_entries!)).size };
+}
+
+/** An exchange is a message of the user and everything until the next one. */
+function sentencesOf(blocks: readonly ChainBlock[]): Sentence[] {
+  const sentences: Sentence[] = [];
+  let exchange = 0;
+  for (const block of blocks) {
+    if (block.kind === "input") exchange++;
+    const from = block.from_entries ?? (block.entry_id === undefined ? [] : [block.entry_id]);
+    if (from.length === 0) continue;
+    for (const part of textOf(block).split(/\n+|(?<=[.!?])\s+/)) {
+      const text = part
+        .replace(/^[-*\s]+/, "")
+        .replace(/\s+/g, " ")
+        .trim()
+        .slice(0, MAX_CHARS);
+      if (text.length < MIN_CHARS || text.startsWith("Earlier, on ")) continue;
+      const words = wordsOf(text);
+      if (words.size < 2) continue;
+      sentences.push({ text, words, from, exchange, order: sentences.length, score: 0 });
+    }
+  }
+  return sentences;
+}
+
+/** Rare words make a sentence worth keeping. Lines of the same shape, such as those of a log, share one worth. */
+function rate(sentences: readonly Sentence[]): void {
+  const seen = new Map<string, number>();
+  const shapes = new Map<string, number>();
+  const texts = new Set<string>();
+  for (const { text, words } of sentences) {
+    shapes.set(shapeOf(text), (shapes.get(shapeOf(text)) ?? 0) + 1);
+    if (texts.has(text)) continue;
+    texts.add(text);
+    for (const word of words) seen.set(word, (seen.get(word) ?? 0) + 1);
+  }
+  for (const sentence of sentences) {
+    const { text, words } = sentence;
+    let rarity = 0;
+    for (const word of words) rarity += Math.log((texts.size + 1) / seen.get(word)!);
+    const specific = (text.match(SPECIFIC) ?? []).length > 0 ? 1 : 0;
+    const named = NAME.test(text) ? 1 : 0;
+    const decisive = DECISIVE.test(text) ? 1 : 0;
+    const talk = SMALL_TALK.test(text) ? 1 : 0;
+    const question = text.endsWith("?") ? 1 : 0;
+    const signals = 1 + 0.15 * (specific + named + decisive - talk - question);
+    const repeated = 1 + Math.log(shapes.get(shapeOf(text))!);
+    sentence.score = ((rarity / words.size) * signals) / repeated;
+  }
+}
+
+/** The text without its numbers, paths and names. */
+function shapeOf(text: string): string {
+  return text
+    .replace(/\S*\/\S*/g, "/")
+    .replace(/\S*\d\S*/g, "0")
+    .replace(/\b[A-Z]\w*/g, "A");
+}
+
+/** The best sentences that fit, without repetitions, in their original order. */
+function choose(sentences: readonly Sentence[], room: number): Sentence[] {
+  const ranked = [...sentences].sort((a, b) => b.score - a.score || a.order - b.order);
+  const chosen: Sentence[] = [];
+  let left = room;
+  const by_word = new Map<string, Sentence[]>();
+  for (const sentence of ranked) {
+    const cost = JSON.stringify(sentence.text).length + 2;
+    if (sentence.score <= 0 || cost > left) continue;
+    // A repetition shares nearly all words, so it shares one of any two.
+    const [first, second] = sentence.words;
+    const alike = [...(by_word.get(first!) ?? []), ...(by_word.get(second!) ?? [])];
+    if (alike.some((other) => repeats(sentence, other))) continue;
+    chosen.push(sentence);
+    for (const word of sentence.words) by_word.set(word, [...(by_word.get(word) ?? []), sentence]);
+    left -= cost;
+  }
+  return chosen.sort((a, b) => a.order - b.order);
+}
+
+function repeats({ words }: Sentence, { words: others }: Sentence): boolean {
+  let shared = 0;
+  for (const word of words) if (others.has(word)) shared++;
+  return shared / words.size >= REPEATED;
+}
+
+/** Adds each exchange to the topic with which it shares most, and begins a topic if it shares nothing. */
+function topicsOf(chosen: readonly Sentence[]): Topic[] {
+  const topics: Topic[] = [];
+  const exchanges = Map.groupBy(chosen, ({ exchange }) => exchange);
+  for (const [exchange, sentences] of exchanges) {
+    const words = new Set(sentences.flatMap((sentence) => [...sentence.words]));
+    let best: Topic | undefined;
+    let most = 1;
+    for (const topic of topics) {
+      let shared = 0;
+      for (const word of words) if (topic.words.has(word)) shared++;
+      if (shared > most) [best, most] = [topic, shared];
+    }
+    if (best === undefined && topics.length >= MAX_TOPICS) best = topics.at(-1);
+    if (best === undefined) {
+      best = { words: new Map(), exchanges: new Set() };
+      topics.push(best);
+    }
+    best.exchanges.add(exchange);
+    for (const word of words) best.words.set(word, (best.words.get(word) ?? 0) + 1);
+  }
+  return topics;
+}
+
+function titleOf(words: ReadonlyMap<string, number>): string {
+  const ranked = [...words].sort(
+    (a, b) => b[1] - a[1] || b[0].length - a[0].length || (a[0] < b[0] ? -1 : 1),
+  );
+  return ranked
+    .slice(0, TITLE_WORDS)
+    .map(([word]) => word)
+    .join(", ");
+}
+
+const COMMON = new Set(
+  "the and for that this with from have has was were are you your our not but can will its into then than when what which there here just like also been about after before they them their would could should does did done some any all one two now get got let see more very please okay sure".split(
+    " ",
+  ),
+);
+
+function wordsOf(text: string): Set<string> {
+  const words = text.toLowerCase().match(/[\p{L}\p{N}][\p{L}\p{N}._/-]*/gu) ?? [];
+  return new Set(
+    words.map((word) => word.replace(/[._/-]+$/, "")).filter((word) => word.length > 2 && !COMMON.has(word)),
+  );
+}

@@ -1,0 +1,103 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { checkManifest, runPlugin, startPlugin } from "@backplane/sdk/testing";
+import { readManifest } from "@backplane/supply";
+import { expect, test } from "vitest";
+import { buildExample } from "../../../scripts/build-examples.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import type { ChainBlock } from "../src/chain-block.ts";
+import { compactChain, plugin } from "../src/thread-weave.ts";
+import { createConversation } from "./conversations.ts";
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+const read = (path: string) => readFileSync(`${folder}/${path}`, "utf8");
+const manifest = readManifest(read("vai-plugin.toml"));
+
+const { blocks: said } = createConversation(7);
+const BLOCKS = said.map((block, n) => ({ ...block, entry_id: n + 2 })) as ChainBlock[];
+
+function requestOf(
+  blocks: readonly ChainBlock[],
+  pinned_items: readonly ChainBlock[] = [],
+  max_input_tokens = 1_000,
+) {
+  return {
+    compaction_id: "cmp_1",
+    source: { chain_id: "ch_1", projection: { transport: "inline", blocks, pinned_items } },
+    target: { max_input_tokens },
+    policy: { retain_system: true, retain_open_tasks: true },
+  } as never;
+}
+
+const seedOf = (request: never): ChainBlock[] => compactChain(request, 0.4).seed_blocks as never;
+
+test("code, manifest and schema files agree", () => {
+  expect(checkManifest(plugin, manifest, (path) => JSON.parse(read(path)))).toEqual([]);
+});
+
+verifies(
+  "compactor.thread-weave",
+  "keeps recent context as it is and weaves the rest into blocks that name their entries",
+  () => {
+    const seed = seedOf(requestOf(BLOCKS));
+    const woven = seed.filter(({ from_entries }) => from_entries !== undefined);
+    const recent = seed.slice(woven.length);
+    expect(recent.length).toBeGreaterThan(0);
+    expect(recent).toEqual(BLOCKS.slice(-recent.length));
+    expect(woven.length).toBeGreaterThan(1);
+    const older = new Set(BLOCKS.slice(0, -recent.length).map(({ entry_id }) => entry_id));
+    for (const { kind, from_entries } of woven) {
+      expect(kind).toBe("input");
+      expect(from_entries!.length).toBeGreaterThan(0);
+      expect(from_entries!.every((id) => older.has(id))).toBe(true);
+    }
+    // Every line of a block stands in one of the entries that the block names.
+    const textOf = (id: number) => JSON.stringify(BLOCKS[id - 2]);
+    for (const { content, from_entries } of woven) {
+      const [, ...lines] = content[0]!.text!.split("\n");
+      const sources = from_entries!.map(textOf).join();
+      for (const line of lines.filter((text) => !text.includes('"')))
+        expect(sources).toContain(line.slice(2).trim());
+    }
+    expect(JSON.stringify(seed.map(({ content }) => content)).length / 4).toBeLessThanOrEqual(1_050);
+  },
+);
+
+verifies(
+  "compactor.thread-weave",
+  "returns the same seed for the same chain, and weaves a woven chain again",
+  () => {
+    const first = seedOf(requestOf(BLOCKS));
+    expect(seedOf(requestOf(BLOCKS))).toEqual(first);
+    // The next generation names the original entries.
+    const again = first.map((block, n) => ({ ...block, entry_id: 1_000 + n }));
+    const second = seedOf(requestOf(again, [], 400));
+    const ids = second.flatMap(({ from_entries = [] }) => from_entries);
+    expect(ids.length).toBeGreaterThan(0);
+    expect(
+      ids.every((id) => first.some(({ from_entries = [] }) => from_entries.includes(id)) || id >= 1_000),
+    ).toBe(true);
+  },
+);
+
+verifies("compactor.thread-weave", "keeps system messages, pinned items and open tasks unchanged", () => {
+  const text = (words: string) => [{ type: "text", text: words }];
+  const system = { entry_id: 900, kind: "system", content: text("You are a coding agent.") };
+  const summary = { entry_id: 901, kind: "system", name: "summary", content: text("An older summary.") };
+  const open = { entry_id: 902, kind: "input", content: text(`What now? ${"more ".repeat(2_000)}`) };
+  const pinned = BLOCKS.find(({ kind }) => kind === "response")!;
+  const seed = seedOf(requestOf([summary, system, ...BLOCKS, open], [pinned]));
+  for (const block of [system, pinned, open]) expect(seed).toContainEqual(block);
+  expect(seed).not.toContainEqual(summary);
+});
+
+test("runs as a process from its bundle", async () => {
+  await buildExample(folder);
+  const run = await startPlugin(manifest.runtime.entrypoint, manifest, { cwd: folder });
+  const outcome = await run.compact("thread_weave", requestOf(BLOCKS));
+  expect(outcome.status).toBe("succeeded");
+  const memory = await (await runPlugin(plugin)).compact("thread_weave", requestOf(BLOCKS));
+  expect(outcome.result).toEqual(memory.result);
+  run.close();
+  await run.ended;
+});

@@ -1,0 +1,165 @@
+/**
+ * Facts of long conversations after a compaction to the same budget: Thread Weave against the built-in summary. The
+ * README of Thread Weave describes the method and its limits.
+ */
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { type Block, type JsonObject, type KernelPlugin, tokenUsage } from "@backplane/contract";
+import { plugin as react } from "@backplane/plugin-strategy-react";
+import { runPlugin } from "@backplane/sdk/testing";
+import { readManifest } from "@backplane/supply";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect } from "vitest";
+import { plugin } from "../../examples/thread-weave/src/thread-weave.ts";
+import {
+  type Conversation,
+  createConversation,
+  FACTS_EACH,
+  type Fact,
+} from "../../examples/thread-weave/test/conversations.ts";
+import { verifies } from "../support/verifies.ts";
+
+const CONVERSATIONS = 20;
+const BUDGET = 1_000;
+
+type Summary = (sentences: readonly string[]) => string[];
+
+/** Sentences with what the gateway's prompt names first (numbers, paths, names, decisions), the newest of equals first. */
+const byPrompt: Summary = (sentences) => {
+  const score = (sentence: string) =>
+    Math.min(1, (sentence.match(/\d/g) ?? []).length) +
+    Math.min(1, (sentence.match(/\w\/\w/g) ?? []).length) +
+    Math.min(1, (sentence.match(/(?<=[a-z] )[A-Z][a-z]+/g) ?? []).length) +
+    Math.min(1, (sentence.match(/\b(decided|settled|must|not|owns|expects|by)\b/g) ?? []).length);
+  return [...new Set(sentences.toReversed())].sort((a, b) => score(b) - score(a));
+};
+
+/** Sentences with the rarest words first, for their length: a summary by tf-idf. */
+const byRarity: Summary = (sentences) => {
+  const all = [...new Set(sentences)];
+  const seen = new Map<string, number>();
+  for (const sentence of all) for (const word of wordsOf(sentence)) seen.set(word, (seen.get(word) ?? 0) + 1);
+  const score = (sentence: string) => {
+    const words = [...wordsOf(sentence)];
+    return (
+      words.reduce((total, word) => total + Math.log(all.length / seen.get(word)!), 0) /
+      Math.max(1, words.length)
+    );
+  };
+  return all
+    .map((text) => ({ text, score: score(text) }))
+    .sort((a, b) => b.score - a.score)
+    .map(({ text }) => text);
+};
+
+/** The newest sentences first, each once: what a truncated transcript keeps. */
+const byRecency: Summary = (sentences) => [...new Set(sentences.toReversed())];
+
+/** A provider that answers the request for a summary with one of the two. */
+function summarizer(name: string, summary: Summary): KernelPlugin {
+  return {
+    name,
+    version: "1.0.0",
+    category: "llm-provider",
+    subscriptions: () => ["llm.call.request"],
+    async onEvent(event, ctx) {
+      const messages = event.payload.messages as { content: unknown }[];
+      const sentences = messages.slice(0, -1).flatMap(({ content }) => sentencesIn(textIn(content)));
+      const text = summary(sentences).join("\n");
+      await ctx.emit("llm.call.response", { text, usage: { ...tokenUsage() }, request_id: event.id }, event);
+    },
+  };
+}
+
+const textIn = (content: unknown): string =>
+  typeof content === "string"
+    ? content
+    : (content as { text?: string }[]).map(({ text = "" }) => text).join("\n");
+const sentencesIn = (text: string): string[] =>
+  text.split(/\n+|(?<=[.!?])\s+/).filter((line) => line.length > 3);
+const wordsOf = (text: string): Set<string> =>
+  new Set(text.toLowerCase().match(/[a-z0-9][a-z0-9._/-]{2,}/g) ?? []);
+
+/** The line of the context that shares most words with the question. */
+function answer(context: readonly Block[], question: string): string {
+  const asked = wordsOf(question);
+  let best = "";
+  let most = 0;
+  for (const line of context.flatMap(({ content }) => sentencesIn(textIn(content)))) {
+    const shared = [...wordsOf(line)].filter((word) => asked.has(word)).length;
+    if (shared > most) [best, most] = [line, shared];
+  }
+  return best;
+}
+
+const recalled = (context: readonly Block[], facts: readonly Fact[]): number =>
+  facts.filter(({ question, value }) => answer(context, question).includes(value)).length;
+
+async function openKernel(provider: KernelPlugin): Promise<TestKernel> {
+  const fixture = await createTestKernel({ plugins: [provider, react] });
+  await fixture.kernel.config.set(admin, {
+    [`providers.${provider.name}.plugin`]: provider.name,
+    provider: provider.name,
+  });
+  const read = (path: string) =>
+    readFileSync(fileURLToPath(new URL(`../../examples/thread-weave/${path}`, import.meta.url)), "utf8");
+  await fixture.bind(
+    readManifest(read("vai-plugin.toml")),
+    {},
+    {
+      "schemas/thread_weave_config.json": JSON.parse(read("schemas/thread_weave_config.json")) as JsonObject,
+    },
+  );
+  const run = await runPlugin(plugin);
+  fixture.runner.script = async ({ request }) => {
+    const { source, target, policy } = request.body as JsonObject;
+    const { result } = await run.compact("thread_weave", { source, target, policy } as never);
+    return ok(result as unknown as JsonObject);
+  };
+  return fixture;
+}
+
+/** The context after a compaction by `compactor`, which must fit the budget. */
+async function compacted(
+  { kernel }: TestKernel,
+  session_id: string,
+  { blocks }: Conversation,
+  compactor: string,
+): Promise<Block[]> {
+  const { head_chain_id } = await kernel.sessions.create(user, { session_id });
+  for (let n = 0; n < blocks.length; n += 100)
+    await kernel.chains.addBlocks(user, head_chain_id, blocks.slice(n, n + 100));
+  const { id } = await kernel.sessions.compact(user, { session_id }, { compactor, max_input_tokens: BUDGET });
+  const { tokens_before, tokens_after } = await kernel.sessions.compaction(user, id);
+  expect(tokens_before).toBeGreaterThan(4 * BUDGET);
+  expect(tokens_after).toBeLessThanOrEqual(BUDGET * 1.02);
+  return await kernel.chains.blocks(user, id, await kernel.chains.start(user, id), 1_000);
+}
+
+verifies(
+  "compactor.thread-weave",
+  "recalls more facts of 20 conversations than the built-in summary at the same budget",
+  async () => {
+    const recency = await openKernel(summarizer("by-recency", byRecency));
+    const prompt = await openKernel(summarizer("by-prompt", byPrompt));
+    const rarity = await openKernel(summarizer("by-rarity", byRarity));
+    const counts = { asked: 0, before: 0, woven: 0, recency: 0, prompt: 0, rarity: 0 };
+    for (let seed = 1; seed <= CONVERSATIONS; seed++) {
+      const conversation = createConversation(seed);
+      const { facts, blocks } = conversation;
+      counts.asked += facts.length;
+      counts.before += recalled(blocks, facts);
+      counts.woven += recalled(await compacted(rarity, `w${seed}`, conversation, "thread_weave"), facts);
+      counts.prompt += recalled(await compacted(prompt, `p${seed}`, conversation, "model"), facts);
+      counts.rarity += recalled(await compacted(rarity, `x${seed}`, conversation, "model"), facts);
+      counts.recency += recalled(await compacted(recency, `r${seed}`, conversation, "model"), facts);
+    }
+    expect(counts.asked).toBe(CONVERSATIONS * FACTS_EACH);
+    // The reader finds the facts in the whole conversation, so a miss is the fault of a compaction.
+    expect(counts.before).toBeGreaterThanOrEqual(0.9 * counts.asked);
+    expect(counts.woven).toBeGreaterThan(counts.rarity);
+    expect(counts.woven).toBeGreaterThan(counts.prompt);
+    expect(counts.woven).toBeGreaterThan(counts.recency);
+  },
+);
