@@ -301,6 +301,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     to: "wanted?.paused === undefined ? (wanted?.concurrency ?? host.deliveries.per_binding) :",
     tests: HANDLED,
     only: "keeps the events of a paused hook",
+    hangs: true,
   },
   {
     defence: "delivery: the filter of a binding applies",
@@ -317,7 +318,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     from: "matchesFilter(event, authored) && matchesFilter",
     to: "(authored === undefined || authored !== null) && matchesFilter",
     tests: HANDLED,
-    only: "delivers an example event",
+    only: "lists dead letters",
     hangs: true,
   },
   {

@@ -300,7 +300,8 @@ describe("the deliverer", () => {
   test("limits concurrent deliveries and starts the next when one ends", async () => {
     const ends: (() => void)[] = [];
     const reports = createDeliverer(
-      ["a", "b", "c", "d"].map((id) => job(id)),
+      // Three of them are in one lane, whose own limit is that of all lanes together.
+      [job("a"), job("b"), { ...job("c"), lane: "b" }, { ...job("d"), lane: "b" }],
       async () => {
         await new Promise<void>((resolve) => ends.push(resolve));
         return { status: "succeeded", error: null };
