@@ -130,6 +130,13 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/agent/test/providers/bootstrap.test.ts"],
   },
   {
+    defence: "memory: the hits of several stores are merged by score",
+    file: "packages/agent/src/loop/run-turn.ts",
+    from: "if (stores.length === 1) return stores[0]!;",
+    to: "if (stores.length > 0) return stores.flat().slice(0, k);",
+    tests: ["packages/agent/test/loop/memory-stores.test.ts"],
+  },
+  {
     defence: "side calls: 5 s is the default timeout",
     file: "packages/supply/src/manifest/read-manifest.ts",
     from: "safeParse(withSideDefaults(raw))",

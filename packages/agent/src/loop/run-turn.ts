@@ -23,6 +23,7 @@ import type { StoreWait } from "@backplane/door";
 import type { Caller, Scope, SessionKey } from "@backplane/ports";
 import type { KernelPort } from "@backplane/session";
 import type { ModelAnswer, ModelCalls } from "../models/call-model.ts";
+import type { MemoryStore } from "../plugins/plugins-port.ts";
 import type { History } from "./history.ts";
 import type { Progress } from "./progress.ts";
 import { catchUp, type ResumeDeps } from "./resume.ts";
@@ -33,7 +34,7 @@ export interface StepDeps {
   port: KernelPort;
   models: ModelCalls;
   /** The loaded memory plugins. */
-  memories: () => string[];
+  memories: () => MemoryStore[];
   /** The skills that the model can read with the tool `skill`. */
   skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
   /** The loaded plugin that implements this strategy, or null. */
@@ -213,20 +214,30 @@ async function queryMemory(
   turn: Turn,
   { query, k = 5 }: Extract<Decision, { next: "memory" }>,
 ): Promise<MemoryEntry[]> {
-  const from = memories();
-  if (from.length === 0) return [];
-  try {
-    const reply = await port.request(
-      "memory.query",
-      { query, k },
-      { ...turn.to, reply: "memory.result", from, timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal },
-    );
-    return (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
-  } catch (error) {
-    // The turn continues without memories when the memory plugin is slow or does not answer.
-    if (codeOf(error) === "timeout") return [];
-    throw error;
-  }
+  const ask = async ({ plugin, store }: MemoryStore): Promise<MemoryEntry[]> => {
+    const wait = { timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal };
+    try {
+      const to = { ...turn.to, reply: "memory.result", from: plugin, ...wait };
+      const reply = await port.request("memory.query", { query, k }, to);
+      const hits = (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
+      return hits.map((hit) => ({ ...hit, source: plugin, store }));
+    } catch (error) {
+      // The turn continues without the memories of a plugin that is slow or does not answer.
+      if (codeOf(error) === "timeout") return [];
+      throw error;
+    }
+  };
+  return mergeHits(await Promise.all(memories().map(ask)), k);
+}
+
+/** One store keeps its own order. Of several, the best matches come first, and short-term memories before equal ones. */
+function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
+  if (stores.length === 1) return stores[0]!;
+  const rank = ({ store }: MemoryEntry) => (store === "short-term" ? 0 : 1);
+  const sorted = stores.flat().toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0) || rank(a) - rank(b));
+  const seen = new Set<string>();
+  const fresh = sorted.filter(({ text }) => !seen.has(text) && seen.add(text));
+  return fresh.slice(0, k);
 }
 
 async function callModel(

@@ -165,7 +165,9 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       return null;
     },
     memories: () =>
-      [...lifecycle.loaded].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
+      [...lifecycle.loaded]
+        .filter(({ entry }) => entry.category === "memory")
+        .map(({ name, plugin }) => ({ plugin: name, store: plugin.memory ?? "long-term" })),
     snapshot: () => registry.list().map((record) => record.state()),
     stop(reason) {
       stopped ??= stop(reason);

@@ -106,6 +106,12 @@ export interface PluginState {
   trace: string | null;
 }
 
+/** A loaded memory plugin and the kind of store that it declares. */
+export interface MemoryStore {
+  plugin: string;
+  store: "short-term" | "long-term";
+}
+
 export interface PluginSystem {
   facade: AgentPlugins;
   adapters: Adapters;
@@ -121,7 +127,7 @@ export interface PluginSystem {
   /** Returns the loaded plugin that serves this provider instance, or null. */
   providerOf(org_id: string, provider: string): Promise<string | null>;
   /** The loaded memory plugins. */
-  memories(): string[];
+  memories(): MemoryStore[];
   snapshot(): PluginState[];
   /** Publishes kernel.shutdown, then unloads in reverse order. */
   stop(reason: string): Promise<void>;

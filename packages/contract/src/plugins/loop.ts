@@ -13,6 +13,9 @@ export interface MemoryEntry {
   score?: number;
   meta?: JsonObject;
   at?: string;
+  /** The memory plugin and the kind of its store; set by the kernel for a query result. */
+  source?: string;
+  store?: "short-term" | "long-term";
 }
 
 /** `state` of strategy.decide.request. */
