@@ -47,7 +47,7 @@ export async function accountCompaction(sessions: Reads, chain: Chain): Promise<
   const before =
     first === null
       ? await sessions.sinceAnchor(scope, chain_id)
-      : await sessions.entries(scope, chain_id, first - 1, last_entry_id);
+      : await sessions.entries(scope, chain_id, first - 1, chain.last_entry_id);
   const after = await sessions.entries(scope, chain.id, chain.fork_entry_id, chain.last_entry_id);
   return accountEntries(
     // After an undo the source chain can have grown.
