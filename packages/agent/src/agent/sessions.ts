@@ -122,6 +122,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       return true;
     },
     async compact(caller, ref, options = {}) {
+      requireCompactionScope(caller);
       const key = writableKey(caller, ref, "compact sessions");
       return await loop.runExclusively(key, async () => {
         await persister.drain(key);
@@ -164,6 +165,18 @@ function checkAnchorName(name: string): void {
   throw new BackplaneError(
     "request.invalid",
     `The name of a handoff must have 1 to ${ANCHOR_NAME_LENGTH} printable characters and not begin with session/.`,
+  );
+}
+
+/**
+ * A compaction that may not call the bound compactor would fall back to the model, so the right to compact is checked
+ * before a compactor is chosen.
+ */
+function requireCompactionScope({ delegation }: Caller): void {
+  if (delegation === undefined || delegation.scopes.includes("compactions:write")) return;
+  throw new BackplaneError(
+    "policy.denied",
+    "The calling invocation was not granted the scope compactions:write.",
   );
 }
 

@@ -157,6 +157,9 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /api/sessions/{id}/interrupt": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/interrupt`) }],
   "POST /api/sessions/{id}/fork": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/fork`) }],
+  "POST /api/sessions/{id}/handoff": [
+    { ...SESSION, ...session((id) => `/api/sessions/${id}/handoff`, { name: "n", state: {} }) },
+  ],
   "POST /api/sessions/{id}/reset": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/reset`) }],
   "POST /api/sessions/{id}/compact": [
     { ...SESSION, ...session((id) => `/api/sessions/${id}/compact`), also: NONE },

@@ -83,9 +83,9 @@ const fixture: ScopeFixture = {
     expect(status, `${method} ${path} ${text}`).toBeLessThan(300);
     return json;
   },
-  async binding(org_wide) {
+  async binding(org_wide, export_id = "echo") {
     const package_version = await fixture.version();
-    const body = { package_id: "acme/devkit", package_version, export_id: "echo", org_wide };
+    const body = { package_id: "acme/devkit", package_version, export_id, org_wide };
     return (await fixture.admin("POST", "/v1/plugin-bindings", body)).binding_id as string;
   },
   package: async () => (await installed()).id as string,

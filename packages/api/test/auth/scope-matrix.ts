@@ -54,7 +54,8 @@ export interface ScopeFixture {
     path: string,
     body?: unknown,
   ): Promise<{ [field: string]: unknown }>;
-  binding(org_wide: boolean): Promise<string>;
+  /** Binds a new version; the export is `echo` unless it is named. */
+  binding(org_wide: boolean, export_id?: string): Promise<string>;
   /** Installs a new version and returns its id. */
   package(): Promise<string>;
   /** Installs a new version and returns the version. */
