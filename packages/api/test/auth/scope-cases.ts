@@ -4,6 +4,7 @@
  */
 import type { KeyScope } from "@backplane/contract";
 import { AGENT_CASES } from "./scope-cases-agent.ts";
+import { HOOK_CASES } from "./scope-cases-hooks.ts";
 import { type Case, missing, type Reach, type Request, type ScopeFixture } from "./scope-matrix.ts";
 
 const bindable = async (fixture: ScopeFixture) => ({
@@ -21,6 +22,7 @@ const folderOnHost = (path: string): Case => ({
 
 export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ...AGENT_CASES,
+  ...HOOK_CASES,
   "POST /v1/plugin-bindings": [
     {
       object: "binding of a project",
@@ -77,92 +79,6 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       scope: "bindings:read",
       reach: "project",
       request: async (fixture) => ({ path: `/v1/plugin-bindings/${await fixture.binding(false)}:validate` }),
-    },
-  ],
-  "POST /v1/plugin-bindings/{id}:pause": [
-    {
-      object: "hook of a project",
-      scope: "bindings:write",
-      reach: "project",
-      request: async (fixture) => ({
-        path: `/v1/plugin-bindings/${await fixture.binding(false, "notify")}:pause`,
-      }),
-    },
-    {
-      object: "hook of an org",
-      scope: "bindings:write",
-      reach: "org",
-      request: async (fixture) => ({
-        path: `/v1/plugin-bindings/${await fixture.binding(true, "notify")}:pause`,
-      }),
-    },
-  ],
-  "POST /v1/plugin-bindings/{id}:resume": [
-    {
-      object: "hook of a project",
-      scope: "bindings:write",
-      reach: "project",
-      request: async (fixture) => ({
-        path: `/v1/plugin-bindings/${await fixture.binding(false, "notify")}:resume`,
-      }),
-    },
-    {
-      object: "hook of an org",
-      scope: "bindings:write",
-      reach: "org",
-      request: async (fixture) => ({
-        path: `/v1/plugin-bindings/${await fixture.binding(true, "notify")}:resume`,
-      }),
-    },
-  ],
-  "POST /v1/plugin-bindings/{id}:test": [
-    {
-      object: "hook of a project",
-      scope: "bindings:write",
-      reach: "project",
-      request: async (fixture) => ({
-        path: `/v1/plugin-bindings/${await fixture.binding(false, "notify")}:test`,
-        body: {},
-      }),
-    },
-    {
-      object: "hook of an org",
-      scope: "bindings:write",
-      // Every project may call the exports that its org has bound; the hook gets the caller's project.
-      reach: "own",
-      except: { foreignOrg: [404] },
-      request: async (fixture) => ({
-        path: `/v1/plugin-bindings/${await fixture.binding(true, "notify")}:test`,
-        body: {},
-      }),
-    },
-  ],
-  "POST /v1/deliveries/{id}:replay": [
-    {
-      object: "delivery",
-      scope: "invocations:write",
-      reach: "project",
-      async request(fixture) {
-        const binding_id = await fixture.binding(false, "notify");
-        const { id } = await fixture.admin("POST", `/v1/plugin-bindings/${binding_id}:test`, {});
-        return { path: `/v1/deliveries/${String(id)}:replay` };
-      },
-      // Only a dead delivery can be replayed, and one that was delivered cannot be discarded.
-      also: [409],
-    },
-  ],
-  "POST /v1/deliveries/{id}:discard": [
-    {
-      object: "delivery",
-      scope: "invocations:write",
-      reach: "project",
-      async request(fixture) {
-        const binding_id = await fixture.binding(false, "notify");
-        const { id } = await fixture.admin("POST", `/v1/plugin-bindings/${binding_id}:test`, {});
-        return { path: `/v1/deliveries/${String(id)}:discard` };
-      },
-      // Only a dead delivery can be replayed, and one that was delivered cannot be discarded.
-      also: [409],
     },
   ],
   // The registry's tests show who may accept tools of an org's binding, because no server runs here.
