@@ -10,6 +10,8 @@ import {
 
 export const ANTHROPIC_HOST = "api.anthropic.com";
 const VENDOR_URL = `https://${ANTHROPIC_HOST}`;
+/** The thinking budget of each effort, in tokens. */
+const EFFORT_TOKENS: Readonly<Record<string, number>> = { off: 0, low: 2_048, medium: 8_192, high: 24_576 };
 /** The API requires a limit in every request. */
 const MAX_TOKENS = 8_192;
 
@@ -33,12 +35,18 @@ export const configSchema: JsonObject = {
     model: { type: "string", title: "Model" },
     max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1, default: MAX_TOKENS },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 1 },
+    thinking_effort: {
+      type: "string",
+      title: "Thinking effort",
+      description: "A usual thinking budget; a budget that is set takes precedence.",
+      enum: Object.keys(EFFORT_TOKENS),
+      default: "off",
+    },
     thinking_budget: {
       type: "integer",
       title: "Thinking budget",
       description: "Tokens the model may think before it answers a message, at least 1024; 0 turns it off.",
       minimum: 0,
-      default: 0,
     },
     cache: {
       type: "boolean",
@@ -58,7 +66,8 @@ export function readConfig({ config }: ProviderInstance): AnthropicConfig {
     base_url: configText(config.base_url) ?? VENDOR_URL,
     max_tokens: configNumber(config.max_tokens) || MAX_TOKENS,
     temperature: configNumber(config.temperature),
-    thinking_budget: configNumber(config.thinking_budget) ?? 0,
+    thinking_budget:
+      configNumber(config.thinking_budget) ?? EFFORT_TOKENS[configText(config.thinking_effort) ?? "off"] ?? 0,
     cache: config.cache !== false,
     timeout_s: configTimeout(config.timeout_s),
   };

@@ -175,6 +175,23 @@ test("sends a thinking budget with a message and omits it between a call and its
   expect(vendor.body.thinking).toBeUndefined();
 });
 
+test("derives the thinking budget from the effort unless a budget is set", async () => {
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  const budgets: unknown[] = [];
+  for (const config of [
+    { thinking_effort: "high" },
+    { thinking_effort: "high", thinking_budget: 1_024 },
+    { thinking_effort: "off" },
+  ]) {
+    bus.instances.org_a = [withConfig(config)];
+    await bus.send("config.updated", { key: "providers.main.x", prefix_match_hint: "providers.main." })
+      .handled;
+    await bus.call({ messages });
+    budgets.push((vendor.body.thinking as { budget_tokens: number } | undefined)?.budget_tokens);
+  }
+  expect(budgets).toEqual([24_576, 1_024, undefined]);
+});
+
 test("starts with a user turn when the conversation begins with the assistant", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   await bus.call({

@@ -54,6 +54,7 @@ function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatComp
   const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
   const limit = isVendor(config.base_url) ? "max_completion_tokens" : "max_tokens";
   const body: JsonObject = {
+    ...(config.thinking_effort === null ? {} : { reasoning_effort: config.thinking_effort }),
     ...params,
     ...(temperature === undefined ? {} : { temperature }),
     ...(max_tokens === undefined ? {} : { [limit]: max_tokens }),

@@ -12,6 +12,8 @@ import {
 export const OPENAI_HOST = "api.openai.com";
 const VENDOR_URL = `https://${OPENAI_HOST}/v1`;
 
+const EFFORTS = ["off", "low", "medium", "high"];
+
 export interface OpenAiConfig {
   api_key: string;
   base_url: string;
@@ -19,6 +21,8 @@ export interface OpenAiConfig {
   organization: string | null;
   temperature: number | null;
   max_tokens: number | null;
+  /** Null leaves the effort to the model. */
+  thinking_effort: string | null;
   images: boolean;
   timeout_s: number;
 }
@@ -46,6 +50,13 @@ export const configSchema: JsonObject = {
     organization: { type: "string", title: "Organization" },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 2 },
     max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1 },
+    thinking_effort: {
+      type: "string",
+      title: "Thinking effort",
+      description: "For a model that reasons before it answers; off leaves the effort to the model.",
+      enum: EFFORTS,
+      default: "off",
+    },
     images: {
       type: "boolean",
       title: "Images",
@@ -66,9 +77,14 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
     organization: configText(config.organization),
     temperature: configNumber(config.temperature),
     max_tokens: configNumber(config.max_tokens),
+    thinking_effort: effortOf(configText(config.thinking_effort)),
     images: config.images !== false,
     timeout_s: configTimeout(config.timeout_s),
   };
+}
+
+function effortOf(effort: string | null | undefined): string | null {
+  return effort === "off" || !EFFORTS.includes(effort ?? "off") ? null : (effort ?? null);
 }
 
 /** Whether calls go to OpenAI itself, which supports the newer field names. */

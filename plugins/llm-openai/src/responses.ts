@@ -40,7 +40,9 @@ function bodyOf(
 ): OpenAI.Responses.ResponseCreateParamsStreaming {
   const { max_tokens, ...params } = freeParams(config, request.params);
   const tools = request.tools.map((tool) => ({ type: "function" as const, strict: false, ...tool }));
+  const effort = config.thinking_effort as OpenAI.ReasoningEffort;
   return {
+    ...(effort === null ? {} : { reasoning: { effort, summary: "auto" as const } }),
     ...params,
     ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
     model: request.model,

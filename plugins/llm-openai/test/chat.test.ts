@@ -189,6 +189,20 @@ test("repeats the request without stream_options for a server that does not supp
   expect(vendor.requests).toHaveLength(2);
 });
 
+test("sends the configured thinking effort, and none for off", async () => {
+  vendor.answer = sse(text("ok") + done);
+  const [instance] = bus.instances.org_a!;
+  const efforts: unknown[] = [];
+  for (const thinking_effort of ["off", "low"]) {
+    bus.instances.org_a = [{ ...instance!, config: { ...instance!.config, thinking_effort } }];
+    await bus.send("config.updated", { key: "providers.main.x", prefix_match_hint: "providers.main." })
+      .handled;
+    await bus.call();
+    efforts.push(vendor.body.reasoning_effort);
+  }
+  expect(efforts).toEqual([undefined, "low"]);
+});
+
 test("reports a reasoning server's thoughts as thinking, not as text", async () => {
   vendor.answer = sse(chunk({ reasoning_content: "let me see" }) + text("42") + done);
   const { payload } = await bus.call();

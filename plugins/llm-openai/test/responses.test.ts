@@ -125,6 +125,17 @@ verifies("llm.provider", "types the failures of a response at every stage", asyn
   }
 });
 
+test("asks for the configured effort and for a summary of the thoughts", async () => {
+  vendor.answer = sse(event("response.output_text.delta", { delta: "ok" }) + completed);
+  const [instance] = bus.instances.org_a!;
+  await bus.call();
+  expect(vendor.body.reasoning).toBeUndefined();
+  bus.instances.org_a = [{ ...instance!, config: { ...instance!.config, thinking_effort: "high" } }];
+  await bus.send("config.updated", { key: "providers.main.x", prefix_match_hint: "providers.main." }).handled;
+  await bus.call();
+  expect(vendor.body.reasoning).toEqual({ effort: "high", summary: "auto" });
+});
+
 test("reports an answer that the token limit cut short", async () => {
   const response = {
     status: "incomplete",

@@ -11,6 +11,7 @@ import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 /** Fields that the kernel reads from every instance, whether or not the plugin declares them. */
 const KERNEL_FIELDS: JsonObject = {
   context_window: { type: "integer", minimum: 1 },
+  model_name: { type: "string" },
   [ALLOW_PRIVATE_FIELD]: { type: "string" },
 };
 

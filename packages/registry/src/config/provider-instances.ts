@@ -28,7 +28,10 @@ export function activeInstanceId(entries: ReadonlyMap<string, Json>): string | n
   return typeof id === "string" && isInstanceId(id) ? id : null;
 }
 
-/** Returns the instances sorted by id. An id without a `plugin` field is not an instance. */
+/**
+ * Returns the instances sorted by id. An id without a `plugin` field is not an instance. `model_name` is another spelling
+ * of `model`, so readers find the model under one name.
+ */
 export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInstance[] {
   const found = new Map<string, Record<string, Json>>();
   for (const [key, value] of entries) {
@@ -42,9 +45,15 @@ export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInst
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .flatMap(([id, { plugin, label, ...config }]) =>
       typeof plugin === "string"
-        ? [{ id, plugin, label: typeof label === "string" ? label : id, config }]
+        ? [{ id, plugin, label: typeof label === "string" ? label : id, config: withModel(config) }]
         : [],
     );
+}
+
+function withModel(config: Record<string, Json>): Record<string, Json> {
+  const { model, model_name } = config;
+  const missing = model === undefined || model === null || model === "";
+  return missing && typeof model_name === "string" ? { ...config, model: model_name } : config;
 }
 
 function splitInstanceKey(key: string): { id: string; field: string } | null {

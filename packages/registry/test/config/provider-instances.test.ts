@@ -25,6 +25,19 @@ test.each([
   expect(isInstanceId(id)).toBe(ok);
 });
 
+test("reads model_name as the model of an instance without one", () => {
+  const modelOf = (...fields: [string, Json][]) =>
+    groupInstances(
+      new Map<string, Json>([
+        ["providers.prod.plugin", "llm-openai"],
+        ...fields.map(([field, value]): [string, Json] => [`providers.prod.${field}`, value]),
+      ]),
+    )[0]!.config.model;
+  expect(modelOf(["model_name", "m2"])).toBe("m2");
+  expect(modelOf(["model", ""], ["model_name", "m2"])).toBe("m2");
+  expect(modelOf(["model", "m1"], ["model_name", "m2"])).toBe("m1");
+});
+
 test("groups keys into instances and skips ids that are invalid or have no plugin", () => {
   const entries = new Map<string, Json>([
     ["provider", "prod"],
