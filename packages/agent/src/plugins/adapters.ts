@@ -124,7 +124,10 @@ export class MountedAdapters implements Adapters {
   }
 }
 
-/** Checks a request body against the schema that its adapter declares. */
+/**
+ * Checks a request body against the schema that its adapter declares. A request without a body counts as one without
+ * fields, so that a body of optional fields may be left out.
+ */
 export async function checkBody(
   schemas: Schemas | undefined,
   mount: AdapterMount,
@@ -133,7 +136,7 @@ export async function checkBody(
   if (schemas === undefined || mount.body === undefined) return;
   // The schema is part of the key, because a reloaded plugin may declare another schema for the same route.
   const check = await schemas.compile(`adapter ${mount.plugin} ${canonicalJson(mount.body)}`, mount.body);
-  const issues = (await check(body)).map(({ path, message }) => ({
+  const issues = (await check(body ?? {})).map(({ path, message }) => ({
     path: `body${path.replaceAll("/", ".")}`,
     message,
   }));

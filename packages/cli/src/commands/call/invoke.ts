@@ -135,8 +135,8 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   const failure = failureOf(invocation, gave_up, printed);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
-  const stderr = invocation.tool_result?.failure?.stderr;
-  if (stderr !== undefined) context.out.note(`stderr of the plugin:\n${plainText(stderr)}`);
+  const stderr = unseenStderr(invocation);
+  if (stderr !== null) context.out.note(`stderr of the plugin:\n${plainText(stderr)}`);
   const hint = scratchHint(invocation);
   if (hint !== null) context.out.note(hint);
   if (invocation.export_id.startsWith("mcp_")) {
@@ -145,6 +145,14 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   }
   if (gave_up === "interrupted") return EXIT.interrupted;
   return gave_up === "approval_wait" ? EXIT.timeout : invocationExit(invocation);
+}
+
+/** Null if stderr repeats the message, as the stack trace of an uncaught error does; `invocation show` prints it. */
+function unseenStderr(invocation: Invocation): string | null {
+  const stderr = invocation.tool_result?.failure?.stderr;
+  if (stderr === undefined) return null;
+  const shown = [invocationResultText(invocation), invocation.error?.message ?? ""];
+  return shown.some((text) => text.trim() !== "" && stderr.includes(text.trim())) ? null : stderr;
 }
 
 function failureOf(
