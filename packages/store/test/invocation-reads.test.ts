@@ -27,6 +27,7 @@ test("continues a filtered list where its scan stopped, without missing rows", (
       once: null,
       execution: null,
       run: null,
+      job: null,
       records,
     };
     connection.run(startWrite("openInvocation", input, "sqlite"));

@@ -488,7 +488,6 @@ export const ERROR_CODES = {
     409,
     "Another gateway has taken over the delivery.",
     "Nothing to do: the other gateway delivers it under the same delivery_id.",
-    true,
   ),
   "session.busy": refusalSpec(
     429,
