@@ -4,6 +4,7 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The suites of each project by their time, the longest first. Others follow in the order that vitest chooses. */
 const SLOW = [
+  "deliveries-kill9",
   "packaged",
   "fresh-machine",
   "store-faults",
@@ -11,6 +12,7 @@ const SLOW = [
   "turns-kill9",
   "unpack-mutations",
   "ordinary-user",
+  "harness-kill9",
   "wire-fuzz",
   "backup",
   "changed-bytes",
@@ -23,6 +25,7 @@ const SLOW = [
   "flipped-bytes",
   "runner-cycles",
   "frozen-gateway",
+  "harness-takeover",
 ].map((name) => `test/slow/${name}.test.ts`);
 
 const FAST = [
