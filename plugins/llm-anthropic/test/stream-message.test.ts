@@ -178,11 +178,12 @@ test("sends a thinking budget with a message and omits it between a call and its
 test("derives the thinking budget from the effort unless a budget is set", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
   const budgets: unknown[] = [];
-  for (const config of [
+  const configs: Record<string, string | number>[] = [
     { thinking_effort: "high" },
     { thinking_effort: "high", thinking_budget: 1_024 },
     { thinking_effort: "off" },
-  ]) {
+  ];
+  for (const config of configs) {
     bus.instances.org_a = [withConfig(config)];
     await bus.send("config.updated", { key: "providers.main.x", prefix_match_hint: "providers.main." })
       .handled;
