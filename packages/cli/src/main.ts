@@ -1,6 +1,7 @@
 /** The executable: `node packages/cli/dist/main.js …`. An older Node starts the bundled one. */
 import { lstatSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
-import { createRequire, enableCompileCache } from "node:module";
+// A named import of enableCompileCache would end an older Node before it can start the bundled one.
+import module, { createRequire } from "node:module";
 import { join } from "node:path";
 import { restartWithSmallHeap } from "./program/small-heap.ts";
 
@@ -47,7 +48,7 @@ function enableOwnCompileCache(program_folder: string): void {
     // Every load of a changed plugin adds files, and nothing removes them.
     const files = readdirSync(folder, { recursive: true }).length;
     if (files > MAX_CACHED_FILES) rmSync(folder, { recursive: true, force: true });
-    enableCompileCache(folder);
+    module.enableCompileCache(folder);
   } catch {
     // Without the cache the start takes longer.
   }

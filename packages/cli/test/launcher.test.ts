@@ -1,6 +1,6 @@
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -90,6 +90,25 @@ describe("launcher", () => {
     writeMain(ECHO);
     const exit = (version: string) => spawnSync(process.execPath, ["-r", pretend(version), launcher]).status;
     expect([exit("24.15.0"), exit("24.14.9")]).toEqual([7, 1]);
+  });
+
+  test("dist/main.js imports by name only what Node 20.19 has", () => {
+    const since_20 = new Set([
+      "createRequire",
+      "join",
+      "lstatSync",
+      "mkdirSync",
+      "readdirSync",
+      "rmSync",
+      "statSync",
+    ]);
+    const text = ["main.js", "program/small-heap.js"]
+      .map((name) => readFileSync(join(LAUNCHER, "../../dist", name), "utf8"))
+      .join("\n");
+    const imports = [...text.matchAll(/^import (?:\w+, )?\{([^}]*)\} from "node:/gm)];
+    expect(imports.length).toBeGreaterThan(0);
+    const names = imports.flatMap(([, list]) => list!.split(",").map((name) => name.trim()));
+    expect(names.filter((name) => !since_20.has(name))).toEqual([]);
   });
 
   test("dist/main.js starts the bundled Node under an old one, and never itself in a loop", () => {
