@@ -76,10 +76,16 @@ verifies(
       RECOVERY_MS,
       "a call succeeds after the burst",
     );
-    const ended = await Promise.all(
-      accepted.map(
-        async ({ body }) => (await gateway.http<Call>("GET", `/v1/invocations/${body.id}?wait=50`)).body,
-      ),
+    const read = async ({ body }: { body: Call }) =>
+      (await gateway.http<Call>("GET", `/v1/invocations/${body.id}`)).body;
+    let ended: Call[] = [];
+    await eventually(
+      async () => {
+        ended = await Promise.all(accepted.map(read));
+        return ended.every(({ status }) => status !== "running");
+      },
+      60_000,
+      "the accepted calls have ended",
     );
     expect(ended.filter(({ status }) => status !== "succeeded")).toEqual([]);
     const { body: stopped } = await gateway.http<Call>("GET", `/v1/invocations/${sleeping.id}`);
