@@ -48,5 +48,6 @@ export function invocationRow(n: number): InvocationRow {
     role: "user",
     within: null,
     harness_run: null,
+    channel: null,
   };
 }

@@ -8,6 +8,7 @@ const COVERED = [
   "packages/door/test/approval/coverage.test.ts",
 ];
 const DELEGATED = ["packages/door/test/keys/delegation.test.ts"];
+const CHANNELS = ["packages/agent/test/loop/channels.test.ts"];
 const CALLS = ["packages/door/test/authority/calls.test.ts"];
 
 export const AUTHORITY_DEFENCES: Mutant[] = [
@@ -234,5 +235,47 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     from: 'adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]',
     to: '["host"]',
     tests: ["packages/runner/test/egress/proxy/reach-gateway.test.ts"],
+  },
+  {
+    defence: "channels: a rule of admission",
+    file: "packages/door/src/admission/rules.ts",
+    from: "const limits = channel === undefined ? undefined : call.policy.channels.get(channel);",
+    to: 'const limits = channel === undefined ? undefined : call.policy.channels.get("");',
+    tests: ["packages/door/test/admission/rules.test.ts"],
+  },
+  {
+    defence: "channels: a plugin keeps the channel of its call",
+    file: "packages/ports/src/caller/caller.ts",
+    from: "return caller.delegation === undefined ? { ...caller, channel } : caller;",
+    to: "return { ...caller, channel };",
+    tests: ["packages/api/test/auth/channels.test.ts"],
+  },
+  {
+    defence: "channels: a resumed call keeps its channel",
+    file: "packages/door/src/open/open.ts",
+    from: "...(row.channel === null ? {} : { channel: row.channel }),",
+    to: "",
+    tests: ["packages/door/test/admission/recheck.test.ts"],
+  },
+  {
+    defence: "channels: a resumed turn keeps its channel",
+    file: "packages/agent/src/loop/resume.ts",
+    from: "return caller === null || run.channel === undefined ? caller : onChannel(caller, run.channel);",
+    to: "void onChannel; return caller;",
+    tests: CHANNELS,
+  },
+  {
+    defence: "channels: a message does not join a turn of another channel",
+    file: "packages/agent/src/loop/loop.ts",
+    from: "return await this.#deps.isChannelLimited(key.scope, channel);",
+    to: "void key; return false;",
+    tests: CHANNELS,
+  },
+  {
+    defence: "channels: the catalog of one channel is not served to another",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: "${admin}\\n${channel}\\n${profile}",
+    to: "${admin}\\n${profile}",
+    tests: ["packages/api/test/auth/channels.test.ts"],
   },
 ];

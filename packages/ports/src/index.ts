@@ -3,6 +3,7 @@ export {
   auditOf,
   HOST_ADMIN,
   isWholeOrg,
+  onChannel,
   requireHostAdmin,
   requireOperator,
   requireScope,

@@ -46,7 +46,12 @@ export { randomToken, tokenHash } from "./keys/tokens.ts";
 export { sortByDependencies } from "./packages/dependency-order.ts";
 export { createPackageRows } from "./packages/package-rows.ts";
 export { createPackages } from "./packages/packages.ts";
-export type { CompiledSelection, EffectivePolicy } from "./policy/effective-policy.ts";
+export {
+  type CompiledLimits,
+  type CompiledSelection,
+  type EffectivePolicy,
+  toleranceFor,
+} from "./policy/effective-policy.ts";
 export { normalizeCategory } from "./policy/merge-policies.ts";
 export { Policies } from "./policy/policies.ts";
 export { riskOf } from "./policy/risk.ts";

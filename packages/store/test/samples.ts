@@ -144,6 +144,7 @@ export function sampleInvocation(overrides: Partial<InvocationRow> = {}): Invoca
     role: "admin",
     within: null,
     harness_run: null,
+    channel: "mcp",
     ...overrides,
   };
 }

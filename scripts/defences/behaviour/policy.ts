@@ -82,8 +82,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy: org and project both limit a role",
     file: RULES,
-    from: "for (const { allow, deny: denied, max_risk } of roles) {",
-    to: "for (const { allow, deny: denied, max_risk } of roles.slice(-1)) {",
+    from: "for (const { allow, deny: denied, max_risk } of limits) {",
+    to: "for (const { allow, deny: denied, max_risk } of limits.slice(-1)) {",
     tests: DECISIONS,
   },
   {
@@ -173,8 +173,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy: each context has its own tolerance",
     file: RULES,
-    from: "policy.document.tolerance[context]",
-    to: "policy.document.tolerance.conversation",
+    from: "toleranceFor(policy, context, caller.channel)",
+    to: 'toleranceFor(policy, "conversation", caller.channel)',
     tests: DECISIONS,
   },
   {

@@ -99,6 +99,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
     permit: (caller) => door.authority.require(caller),
+    isChannelLimited: async (scope, channel) => (await door.policies.of(scope)).channels.has(channel),
     turns,
     changes,
     memories: () => plugins.memories(),
@@ -120,7 +121,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   // An approved call may end after a restart has ended its turn. The conversation then continues from the
   // result.
   changes.on("call.ended", ({ key, row }) => {
-    if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
+    if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row);
   });
   changes.on("turn.taken_over", ({ hold }) => turns.ofRun(hold.run_id)?.stop("lost"));
   door.lease.onLapsed(() => {

@@ -143,6 +143,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       usage: tokenUsage(),
       iterations: 0,
       requested_by: caller.actor,
+      ...(caller.channel === undefined ? {} : { channel: caller.channel }),
       started_at: new Date(clock.now()).toISOString(),
       ended_at: null,
       node_id,

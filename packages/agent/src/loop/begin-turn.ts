@@ -151,6 +151,7 @@ function newRun(
     usage: tokenUsage(),
     iterations: 0,
     requested_by: caller.actor,
+    ...(caller.channel === undefined ? {} : { channel: caller.channel }),
     // The run starts when its message arrives, however long the setup takes.
     started_at: message_date ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,

@@ -16,15 +16,17 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { delegatedCallerOf, type NodeLease } from "@backplane/door";
-import type {
-  AcceptedMessage,
-  Caller,
-  Changes,
-  Logger,
-  RunRow,
-  Scope,
-  SessionKey,
-  UserMessage,
+import {
+  type AcceptedMessage,
+  type Caller,
+  type Changes,
+  type InvocationRow,
+  type Logger,
+  onChannel,
+  type RunRow,
+  type Scope,
+  type SessionKey,
+  type UserMessage,
 } from "@backplane/ports";
 import { type LiveSessions, sessionName } from "@backplane/session";
 import type { ActiveTurns } from "./active-turns.ts";
@@ -52,6 +54,8 @@ export interface LoopDeps extends RunTurnDeps {
   turns: ActiveTurns;
   changes: Pick<Changes, "emit">;
   node_lease: Pick<NodeLease, "mayTakeOver">;
+  /** Whether the policy has rules for this channel. */
+  isChannelLimited(scope: Scope, channel: string): Promise<boolean>;
 }
 
 interface SessionSlot {
@@ -127,10 +131,10 @@ export class Loop {
    * the rights of the original actor at most. A sub-agent is not resumed, because its parent no longer waits
    * for it.
    */
-  resume(key: SessionKey, actor: string): void {
+  resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
     if (this.#stopping || this.#slots.has(sessionName(key))) return;
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
-    this.#delegatedCallerOf(key, actor)
+    this.#callerOfCall(key, ended)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
       .catch((error: unknown) => {
         // When another turn is running, that turn reads the result from the tape.
@@ -139,8 +143,14 @@ export class Loop {
       });
   }
 
-  async #delegatedCallerOf({ scope }: SessionKey, actor: string): Promise<Caller | null> {
-    if (!isId("invocation", actor)) return { actor, scope, role: "user", scopes: [], admin: false };
+  async #callerOfCall(
+    { scope }: SessionKey,
+    { requested_by: actor, channel }: Pick<InvocationRow, "requested_by" | "channel">,
+  ): Promise<Caller | null> {
+    if (!isId("invocation", actor)) {
+      const caller: Caller = { actor, scope, role: "user", scopes: [], admin: false };
+      return channel === null ? caller : onChannel(caller, channel);
+    }
     const row = await this.#deps.store.invocations.get(scope, actor);
     return row === null ? null : delegatedCallerOf(row);
   }
@@ -292,6 +302,7 @@ export class Loop {
       role: "user",
       scopes: [],
       admin: false,
+      channel: source,
     };
     // Not awaited, because a turn must never block the worker of its session (bus.fifo).
     void this.accept({ key, caller, message: messageOf(payload), trigger: "message", event }).catch(
@@ -313,7 +324,8 @@ export class Loop {
 
   /** Returns null when the message must not join this turn. */
   async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<AcceptedTurn | null> {
-    if (turn === null || turn.closing || turn.stopped === "lost") return null;
+    if (turn === null || (await this.#leavesChannel(turn.caller.channel, request))) return null;
+    if (turn.closing || turn.stopped === "lost") return null;
     if (!mayJoin(turn.caller, request.caller)) return null;
     try {
       return await this.#join(turn, request);
@@ -324,6 +336,13 @@ export class Loop {
     }
   }
 
+  /** A message of a limited channel must not join a turn of another channel, which may have more tools. */
+  async #leavesChannel(turn_channel: string | undefined, { key, caller }: TurnRequest): Promise<boolean> {
+    const { channel } = caller;
+    if (channel === undefined || channel === turn_channel) return false;
+    return await this.#deps.isChannelLimited(key.scope, channel);
+  }
+
   /** Appends the message to the tape. The gateway that holds the turn reads the message at its next step. */
   async #joinElsewhere(request: TurnRequest, run_id: string): Promise<AcceptedTurn> {
     const { persister, store } = this.#deps;
@@ -331,6 +350,8 @@ export class Loop {
     const run = await store.runs.get(key.scope, run_id);
     // Only the actor of the other turn is known, not its rights, so no other actor may join.
     if (run?.status === "running" && run.requested_by !== caller.actor) throw busyElsewhere(run_id);
+    if (run?.status === "running" && (await this.#leavesChannel(run.channel, request)))
+      throw busyElsewhere(run_id);
     const prepared = this.#prepare(request);
     const { event_id } = prepared;
     const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };

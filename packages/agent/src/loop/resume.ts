@@ -7,7 +7,7 @@
 
 import { AGENT_SEPARATOR, BackplaneError, isId } from "@backplane/contract";
 import { delegatedCallerOf } from "@backplane/door";
-import type { Caller, RunRow, SessionKey, Store } from "@backplane/ports";
+import { type Caller, onChannel, type RunRow, type SessionKey, type Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
 import { type BeginDeps, CONTEXT_OF } from "./begin-turn.ts";
 import { type Progress, progressOf, toolsFoundIn } from "./progress.ts";
@@ -141,7 +141,12 @@ function resumeProblem({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller
 const NO_RIGHTS = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
 /** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
-async function callerOfRun({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
+async function callerOfRun(deps: ResumeDeps, run: RunRow): Promise<Caller | null> {
+  const caller = await findCaller(deps, run);
+  return caller === null || run.channel === undefined ? caller : onChannel(caller, run.channel);
+}
+
+async function findCaller({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const { org_id, project_id, requested_by: actor } = run;
   const scope = { org_id, project_id };
   if (actor === "admin") return { actor, scope, role: "owner", scopes: ["admin"], admin: true };

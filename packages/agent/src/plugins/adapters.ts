@@ -11,7 +11,7 @@ import {
   type Json,
   WIRE_LIMITS,
 } from "@backplane/contract";
-import type { AdapterMount, Adapters, Schemas } from "@backplane/ports";
+import { type AdapterMount, type Adapters, onChannel, type Schemas } from "@backplane/ports";
 import type { Instance } from "./instance.ts";
 import { findMount, type MountedRoute, mountRoute } from "./mounts.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
@@ -98,7 +98,11 @@ export class MountedAdapters implements Adapters {
     const route = `${mount.method} ${mount.path}`;
     await checkBody(deps.schemas, mount, request.body);
     this.#parts.enter(caller.scope.org_id);
-    const minted = callers.mint({ plugin: mount.plugin, caller, call: null });
+    const minted = callers.mint({
+      plugin: mount.plugin,
+      caller: onChannel(caller, mount.plugin),
+      call: null,
+    });
     const answerRequest = () =>
       instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.context(caller.scope));
     try {

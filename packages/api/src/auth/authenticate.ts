@@ -7,7 +7,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { BackplaneError } from "@backplane/contract";
 import { OrgIdSchema, ProjectIdSchema } from "@backplane/contract/schema";
-import type { Caller, Kernel } from "@backplane/ports";
+import { type Caller, type Kernel, onChannel } from "@backplane/ports";
 import { checkRequest } from "../requests/check-request.ts";
 import { type ConsoleLogin, readSessionCookie } from "./console-login.ts";
 import type { HostCheck } from "./hosts.ts";
@@ -15,12 +15,16 @@ import type { HostCheck } from "./hosts.ts";
 const DEFAULT_ORG = "org_local";
 const DEFAULT_PROJECT = "proj_default";
 
+/** Of every request, unless the endpoint that it reaches is a channel of its own. */
+const API_CHANNEL = "api";
+
 const ADMIN: Caller = Object.freeze({
   actor: "admin",
   scope: Object.freeze({ org_id: DEFAULT_ORG, project_id: DEFAULT_PROJECT }),
   role: "owner",
   scopes: Object.freeze(["admin"] as const),
   admin: true,
+  channel: API_CHANNEL,
 });
 
 export interface Authenticator {
@@ -74,7 +78,7 @@ export function createAuthenticator(deps: {
         details: { needs: "admin" },
         fix: "Leave out Backplane-Org and Backplane-Project; a key always acts in its own scope.",
       });
-    return caller;
+    return onChannel(caller, API_CHANNEL);
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from "node:http";
 import { MCP_ERRORS } from "@backplane/contract";
-import type { Caller, Clock, Kernel, Logger } from "@backplane/ports";
+import { type Caller, type Clock, type Kernel, type Logger, onChannel } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
@@ -39,6 +39,7 @@ export interface McpServer {
   close(): void;
 }
 
+const MCP_CHANNEL = "mcp";
 const AUTH = { scope: "invocations:write", delegated: "tools:invoke" } as const;
 const Message = z
   .unknown()
@@ -101,7 +102,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
           },
           202: { description: "The notification was accepted." },
         },
-        async handler({ caller, params: given, body, request, reply }) {
+        async handler({ caller: sender, params: given, body, request, reply }) {
+          const caller = onChannel(sender, MCP_CHANNEL);
           const name = nameIn(given);
           const found = find(caller, name);
           const view = found instanceof Promise ? await found : found;
@@ -115,7 +117,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
         operation_id: `mcpEvents${suffix}`,
         summary: `Receive notifications of ${about}`,
         responses: { 200: { description: "The stream of the session.", type: "text/event-stream" } },
-        async handler({ caller, params: given, request, reply }) {
+        async handler({ caller: sender, params: given, request, reply }) {
+          const caller = onChannel(sender, MCP_CHANNEL);
           const name = nameIn(given);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);
@@ -132,7 +135,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
         summary: `End an MCP session of ${about}`,
         description: "Calls in flight are cancelled.",
         responses: { 204: { description: "Ended." } },
-        async handler({ caller, params: given, request }) {
+        async handler({ caller: sender, params: given, request }) {
+          const caller = onChannel(sender, MCP_CHANNEL);
           const name = nameIn(given);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);

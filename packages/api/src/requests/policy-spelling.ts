@@ -3,9 +3,10 @@
  * `allowed-tool-categories`, and Hefty's `user-allowed-origins`, which is `roles.user.allow.origins`.
  */
 import { BackplaneError, isObject, type JsonObject, ROLES } from "@backplane/contract";
-import { PolicySchema } from "@backplane/contract/schema";
+import { ChannelPolicySchema, PolicySchema } from "@backplane/contract/schema";
 
 const FIELDS: ReadonlySet<string> = new Set(Object.keys(PolicySchema.shape));
+const CHANNEL_FIELDS: ReadonlySet<string> = new Set(Object.keys(ChannelPolicySchema.shape));
 
 export function canonicalPolicy(body: unknown): unknown {
   if (!isObject(body)) return body;
@@ -26,7 +27,27 @@ export function canonicalPolicy(body: unknown): unknown {
     // `roles` may already hold what an earlier field added to it.
     if (policy[target] === undefined) policy[target] = value;
   }
-  return policy;
+  return isObject(policy.channels) ? { ...policy, channels: canonicalChannels(policy.channels) } : policy;
+}
+
+function canonicalChannels(channels: JsonObject): JsonObject {
+  return Object.fromEntries(
+    Object.entries(channels).map(([name, own]) => [
+      name,
+      isObject(own) ? canonicalChannel(own, `channels.${name}`) : own,
+    ]),
+  );
+}
+
+function canonicalChannel(own: JsonObject, path: string): JsonObject {
+  return Object.fromEntries(
+    Object.entries(own).map(([key, value]) => {
+      const field = CHANNEL_FIELDS.has(key) ? key : snakeCase(key);
+      if (!CHANNEL_FIELDS.has(field)) return [key, value];
+      if (field !== key && own[field] !== undefined) throw twice(`${path}.${key}`, `${path}.${field}`);
+      return [field, value];
+    }),
+  );
 }
 
 function snakeCase(name: string): string {

@@ -1,5 +1,6 @@
 /** The catalog: every callable tool, whatever its source. */
-import { CatalogEntrySchema } from "@backplane/contract/schema";
+import { CatalogEntrySchema, ChannelNameSchema } from "@backplane/contract/schema";
+import { onChannel, requireOperator } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { nameOf } from "../requests/parameters.ts";
@@ -12,6 +13,7 @@ const CatalogQuery = z.strictObject({
     .describe(
       "1 also lists tools that are not offered or hidden, with the reason and the change that would offer them.",
     ),
+  channel: ChannelNameSchema.optional().describe("Lists the tools that you are offered on this channel."),
 });
 
 export function catalogRoutes({ kernel }: RouteDeps): Route[] {
@@ -32,10 +34,14 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
           schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
         },
       },
-      handler: async ({ caller, query }) => ({
-        status: 200,
-        json: { items: await catalog.entries(caller, { all: query.all === "1" }), next: null },
-      }),
+      async handler({ caller, query: { all, channel } }) {
+        if (channel !== undefined) requireOperator(caller, "list the tools of a channel");
+        const viewer = channel === undefined ? caller : onChannel(caller, channel);
+        return {
+          status: 200,
+          json: { items: await catalog.entries(viewer, { all: all === "1" }), next: null },
+        };
+      },
     }),
     defineRoute({
       method: "GET",

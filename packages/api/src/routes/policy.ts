@@ -101,11 +101,12 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       responses: {
         200: { description: "The deciding rule and the reasons.", schema: PolicyExplanationSchema },
       },
-      async handler({ caller, query: { tool, context, role, input } }) {
+      async handler({ caller, query: { tool, context, role, channel, input } }) {
         const question = {
           tool,
           context,
           ...(role === undefined ? {} : { role }),
+          ...(channel === undefined ? {} : { channel }),
           ...(input === undefined ? {} : { input: parseInput(input) }),
         };
         return { status: 200, json: await policy.explain(caller, question) };

@@ -4,8 +4,8 @@
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
-import { BackplaneError } from "@backplane/contract";
-import type { Caller, Clock, Logger, Timer } from "@backplane/ports";
+import { BackplaneError, mapMaybe } from "@backplane/contract";
+import { type Caller, type Clock, type Logger, onChannel, type Timer } from "@backplane/ports";
 import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import { checkGate, type Gate } from "../auth/gate.ts";
@@ -41,6 +41,7 @@ interface AcceptedUpgrade {
 /** Offered by clients besides `bearer.TOKEN`, which is never selected and so never sent back. */
 const SUBPROTOCOL = "backplane.v1";
 const BEARER = "bearer.";
+const WS_CHANNEL = "ws";
 const SWEEP_MS = 30_000;
 const CLOSE_MS = 1_000;
 
@@ -105,7 +106,8 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     requireWebAdapter(deps.kernel.adapters);
     const headers = credentialHeadersOf(request.headers);
     // A socket can write, so a cookie is accepted only from our own origin.
-    const authenticate = () => gate.authenticator.authenticate(headers, true);
+    const authenticate = () =>
+      mapMaybe(gate.authenticator.authenticate(headers, true), (known) => onChannel(known, WS_CHANNEL));
     const caller = await authenticate();
     authorize(caller, READ_AUTH);
     if (clients.size + upgrading > deps.limits.sockets)

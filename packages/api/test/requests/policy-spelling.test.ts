@@ -17,6 +17,11 @@ test.for<[object, object]>([
     { roles: { user: {} }, userAllowedOrigins: ["base"], guestAllowedOrigins: ["core"] },
     { roles: { user: { allow: { origins: ["base"] } }, guest: { allow: { origins: ["core"] } } } },
   ],
+  [
+    { channels: { web: { allowedToolCategories: ["coding"], "allowed-origins": ["core"], else: 1 } } },
+    { channels: { web: { allowed_tool_categories: ["coding"], allowed_origins: ["core"], else: 1 } } },
+  ],
+  [{ channels: null }, { channels: null }],
   [{ somethingElse: 1 }, { somethingElse: 1 }],
 ])("translates %j", ([given, wanted]) => {
   expect(canonicalPolicy(given)).toEqual(wanted);
@@ -25,6 +30,8 @@ test.for<[object, object]>([
 test("refuses a field that is set in two spellings", () => {
   const both = { allowedToolCategories: ["a"], allowed_tool_categories: ["b"] };
   expect(() => canonicalPolicy(both)).toThrow("allowed_tool_categories is set too");
+  const channels = { web: { allowedToolCategories: ["a"], allowed_tool_categories: ["b"] } };
+  expect(() => canonicalPolicy({ channels })).toThrow("channels.web.allowed_tool_categories is set too");
   const origins = { "user-allowed-origins": ["base"], roles: { user: { allow: { origins: ["core"] } } } };
   expect(() => canonicalPolicy(origins)).toThrow("roles.user.allow.origins is set too");
 });

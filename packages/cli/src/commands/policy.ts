@@ -34,18 +34,20 @@ interface LevelOptions {
 interface ExplainOptions {
   context: CallContext;
   role?: Role;
+  channel?: string;
   input?: string;
 }
 
 const FIELDS =
   "\nFields: tolerance.conversation|background|headless (none, low, medium, full), allowed_tool_categories,\n" +
-  "allowed_origins, roles.ROLE, risks.TOOL, floor, host, rules, lasting_approvals (none, low, medium, full),\n" +
-  "deferred_tools, pinned_tools, tool_token_budget, tool_profiles.NAME. JSON values are stored as JSON; null\n" +
-  "resets a field to its default; . is the whole policy.\n" +
+  "allowed_origins, roles.ROLE, channels.CHANNEL, risks.TOOL, floor, host, rules, lasting_approvals (none, low,\n" +
+  "medium, full), deferred_tools, pinned_tools, tool_token_budget, tool_profiles.NAME. JSON values are stored as\n" +
+  "JSON; null resets a field to its default; . is the whole policy.\n" +
   "See docs/policy.md.\n\nExamples:\n" +
   "  backplane policy set tolerance.conversation medium\n" +
   '  backplane policy set allowed_origins \'["core","bundled","plugin"]\'\n' +
   '  backplane policy set roles.guest \'{"max_risk":"low"}\'\n' +
+  '  backplane policy set channels.web \'{"allowed_tool_categories":["coding"]}\'\n' +
   "  backplane policy set . < policy.json\n";
 
 export function addPolicyCommands(program: Command, toAction: ToAction): void {
@@ -72,6 +74,7 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
         .default("conversation"),
     )
     .addOption(new Option("--role <role>", "as if the caller had this role").choices(ROLES))
+    .option("--channel <channel>", "as if the call came in on api, ws, mcp or this adapter plugin")
     .option("--input <json>", "arguments as JSON, or @file")
     .action(toAction(explain));
 }
@@ -193,10 +196,11 @@ function setPath(at: Json | undefined, path: readonly string[], value: Json): Js
 }
 
 async function explain(context: CommandContext, options: ExplainOptions, tool: string): Promise<number> {
-  const { role, input } = options;
+  const { role, channel, input } = options;
   const found = await context.client().policy.explain(tool, {
     context: options.context,
     ...(role === undefined ? {} : { role }),
+    ...(channel === undefined ? {} : { channel }),
     ...(input === undefined ? {} : { input: await readJson(context.io, "--input", input) }),
   });
   context.out.data(found, () => explained(context.out, found));
@@ -231,6 +235,7 @@ function explained(out: Output, found: PolicyExplanation): string {
       source: `${winner.package_id} ${winner.package_version} (${winner.origin})`,
       category: winner.category,
       role: found.role,
+      channel: found.channel ?? "none",
       context: found.context,
       tolerance: found.tolerance ?? "not applicable: the caller decides",
       risk: found.risk,

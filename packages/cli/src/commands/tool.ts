@@ -1,5 +1,5 @@
 /** `tool`: the catalog, with token costs and the reason why a tool is not offered. */
-import type { CatalogEntry, Deferral } from "@backplane/contract";
+import { type CatalogEntry, type Deferral, definedFields } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
@@ -12,6 +12,7 @@ export function addToolCommands(program: Command, toAction: ToAction): void {
     .command("list")
     .description("List the tools available to you.")
     .option("--all", "include unavailable tools, with the reason and a fix")
+    .option("--channel <channel>", "as offered on api, ws, mcp or this adapter plugin")
     .action(toAction(list));
   tool
     .command("show <name>")
@@ -19,10 +20,13 @@ export function addToolCommands(program: Command, toAction: ToAction): void {
     .action(toAction(show));
 }
 
-async function list(context: CommandContext, options: { all?: boolean }): Promise<undefined> {
+async function list(
+  context: CommandContext,
+  options: { all?: boolean; channel?: string },
+): Promise<undefined> {
   const { out } = context;
   const all = options.all === true;
-  const items = await context.client().catalog.list({ all });
+  const items = await context.client().catalog.list({ all, ...definedFields({ channel: options.channel }) });
   const heads = [
     "NAME",
     "ORIGIN",

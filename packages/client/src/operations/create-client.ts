@@ -117,8 +117,9 @@ export function createClient(options: ClientOptions) {
     },
     catalog: {
       /** `all` also lists tools that are not offered, with the reason. */
-      list: async (options: { all?: boolean } = {}) =>
-        (await get<ListOf<CatalogEntry>>("/v1/catalog", options.all === true ? { all: 1 } : undefined)).items,
+      list: async ({ all, channel }: { all?: boolean; channel?: string } = {}) =>
+        (await get<ListOf<CatalogEntry>>("/v1/catalog", { all: all === true ? 1 : undefined, channel }))
+          .items,
       /** All tools that claim this name; the one that callers get comes first. */
       get: async (name: string) =>
         (await get<ListOf<CatalogEntry>>(`/v1/catalog/${pathSegment(name)}`)).items,
@@ -129,11 +130,15 @@ export function createClient(options: ClientOptions) {
       put: (policy: Policy, options: PolicyWrite = {}) => writePolicy("PUT", policy, options),
       /** A null field is reset to its default. */
       patch: (patch: PolicyPatch, options: PolicyWrite = {}) => writePolicy("PATCH", patch, options),
-      explain: (tool: string, about: { context?: CallContext; role?: Role; input?: Json } = {}) =>
+      explain: (
+        tool: string,
+        about: { context?: CallContext; role?: Role; channel?: string; input?: Json } = {},
+      ) =>
         get<PolicyExplanation>("/v1/policy:explain", {
           tool,
           context: about.context,
           role: about.role,
+          channel: about.channel,
           input: about.input === undefined ? undefined : JSON.stringify(about.input),
         }),
     },

@@ -101,10 +101,23 @@ export const RolePolicySchema = z.strictObject({
   disabled: z.boolean().optional().describe("true: no call or turn of this role starts or continues."),
 });
 
+/** The name of a channel: `api`, `ws`, `mcp`, or the plugin that published the message. */
+export const ChannelNameSchema = z
+  .string()
+  .max(64)
+  .regex(/^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/, "write api, ws, mcp or the name of an adapter plugin");
+
 const ToleranceSchema = z.strictObject({
   conversation: z.enum(TOLERANCES).optional(),
   background: z.enum(TOLERANCES).optional(),
   headless: z.enum(TOLERANCES).optional(),
+});
+
+/** Narrows what the rest of the policy allows for calls that go back to a message or request on this channel. */
+export const ChannelPolicySchema = RolePolicySchema.omit({ disabled: true }).extend({
+  tolerance: ToleranceSchema.optional(),
+  allowed_tool_categories: boundedList(CategorySchema).nullable().optional().describe("Null allows all."),
+  allowed_origins: boundedList(OriginNameSchema).nullable().optional().describe("Null allows all."),
 });
 
 /** The minimum risk of matching tools, regardless of the author's declaration (tools.risk-floor). */
@@ -128,6 +141,12 @@ export const PolicySchema = z.strictObject({
   allowed_tool_categories: boundedList(CategorySchema).nullable().optional().describe("Null allows all."),
   allowed_origins: boundedList(OriginNameSchema).nullable().optional().describe("Null allows all."),
   roles: z.partialRecord(z.enum(ROLES), RolePolicySchema).optional(),
+  channels: z
+    .record(ChannelNameSchema, ChannelPolicySchema)
+    .optional()
+    .describe(
+      "What is allowed on a channel: api, ws, mcp, or the name of an adapter plugin. It can only narrow the rest of the policy.",
+    ),
   risks: z
     .record(ToolPatternSchema, RISK)
     .optional()
@@ -191,6 +210,7 @@ export const ExplainQuerySchema = z.strictObject({
   tool: z.string().min(1).max(128),
   context: z.enum(CALL_CONTEXTS).default("conversation"),
   role: z.enum(ROLES).optional(),
+  channel: ChannelNameSchema.optional().describe("As if the call came in on this channel."),
   input: z.string().max(65_536).optional().describe("The arguments as JSON, for rules that check them."),
 });
 
@@ -230,6 +250,7 @@ export const PolicyExplanationSchema = z.object({
   reason: z.string().nullable(),
   context: z.enum(CALL_CONTEXTS),
   role: z.enum(ROLES),
+  channel: z.string().nullable().describe("The channel whose rules apply; null for the gateway's own calls."),
   tolerance: z.enum(TOLERANCES).nullable(),
   risk: RISK,
   risk_sources: z.array(z.object({ source: z.string(), risk: RISK, why: z.string() })),
@@ -252,6 +273,7 @@ export const PolicyExplanationSchema = z.object({
 export type SecurityRule = z.infer<typeof SecurityRuleSchema>;
 export type RoleSelection = z.infer<typeof RoleSelectionSchema>;
 export type RolePolicy = z.infer<typeof RolePolicySchema>;
+export type ChannelPolicy = z.infer<typeof ChannelPolicySchema>;
 export type RiskFloor = z.infer<typeof RiskFloorSchema>;
 export type HostLevel = z.infer<typeof HostLevelSchema>;
 export type Policy = z.infer<typeof PolicySchema>;

@@ -38,6 +38,10 @@ export const RunSchema = z.object({
   }),
   /** Number of model calls. */
   iterations: z.int(),
+  channel: z
+    .string()
+    .optional()
+    .describe("How the message or request came in: api, ws, mcp, or the plugin that published the message."),
   /** How many times another gateway resumed the run after a crash. */
   resumed: z.int().optional(),
   requested_by: z.string(),

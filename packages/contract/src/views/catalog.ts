@@ -71,6 +71,8 @@ export interface PolicyExplanation {
   reason: string | null;
   context: CallContext;
   role: Role;
+  /** The channel whose rules apply; null for the gateway's own calls. */
+  channel: string | null;
   tolerance: Tolerance | null;
   risk: Risk;
   risk_sources: RiskSource[];

@@ -13,7 +13,13 @@ import {
   tolerates,
 } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
-import { type CompiledSelection, normalizeCategory, riskOf } from "@backplane/registry";
+import {
+  type CompiledLimits,
+  type CompiledSelection,
+  normalizeCategory,
+  riskOf,
+  toleranceFor,
+} from "@backplane/registry";
 import { revokedByPolicy } from "../calls/revocation.ts";
 import type { Opened } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
@@ -155,11 +161,28 @@ export const RULES: readonly Rule[] = [
           { fix: "Use a key with the role user." },
         );
       }
-      const reason = roleDenial(call, grant);
+      const reason = findDenial(call.policy.roles.get(role) ?? [], call, grant, "role");
       return reason === null
         ? PASS
         : deny("policy.denied", `The role ${role} may not use ${id}: ${reason}.`, {
             fix: `An admin changes the role with backplane policy set roles.${role}; what it lacks: backplane policy explain ${id} --role ${role}`,
+          });
+    },
+  },
+  {
+    name: "channel",
+    about: "the channel of the call allows this tool: its origin, name, category and risk",
+    listing: true,
+    decide(call, grant) {
+      const { channel } = call.caller;
+      const limits = channel === undefined ? undefined : call.policy.channels.get(channel);
+      if (limits === undefined) return PASS;
+      const { id } = call.plan.export;
+      const reason = findDenial(limits.selections, call, grant, "channel");
+      return reason === null
+        ? PASS
+        : deny("policy.denied", `The channel ${channel} does not allow ${id}: ${reason}.`, {
+            fix: `An admin changes the channel with backplane policy set channels.${channel}; what it lacks: backplane policy explain ${id} --channel ${channel}`,
           });
     },
   },
@@ -294,9 +317,9 @@ export const RULES: readonly Rule[] = [
     name: "risk",
     about: "the risk is within what this context tolerates",
     decide(call, grant, state, allowed) {
-      const { context, plan, policy, hits } = call;
+      const { context, plan, policy, hits, caller } = call;
       if (context === "direct" || plan.export.kind !== "tool") return PASS;
-      const tolerance = policy.document.tolerance[context];
+      const tolerance = toleranceFor(policy, context, caller.channel);
       const { risk } = riskOf(plan, grant, policy, hits);
       if (tolerates(tolerance, risk)) return PASS;
       const reason = `its risk is ${risk}, and ${context} calls tolerate ${tolerance}`;
@@ -352,12 +375,16 @@ function mayCompact(scopes: readonly DelegationScope[]): boolean {
   return scopes.includes("compactions:write") || scopes.includes("runs:write");
 }
 
-/** Why the caller's role may not use a tool, or null. A denial wins over every allowance (instr.origins). */
-function roleDenial({ caller, plan, policy, hits }: RuleInput, grant: Grant): string | null {
-  const roles = policy.roles.get(caller.role);
-  if (roles === undefined || plan.export.kind !== "tool") return null;
+/** Why a tool may not be used, or null. A denial wins over every allowance (instr.origins). */
+function findDenial(
+  limits: readonly CompiledLimits[],
+  { plan, policy, hits }: RuleInput,
+  grant: Grant,
+  limited: "role" | "channel",
+): string | null {
+  if (plan.export.kind !== "tool") return null;
   const tool = { name: plan.export.id, origin: originOf(plan.bound), category: plan.export.tool.category };
-  for (const { allow, deny: denied, max_risk } of roles) {
+  for (const { allow, deny: denied, max_risk } of limits) {
     if (denied !== null) {
       if (denied.origins?.has(tool.origin)) return `its origin ${tool.origin} is denied`;
       if (denied.tools?.(tool.name)) return "the tool is denied";
@@ -368,7 +395,8 @@ function roleDenial({ caller, plan, policy, hits }: RuleInput, grant: Grant): st
     if (missing !== null) return missing;
     if (max_risk === null) continue;
     const { risk } = riskOf(plan, grant, policy, hits);
-    if (compareRisk(risk, max_risk) > 0) return `its risk is ${risk}, and the role may use up to ${max_risk}`;
+    if (compareRisk(risk, max_risk) > 0)
+      return `its risk is ${risk}, and the ${limited} may use up to ${max_risk}`;
   }
   return null;
 }

@@ -201,7 +201,12 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 }
 
 /** Null for a delegated token: its view depends on its grant, which is not worth caching. */
-function keyOf({ org_id, project_id }: Scope, { role, delegation, admin, tools }: Caller): string | null {
+function keyOf(
+  { org_id, project_id }: Scope,
+  { role, delegation, admin, tools, channel = "" }: Caller,
+): string | null {
   const profile = tools === undefined ? "" : tools.join(",");
-  return delegation === undefined ? `${org_id}\n${project_id}\n${role}\n${admin}\n${profile}` : null;
+  return delegation === undefined
+    ? `${org_id}\n${project_id}\n${role}\n${admin}\n${channel}\n${profile}`
+    : null;
 }

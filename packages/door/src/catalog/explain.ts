@@ -4,6 +4,7 @@ import {
   BackplaneError,
   type CallContext,
   type CatalogEntry,
+  definedFields,
   type Json,
   type MaybePromise,
   type PolicyExplanation,
@@ -18,7 +19,7 @@ import {
   requireOperator,
   type Scope,
 } from "@backplane/ports";
-import { type ExportPlan, type Policies, riskOf } from "@backplane/registry";
+import { type ExportPlan, type Policies, riskOf, toleranceFor } from "@backplane/registry";
 import { type AdmissionState, RULES, type RuleDecision, type RuleInput } from "../admission/rules.ts";
 import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
 import { widestGrant } from "../admission/visibility.ts";
@@ -44,6 +45,8 @@ interface ExplainQuery {
   tool: string;
   context: CallContext;
   role?: Role;
+  /** Defaults to the channel of the operator's own request. */
+  channel?: string;
   /** Without an input, the rules that look at the arguments pass. */
   input?: Json;
 }
@@ -51,10 +54,10 @@ interface ExplainQuery {
 export async function explain(
   { catalog, listHiddenTools, policies, state, host, readAllowRules, listServers }: ExplainDeps,
   operator: Caller,
-  { tool, context, role, input }: ExplainQuery,
+  { tool, context, role, channel, input }: ExplainQuery,
 ): Promise<PolicyExplanation> {
   requireOperator(operator, "read policy explanations");
-  const caller: Caller = role === undefined ? operator : { ...operator, role };
+  const caller: Caller = { ...operator, ...definedFields({ role, channel }) };
   const [{ entries, plans }, policy] = await Promise.all([
     catalog.snapshot(caller),
     policies.of(caller.scope),
@@ -110,7 +113,8 @@ export async function explain(
     reason: decisive?.reason ?? null,
     context,
     role: caller.role,
-    tolerance: context === "direct" ? null : policy.document.tolerance[context],
+    channel: caller.channel ?? null,
+    tolerance: context === "direct" ? null : toleranceFor(policy, context, caller.channel),
     risk,
     risk_sources: sources,
     allowed_by: decisive === undefined ? allowed_by : null,

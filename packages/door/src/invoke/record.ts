@@ -229,6 +229,7 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     turn: call.turn === null ? null : turnOf(call.turn),
     depth: call.depth,
     role: caller.role,
+    channel: caller.channel ?? null,
     within: call.execution?.id ?? caller.delegation?.execution_id ?? null,
     harness_run: call.harness_run === null ? null : { workspace: call.harness_run.workspace },
   };

@@ -100,7 +100,7 @@ export function delegatedCallerOf(
   row: InvocationRow,
   scopes: readonly DelegationScope[] = row.grant?.gateway_api_scopes ?? [],
 ): Caller | null {
-  const { id, org_id, project_id, grant, effect_class, delivery_id, depth, within } = row;
+  const { id, org_id, project_id, grant, effect_class, delivery_id, depth, within, channel } = row;
   if (grant === null) return null;
   return {
     actor: id,
@@ -109,6 +109,7 @@ export function delegatedCallerOf(
     role: effect_class === "read_only" ? "guest" : "user",
     scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NO_SCOPES,
     admin: false,
+    ...(channel === null ? {} : { channel }),
     delegation: {
       invocation_id: id,
       scopes,

@@ -257,7 +257,14 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   const stored = await door.bindings.get(scope, row.binding_id);
   const bound = stored === null ? null : selectExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
-  const caller: Caller = { actor: row.requested_by, scope, role: row.role, scopes: [], admin: false };
+  const caller: Caller = {
+    actor: row.requested_by,
+    scope,
+    role: row.role,
+    scopes: [],
+    admin: false,
+    ...(row.channel === null ? {} : { channel: row.channel }),
+  };
   const [plan, policy, root] = await Promise.all([
     door.plans.get(bound, scope),
     door.policies.of(scope),

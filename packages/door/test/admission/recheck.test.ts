@@ -53,6 +53,23 @@ test("checks an approved call again with its recorded role and the current polic
   });
 });
 
+test("checks an approved call again after a restart with the channel that it came in on", async () => {
+  const first = await createTestKernel({ host: { approval_timeout_ms: 3_600_000 } });
+  await first.bind(content);
+  const [limited, other] = [
+    await waiting(first, { ...user, channel: "mcp" }),
+    await waiting(first, { ...user, channel: "ws" }),
+  ];
+  await set(first, { channels: { mcp: { deny: { tools: ["ask"] } } } });
+  await first.crash();
+  const second = await createTestKernel({ file: first.file });
+  expect((await limited.answer(second)).error).toMatchObject({
+    code: "policy.denied",
+    details: { rule: "channel" },
+  });
+  expect(await other.answer(second)).toMatchObject({ status: "succeeded" });
+});
+
 verifies(
   "approval.durable",
   "checks calls again after a restart with their recorded role and the current policy",

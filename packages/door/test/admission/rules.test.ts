@@ -91,6 +91,7 @@ test("keeps the list of rules and their order", () => {
     "delegation",
     "depth",
     "role",
+    "channel",
     "origin",
     "category",
     "security",
@@ -140,6 +141,73 @@ describe("a role", () => {
     });
     expect(decide({ org: allow(["t"]) })).toBe("run");
     expect(decide({ org: allow(["other"]) })).toBe("role: policy.denied");
+  });
+});
+
+describe("a channel", () => {
+  const coding = toolExport("t", {}, { category: "Coding" });
+  const web: Caller = { ...user, channel: "web" };
+  const onWeb = (limits: NonNullable<Policy["channels"]>[string]): Policy => ({ channels: { web: limits } });
+  const onlyCoding = onWeb({ allowed_tool_categories: ["coding"] });
+
+  test("admits every tool of its categories and blocks the rest", () => {
+    expect(decide({ item: coding, caller: web, org: onlyCoding })).toBe("run");
+    expect(decide({ caller: web, org: onlyCoding })).toBe("channel: policy.denied");
+    const shell = toolExport("t", {}, { category: "shell" });
+    expect(decide({ item: shell, caller: web, org: onlyCoding })).toBe("channel: policy.denied");
+  });
+
+  test("does not limit other channels or the gateway's own calls", () => {
+    expect(decide({ caller: { ...user, channel: "mcp" }, org: onlyCoding })).toBe("run");
+    expect(decide({ caller: user, org: onlyCoding })).toBe("run");
+    expect(decide({ caller: { ...user, channel: "constructor" }, org: onlyCoding })).toBe("run");
+  });
+
+  test.for<[string, Policy]>([
+    ["origins", onWeb({ allowed_origins: ["core"] })],
+    ["allow", onWeb({ allow: { tools: ["other"] } })],
+    ["deny", onWeb({ deny: { categories: ["coding"] } })],
+    ["max_risk", onWeb({ max_risk: "low" })],
+    ["every list", onWeb({ allowed_tool_categories: ["coding"], allow: { categories: ["notes"] } })],
+  ])("limits tools by %s", ([, org]) => {
+    const item = toolExport("t", {}, { category: "coding", effect_class: "idempotent_write" });
+    expect(decide({ item, caller: web })).toBe("run");
+    expect(decide({ item, caller: web, org })).toBe("channel: policy.denied");
+  });
+
+  test("cannot widen what the rest of the policy allows", () => {
+    const wide = { allowed_tool_categories: ["shell"], allowed_origins: ["plugin" as const] };
+    const shell = toolExport("t", {}, { category: "shell" });
+    const org: Policy = { ...onWeb(wide), allowed_tool_categories: ["coding"] };
+    expect(decide({ item: shell, caller: web, org })).toBe("category: policy.denied");
+    const narrow: Policy = onWeb({ allowed_tool_categories: ["coding"] });
+    expect(decide({ item: shell, caller: web, org: narrow, project: onWeb(wide) })).toBe(
+      "channel: policy.denied",
+    );
+    expect(decide({ item: shell, caller: web, org: onWeb(wide), project: narrow })).toBe(
+      "channel: policy.denied",
+    );
+  });
+
+  test("lowers the tolerance of its calls and never raises it", () => {
+    const call = { context: "conversation" } as const;
+    expect(decide({ caller: web, call })).toBe("run");
+    const none = onWeb({ tolerance: { conversation: "none" } });
+    expect(decide({ caller: web, call, org: none })).toBe("ask: risk");
+    expect(decide({ caller: { ...user, channel: "ws" }, call, org: none })).toBe("run");
+    const item = toolExport("t", {}, { effect_class: "idempotent_write" });
+    const full = onWeb({ tolerance: { conversation: "full" } });
+    expect(decide({ item, caller: web, call, org: full })).toBe("ask: risk");
+  });
+
+  test("hides the tools that it denies from listings, with the way to change it", () => {
+    const { policy, plan } = openedCall({ org: onlyCoding });
+    expect(findListingDenial(user, plan, policy)).toBeNull();
+    const denial = findListingDenial(web, plan, policy)!;
+    expect(denial.reason).toBe(
+      "The channel web does not allow t: the tool has no category, and only some categories are allowed.",
+    );
+    expect(denial.fix).toContain("backplane policy explain t --channel web");
   });
 });
 

@@ -20,6 +20,11 @@ export function isWholeOrg({ actor, delegation, scope }: Caller): boolean {
   return delegation === undefined && (actor === HOST_ADMIN || scope.project_id === null);
 }
 
+/** A delegated caller keeps the channel of the call that it belongs to, so a plugin cannot leave it. */
+export function onChannel(caller: Caller, channel: string): Caller {
+  return caller.delegation === undefined ? { ...caller, channel } : caller;
+}
+
 /** Only a credential of the whole org may change a resource that serves the whole org. */
 export function requireWholeOrg(caller: Caller, action: string): void {
   requireOperator(caller, action);

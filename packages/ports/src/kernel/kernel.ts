@@ -216,7 +216,7 @@ export interface Kernel {
     /** Explains how the rules would decide on a call of this tool. Throws tool.not_found, tool.collision. */
     explain(
       caller: Caller,
-      about: { tool: string; context: CallContext; role?: Role; input?: Json },
+      about: { tool: string; context: CallContext; role?: Role; channel?: string; input?: Json },
     ): Promise<PolicyExplanation>;
   };
   secrets: {

@@ -29,6 +29,12 @@ export interface Caller {
   expires_at?: string;
   /** Patterns of the tools that are listed for the caller; the others are deferred. Absent: all are listed. */
   tools?: readonly string[];
+  /**
+   * The way in which the request or message reached the gateway: `api`, `ws`, `mcp`, or the plugin that published the
+   * message. The gateway sets it, never the client. Work that the caller starts inherits it. Absent for the gateway's
+   * own calls.
+   */
+  channel?: string;
   delegation?: {
     invocation_id: string;
     scopes: readonly DelegationScope[];

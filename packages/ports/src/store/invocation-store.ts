@@ -33,6 +33,8 @@ export interface InvocationRow extends Invocation {
   depth: number;
   /** The caller's role, checked against the current policy when the row is resumed. */
   role: Role;
+  /** The channel that the call goes back to; null for the gateway's own calls and for rows of earlier versions. */
+  channel: string | null;
   /** The harness execution that the call belongs to: its own if it is a harness, or the one that caused it. */
   within: string | null;
   /** Set for a harness that has a run of its own, `run_id`, which ends with the call. */

@@ -159,11 +159,12 @@ function isSameName(a: string, b: string): boolean {
  * Patterns that give the tools they match more than others have: a lower risk, or the permission of a role. A pattern for
  * all tools, such as `*` or `mcp_*`, does not name anybody's tools.
  */
-function trustedPatterns({ risks, roles }: EffectivePolicyDocument): string[] {
+function trustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
   const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>
     risk === "low" || risk === "medium" ? [pattern] : [],
   );
-  const allowed = Object.values(roles).flatMap((role) => role?.allow?.tools ?? []);
+  const limits = [...Object.values(roles), ...Object.values(channels)];
+  const allowed = limits.flatMap((limit) => limit?.allow?.tools ?? []);
   return [...lowered, ...allowed].filter((pattern) => !["", "mcp_"].includes(literalStart(pattern)));
 }
 

@@ -3,18 +3,21 @@
  * more than its org: the lower tolerance, the higher floor and the intersection of lists apply.
  */
 import {
+  type ChannelPolicy,
   type EffectivePolicyDocument,
   higherRisk,
   type Origin,
   type Policy,
   type Risk,
+  type RiskContext,
   ROLES,
   type Role,
   type RolePolicy,
   type RoleSelection,
+  type Tolerance,
 } from "@backplane/contract";
 import type { Level } from "../grant/intersect.ts";
-import { mergePolicies, normalizeCategory, ownOriginName } from "./merge-policies.ts";
+import { lowerTolerance, mergePolicies, normalizeCategory, ownOriginName } from "./merge-policies.ts";
 import { type CompiledRule, NO_RULES } from "./security-rules.ts";
 import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
@@ -24,7 +27,9 @@ export interface EffectivePolicy {
   readonly categories: ReadonlySet<string> | null;
   readonly origins: ReadonlySet<Origin> | null;
   /** The rules of the org and of the project; a call has to pass both. */
-  readonly roles: ReadonlyMap<Role, readonly CompiledRole[]>;
+  readonly roles: ReadonlyMap<Role, readonly CompiledLimits[]>;
+  /** By name, only channels that are limited. */
+  readonly channels: ReadonlyMap<string, ChannelLimits>;
   /** The risk that the org assigns to a tool, or null. */
   readonly judged: (tool: string) => Risk | null;
   /** The risk that the project raises a tool to, or null. */
@@ -39,7 +44,14 @@ export interface EffectivePolicy {
   readonly rules: readonly CompiledRule[];
 }
 
-interface CompiledRole {
+interface ChannelLimits {
+  /** Of the org and of the project; a call has to pass all of them. */
+  selections: readonly CompiledLimits[];
+  tolerance: NonNullable<ChannelPolicy["tolerance"]>;
+}
+
+/** The limits that one level of the policy sets for a role or a channel. */
+export interface CompiledLimits {
   allow: CompiledSelection | null;
   deny: CompiledSelection | null;
   max_risk: Risk | null;
@@ -65,6 +77,12 @@ export function compilePolicy(
     roles: new Map(
       ROLES.map((role) => [role, [org, project].flatMap((policy) => compileRole(policy, role))]),
     ),
+    channels: new Map(
+      Object.entries(document.channels).map(([channel, { tolerance = {} }]) => [
+        channel,
+        { selections: [org, project].flatMap((policy) => compileChannel(policy, channel)), tolerance },
+      ]),
+    ),
     judged: compileRisks(org.risks),
     raised: compileRisks(project.risks),
     deferred: compileToolPatterns(document.deferred_tools),
@@ -76,10 +94,34 @@ export function compilePolicy(
   };
 }
 
-function compileRole({ roles }: Policy, role: Role): CompiledRole[] {
+function compileRole({ roles }: Policy, role: Role): CompiledLimits[] {
   const own: RolePolicy | undefined = roles?.[role];
-  if (own === undefined) return [];
-  const { allow, deny, max_risk } = own;
+  return own === undefined ? [] : compileLimits(own);
+}
+
+/** The lists of a channel are an allowance of their own, next to `allow`. */
+function compileChannel({ channels }: Policy, channel: string): CompiledLimits[] {
+  if (channels === undefined || !Object.hasOwn(channels, channel)) return [];
+  const own = channels[channel]!;
+  const { allowed_origins, allowed_tool_categories } = own;
+  const lists = {
+    ...(allowed_origins == null ? {} : { origins: allowed_origins }),
+    ...(allowed_tool_categories == null ? {} : { categories: allowed_tool_categories }),
+  };
+  return [...compileLimits(own), ...compileLimits({ allow: lists })];
+}
+
+/** The most risk that runs without asking: what the context tolerates, and no more than the channel does. */
+export function toleranceFor(
+  { document, channels }: Pick<EffectivePolicy, "document" | "channels">,
+  context: RiskContext,
+  channel: string | undefined,
+): Tolerance {
+  const limited = channel === undefined ? undefined : channels.get(channel)?.tolerance[context];
+  return lowerTolerance(document.tolerance[context], limited);
+}
+
+function compileLimits({ allow, deny, max_risk }: Omit<RolePolicy, "disabled">): CompiledLimits[] {
   return [{ allow: compileSelection(allow), deny: compileSelection(deny), max_risk: max_risk ?? null }];
 }
 

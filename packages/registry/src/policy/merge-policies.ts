@@ -1,5 +1,6 @@
 /** Merges the defaults, the org's policy and the project's policy into one document with every field. */
 import {
+  type ChannelPolicy,
   compareRisk,
   type EffectivePolicyDocument,
   HEFTY_ORIGINS,
@@ -25,6 +26,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   allowed_tool_categories: null,
   allowed_origins: null,
   roles: {},
+  channels: {},
   risks: {},
   floor: { writable_mounts: "medium", host: "high", categories: { shell: "high", terminal: "high" } },
   host: {},
@@ -37,6 +39,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   archived: false,
 };
 
+type Channels = NonNullable<Policy["channels"]>;
 type Roles = NonNullable<Policy["roles"]>;
 
 export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocument {
@@ -58,6 +61,7 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
       project.allowed_origins?.map(ownOriginName),
     ),
     roles: intersectRoles(org.roles ?? {}, project.roles ?? {}),
+    channels: intersectChannels(org.channels ?? {}, project.channels ?? {}),
     risks: higherRisks(org.risks ?? {}, project.risks ?? {}),
     floor: higherFloors({ ...defaults.floor, ...org.floor }, project.floor ?? {}),
     host: intersect(org.host ?? {}, project.host ?? {}) as HostLevel,
@@ -75,7 +79,7 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
   };
 }
 
-function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
+export function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
   return b !== undefined && TOLERANCES.indexOf(b) < TOLERANCES.indexOf(a) ? b : a;
 }
 
@@ -105,12 +109,48 @@ function intersectRoles(org: Roles, project: Roles): Roles {
   return merged;
 }
 
+function intersectChannels(org: Channels, project: Channels): Channels {
+  const names = new Set([...Object.keys(org), ...Object.keys(project)]);
+  return Object.fromEntries(
+    [...names].map((name) => {
+      const [a, b] = [org, project].map((channels) =>
+        Object.hasOwn(channels, name) ? channelWithOwnOrigins(channels[name]!) : undefined,
+      );
+      return [name, a === undefined || b === undefined ? (a ?? b)! : intersectChannel(a, b)];
+    }),
+  );
+}
+
+function intersectChannel(a: ChannelPolicy, b: ChannelPolicy): ChannelPolicy {
+  const tolerance = { ...a.tolerance, ...b.tolerance };
+  for (const context of RISK_CONTEXTS) {
+    const own = a.tolerance?.[context];
+    if (own !== undefined) tolerance[context] = lowerTolerance(own, b.tolerance?.[context]);
+  }
+  return {
+    ...intersectRole(a, b),
+    tolerance,
+    allowed_tool_categories: intersectLists(
+      a.allowed_tool_categories,
+      b.allowed_tool_categories,
+      normalizeCategory,
+    ),
+    allowed_origins: intersectLists(a.allowed_origins, b.allowed_origins),
+  };
+}
+
+function channelWithOwnOrigins(channel: ChannelPolicy): ChannelPolicy {
+  const named = withOwnOrigins(channel);
+  const { allowed_origins: origins } = channel;
+  return origins == null ? named : { ...named, allowed_origins: origins.map(ownOriginName) };
+}
+
 /** Translates the names that policies for Hefty use. */
 export function ownOriginName(name: Origin | HeftyOrigin): Origin {
   return name === "base" || name === "built_in" ? HEFTY_ORIGINS[name] : name;
 }
 
-function withOwnOrigins(role: RolePolicy): RolePolicy {
+function withOwnOrigins<T extends RolePolicy | ChannelPolicy>(role: T): T {
   const rename = (selection: RoleSelection): RoleSelection =>
     selection.origins === undefined
       ? selection

@@ -101,3 +101,38 @@ verifies("instr.origins", "accepts the origin names of a policy for Hefty, also 
     new Set(["bundled"]),
   ]);
 });
+
+test("merges the channels of an org and a project to what both allow", () => {
+  const org: Policy = {
+    channels: {
+      web: {
+        allowed_tool_categories: ["Coding", "notes"],
+        tolerance: { conversation: "low" },
+        max_risk: "medium",
+      },
+      mcp: { allowed_origins: ["base"] },
+    },
+  };
+  const project: Policy = {
+    channels: {
+      web: {
+        allowed_tool_categories: ["coding", "shell"],
+        tolerance: { conversation: "full", headless: "none" },
+        deny: { tools: ["x"] },
+      },
+      desk: { max_risk: "low" },
+    },
+  };
+  expect(both(org, project).channels).toEqual({
+    web: {
+      allow: {},
+      deny: { tools: ["x"] },
+      max_risk: "medium",
+      tolerance: { conversation: "low", headless: "none" },
+      allowed_tool_categories: ["Coding"],
+      allowed_origins: null,
+    },
+    mcp: { allowed_origins: ["core"] },
+    desk: { max_risk: "low" },
+  });
+});

@@ -30,7 +30,9 @@ type FixedFields = Pick<
   | "delivery_id"
   | "turn"
 > &
-  Partial<Pick<InvocationRow, "depth" | "role" | "within" | "harness_run">> & { allowed_by?: string };
+  Partial<Pick<InvocationRow, "depth" | "role" | "channel" | "within" | "harness_run">> & {
+    allowed_by?: string;
+  };
 
 const NO_OUTCOME: Outcome = {
   result: null,
@@ -68,6 +70,7 @@ export function encodeFixed(row: InvocationRow): string {
   };
   if (row.depth > 0) fixed.depth = row.depth;
   if (row.allowed_by !== null) fixed.allowed_by = row.allowed_by;
+  if (row.channel !== null) fixed.channel = row.channel;
   if (row.within !== null) fixed.within = row.within;
   if (row.harness_run !== null) fixed.harness_run = row.harness_run;
   return JSON.stringify(fixed);
@@ -139,6 +142,7 @@ export function decodeInvocation(row: Row): InvocationRow {
     turn: fixed.turn ?? null,
     depth: fixed.depth ?? 0,
     role: fixed.role ?? "user",
+    channel: fixed.channel ?? null,
     allowed_by: fixed.allowed_by ?? null,
     within: fixed.within ?? null,
     harness_run: fixed.harness_run ?? null,

@@ -187,6 +187,7 @@ function publicInvocation(row: Row): Invocation {
     turn: _turn,
     depth: _depth,
     role: _role,
+    channel: _channel,
     within: _within,
     harness_run: _harness_run,
     ...shown

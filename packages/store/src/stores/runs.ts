@@ -24,6 +24,7 @@ type FixedFields = Pick<
   | "resumed"
   | "trace_id"
   | "harness"
+  | "channel"
 >;
 type Outcome = Omit<RunEnd, "status">;
 
@@ -117,6 +118,7 @@ export function encodeRun(run: RunRow): RunColumns {
     ...(run.resumed === undefined ? {} : { resumed: run.resumed }),
     ...(run.trace_id === undefined ? {} : { trace_id: run.trace_id }),
     ...(run.harness === undefined ? {} : { harness: run.harness }),
+    ...(run.channel === undefined ? {} : { channel: run.channel }),
   };
   return {
     id: run.id,
