@@ -70,6 +70,14 @@ test("limits calls, the catalog and its explanation on the channel that a reques
   expect(await explain("")).toMatchObject({ outcome: "deny", decided_by: "channel", channel: "api" });
   expect(await explain("&channel=mcp")).toMatchObject({ outcome: "run", channel: "mcp" });
   expect(await listed()).toBe(true);
+  await limit({ ws: { tolerance: { conversation: "none" } } });
+  expect(await explain("&channel=ws")).toMatchObject({
+    decided_by: "risk",
+    reason: "its risk is low, and conversation calls on the channel ws tolerate none",
+    tolerance: "none",
+    tolerance_channel: "ws",
+  });
+  expect(await explain("")).toMatchObject({ outcome: "run", tolerance: "low", tolerance_channel: null });
   await limit({ mcp: noEcho });
   expect((await invoke()).status).toBe("succeeded");
   expect(await listed()).toBe(false);

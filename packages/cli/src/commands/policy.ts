@@ -212,16 +212,18 @@ async function explain(context: CommandContext, options: ExplainOptions, tool: s
  * A risk set by the operator overrides the author's and an unknown risk. Other sources, such as a floor, still apply; they
  * need a higher tolerance, which affects every tool of that risk.
  */
-function suggestPolicyChange({ tool, context, risk_sources, tolerance }: PolicyExplanation): string {
+function suggestPolicyChange({ tool, context, risk_sources, ...found }: PolicyExplanation): string {
   const remaining = risk_sources.filter(
     ({ source, risk }) => !["author", "operator"].includes(source) && risk !== "unknown",
   );
   const least = remaining.reduce<Risk>((highest, { risk }) => higherRisk(highest, risk), "low");
   const judged = `backplane policy set risks.${tool} low`;
+  const { tolerance, tolerance_channel } = found;
   if (tolerance !== null && tolerates(tolerance, least)) return `To run it without approval: ${judged}`;
   const wider = TOLERANCES.find((each) => tolerates(each, least));
   if (wider === undefined) return "Critical calls need approval at every tolerance.";
-  const raised = `backplane policy set tolerance.${context} ${wider}`;
+  const at = tolerance_channel === null ? "" : `channels.${tolerance_channel}.`;
+  const raised = `backplane policy set ${at}tolerance.${context} ${wider}`;
   return `To run it and every other tool of ${least} risk without approval: ${judged} && ${raised}`;
 }
 

@@ -68,6 +68,17 @@ test("lists the catalog with token costs, and explain names the deciding rule", 
     EXIT.denied,
     "agent is denied. approval: A headless run cannot ask for approval of this call: the tool requires approval.",
   ]);
+  await gateway.backplane(["policy", "set", "channels.mcp.allowedToolCategories", '["coding"]']);
+  await gateway.backplane(["policy", "set", "channels.mcp.tolerance.conversation", "none"]);
+  const limited = await gateway.backplane(["policy", "explain", "agent", "--channel", "mcp"]);
+  expect([limited.exit, limited.out]).toEqual([EXIT.denied, expect.stringMatching(/\nchannel: +mcp\n/)]);
+  expect(limited.out).toContain("agent is denied. channel: The channel mcp does not allow agent");
+  const there = await gateway.backplane(["tool", "list", "--all", "--channel", "mcp"]);
+  expect(there.out).toMatch(/agent +bundled .*hidden +The channel mcp does not allow agent/);
+  await gateway.backplane(["policy", "set", "channels.mcp.allowed_tool_categories", "null"]);
+  const risky = await gateway.backplane(["policy", "explain", "skill", "--channel", "mcp"]);
+  expect(risky.err).toContain("backplane policy set channels.mcp.tolerance.conversation low");
+  await gateway.backplane(["policy", "set", "channels", "null"]);
   const tool = await gateway.backplane(["tool", "show", "agent"]);
   expect(tool.out).toMatch(/^name: +agent\nstatus: +offered\norigin: +bundled\n/);
   expect((await gateway.backplane(["tool", "show", "nothing"])).err).toContain("tool.not_found");

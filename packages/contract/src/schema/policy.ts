@@ -252,6 +252,7 @@ export const PolicyExplanationSchema = z.object({
   role: z.enum(ROLES),
   channel: z.string().nullable().describe("The channel whose rules apply; null for the gateway's own calls."),
   tolerance: z.enum(TOLERANCES).nullable(),
+  tolerance_channel: z.string().nullable().describe("The channel that lowers the tolerance, or null."),
   risk: RISK,
   risk_sources: z.array(z.object({ source: z.string(), risk: RISK, why: z.string() })),
   allowed_by: z

@@ -74,6 +74,8 @@ export interface PolicyExplanation {
   /** The channel whose rules apply; null for the gateway's own calls. */
   channel: string | null;
   tolerance: Tolerance | null;
+  /** The channel that lowers the tolerance, or null. */
+  tolerance_channel: string | null;
   risk: Risk;
   risk_sources: RiskSource[];
   /** The allow rule or binding that lets the call run without asking. */

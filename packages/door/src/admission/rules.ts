@@ -322,7 +322,9 @@ export const RULES: readonly Rule[] = [
       const tolerance = toleranceFor(policy, context, caller.channel);
       const { risk } = riskOf(plan, grant, policy, hits);
       if (tolerates(tolerance, risk)) return PASS;
-      const reason = `its risk is ${risk}, and ${context} calls tolerate ${tolerance}`;
+      const where =
+        tolerance === policy.document.tolerance[context] ? "" : ` on the channel ${caller.channel}`;
+      const reason = `its risk is ${risk}, and ${context} calls${where} tolerate ${tolerance}`;
       return askUnlessAllowed(call, grant, state, allowed, reason);
     },
   },

@@ -105,6 +105,10 @@ export async function explain(
   });
   const decisive =
     steps.find(({ decision }) => decision === "deny") ?? steps.find(({ decision }) => decision === "ask");
+  const [tolerance, unlimited] =
+    context === "direct"
+      ? [null, null]
+      : [toleranceFor(policy, context, caller.channel), toleranceFor(policy, context, undefined)];
   const { risk, sources } = riskOf(plan, grant, policy, hits);
   return {
     tool,
@@ -114,7 +118,8 @@ export async function explain(
     context,
     role: caller.role,
     channel: caller.channel ?? null,
-    tolerance: context === "direct" ? null : toleranceFor(policy, context, caller.channel),
+    tolerance,
+    tolerance_channel: tolerance === unlimited ? null : (caller.channel ?? null),
     risk,
     risk_sources: sources,
     allowed_by: decisive === undefined ? allowed_by : null,
