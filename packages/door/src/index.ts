@@ -20,7 +20,7 @@ export { openIdempotent } from "./idempotency/idempotency.ts";
 export { readCancels, stopCall } from "./invoke/cancel.ts";
 export type { Door, SamplingAccess, SamplingCaller } from "./invoke/door.ts";
 export { invoke } from "./invoke/invoke.ts";
-export { recoverCalls, resumeApprovals } from "./invoke/recover.ts";
+export { recoverCalls, remainingTime, resumeApprovals } from "./invoke/recover.ts";
 export { releaseToOtherNode, settle } from "./invoke/settle.ts";
 export { openArtifact } from "./invoke/store-content.ts";
 export { delegatedCallerOf } from "./keys/authenticate.ts";

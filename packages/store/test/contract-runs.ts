@@ -53,6 +53,26 @@ export function runCases(store: () => Store): void {
     expect(await store().sessions.verify(scope, head)).toBeNull();
   });
 
+  test("keeps the limits of a sub-agent in the first run of its session, out of the public run", async () => {
+    const { key, scope } = await createSession();
+    expect(await store().runs.first(key)).toBeNull();
+    const subagent = {
+      invocation_id: "inv_1",
+      key: "call_1",
+      iterations: 3,
+      tools: ["look"],
+      wall_ms: 1_000,
+      context: "background" as const,
+    };
+    const run = sampleRun(key, { trigger: "subagent", subagent });
+    await store().runs.start(run, tape(key, "hello"), 1, {});
+    await store().runs.end(scope, holdOf(run), 0, sampleEnd(), tape(key, "done"), {});
+    await store().runs.start(sampleRun(key), tape(key, "again"), 1, {});
+    expect(await store().runs.first(key)).toMatchObject({ id: run.id, status: "completed", subagent });
+    expect(await store().runs.get(scope, run.id)).not.toHaveProperty("subagent");
+    expect(await store().runs.first({ ...key, workspace: "other" })).toBeNull();
+  });
+
   test("stores the id of a run's first entry, after entries that were queued before it", async () => {
     const { key, scope } = await createSession();
     const firstEntryOf = async (run: RunRow) => (await store().runs.get(scope, run.id))?.first_entry_id;

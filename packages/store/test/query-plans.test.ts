@@ -26,7 +26,7 @@ import { listKeys, readKey } from "../src/ops/keys.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
-import { listRuns, readRun } from "../src/ops/runs.ts";
+import { listRuns, readFirstRun, readRun } from "../src/ops/runs.ts";
 import { listSealed } from "../src/ops/sealed.ts";
 import { listSecrets } from "../src/ops/secrets.ts";
 import {
@@ -325,6 +325,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["resume run", () => startWrite("resumeRun", { ...run, fence: 0, tape }, "sqlite")],
   ["claim runs", () => startWrite("claimRuns", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
   ["run", () => readRun("o", "p", "r")],
+  ["first run of a session", () => readFirstRun(key)],
   ["runs", () => listRuns(runs)],
   ["runs of the org", () => listRuns({ ...runs, project_id: "" })],
   ["runs of a session", () => listRuns({ ...runs, session_id: "s" })],

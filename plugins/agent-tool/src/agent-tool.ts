@@ -49,13 +49,15 @@ export function agentTool(ctx: PluginContext): KernelTool {
     parameters: PARAMETERS,
     requires_approval: true,
     effect_class: "unknown",
+    // The kernel finds the child of a call that runs again, so the call never starts a second one.
+    recoverable: true,
     timeout_ms: TIMEOUT_MS,
     approvalBrief: ({ goal }) => `spawn agent: ${goal.replaceAll(/\s+/g, " ").trim()}`,
     async run(args, call) {
       const announce = announceFor(ctx, call);
       try {
         const child = await startChild(ctx, args, call);
-        await announce.started(child, args);
+        if (!child.resumed) await announce.started(child, args);
         let end: ChildEnd;
         try {
           end = await waitForChild(ctx, child.child_id, call);

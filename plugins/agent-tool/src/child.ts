@@ -16,6 +16,8 @@ export interface Child {
   child_id: string;
   parent_id: string;
   strategy: string;
+  /** The call runs again after a crash and has started this child before. */
+  resumed: boolean;
 }
 
 export type ChildEnd =
@@ -24,7 +26,7 @@ export type ChildEnd =
 
 /** Resolves when the child session is forked and its first message is on its tape. */
 export async function startChild(ctx: PluginContext, args: AgentArgs, call: KernelToolCall): Promise<Child> {
-  const request: JsonObject = { goal: args.goal, tool_call_id: call.id };
+  const request: JsonObject = { goal: args.goal, tool_call_id: call.id, key: call.id };
   if (args.tools !== undefined) request.tools = args.tools;
   if (args.strategy !== undefined) request.strategy = args.strategy;
   if (args.max_steps !== undefined) request.max_steps = args.max_steps;
@@ -36,6 +38,7 @@ export async function startChild(ctx: PluginContext, args: AgentArgs, call: Kern
     child_id,
     parent_id: textOf(started.parent_id) ?? call.session_id ?? "",
     strategy: textOf(started.strategy) ?? args.strategy ?? "react",
+    resumed: started.resumed === true,
   };
 }
 

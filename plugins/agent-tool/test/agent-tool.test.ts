@@ -52,6 +52,7 @@ test("asks for approval on every spawn and describes the spawn in 80 characters"
     name: "agent",
     requires_approval: true,
     effect_class: "unknown",
+    recoverable: true,
     timeout_ms: 86_430_000,
   });
   expect(await tool.approvalBrief!({ goal: " sort\n the  mail " })).toBe("spawn agent: sort the mail");
@@ -98,7 +99,7 @@ test("announces a completed child from fork to end, on the plugin's session and 
     display: { kind: "markdown", markdown: "42" },
   });
   expect(asked).toEqual([
-    { name: "subagent.start", args: { ...args, tool_call_id: "call_1" }, as: "as_1" },
+    { name: "subagent.start", args: { ...args, tool_call_id: "call_1", key: "call_1" }, as: "as_1" },
     { name: "subagent.wait", args: { child_id: CHILD }, as: "as_1" },
   ]);
   const place = { session_id: "_bridge:agent-tool", as: "as_1" };
@@ -134,7 +135,7 @@ test("leaves omitted parameters to the kernel's defaults", async () => {
     brief: "agent: done in 1 step",
     display: { markdown: "The sub-agent ended without an answer." },
   });
-  expect(asked[0]!.args).toEqual({ goal: "g", tool_call_id: "call_1" });
+  expect(asked[0]!.args).toEqual({ goal: "g", tool_call_id: "call_1", key: "call_1" });
   expect(ctx.emitted[0]!.payload).toMatchObject({ strategy: "planner", tools: null });
 });
 

@@ -24,7 +24,7 @@ import { pinServices } from "../services/pin-services.ts";
 import { skillServices } from "../services/skill-services.ts";
 import { startDispatcher } from "../tools/dispatch.ts";
 import { adoptCalls } from "../tools/end-with-turn.ts";
-import { subagentServices } from "../tools/subagents.ts";
+import { createSubagents } from "../tools/subagents.ts";
 import { toolSearch } from "../tools/tool-search.ts";
 import type { AgentHost } from "./agent-host.ts";
 import { createAgentChains } from "./chains.ts";
@@ -98,6 +98,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     own_port: bus.kernel("loop", ["loop"]),
     resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
+    adoptSubagent: (turn) => subagents.adopt(turn),
     permit: (caller) => door.authority.require(caller),
     isChannelLimited: async (scope, channel) => (await door.policies.of(scope)).channels.has(channel),
     turns,
@@ -132,9 +133,11 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     SEARCH_TOOL,
     toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.ofCall(invocation_id)),
   );
-  const subagents = subagentServices({
+  const subagents = createSubagents({
     loop,
-    turnOfCall: (invocation_id) => turns.ofCall(invocation_id),
+    turnOfRun: (run_id) => turns.ofRun(run_id),
+    callOf: (invocation_id) => door.live.get(invocation_id)?.row,
+    store,
     sessions,
     persister,
     clock,
@@ -179,7 +182,12 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   };
   const pinned = pinServices(pins, (invocation_id) => turns.ofCall(invocation_id));
   const admin = adminServices({ ...facade, config: registry.facade.config });
-  for (const [name, service] of [...subagents, ...skillServices(registry.skills), ...pinned, ...admin])
+  for (const [name, service] of [
+    ...subagents.services,
+    ...skillServices(registry.skills),
+    ...pinned,
+    ...admin,
+  ])
     host.services.set(name, service);
   return {
     facade,

@@ -29,6 +29,7 @@ import {
   type RunRow,
   type SessionKey,
   type Store,
+  type SubagentRun,
   type TapeWrite,
   type UserMessage,
 } from "@backplane/ports";
@@ -54,7 +55,8 @@ export interface TurnRequest {
   parent?: RunHold;
   /** The harness execution that the run counts against, and the depth of the run. */
   execution?: { id: string; depth: number };
-  limits?: Partial<TurnLimits>;
+  /** Set for a sub-agent. */
+  subagent?: SubagentRun;
   /** An Idempotency-Key that is claimed in the transaction that writes the run. */
   once?: IdempotencyClaim;
   /** The event of a message that an adapter has published already. */
@@ -97,8 +99,7 @@ export async function beginTurn(
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
   run.first_entry_id = ids.first_id;
-  const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
-  const turn = new Turn(key, caller, run, limits, request.context ?? CONTEXT_OF[request.trigger]);
+  const turn = new Turn(key, caller, run, limitsOf(run, rules), request.context ?? contextOf(run));
   deps.persister.hold(key, turn.hold);
   try {
     const [history, { tools }] = await deps.store_wait.run("a turn", () =>
@@ -119,13 +120,23 @@ export async function beginTurn(
  * Only the sender of a message is known to be present, so every other trigger runs in the background context.
  * A sub-agent gets the context of its parent.
  */
-export const CONTEXT_OF = {
+const CONTEXT_OF = {
   message: "conversation",
   api: "background",
   subagent: "background",
   approval: "background",
   harness: "background",
 } as const satisfies Record<RunTrigger, RiskContext>;
+
+export function contextOf({ subagent, trigger }: RunRow): RiskContext {
+  return subagent?.context ?? CONTEXT_OF[trigger];
+}
+
+export function limitsOf({ subagent }: RunRow, { max_iterations }: TurnRules): TurnLimits {
+  if (subagent === undefined) return { iterations: max_iterations, tools: null };
+  const { iterations, tools } = subagent;
+  return { iterations, tools: tools === null ? null : new Set(tools) };
+}
 
 function newRun(
   deps: BeginDeps,
@@ -158,6 +169,7 @@ function newRun(
     node_id: deps.node_id,
     fence: 0,
     joins: 0,
+    ...(request.subagent === undefined ? {} : { subagent: request.subagent }),
   };
 }
 

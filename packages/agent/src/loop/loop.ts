@@ -128,8 +128,8 @@ export class Loop {
 
   /**
    * Called when a call has ended whose turn no longer exists. The conversation continues from the result with
-   * the rights of the original actor at most. A sub-agent is not resumed, because its parent no longer waits
-   * for it.
+   * the rights of the original actor at most. A sub-agent whose turn has ended does not continue, because the
+   * call that waited for it has ended too.
    */
   resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
     if (this.#stopping || this.#slots.has(sessionName(key))) return;
@@ -190,6 +190,11 @@ export class Loop {
 
   turnAt(scope: Scope, session_id: string): Turn | undefined {
     return this.#slots.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
+  }
+
+  /** Resolves when the turn of the session has begun or resumed; undefined if the session has none here. */
+  turnOf(key: SessionKey): Promise<Turn | null> | undefined {
+    return this.#slots.get(sessionName(key))?.turn;
   }
 
   /** Returns whether the session has a turn that runs or is about to begin. */
@@ -404,7 +409,7 @@ export class Loop {
 
   /** Waits for the end of a turn that another gateway holds and returns its final record. */
   async #endElsewhere({ key, run: row }: Turn): Promise<Run> {
-    const { node_id: _node, fence: _fence, joins: _joins, ...known } = row;
+    const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...known } = row;
     for (;;) {
       const run = await this.#deps.store.runs.get(key.scope, row.id).catch(() => null);
       if (this.#stopping || (run !== null && run.status !== "running")) return run ?? known;

@@ -46,6 +46,8 @@ export function progressOf(entries: readonly Entry[], first_entry_id: number): P
   let steered = false;
   for (const { id, kind, payload, meta } of entries) {
     if (kind === "tool_call") {
+      // The tape of a sub-agent begins with the call of its parent, which waits for the sub-agent itself.
+      if (Number(meta.copy_of ?? id) < first_entry_id) continue;
       calls.add(textOf(payload.id));
       results.delete(textOf(payload.id));
       // The answer to this call was not kept. The result of the call is in the history, so the model is asked
@@ -90,6 +92,24 @@ export function toolsFoundIn(entries: readonly Entry[], first_entry_id: number):
       if (isObject(tool) && typeof tool.name === "string") found.add(tool.name);
   }
   return found;
+}
+
+/** Returns the names of the tools that a turn has called and was refused because `allows` excludes them. */
+export function forbiddenIn(
+  entries: readonly Entry[],
+  first_entry_id: number,
+  allows: (tool: string) => boolean,
+): string[] {
+  const names = new Map<string, string>();
+  const forbidden: string[] = [];
+  for (const { id, kind, payload, meta } of entries) {
+    if (Number(meta.copy_of ?? id) < first_entry_id) continue;
+    if (kind === "tool_call") names.set(textOf(payload.id), textOf(payload.name));
+    if (kind !== "event" || payload.name !== "tool.error" || !isObject(payload.data)) continue;
+    const name = names.get(textOf(payload.data.id));
+    if (name !== undefined && payload.data.kind === "rejected" && !allows(name)) forbidden.push(name);
+  }
+  return forbidden;
 }
 
 function resultOf({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {

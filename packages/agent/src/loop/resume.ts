@@ -2,15 +2,16 @@
  * Resumes turns whose gateway died. The tape holds everything that such a turn has done, so another gateway
  * continues from there: it waits for the calls that the door recovered, then asks the model or makes the
  * calls that were not made yet. Only calls whose effect class allows it run twice (inv.effect-class). A turn
- * that crashed its gateway again is not resumed again.
+ * that crashed its gateway again is not resumed again. A sub-agent resumes while the call that spawned it runs
+ * (subagent.resume).
  */
 
-import { AGENT_SEPARATOR, BackplaneError, isId } from "@backplane/contract";
+import { BackplaneError, isId } from "@backplane/contract";
 import { delegatedCallerOf } from "@backplane/door";
 import { type Caller, onChannel, type RunRow, type SessionKey, type Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
-import { type BeginDeps, CONTEXT_OF } from "./begin-turn.ts";
-import { type Progress, progressOf, toolsFoundIn } from "./progress.ts";
+import { type BeginDeps, contextOf, limitsOf } from "./begin-turn.ts";
+import { forbiddenIn, type Progress, progressOf, toolsFoundIn } from "./progress.ts";
 import { finishTurn, runRecords } from "./run-record.ts";
 import { Turn } from "./turn.ts";
 
@@ -23,6 +24,8 @@ export interface ResumeDeps extends BeginDeps {
   resume_turns: boolean;
   /** Ties the recovered calls of the turn to the turn, so that they end together. */
   adoptCalls: (turn: Turn) => void;
+  /** Ties the turn of a sub-agent to its parent, its call and its time limit. */
+  adoptSubagent: (turn: Turn) => void;
 }
 
 const MAX_RESUMES = 1;
@@ -35,7 +38,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const key = keyOf(run);
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn that is resumed", work);
   const caller = await wait(() => callerOfRun(deps, run));
-  const problem = resumeProblem(deps, run, caller);
+  const problem = await wait(() => resumeProblem(deps, run, caller));
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
   await wait(() => deps.permit(caller));
   await wait(() => deps.enter(key.scope.org_id));
@@ -56,8 +59,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   if (ids === null) return null;
   persister.hold(key, { run_id: run.id, fence: run.fence });
   prepared.publish();
-  const limits = { iterations: rules.max_iterations, tools: null };
-  const turn = new Turn(key, caller, again, limits, CONTEXT_OF[run.trigger]);
+  const turn = new Turn(key, caller, again, limitsOf(run, rules), contextOf(run));
   // Another gateway has written to this tape, so a cached history is stale.
   deps.histories.forget(key);
   const [history, { tools }] = await wait(() =>
@@ -66,6 +68,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   turn.history = history;
   turn.tools = tools;
   deps.adoptCalls(turn);
+  deps.adoptSubagent(turn);
   return turn;
 }
 
@@ -89,6 +92,7 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     next.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
     for (const name of toolsFoundIn(entries, turn.run.first_entry_id)) turn.found.add(name);
+    turn.forbidden = forbiddenIn(entries, turn.run.first_entry_id, (tool) => turn.allows(tool));
     turn.iterations = progress.usage.length;
     // Incremented rather than assigned, because messages may have joined while the tape was read.
     if (progress.steered) turn.steers++;
@@ -128,13 +132,22 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
 
 const INTERRUPTED = "the gateway stopped during this turn";
 
-function resumeProblem({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller | null): string | null {
+async function resumeProblem(
+  { resume_turns, store }: ResumeDeps,
+  run: RunRow,
+  caller: Caller | null,
+): Promise<string | null> {
   if (!resume_turns) return INTERRUPTED;
   if ((run.resumed ?? 0) >= MAX_RESUMES) {
     return "the gateway stopped twice during this turn, so it is not resumed again";
   }
-  if (run.session_id.includes(AGENT_SEPARATOR))
-    return `${INTERRUPTED}, and its parent turn no longer waits for the answer`;
+  if (run.trigger === "subagent") {
+    // Calls are recovered before turns, so a call that was not recovered has ended by now.
+    const id = run.subagent?.invocation_id;
+    const call = id === undefined ? null : await store.invocations.get(keyOf(run).scope, id);
+    if (call?.status !== "running")
+      return `${INTERRUPTED}, and its parent turn no longer waits for the answer`;
+  }
   return caller === null ? `${INTERRUPTED}, and its caller no longer has access` : null;
 }
 

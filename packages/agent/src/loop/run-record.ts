@@ -98,7 +98,7 @@ export async function finishTurn(
 }
 
 function publicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number): Run {
-  const { node_id: _node, fence: _fence, joins: _joins, ...run } = row;
+  const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...run } = row;
   return { ...run, ...ended, output: { content, entry_id } };
 }
 

@@ -163,7 +163,7 @@ function identity(instance: Instance, spec: KernelToolSpec, legacy: boolean) {
 
 function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   const { name, description, parameters, requires_approval, effect_class, timeout_ms } = tool;
-  const { risk, category, deferred } = tool;
+  const { risk, category, deferred, recoverable } = tool;
   if (typeof name !== "string" || !TOOL_NAME.test(name)) {
     throw invalid(`${JSON.stringify(name)} is not a tool name: use 1 to 64 letters, digits, _ and -`);
   }
@@ -183,6 +183,7 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
     parameters: kept,
     ...(requires_approval === undefined ? {} : { requires_approval }),
     ...(effect_class === undefined ? {} : { effect_class }),
+    ...(recoverable === true ? { recoverable } : {}),
     ...(timeout_ms === undefined ? {} : { timeout_ms }),
     ...(risk === undefined ? {} : { risk }),
     ...(category === undefined ? {} : { category }),

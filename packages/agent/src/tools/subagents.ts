@@ -1,16 +1,26 @@
 /**
  * Sub-agents (subagent.tool, subagent.enforced): a child session that reads its parent's tape and writes its
  * own. The kernel assigns and enforces the child's id, depth, allow-list, steps and wall time. A tool plugin
- * can only request a child.
+ * can only request a child. A request with a key is idempotent within its call: when the call runs again after
+ * a crash, it finds the child that it started before and waits for it (subagent.resume).
  */
 
-import { AGENT_SEPARATOR, BackplaneError, type Json, type JsonObject, type Run } from "@backplane/contract";
-import type { StoreWait } from "@backplane/door";
-import type { Clock, HostPolicy, SessionKey, Timer } from "@backplane/ports";
+import { hash } from "node:crypto";
+import {
+  AGENT_SEPARATOR,
+  BackplaneError,
+  codeOf,
+  type Json,
+  type JsonObject,
+  type Run,
+} from "@backplane/contract";
+import { remainingTime, type StoreWait } from "@backplane/door";
+import type { Clock, HostPolicy, InvocationRow, RunRow, SessionKey, Store } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
 import { executionUse } from "../harness/child-runs.ts";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
+import { forbiddenIn } from "../loop/progress.ts";
 import { causeOfTurn } from "../loop/run-record.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
@@ -19,32 +29,94 @@ export interface SubagentDeps {
   loop: Loop;
   sessions: Sessions;
   persister: Persister;
+  store: Pick<Store, "runs">;
   clock: Clock;
   store_wait: StoreWait;
   random: (bytes: Uint8Array) => void;
   limits: HostPolicy["subagents"];
-  /** Returns the running turn that made the call. */
-  turnOfCall(invocation_id: string): Turn | undefined;
+  turnOfRun(run_id: string): Turn | undefined;
+  /** Returns the row of a call that runs on this gateway. */
+  callOf(invocation_id: string): InvocationRow | undefined;
   /** Calls `listener` when the tool call has ended, with any outcome. */
   onCallEnded(invocation_id: string, listener: () => void): void;
 }
 
-interface Child {
-  parent: Turn;
-  turn: Turn;
-  timer: Timer;
-  requested: readonly string[] | null;
+interface Subagents {
+  services: [string, KernelService][];
+  /** Ties a resumed turn to its parent, its call and the rest of its time, if it is the turn of a sub-agent. */
+  adopt(turn: Turn): void;
 }
 
-export function subagentServices(deps: SubagentDeps): [string, KernelService][] {
+interface Child {
+  invocation_id: string;
+  requested: readonly string[] | null;
+  ended: Promise<ChildEnd>;
+}
+
+interface ChildEnd {
+  run: Run;
+  forbidden: readonly string[];
+  reason: "timeout" | "cancelled" | "error";
+}
+
+/** The interval at which a recovered call looks for a turn that is being resumed, here or on another gateway. */
+const POLL_MS = 100;
+/** How long a recovered call waits until its own turn is resumed on this gateway. */
+const PARENT_WAIT_MS = 30_000;
+
+export function createSubagents(deps: SubagentDeps): Subagents {
+  const { clock, loop, sessions, store } = deps;
   const children = new Map<string, Child>();
+  const pause = () => new Promise<void>((resolve) => void clock.after(POLL_MS, resolve));
 
   async function start(args: JsonObject, identity: ServiceIdentity): Promise<Json> {
-    const parent = parentOf(deps, identity);
-    const { goal, strategy } = args;
+    const call = callOf(deps, identity);
+    const { goal } = args;
     if (typeof goal !== "string" || goal.trim() === "") {
       throw new BackplaneError("request.invalid", "A sub-agent needs a goal.");
     }
+    const requested = toolsOf(args.tools);
+    const key = typeof args.key === "string" ? args.key : null;
+    const found = await deps.store_wait.run("a sub-agent", () => findChild(call, key));
+    const earlier = found.run;
+    const ended =
+      earlier === null
+        ? endOf(await spawn(call, args, goal, requested, found.key))
+        : endOfEarlier(call, earlier);
+    // The call may end without waiting for the child.
+    ended.catch(() => {});
+    const child_id = found.key.session_id;
+    children.set(child_id, { invocation_id: call.id, requested, ended });
+    deps.onCallEnded(call.id, () => children.delete(child_id));
+    return { child_id, resumed: earlier !== null };
+  }
+
+  /** Returns the session of the child, and its run if an earlier run of the call has started it. */
+  async function findChild(
+    call: TurnCallRow,
+    key: string | null,
+  ): Promise<{ key: SessionKey; run: RunRow | null }> {
+    const parent = sessionOf(call);
+    for (let n = 0; ; n++) {
+      const part =
+        key === null ? randomHex8(deps) : hash("sha256", `${call.id} ${n} ${key}`, "hex").slice(0, 8);
+      const child = { ...parent, session_id: `${parent.session_id}${AGENT_SEPARATOR}${part}` };
+      const run = key === null ? null : await store.runs.first(child);
+      // Another child of the same session may have the same eight digits.
+      const { subagent } = run ?? {};
+      if (run === null || (subagent?.invocation_id === call.id && subagent.key === key))
+        return { key: child, run };
+    }
+  }
+
+  async function spawn(
+    call: TurnCallRow,
+    args: JsonObject,
+    goal: string,
+    requested: readonly string[] | null,
+    key: SessionKey,
+  ): Promise<Turn> {
+    const parent = await waitForParent(call);
     const depth = parent.key.session_id.split(AGENT_SEPARATOR).length - 1;
     if (depth >= deps.limits.depth) {
       throw new BackplaneError(
@@ -52,97 +124,183 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
         `Sub-agents may be nested at most ${deps.limits.depth} levels deep.`,
       );
     }
-    const requested = toolsOf(args.tools);
-    const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${randomHex8(deps)}`;
-    const key: SessionKey = { ...parent.key, session_id: child_id };
     await deps.persister.drain(parent.key);
     const retry = <T>(work: () => Promise<T>) => deps.store_wait.run("a sub-agent", work, parent.signal);
-    const { head_chain_id } = await retry(() => deps.sessions.get(parent.key));
+    const { head_chain_id } = await retry(() => sessions.get(parent.key));
     const cause = causeOfTurn(parent.caller, parent.run);
-    await retry(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }, undefined, cause));
+    try {
+      const child_id = key.session_id;
+      await retry(() => sessions.fork(key.scope, head_chain_id, { child_id }, undefined, cause));
+    } catch (error) {
+      // A crash between the fork and the run left the session without a run.
+      if (codeOf(error) !== "session.conflict" || typeof args.key !== "string") throw error;
+    }
+    const { wall_ms: most_ms } = deps.limits;
+    const tools = narrowTools(parent.limits.tools, requested);
+    const { strategy } = args;
     const request = {
       key,
       caller: parent.caller,
       message: { text: goal },
       trigger: "subagent",
-      context: parent.context,
       parent_run_id: parent.run.id,
       trace_id: parent.run.trace_id,
       parent: parent.hold,
       ...executionUse(parent.caller, depth + 1),
-      limits: {
+      subagent: {
+        invocation_id: call.id,
+        ...(typeof args.key === "string" ? { key: args.key } : {}),
         iterations: atMost(args.max_steps, deps.limits.steps),
-        tools: narrowTools(parent.limits.tools, requested),
+        tools: tools === null ? null : [...tools],
+        wall_ms: Math.min(atMost(args.max_wall_seconds, most_ms / 1000) * 1000, most_ms),
+        context: parent.context,
       },
       ...(typeof strategy === "string" ? { strategy } : {}),
     } as const satisfies TurnRequest;
-    const { turn } = await retry(() => deps.loop.accept(request));
+    const { turn } = await retry(() => loop.accept(request));
     if (turn === null) throw new BackplaneError("session.busy");
-    const { wall_ms: most_ms } = deps.limits;
-    const wall_ms = Math.min(atMost(args.max_wall_seconds, most_ms / 1000) * 1000, most_ms);
-    const timer = deps.clock.after(wall_ms, () => turn.stop("wall"));
-    const child = { parent, turn, timer, requested };
-    children.set(child_id, child);
-    const stop = () => {
-      if (parent.revocation !== null) turn.revoke(parent.revocation);
-      else turn.stop(parent.stopped === "shutdown" ? "shutdown" : "user");
-    };
-    if (parent.signal.aborted) stop();
-    else parent.signal.addEventListener("abort", stop, { once: true });
+    limitTime(turn, request.subagent.wall_ms);
+    stopWithParent(parent, turn);
     // The child must stop with the call that spawned it, which may end before the turn does.
-    if (identity.call !== null) deps.onCallEnded(identity.call.invocation_id, () => turn.stop("user"));
-    void turn.settled.then(() => {
-      timer.stop();
-      parent.signal.removeEventListener("abort", stop);
+    deps.onCallEnded(call.id, () => turn.stop("user"));
+    return turn;
+  }
+
+  /** Calls are recovered before the turns that made them. */
+  async function waitForParent({ id, run_id, retry_count }: TurnCallRow): Promise<Turn> {
+    const until = clock.monotonic() + PARENT_WAIT_MS;
+    for (;;) {
+      const turn = deps.turnOfRun(run_id);
+      if (turn !== undefined) return turn;
+      const recovered = retry_count > 0 && deps.callOf(id) !== undefined;
+      if (!recovered || clock.monotonic() > until) throw noParent();
+      await pause();
+    }
+  }
+
+  /** The end of a child that an earlier run of the call has started. */
+  async function endOfEarlier(call: TurnCallRow, { id }: RunRow): Promise<ChildEnd> {
+    for (;;) {
+      const turn = deps.turnOfRun(id);
+      if (turn !== undefined) return await endOf(turn);
+      const recorded = await deps.store_wait.run("a sub-agent", () => recordedEnd(call, id));
+      if (recorded !== null) return recorded;
+      if (deps.callOf(call.id) === undefined) throw new BackplaneError("cancelled");
+      await pause();
+    }
+  }
+
+  async function recordedEnd(call: TurnCallRow, id: string): Promise<ChildEnd | null> {
+    const key = sessionOf(call);
+    const run = await store.runs.get(key.scope, id);
+    if (run === null || run.status === "running") return null;
+    const { session_id, first_entry_id } = run;
+    const child = { ...key, session_id };
+    const tools = (await store.runs.first(child))?.subagent?.tools ?? null;
+    const { entries } = await sessions.hydrate(child);
+    const forbidden = forbiddenIn(entries, first_entry_id, (tool) => tools === null || tools.includes(tool));
+    return { run, forbidden, reason: reasonOfRun(run) };
+  }
+
+  function limitTime(turn: Turn, ms: number): void {
+    const timer = clock.after(ms, () => turn.stop("wall"));
+    void turn.settled.then(() => timer.stop());
+  }
+
+  function adopt(turn: Turn): void {
+    const { subagent, parent_run_id, started_at } = turn.run;
+    if (subagent === undefined) return;
+    limitTime(
+      turn,
+      remainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),
+    );
+    // The call of a turn may have been recovered by another gateway, which then waits for the end of the run.
+    if (deps.callOf(subagent.invocation_id) !== undefined)
+      deps.onCallEnded(subagent.invocation_id, () => turn.stop("user"));
+    const { session_id } = turn.key;
+    const parent = { ...turn.key, session_id: session_id.slice(0, session_id.lastIndexOf(AGENT_SEPARATOR)) };
+    void loop.turnOf(parent)?.then((resumed) => {
+      if (resumed?.run.id === parent_run_id) stopWithParent(resumed, turn);
+      else turn.stop("user");
     });
-    return { child_id };
   }
 
   async function wait(args: JsonObject, identity: ServiceIdentity): Promise<Json> {
     const child_id = typeof args.child_id === "string" ? args.child_id : "";
     const child = children.get(child_id);
-    const parent = parentOf(deps, identity);
-    if (child === undefined || child.parent !== parent) {
+    if (child === undefined || child.invocation_id !== callOf(deps, identity).id) {
       throw new BackplaneError("session.not_found", `${child_id} is not a sub-agent of this call.`);
     }
     try {
-      return answerOf(child, await child.turn.settled);
+      return answerOf(child, await child.ended);
     } finally {
       children.delete(child_id);
     }
   }
 
-  return [
-    ["subagent.start", start],
-    ["subagent.wait", wait],
-  ];
+  return {
+    services: [
+      ["subagent.start", start],
+      ["subagent.wait", wait],
+    ],
+    adopt,
+  };
 }
 
-/** Only a tool call of a running turn has a parent to fork. */
-function parentOf(deps: SubagentDeps, { call }: ServiceIdentity): Turn {
-  const turn = call === null ? undefined : deps.turnOfCall(call.invocation_id);
-  if (turn === undefined)
-    throw new BackplaneError("policy.denied", "Only a tool call of a running turn can spawn a sub-agent.");
-  return turn;
+type TurnCallRow = InvocationRow & { run_id: string; session_id: string };
+
+/** Only a tool call of a turn has a parent to fork. */
+function callOf(deps: SubagentDeps, { call }: ServiceIdentity): TurnCallRow {
+  const row = call === null ? undefined : deps.callOf(call.invocation_id);
+  if (row === undefined || row.turn === null || row.run_id === null || row.session_id === null)
+    throw noParent();
+  return row as TurnCallRow;
 }
 
-function answerOf({ turn, requested }: Child, run: Run): Json {
-  const forbidden_tool_hits = [...new Set(turn.forbidden)];
+function noParent(): BackplaneError {
+  return new BackplaneError("policy.denied", "Only a tool call of a running turn can spawn a sub-agent.");
+}
+
+function sessionOf({ org_id, project_id, session_id, turn }: TurnCallRow): SessionKey {
+  return { scope: { org_id, project_id }, workspace: turn!.workspace, session_id };
+}
+
+function stopWithParent(parent: Turn, turn: Turn): void {
+  const stop = () => {
+    if (parent.revocation !== null) turn.revoke(parent.revocation);
+    else turn.stop(parent.stopped === "shutdown" ? "shutdown" : "user");
+  };
+  if (parent.signal.aborted) stop();
+  else parent.signal.addEventListener("abort", stop, { once: true });
+  void turn.settled.then(() => parent.signal.removeEventListener("abort", stop));
+}
+
+async function endOf(turn: Turn): Promise<ChildEnd> {
+  const run = await turn.settled;
+  return { run, forbidden: turn.forbidden, reason: reasonOf(turn) };
+}
+
+function answerOf({ requested }: Child, { run, forbidden, reason }: ChildEnd): Json {
   const status = run.status === "completed" ? "completed" : "failed";
   return {
     status,
     child_id: run.session_id,
     final_text: run.output?.content ?? "",
     steps_used: run.iterations,
-    forbidden_tool_hits,
+    forbidden_tool_hits: [...new Set(forbidden)],
     allowed: requested === null ? null : [...requested],
-    ...(status === "completed" ? {} : { reason: reasonOf(turn), error: run.error?.message ?? "" }),
+    ...(status === "completed" ? {} : { reason, error: run.error?.message ?? "" }),
   };
 }
 
-function reasonOf(turn: Turn): "timeout" | "cancelled" | "error" {
+function reasonOf(turn: Turn): ChildEnd["reason"] {
   if (turn.stopped === "wall") return "timeout";
   return turn.stopped === null ? "error" : "cancelled";
+}
+
+function reasonOfRun({ status, error }: Run): ChildEnd["reason"] {
+  if (error?.code === "timeout") return "timeout";
+  return status === "cancelled" ? "cancelled" : "error";
 }
 
 /** The child's list is never wider than the parent's list. */

@@ -1,10 +1,12 @@
 /** Two gateways on one PostgreSQL database. One of them loses its lease for a while and returns. */
 import { BackplaneError, type KernelTool } from "@backplane/contract";
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
 import { openPostgresStore } from "@backplane/store";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
@@ -35,7 +37,11 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
   const open = async (n: number): Promise<Node> => {
     const store = await openPostgresStore({ url: server.url, schema });
     const host = { recovery: { interval_ms: 100, node_ttl_ms: TTL } };
-    const fixture = await createTestSessionIn(store, "", { tools: toolsOf(n), host });
+    const fixture = await createTestSessionIn(store, "", {
+      tools: toolsOf(n),
+      plugins: [agentTool, yesPlugin().yes],
+      host,
+    });
     const { leases, jobs } = store;
     return {
       ...fixture,
@@ -110,6 +116,39 @@ verifies(
   },
   60_000,
 );
+
+verifies("subagent.resume", "takes over a sub-agent together with the call that waits for it", async () => {
+  const looked: number[] = [];
+  const [first, second] = await twoNodes((node) => [
+    {
+      name: "look",
+      description: "Looks.",
+      parameters: { type: "object", properties: {} },
+      effect_class: "read_only",
+      run() {
+        looked.push(node);
+        return node === 0 ? new Promise(() => {}) : toolOk("seen");
+      },
+    },
+  ]);
+  const goal = "/tool look {}\n/then\n/say the child is done";
+  const text = `/tool agent ${JSON.stringify({ goal })}\n/then\n/say over`;
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(() => looked.length === 1);
+  first.freeze();
+  await until(async () => (await second.kernel.runs.get(user, run_id)).status !== "running");
+  expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+  expect(looked).toEqual([0, 1]);
+  const { items } = await second.kernel.runs.list(user, {}, { limit: 9 });
+  const children = items.filter(({ trigger }) => trigger === "subagent");
+  expect(children).toMatchObject([
+    { status: "completed", resumed: 1, output: { content: "the child is done" } },
+  ]);
+  const result = (await second.tape()).filter(({ kind }) => kind === "tool_result");
+  expect(result).toMatchObject([{ payload: { ok: true } }]);
+  const announced = second.events.filter(({ session_id }) => session_id === "_bridge:agent-tool");
+  expect(announced.map(({ kind }) => kind)).toEqual(["x.agent.subagent.completed"]);
+});
 
 test("does not dispatch a queued call that another gateway has taken over", async () => {
   const [first, second] = await twoNodes();

@@ -118,6 +118,11 @@ export interface KernelToolSpec {
   parameters: JsonObject;
   requires_approval?: boolean;
   effect_class?: EffectClass;
+  /**
+   * A call that a crash interrupted runs again with the same ids, whatever its effect class. The tool then continues what
+   * the first run began instead of repeating it.
+   */
+  recoverable?: boolean;
   timeout_ms?: number;
   /** Declared by the author; the host can raise it. */
   risk?: Risk;

@@ -48,6 +48,7 @@ export const KERNEL_TOOL_FIELDS = [
   "parameters",
   "requires_approval",
   "effect_class",
+  "recoverable",
   "timeout_ms",
   "risk",
   "category",

@@ -1,6 +1,7 @@
 /**
  * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all
- * that is known: a call that may run twice runs again under the same execution id, any other ends outcome_unknown. The
+ * that is known: a call that may run twice runs again under the same execution id, any other ends outcome_unknown. A
+ * recoverable tool of a kernel plugin continues its call instead of repeating it, so its calls run again too. The
  * delivery of a hook is retried by its job, so its old row only ends.
  */
 
@@ -46,7 +47,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   }
   // A harness continues from its last checkpoint, and its execution limits how often it starts without a new one.
   const harness = row.export_kind === "harness" && row.within !== null;
-  if (!harness && !isRepeatable(row.effect_class)) {
+  if (!harness && !isRepeatable(row.effect_class) && !isRecoverable(door, row)) {
     return await endUnknown(door, live, `A ${row.effect_class} call is never run twice.`);
   }
   if (!harness && row.retry_count >= door.deps.host.retry.max_attempts) {
@@ -80,6 +81,10 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     const { message, details } = toBackplaneError(error);
     await endUnknown(door, live, message, details);
   }
+}
+
+function isRecoverable({ bindings }: Door, { binding_id }: InvocationRow): boolean {
+  return bindings.tool(binding_id)?.spec.recoverable === true;
 }
 
 async function endUnknown(door: Door, live: LiveCall, reason: string, details?: ErrorDetails): Promise<void> {

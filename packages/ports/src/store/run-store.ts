@@ -1,5 +1,5 @@
 /** One row per run (turn), started in one transaction with the user's message and ended in one with the answer. */
-import type { Run } from "@backplane/contract";
+import type { RiskContext, Run } from "@backplane/contract";
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { IdempotencyClaim } from "./access-store.ts";
 import type { ChangeRecords } from "./change-records.ts";
@@ -24,6 +24,20 @@ export interface RunRow extends Run {
   fence: number;
   /** The number of messages that other gateways added to the turn. */
   joins: number;
+  /** Set for the run of a sub-agent. */
+  subagent?: SubagentRun;
+}
+
+/** The call that waits for a sub-agent, and the limits of the sub-agent. A resumed run has the same limits. */
+export interface SubagentRun {
+  invocation_id: string;
+  /** Names the sub-agent among those of its call; absent if the call runs only once. */
+  key?: string;
+  iterations: number;
+  /** Tool names; null allows every tool that the caller may use. */
+  tools: string[] | null;
+  wall_ms: number;
+  context: RiskContext;
 }
 
 export type RunEnd = Pick<Run, "status" | "output" | "error" | "usage" | "iterations" | "ended_at">;
@@ -77,6 +91,8 @@ export interface RunStore {
   /** Resolves to null if the run has ended or another gateway owns it. */
   held(hold: RunHold): Promise<{ joins: number } | null>;
   get(scope: Scope, id: string): Promise<Run | null>;
+  /** The oldest run of a session. */
+  first(key: SessionKey): Promise<RunRow | null>;
   /** Newest first. */
   list(
     scope: Scope,

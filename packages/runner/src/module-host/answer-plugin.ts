@@ -110,6 +110,7 @@ function specOf(value: JsonObject): KernelToolSpec {
     parameters: object(value, "parameters"),
   };
   if (value.requires_approval !== undefined) spec.requires_approval = value.requires_approval === true;
+  if (value.recoverable !== undefined) spec.recoverable = value.recoverable === true;
   if (typeof value.timeout_ms === "number") spec.timeout_ms = value.timeout_ms;
   if (typeof value.effect_class === "string") {
     spec.effect_class = value.effect_class as NonNullable<KernelToolSpec["effect_class"]>;

@@ -14,6 +14,7 @@ import {
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
 import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 
 const RUN_COLUMNS =
   "id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome, output_entry, fence, joins, first_entry";
@@ -234,6 +235,13 @@ export function* readRun(org_id: string, project_id: string, id: string): Op<Row
   return (yield sql(
     `select ${RUN_COLUMNS} from runs where id = $3 and org_id = $1 and ($2 = '' or project_id = $2)`,
     [org_id, project_id, id],
+  ))[0];
+}
+
+export function* readFirstRun(key: SessionKeyColumns): Op<Row | undefined> {
+  return (yield sql(
+    `select ${RUN_COLUMNS} from runs where ${SESSION_KEY} and session_id = $4 order by id limit 1`,
+    keyValues(key),
   ))[0];
 }
 

@@ -4,15 +4,15 @@ import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { readHeldRun } from "../ops/holds.ts";
 import type { Row } from "../ops/op.ts";
-import { EXECUTING, listRuns, type RunColumns, readRun } from "../ops/runs.ts";
+import { EXECUTING, listRuns, type RunColumns, readFirstRun, readRun } from "../ops/runs.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
-import { encodeHold, encodeTape } from "./session-row.ts";
+import { encodeHold, encodeTape, keyColumns } from "./session-row.ts";
 
 type FixedFields = Pick<
-  Run,
+  RunRow,
   | "parent_run_id"
   | "trigger"
   | "strategy"
@@ -25,6 +25,7 @@ type FixedFields = Pick<
   | "trace_id"
   | "harness"
   | "channel"
+  | "subagent"
 >;
 type Outcome = Omit<RunEnd, "status">;
 
@@ -84,6 +85,10 @@ export function createRunStore(backend: Backend): RunStore {
       const row = await backend.read(() => readRun(scope.org_id, projectColumn(scope.project_id), id));
       return row === undefined ? null : publicRun(row);
     },
+    async first(key) {
+      const row = await backend.read(() => readFirstRun(keyColumns(key)));
+      return row === undefined ? null : decodeRun(row);
+    },
     async list(scope, filter, page) {
       const rows = await backend.read(() =>
         listRuns({
@@ -119,6 +124,7 @@ export function encodeRun(run: RunRow): RunColumns {
     ...(run.trace_id === undefined ? {} : { trace_id: run.trace_id }),
     ...(run.harness === undefined ? {} : { harness: run.harness }),
     ...(run.channel === undefined ? {} : { channel: run.channel }),
+    ...(run.subagent === undefined ? {} : { subagent: run.subagent }),
   };
   return {
     id: run.id,
@@ -158,6 +164,6 @@ function decodeRun(row: Row): RunRow {
 }
 
 function publicRun(row: Row): Run {
-  const { node_id: _node, fence: _fence, joins: _joins, ...run } = decodeRun(row);
+  const { node_id: _node, fence: _fence, joins: _joins, subagent: _subagent, ...run } = decodeRun(row);
   return run;
 }
