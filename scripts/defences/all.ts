@@ -12,6 +12,7 @@ import { HOOK_MUTANTS } from "./behaviour/hooks.ts";
 import { INVOKE_MUTANTS } from "./behaviour/invoke.ts";
 import { LOOP_MUTANTS } from "./behaviour/loop.ts";
 import { POLICY_MUTANTS } from "./behaviour/policy.ts";
+import { SUBAGENT_MUTANTS } from "./behaviour/subagents.ts";
 import { TAPE_MUTANTS } from "./behaviour/tape.ts";
 import { BEHAVIOUR } from "./behaviour.ts";
 import { CALL_DEFENCES } from "./calls.ts";
@@ -38,6 +39,7 @@ export const MUTANTS: Mutant[] = [
   ...CONTENT_MUTANTS,
   ...TAPE_MUTANTS,
   ...LOOP_MUTANTS,
+  ...SUBAGENT_MUTANTS,
   ...INVOKE_MUTANTS,
   ...HOOK_MUTANTS,
   ...CALL_MUTANTS,

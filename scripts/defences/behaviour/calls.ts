@@ -98,7 +98,7 @@ export const CALL_MUTANTS: Mutant[] = [
   {
     defence: "recover: only repeatable calls run again",
     file: RECOVER,
-    from: "if (!harness && !isRepeatable(row.effect_class)) {",
+    from: "if (!harness && !isRepeatable(row.effect_class) && !isRecoverable(door, row)) {",
     to: 'if (!harness && row.effect_class === "unknown") {',
     tests: RECOVERED,
     only: "after a crash reruns reads",

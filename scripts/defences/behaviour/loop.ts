@@ -9,7 +9,6 @@ const LOOP = "packages/agent/src/loop/loop.ts";
 const SETTINGS = "packages/agent/src/loop/settings.ts";
 const COMPACTION = "packages/agent/src/compaction/compactions.ts";
 const SUMMARY = "packages/agent/src/compaction/built-in-summary.ts";
-const SPAWN = "packages/agent/src/tools/subagents.ts";
 const DISPATCH = "packages/agent/src/tools/dispatch.ts";
 const MODEL = "packages/agent/src/models/call-model.ts";
 
@@ -23,7 +22,6 @@ const SPLIT = ["packages/agent/test/compaction/split.test.ts"];
 const MODELS = ["packages/agent/test/models/call-model.test.ts"];
 const YIELD = ["packages/agent/test/loop/yield.test.ts"];
 const SUBAGENTS = ["packages/agent/test/loop/subagents.test.ts"];
-const RESUMED_SUBAGENTS = ["packages/agent/test/loop/resume-subagents.test.ts"];
 const RISK = ["packages/agent/test/loop/risk.test.ts"];
 
 export const LOOP_MUTANTS: Mutant[] = [
@@ -83,54 +81,6 @@ export const LOOP_MUTANTS: Mutant[] = [
     from: "parent_run_id: request.parent_run_id ?? null",
     to: "parent_run_id: null",
     tests: SUBAGENTS,
-  },
-  {
-    defence: "sub-agents: a call that runs again finds the child that it has started",
-    file: SPAWN,
-    from: "key === null ? randomHex8(deps) : hash(",
-    to: "n === 0 ? randomHex8(deps) : hash(",
-    tests: RESUMED_SUBAGENTS,
-    only: "ended before the crash",
-  },
-  {
-    defence: "sub-agents: a call of the agent tool runs again after a crash",
-    file: "packages/door/src/invoke/recover.ts",
-    from: " && !isRecoverable(door, row)",
-    to: " && (isRecoverable(door, row) || true)",
-    tests: RESUMED_SUBAGENTS,
-    only: "ended before the crash",
-  },
-  {
-    defence: "sub-agents: a resumed turn keeps its limits",
-    file: BEGIN,
-    from: "if (subagent === undefined) return { iterations: max_iterations, tools: null };",
-    to: "if (subagent === undefined || max_iterations > 0) return { iterations: max_iterations, tools: null };",
-    tests: RESUMED_SUBAGENTS,
-    only: "allow-list and the steps",
-  },
-  {
-    defence: "sub-agents: a resumed turn has the rest of its time",
-    file: SPAWN,
-    from: "      remainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),",
-    to: "      remainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, 0),",
-    tests: RESUMED_SUBAGENTS,
-    only: "rest of its time",
-  },
-  {
-    defence: "sub-agents: a turn whose call has ended does not resume",
-    file: "packages/agent/src/loop/resume.ts",
-    from: 'if (call?.status !== "running")',
-    to: "if (call === null)",
-    tests: RESUMED_SUBAGENTS,
-    only: "does not run again",
-  },
-  {
-    defence: "sub-agents: the start of a child is announced once",
-    file: "plugins/agent-tool/src/agent-tool.ts",
-    from: "if (!child.resumed) await announce.started(child, args);",
-    to: "await announce.started(child, args);",
-    tests: RESUMED_SUBAGENTS,
-    only: "ended before the crash",
   },
   {
     defence: "loop: a sender with fewer rights does not join a turn",

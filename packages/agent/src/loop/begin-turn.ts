@@ -99,7 +99,7 @@ export async function beginTurn(
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
   run.first_entry_id = ids.first_id;
-  const turn = new Turn(key, caller, run, limitsOf(run, rules), request.context ?? contextOf(run));
+  const turn = new Turn(key, caller, run, limitsOf(run, rules), request.context ?? riskContextOf(run));
   deps.persister.hold(key, turn.hold);
   try {
     const [history, { tools }] = await deps.store_wait.run("a turn", () =>
@@ -128,7 +128,7 @@ const CONTEXT_OF = {
   harness: "background",
 } as const satisfies Record<RunTrigger, RiskContext>;
 
-export function contextOf({ subagent, trigger }: RunRow): RiskContext {
+export function riskContextOf({ subagent, trigger }: RunRow): RiskContext {
   return subagent?.context ?? CONTEXT_OF[trigger];
 }
 

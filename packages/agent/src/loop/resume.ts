@@ -10,7 +10,7 @@ import { BackplaneError, isId } from "@backplane/contract";
 import { delegatedCallerOf } from "@backplane/door";
 import { type Caller, onChannel, type RunRow, type SessionKey, type Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
-import { type BeginDeps, contextOf, limitsOf } from "./begin-turn.ts";
+import { type BeginDeps, limitsOf, riskContextOf } from "./begin-turn.ts";
 import { forbiddenIn, type Progress, progressOf, toolsFoundIn } from "./progress.ts";
 import { finishTurn, runRecords } from "./run-record.ts";
 import { Turn } from "./turn.ts";
@@ -59,7 +59,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   if (ids === null) return null;
   persister.hold(key, { run_id: run.id, fence: run.fence });
   prepared.publish();
-  const turn = new Turn(key, caller, again, limitsOf(run, rules), contextOf(run));
+  const turn = new Turn(key, caller, again, limitsOf(run, rules), riskContextOf(run));
   // Another gateway has written to this tape, so a cached history is stale.
   deps.histories.forget(key);
   const [history, { tools }] = await wait(() =>

@@ -155,6 +155,53 @@ verifies(
   },
 );
 
+verifies(
+  "subagent.resume",
+  "starts the sub-agent of a call that a crash interrupted after the fork",
+  async () => {
+    const calls: string[] = [];
+    const first = await openAgents(calls);
+    const { runs } = first.store;
+    const begun: string[] = [];
+    first.store.runs = {
+      ...runs,
+      start(run, ...more) {
+        if (run.trigger !== "subagent") return runs.start(run, ...more);
+        begun.push(run.session_id);
+        return new Promise(() => {});
+      },
+    };
+    const { run_id } = await first.kernel.sessions.message(user, s1, {
+      text: withAnswer(spawn("/tool look {}")),
+    });
+    await until(() => begun.length === 1);
+    await first.crash();
+
+    const second = await openAgents(calls, { file: first.file });
+    expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+    expect(calls).toEqual(["look"]);
+    expect(await subagentRuns(second)).toMatchObject([{ status: "completed", session_id: begun[0] }]);
+    expect(announced(first, second)).toEqual(ONCE);
+  },
+);
+
+verifies("subagent.resume", "ends a sub-agent and its parent after a second crash", async () => {
+  const calls: string[] = [];
+  const hanging = { ...recorded("look", "read_only", calls), run: () => new Promise<never>(() => {}) };
+  const first = await openAgents(calls, { tools: [hanging] });
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: spawn("/tool look {}") });
+  await until(() => announced(first).length === 1);
+  await first.crash();
+  const second = await openAgents(calls, { tools: [hanging], file: first.file });
+  await until(async () => (await subagentRuns(second)).every(({ resumed }) => resumed === 1));
+  await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
+  await second.crash();
+  const third = await openAgents(calls, { tools: [hanging], file: first.file });
+  expect(await waitForEnd(third, run_id)).toMatchObject({ status: "failed" });
+  await until(async () => (await subagentRuns(third)).every(({ status }) => status === "failed"));
+  expect(await subagentRuns(third)).toHaveLength(1);
+});
+
 verifies("subagent.resume", "resumes nested sub-agents", async () => {
   const calls: string[] = [];
   const first = await openAgents(calls);
@@ -217,11 +264,8 @@ verifies("subagent.resume", "stops a resumed sub-agent with its parent and at it
   expect(await waitForEnd(second, interrupted.run_id)).toMatchObject({ status: "cancelled" });
   expect(await waitForEnd(second, limited.run_id)).toMatchObject({ status: "completed" });
   await until(async () => (await subagentRuns(second)).every(({ status }) => status !== "running"));
-  const ends = (await subagentRuns(second)).map(({ status, error }) => [status, error?.code]);
-  expect(ends.toSorted()).toEqual([
-    ["cancelled", "cancelled"],
-    ["failed", "timeout"],
-  ]);
+  const ends = (await subagentRuns(second)).map(({ status, error }) => `${status} ${error?.code}`);
+  expect(ends.toSorted()).toEqual(["cancelled cancelled", "failed timeout"]);
 });
 
 verifies("subagent.resume", "gives a resumed sub-agent the rest of its time", async () => {
