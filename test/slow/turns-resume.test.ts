@@ -6,8 +6,10 @@ import { resolve } from "node:path";
 import { expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
 
 const KILLS = 20;
+const SUBAGENT_KILLS = 6;
 
 interface Entry {
   kind: string;
@@ -15,6 +17,7 @@ interface Entry {
 }
 
 interface Run {
+  parent_run_id: string | null;
   status: string;
   resumed?: number;
   output: { content: string } | null;
@@ -58,6 +61,56 @@ test("delivers the answer after a kill in the middle of a turn, without duplicat
     await gateway.dispose();
   }
 });
+
+verifies(
+  "subagent.resume",
+  "delivers the answer of a sub-agent after a kill, without a second one",
+  async () => {
+    let gateway = await startTestGateway();
+    const { home } = gateway;
+    try {
+      await bindHello(gateway);
+      for (let kill = 0; kill < SUBAGENT_KILLS; kill++) {
+        const session_id = `a${kill}`;
+        const answer = `answer ${kill} ${"and so on ".repeat(10)}`.trim();
+        const goal = `/tool hello {"name": "a"}\n/then\n/slow 20\n/say ${answer}`;
+        const text = `/tool agent ${JSON.stringify({ goal })}\n/then\n/say over`;
+        const path = `/v1/sessions/${session_id}/messages`;
+        const { body } = await gateway.http<{ run_id: string }>("POST", path, { text });
+        await approve(gateway);
+        await new Promise((done) => setTimeout(done, kill * 60));
+        await gateway.kill9();
+        gateway = await startTestGateway({ home });
+        expect(await waitForEnd(gateway, body.run_id)).toMatchObject({
+          status: "completed",
+          output: { content: "over" },
+        });
+        const { items } = (await gateway.http<{ items: Run[] }>("GET", "/v1/runs?limit=100")).body;
+        const children = items.filter(({ parent_run_id }) => parent_run_id === body.run_id);
+        expect(children).toMatchObject([{ status: "completed", output: { content: answer } }]);
+        const results = (await tapeOf(gateway, session_id)).filter(({ kind }) => kind === "tool_result");
+        expect(results).toMatchObject([{ payload: { ok: true } }]);
+      }
+    } finally {
+      await gateway.dispose();
+    }
+  },
+);
+
+async function approve(gateway: TestGateway): Promise<void> {
+  let id: string | undefined;
+  const pending = "/v1/approvals?status=pending";
+  await eventually(
+    async () => {
+      id = (await gateway.http<{ items: { id: string }[] }>("GET", pending)).body.items[0]?.id;
+      return id !== undefined;
+    },
+    60_000,
+    "the spawn asks for approval",
+  );
+  const { status } = await gateway.http("POST", `/v1/approvals/${id}:answer`, { response: "approve" });
+  expect(status).toBe(200);
+}
 
 async function waitForEnd(gateway: TestGateway, run_id: string): Promise<Run> {
   let run: Run | undefined;
