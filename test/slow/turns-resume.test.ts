@@ -9,7 +9,8 @@ import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const KILLS = 20;
-const SUBAGENT_KILLS = 6;
+/** Early kills hit the start of the approved call, later ones the sub-agent. */
+const SUBAGENT_KILLS_MS = [0, 0, 8, 16, 24, 60, 120, 180, 240, 300];
 
 interface Entry {
   kind: string;
@@ -70,7 +71,7 @@ verifies(
     const { home } = gateway;
     try {
       await bindHello(gateway);
-      for (let kill = 0; kill < SUBAGENT_KILLS; kill++) {
+      for (const [kill, delay_ms] of SUBAGENT_KILLS_MS.entries()) {
         const session_id = `a${kill}`;
         const answer = `answer ${kill} ${"and so on ".repeat(10)}`.trim();
         const goal = `/tool hello {"name": "a"}\n/then\n/slow 20\n/say ${answer}`;
@@ -78,7 +79,7 @@ verifies(
         const path = `/v1/sessions/${session_id}/messages`;
         const { body } = await gateway.http<{ run_id: string }>("POST", path, { text });
         await approve(gateway);
-        await new Promise((done) => setTimeout(done, kill * 60));
+        await new Promise((done) => setTimeout(done, delay_ms));
         await gateway.kill9();
         gateway = await startTestGateway({ home });
         expect(await waitForEnd(gateway, body.run_id)).toMatchObject({

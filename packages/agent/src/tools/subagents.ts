@@ -166,14 +166,16 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     return turn;
   }
 
-  /** Calls are recovered before the turns that made them. */
-  async function waitForParent({ id, run_id, retry_count }: TurnCallRow): Promise<Turn> {
+  /** Calls are recovered, and approved ones started, before the turns that made them are resumed. */
+  async function waitForParent(call: TurnCallRow): Promise<Turn> {
+    const { scope } = sessionOf(call);
     const until = clock.monotonic() + PARENT_WAIT_MS;
     for (;;) {
-      const turn = deps.turnOfRun(run_id);
+      const turn = deps.turnOfRun(call.run_id);
       if (turn !== undefined) return turn;
-      const recovered = retry_count > 0 && deps.callOf(id) !== undefined;
-      if (!recovered || clock.monotonic() > until) throw noParent();
+      const run = await deps.store_wait.run("a sub-agent", () => store.runs.get(scope, call.run_id));
+      const may_resume = run?.status === "running" && deps.callOf(call.id) !== undefined;
+      if (!may_resume || clock.monotonic() > until) throw noParent();
       await pause();
     }
   }
