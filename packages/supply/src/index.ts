@@ -16,6 +16,14 @@ export {
 } from "./kernel-plugins/create-plugin-sources.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
 export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
+export type { Descriptor, ImageIndex, ImageManifest } from "./oci/descriptors.ts";
+export { formatReference, type OciReference, parseReference } from "./oci/reference.ts";
+export {
+  createRegistryClient,
+  type FetchedManifest,
+  type RegistryClient,
+  type RegistryClientOptions,
+} from "./oci/registry-client.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { treeDigest } from "./tree/read-tree.ts";

@@ -265,6 +265,35 @@ export const ERROR_CODES = {
     "Ask the author to depend on a published version. The gateway never fetches URL, git, file or link dependencies.",
   ),
 
+  "package.digest_mismatch": refusalSpec(
+    422,
+    "The downloaded bytes are not the ones that were published.",
+    "Try again. If the digests in details stay the same, do not install it, and tell the publisher and whoever runs the registry.",
+  ),
+
+  // OCI registries.
+  "registry.unreachable": refusalSpec(
+    502,
+    "The registry cannot be reached, or it failed.",
+    "Check the host in the reference and try again later.",
+    true,
+  ),
+  "registry.denied": refusalSpec(
+    422,
+    "The registry does not allow this.",
+    "Store a credential for the host named in details.registry: `backplane secret set registry_HOST`, with the value USER:PASSWORD.",
+  ),
+  "registry.not_found": refusalSpec(
+    404,
+    "The registry has no such package.",
+    "Check the name and the tag or digest in the reference.",
+  ),
+  "registry.invalid": refusalSpec(
+    502,
+    "The registry sent something that violates the protocol or a limit.",
+    "Use another registry. Whoever runs this one should know what the message says.",
+  ),
+
   // Workspace folders.
   "workspace.not_found": refusalSpec(
     404,

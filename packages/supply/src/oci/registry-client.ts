@@ -1,0 +1,394 @@
+/**
+ * A client of the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is untrusted:
+ * a manifest is compared with its digest before it is parsed, a blob before anyone else sees the file, and each response has
+ * a bound for bytes and time (registry-limits.ts).
+ */
+import { createHash, hash } from "node:crypto";
+import { type FileHandle, open, rm } from "node:fs/promises";
+import { BackplaneError, codeOf } from "@backplane/contract";
+import {
+  ACCEPTED_TYPES,
+  type Descriptor,
+  type ImageIndex,
+  type ImageManifest,
+  readManifestDocument,
+} from "./descriptors.ts";
+import { formatReference, type OciReference } from "./reference.ts";
+import { digestMismatch, invalidAnswer, unreachableRegistry } from "./registry-errors.ts";
+import { REGISTRY_LIMITS, type RegistryLimits } from "./registry-limits.ts";
+import { type CheckedAddresses, createRegistryRequests, type SendToRegistry } from "./registry-requests.ts";
+import {
+  discardBody,
+  type FindCredential,
+  RegistrySession,
+  type RepositoryRequest,
+  readBody,
+  type SessionResponse,
+} from "./registry-session.ts";
+
+export interface FetchedManifest {
+  /** `sha256:…` of the bytes. */
+  digest: string;
+  bytes: Buffer;
+  document: ImageManifest | ImageIndex;
+}
+
+/** Who waits for the download. */
+interface Download {
+  signal?: AbortSignal;
+  /** Called with the number of bytes so far. */
+  received?: (bytes: number) => void;
+}
+
+export interface RegistryClient {
+  /** Reads a manifest or an index. With a digest in the reference, the bytes have this digest. */
+  fetchManifest(reference: OciReference, download?: Download): Promise<FetchedManifest>;
+  /** Writes the blob to a new file, resuming after an interruption. A file that exists afterwards has digest and size. */
+  fetchBlob(reference: OciReference, blob: Descriptor, file: string, download?: Download): Promise<void>;
+  /** Reads a small blob into memory. Throws `registry.invalid` when it is larger than `most`. */
+  readBlob(reference: OciReference, blob: Descriptor, most: number, download?: Download): Promise<Buffer>;
+  /** The manifests of this artifact type that have the manifest `digest` as their subject. */
+  listReferrers(
+    reference: OciReference,
+    digest: string,
+    artifact_type: string,
+    download?: Download,
+  ): Promise<Descriptor[]>;
+  /** Uploads a blob unless the repository has it. Returns whether it was uploaded. */
+  pushBlob(reference: OciReference, blob: PushedBlob, download?: Download): Promise<boolean>;
+  /** `name` is a tag or a digest. */
+  pushManifest(
+    reference: OciReference,
+    name: string,
+    media_type: string,
+    bytes: Uint8Array,
+    download?: Download,
+  ): Promise<void>;
+  close(): void;
+}
+
+interface PushedBlob {
+  digest: string;
+  size: number;
+  bytes: () => AsyncIterable<Uint8Array>;
+}
+
+export interface RegistryClientOptions {
+  credentials: FindCredential;
+  /** Null: addresses are not checked. */
+  addresses: CheckedAddresses | null;
+  /** For each registry the places that are tried before it: `host[:port][/prefix]`. Uploads never use them. */
+  mirrors?: Readonly<Record<string, readonly string[]>>;
+  /** Registries, with their port, that are reached without TLS. */
+  insecure?: readonly string[];
+  limits?: Partial<RegistryLimits>;
+  /** Replaces the HTTP client. */
+  send?: SendToRegistry;
+}
+
+export function createRegistryClient(options: RegistryClientOptions): RegistryClient {
+  const limits = { ...REGISTRY_LIMITS, ...options.limits };
+  const requests = createRegistryRequests({ addresses: options.addresses, idle_ms: limits.idle_ms });
+  const session = new RegistrySession({
+    send: options.send ?? requests.send,
+    credentials: options.credentials,
+    limits,
+    insecure: options.insecure ?? [],
+  });
+
+  /** Tries the mirrors in their order, then the registry itself. Only an answer that refuses the content is final. */
+  async function pull<T>(reference: OciReference, work: (place: OciReference) => Promise<T>): Promise<T> {
+    for (const mirror of options.mirrors?.[reference.registry] ?? []) {
+      const [registry, ...prefix] = mirror.split("/") as [string, ...string[]];
+      const repository = [...prefix, reference.repository].join("/");
+      try {
+        return await work({ ...reference, registry, repository });
+      } catch (error) {
+        if (!MIRROR_FAILURES.has(codeOf(error) ?? "")) throw error;
+      }
+    }
+    return await work(reference);
+  }
+
+  async function get(
+    { registry, repository }: OciReference,
+    path: RepositoryRequest["path"],
+    headers: Record<string, string>,
+    signal: AbortSignal,
+  ): Promise<SessionResponse> {
+    return await session.request({
+      method: "GET",
+      registry,
+      repository,
+      action: "pull",
+      path,
+      headers,
+      signal,
+    });
+  }
+
+  async function requireOk(place: OciReference, response: SessionResponse, what: string): Promise<void> {
+    if (response.status >= 200 && response.status < 300) return;
+    await discardBody(response, limits.message_bytes);
+    if (response.status === 404)
+      throw new BackplaneError("registry.not_found", `${place.registry} has no ${what}.`, {
+        details: { registry: place.registry, repository: place.repository },
+      });
+    throw unreachableRegistry(place.registry, `it answered ${response.status} to the request for ${what}`);
+  }
+
+  const manifestAt = async (place: OciReference, signal: AbortSignal): Promise<FetchedManifest> => {
+    const name = place.digest ?? place.tag!;
+    const shown = formatReference(place);
+    const response = await get(place, `manifests/${name}`, { accept: ACCEPTED_TYPES }, signal);
+    await requireOk(place, response, shown);
+    const bytes = await readBody(response, limits.manifest_bytes, place.registry);
+    const digest = `sha256:${hash("sha256", bytes, "hex")}`;
+    const header = response.headers["docker-content-digest"];
+    const expected =
+      place.digest ?? (typeof header === "string" && header.startsWith("sha256:") ? header : digest);
+    if (digest !== expected) throw digestMismatch(`The manifest of ${shown}`, expected, digest);
+    try {
+      return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors) };
+    } catch (error) {
+      throw invalidAnswer(place.registry, `sent a manifest that cannot be used: ${(error as Error).message}`);
+    }
+  };
+
+  const referrersAt = async (place: OciReference, digest: string, type: string, signal: AbortSignal) => {
+    const found: Descriptor[] = [];
+    let path: RepositoryRequest["path"] = `referrers/${digest}?artifactType=${encodeURIComponent(type)}`;
+    for (let page = 1; ; page++) {
+      const response = await get(place, path, { accept: ACCEPTED_TYPES }, signal);
+      // A registry without the API says 404. Some answer 400 because they take the path for a name.
+      if (page === 1 && [400, 404, 405].includes(response.status)) {
+        await discardBody(response, limits.message_bytes);
+        return await taggedReferrersAt(place, digest, signal);
+      }
+      await requireOk(place, response, "list of signatures");
+      const bytes = await readBody(response, limits.manifest_bytes, place.registry);
+      found.push(...readIndex(place.registry, bytes));
+      if (found.length > limits.descriptors)
+        throw invalidAnswer(place.registry, `lists more than ${limits.descriptors} referrers`);
+      const next = nextPage(response);
+      if (next === null) return found;
+      if (page >= limits.pages)
+        throw invalidAnswer(place.registry, `lists more than ${limits.pages} pages of referrers`);
+      path = next;
+    }
+  };
+
+  /** Registries without the API keep an index of the referrers under a tag that is made of the digest. */
+  const taggedReferrersAt = async (place: OciReference, digest: string, signal: AbortSignal) => {
+    const at = { ...place, tag: referrersTag(digest), digest: null };
+    try {
+      const { document } = await manifestAt(at, signal);
+      if (document.kind === "index") return document.manifests;
+      throw invalidAnswer(place.registry, `has a manifest instead of an index at ${at.tag}`);
+    } catch (error) {
+      if (codeOf(error) === "registry.not_found") return [];
+      throw error;
+    }
+  };
+
+  const readIndex = (registry: string, bytes: Buffer): readonly Descriptor[] => {
+    let problem = "sent no index of referrers";
+    try {
+      const document = readManifestDocument(bytes, limits.descriptors);
+      if (document.kind === "index") return document.manifests;
+    } catch (error) {
+      problem = `sent an index of referrers that cannot be used: ${(error as Error).message}`;
+    }
+    throw invalidAnswer(registry, problem);
+  };
+
+  const client: RegistryClient = {
+    fetchManifest: (reference, download) =>
+      within(limits.request_ms, download, (signal) => pull(reference, (place) => manifestAt(place, signal))),
+    fetchBlob: (reference, blob, file, download = {}) =>
+      within(limits.blob_ms, download, (signal) =>
+        pull(reference, (place) => downloadBlob(place, blob, file, signal, download.received)),
+      ),
+    readBlob: (reference, blob, most, download) =>
+      within(limits.request_ms, download, (signal) =>
+        pull(reference, async (place) => {
+          if (blob.size > most)
+            throw invalidAnswer(place.registry, `names a blob of ${blob.size} bytes; the limit is ${most}`);
+          const response = await get(place, `blobs/${blob.digest}`, {}, signal);
+          await requireOk(place, response, `blob ${blob.digest}`);
+          const bytes = await readBody(response, blob.size, place.registry);
+          const digest = `sha256:${hash("sha256", bytes, "hex")}`;
+          if (digest !== blob.digest) throw digestMismatch("A blob", blob.digest, digest);
+          return bytes;
+        }),
+      ),
+    listReferrers: (reference, digest, artifact_type, download) =>
+      within(limits.request_ms, download, (signal) =>
+        pull(reference, async (place) => {
+          const all = await referrersAt(place, digest, artifact_type, signal);
+          // The filter of the API is optional for registries.
+          return all.filter((each) => each.artifact_type === artifact_type);
+        }),
+      ),
+    pushBlob: ({ registry, repository }, { digest, size, bytes }, download) =>
+      within(limits.blob_ms, download, async (signal) => {
+        const about = { registry, repository, action: "pull,push", signal } as const;
+        const known = await session.request({ ...about, method: "HEAD", path: `blobs/${digest}` });
+        known.body.resume();
+        if (known.status === 200) return false;
+        const begun = await session.request({ ...about, method: "POST", path: "blobs/uploads/" });
+        await discardBody(begun, limits.message_bytes);
+        const { location } = begun.headers;
+        if (begun.status !== 202 || location === undefined || !URL.canParse(location, begun.url))
+          throw unreachableRegistry(registry, `it answered ${begun.status} to an upload`);
+        const path = new URL(location, begun.url);
+        path.searchParams.set("digest", digest);
+        const ended = await session.request({
+          ...about,
+          method: "PUT",
+          path,
+          headers: { "content-type": "application/octet-stream" },
+          body: { size, bytes },
+        });
+        await discardBody(ended, limits.message_bytes);
+        if (ended.status !== 201)
+          throw unreachableRegistry(registry, `it answered ${ended.status} to the upload of ${digest}`);
+        return true;
+      }),
+    pushManifest: ({ registry, repository }, name, media_type, bytes, download) =>
+      within(limits.request_ms, download, async (signal) => {
+        const response = await session.request({
+          method: "PUT",
+          registry,
+          repository,
+          action: "pull,push",
+          path: `manifests/${name}`,
+          headers: { "content-type": media_type },
+          body: {
+            size: bytes.length,
+            async *bytes() {
+              yield bytes;
+            },
+          },
+          signal,
+        });
+        await discardBody(response, limits.message_bytes);
+        if (response.status !== 201)
+          throw unreachableRegistry(
+            registry,
+            `it answered ${response.status} to the manifest ${repository}:${name}`,
+          );
+      }),
+    close: () => requests.close(),
+  };
+
+  async function downloadBlob(
+    place: OciReference,
+    blob: Descriptor,
+    file: string,
+    signal: AbortSignal,
+    received: Download["received"],
+  ): Promise<void> {
+    const handle = await open(file, "wx", 0o600);
+    let complete = false;
+    try {
+      await receiveBlob(place, blob, handle, signal, received);
+      complete = true;
+    } finally {
+      await handle.close();
+      if (!complete) await rm(file, { force: true });
+    }
+  }
+
+  async function receiveBlob(
+    place: OciReference,
+    { digest, size }: Descriptor,
+    handle: FileHandle,
+    signal: AbortSignal,
+    received: Download["received"],
+  ): Promise<void> {
+    let sum = createHash("sha256");
+    let at = 0;
+    for (let attempt = 1; at < size || attempt === 1; attempt++) {
+      const range: Record<string, string> = at === 0 ? {} : { range: `bytes=${at}-` };
+      let failure: unknown;
+      try {
+        const response = await get(place, `blobs/${digest}`, range, signal);
+        await requireOk(place, response, `blob ${digest}`);
+        if (at > 0 && !continuesAt(response, at)) {
+          // The registry sends the whole blob again.
+          sum = createHash("sha256");
+          at = 0;
+        }
+        for await (const chunk of response.body as AsyncIterable<Buffer>) {
+          if (at + chunk.length > size)
+            throw invalidAnswer(place.registry, `sent more than the ${size} bytes of blob ${digest}`);
+          sum.update(chunk);
+          await writeAll(handle, chunk, at);
+          at += chunk.length;
+          received?.(at);
+        }
+      } catch (error) {
+        // A broken connection has no code of ours, an unreachable registry may be back at the next attempt.
+        if (signal.aborted) throw unreachableRegistry(place.registry, "it takes too long");
+        if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
+        failure = error;
+      }
+      if (at < size && attempt >= limits.attempts)
+        throw unreachableRegistry(
+          place.registry,
+          `it sent ${at} of the ${size} bytes of blob ${digest}`,
+          failure,
+        );
+    }
+    const actual = `sha256:${sum.digest("hex")}`;
+    if (actual !== digest) throw digestMismatch("A blob", digest, actual);
+  }
+
+  return client;
+}
+
+/** After these the next mirror may have the content. */
+const MIRROR_FAILURES: ReadonlySet<string> = new Set([
+  "registry.unreachable",
+  "registry.not_found",
+  "registry.denied",
+]);
+
+/** The tag of the index of referrers, by the fallback scheme of the distribution specification. */
+function referrersTag(digest: string): string {
+  return digest.replace(":", "-");
+}
+
+function continuesAt({ status, headers }: SessionResponse, at: number): boolean {
+  return status === 206 && new RegExp(`^bytes ${at}-`).test(headers["content-range"] ?? "");
+}
+
+async function writeAll(handle: FileHandle, chunk: Buffer, at: number): Promise<void> {
+  for (let done = 0; done < chunk.length; ) {
+    const { bytesWritten } = await handle.write(chunk, done, chunk.length - done, at + done);
+    done += bytesWritten;
+  }
+}
+
+/** Runs the work with a deadline. Throws `request.cancelled` when nobody waits for it any more. */
+async function within<T>(
+  ms: number,
+  { signal: cancelled }: Download = {},
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const late = AbortSignal.timeout(ms);
+  try {
+    return await work(cancelled === undefined ? late : AbortSignal.any([late, cancelled]));
+  } catch (error) {
+    throw cancelled?.aborted === true ? new BackplaneError("request.cancelled") : error;
+  }
+}
+
+/** The next page of a list, only on the same origin. */
+function nextPage({ headers, url }: SessionResponse): URL | null {
+  const link = /<([^>]{1,2048})>\s*;\s*rel="?next"?/i.exec(String(headers.link ?? ""))?.[1];
+  if (link === undefined || !URL.canParse(link, url)) return null;
+  const next = new URL(link, url);
+  return next.origin === url.origin ? next : null;
+}

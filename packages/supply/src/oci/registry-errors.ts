@@ -1,0 +1,22 @@
+import { BackplaneError } from "@backplane/contract";
+
+/** The registry breaks the protocol or a limit. */
+export function invalidAnswer(registry: string, problem: string): BackplaneError {
+  return new BackplaneError("registry.invalid", `${registry} ${problem}.`, { details: { registry } });
+}
+
+export function unreachableRegistry(registry: string, problem: string, cause?: unknown): BackplaneError {
+  return new BackplaneError("registry.unreachable", `${registry} cannot be used: ${problem}.`, {
+    details: { registry },
+    ...(cause === undefined ? {} : { cause }),
+  });
+}
+
+/** The bytes are not those that the reference, a manifest or a signature names. */
+export function digestMismatch(what: string, expected: string, actual: string): BackplaneError {
+  return new BackplaneError(
+    "package.digest_mismatch",
+    `${what} does not have the expected content: expected ${expected}, actual ${actual}.`,
+    { details: { what, expected, actual } },
+  );
+}

@@ -1,0 +1,34 @@
+/** What a registry may make this process spend. A hostile one reaches each of these bounds. */
+export interface RegistryLimits {
+  manifest_bytes: number;
+  /** Entries of an index, layers of a manifest, and referrers that are read. */
+  descriptors: number;
+  /** Pages of a list of referrers. */
+  pages: number;
+  /** Of error responses and token responses. */
+  message_bytes: number;
+  redirects: number;
+  /** Connections for one blob, including those that resume it. */
+  attempts: number;
+  /** Without a byte from the registry. */
+  idle_ms: number;
+  /** For one manifest or one list. */
+  request_ms: number;
+  /** For one blob. */
+  blob_ms: number;
+}
+
+const MIB = 1024 * 1024;
+
+export const REGISTRY_LIMITS: RegistryLimits = {
+  // The least that the distribution specification asks registries to accept.
+  manifest_bytes: 4 * MIB,
+  descriptors: 128,
+  pages: 4,
+  message_bytes: 64 * 1024,
+  redirects: 5,
+  attempts: 8,
+  idle_ms: 30_000,
+  request_ms: 60_000,
+  blob_ms: 900_000,
+};

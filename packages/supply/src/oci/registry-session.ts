@@ -1,0 +1,246 @@
+/**
+ * Requests to the repositories of registries: authentication and redirects. A credential belongs to the host that it is
+ * stored for (docs/decisions/0019-credentials-and-destinations.md): neither a redirect nor the address of a token server
+ * can make it leave for another one.
+ */
+import { BackplaneError, isObject } from "@backplane/contract";
+import { invalidAnswer, unreachableRegistry } from "./registry-errors.ts";
+import type { RegistryLimits } from "./registry-limits.ts";
+import type { RegistryRequest, RegistryResponse, SendToRegistry } from "./registry-requests.ts";
+
+export interface RegistryCredential {
+  /** Empty with a bearer token. */
+  username: string;
+  /** A password, or a token that the registry accepts as one. */
+  password: string;
+}
+
+/** The credential for this host, with its port; null for none. */
+export type FindCredential = (registry: string) => Promise<RegistryCredential | null>;
+
+export interface SessionOptions {
+  send: SendToRegistry;
+  credentials: FindCredential;
+  limits: RegistryLimits;
+  /** Registries, with their port, that are reached without TLS. Loopback is always. */
+  insecure: readonly string[];
+}
+
+type Action = "pull" | "pull,push";
+
+export interface RepositoryRequest extends Omit<RegistryRequest, "url" | "headers"> {
+  registry: string;
+  repository: string;
+  action: Action;
+  /** Below `/v2/REPOSITORY/`, or an absolute URL that the registry has given. */
+  path: string | URL;
+  headers?: Record<string, string>;
+}
+
+export interface SessionResponse extends RegistryResponse {
+  url: URL;
+}
+
+/** Token servers that belong to a registry under another host name. */
+const TOKEN_HOSTS: Readonly<Record<string, string>> = {
+  "registry-1.docker.io": "auth.docker.io",
+  "registry.gitlab.com": "gitlab.com",
+};
+
+const REDIRECTS = new Set([301, 302, 303, 307, 308]);
+const MAX_TOKEN = 16 * 1024;
+
+export class RegistrySession {
+  readonly #options: SessionOptions;
+  /** Authorization headers by registry, repository and action. */
+  readonly #authorizations = new Map<string, string>();
+
+  constructor(options: SessionOptions) {
+    this.#options = options;
+  }
+
+  /** Resolves to any status except those that mean that the caller may not do this. The caller reads or discards the body. */
+  async request(request: RepositoryRequest): Promise<SessionResponse> {
+    const key = `${request.registry} ${request.repository} ${request.action}`;
+    const first = await this.#follow(request, this.#authorizations.get(key));
+    if (first.status !== 401) return this.#permitted(request, first);
+    await discardBody(first, this.#options.limits.message_bytes);
+    const authorization = await this.#authorize(request, first);
+    if (authorization === null) throw denied(request.registry, request.repository, false);
+    this.#authorizations.set(key, authorization);
+    const second = await this.#follow(request, authorization);
+    if (second.status !== 401) return this.#permitted(request, second);
+    second.body.destroy();
+    throw denied(request.registry, request.repository, true);
+  }
+
+  #permitted(request: RepositoryRequest, response: SessionResponse): SessionResponse {
+    if (response.status !== 403) return response;
+    response.body.destroy();
+    throw denied(request.registry, request.repository, this.#authorizations.size > 0);
+  }
+
+  /** Each redirect is a new destination: its address is checked again, and it gets no credential of another origin. */
+  async #follow(request: RepositoryRequest, authorization: string | undefined): Promise<SessionResponse> {
+    const { registry, repository, method, signal, body } = request;
+    const base = this.#baseOf(registry);
+    let url =
+      typeof request.path === "string" ? new URL(`v2/${repository}/${request.path}`, base) : request.path;
+    for (let hops = 0; ; hops++) {
+      this.#requireAllowed(url, registry);
+      const headers = {
+        "user-agent": "backplane",
+        ...request.headers,
+        ...(authorization !== undefined && url.origin === base.origin ? { authorization } : {}),
+      };
+      const response = await this.#options.send({
+        method,
+        url,
+        headers,
+        signal,
+        ...(body === undefined ? {} : { body }),
+      });
+      const { location } = response.headers;
+      if (!REDIRECTS.has(response.status) || location === undefined) return { ...response, url };
+      response.body.destroy();
+      // A body is never sent to another destination.
+      if (method !== "GET" && method !== "HEAD")
+        throw invalidAnswer(registry, `redirects a ${method} request`);
+      if (hops >= this.#options.limits.redirects) throw invalidAnswer(registry, "redirects too often");
+      if (!URL.canParse(location, url)) throw invalidAnswer(registry, "redirects to an invalid URL");
+      const next = new URL(location, url);
+      if (url.protocol === "https:" && next.protocol !== "https:")
+        throw invalidAnswer(registry, `redirects to ${next.host} without TLS`);
+      url = next;
+    }
+  }
+
+  #baseOf(registry: string): URL {
+    const host = registry === "docker.io" ? "registry-1.docker.io" : registry;
+    return new URL(`${this.#isPlain(host) ? "http" : "https"}://${host}/`);
+  }
+
+  #isPlain(host: string): boolean {
+    return (
+      this.#options.insecure.includes(host) ||
+      /^(?:localhost|127\.\d+\.\d+\.\d+|\[::1\])(?::\d+)?$/.test(host)
+    );
+  }
+
+  #requireAllowed(url: URL, registry: string): void {
+    if (url.username !== "" || url.password !== "")
+      throw invalidAnswer(registry, "names a URL with credentials");
+    if (url.protocol === "https:" || (url.protocol === "http:" && this.#isPlain(url.host))) return;
+    throw invalidAnswer(registry, `names ${url.protocol}//${url.host}, which is not an https URL`);
+  }
+
+  /** The Authorization header for the challenge; null when no credential can answer it. */
+  async #authorize(request: RepositoryRequest, response: SessionResponse): Promise<string | null> {
+    const { registry } = request;
+    const base = this.#baseOf(registry);
+    // A storage server behind a redirect has no say in where credentials go.
+    if (response.url.origin !== base.origin) return null;
+    const challenge = parseChallenge(response.headers["www-authenticate"]);
+    if (challenge === null) throw invalidAnswer(registry, "asks for a login without saying which");
+    const credential = await this.#options.credentials(registry);
+    if (challenge.scheme === "basic") return credential === null ? null : basicHeader(credential);
+    const realm = URL.canParse(challenge.realm) ? new URL(challenge.realm) : null;
+    if (realm === null) throw invalidAnswer(registry, "names an invalid token server");
+    this.#requireAllowed(realm, registry);
+    const own = realm.host === base.host || realm.host === TOKEN_HOSTS[base.host];
+    return `Bearer ${await this.#fetchToken(request, realm, challenge.service, own ? credential : null)}`;
+  }
+
+  async #fetchToken(
+    { registry, repository, action, signal }: RepositoryRequest,
+    realm: URL,
+    service: string | null,
+    credential: RegistryCredential | null,
+  ): Promise<string> {
+    const url = new URL(realm);
+    if (service !== null) url.searchParams.set("service", service);
+    // Not the scope of the challenge, which could name another repository.
+    url.searchParams.set("scope", `repository:${repository}:${action}`);
+    const headers: Record<string, string> =
+      credential === null ? {} : { authorization: basicHeader(credential) };
+    const response = await this.#options.send({ method: "GET", url, headers, signal });
+    if (response.status === 401 || response.status === 403) {
+      response.body.destroy();
+      throw denied(registry, repository, credential !== null);
+    }
+    if (response.status !== 200) {
+      response.body.destroy();
+      throw unreachableRegistry(registry, `its token server ${url.host} answered ${response.status}`);
+    }
+    const text = await readBody(response, this.#options.limits.message_bytes, `${url.host} (token server)`);
+    let json: unknown;
+    try {
+      json = JSON.parse(text.toString("utf8"));
+    } catch {
+      throw invalidAnswer(url.host, "sent a token response that is not JSON");
+    }
+    const token = isObject(json) ? (json.token ?? json.access_token) : undefined;
+    if (typeof token !== "string" || token.length > MAX_TOKEN || !/^[\x21-\x7e]+$/.test(token))
+      throw invalidAnswer(url.host, "sent no usable token");
+    return token;
+  }
+}
+
+interface BearerChallenge {
+  scheme: "bearer";
+  realm: string;
+  service: string | null;
+}
+
+/** Bearer wins over Basic, because a registry that offers both wants the password at its token server only. */
+function parseChallenge(header: string | undefined): BearerChallenge | { scheme: "basic" } | null {
+  const text = (header ?? "").slice(0, 4_096);
+  const at = /(?:^|,\s*)bearer\s+/i.exec(text);
+  if (at !== null) {
+    const fields = new Map<string, string>();
+    for (const [, name, quoted, plain] of text
+      .slice(at.index + at[0].length)
+      .matchAll(/([a-z_]{1,32})=(?:"([^"]*)"|([^\s,"]+))/gi))
+      if (!fields.has(name!.toLowerCase())) fields.set(name!.toLowerCase(), quoted ?? plain ?? "");
+    const realm = fields.get("realm");
+    if (realm !== undefined) return { scheme: "bearer", realm, service: fields.get("service") ?? null };
+  }
+  return /(?:^|,\s*)basic(?:\s|,|$)/i.test(text) ? { scheme: "basic" } : null;
+}
+
+function basicHeader({ username, password }: RegistryCredential): string {
+  return `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
+}
+
+/** Throws `registry.invalid` for a larger body, without reading the rest. */
+export async function readBody(response: RegistryResponse, most: number, registry: string): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  try {
+    for await (const chunk of response.body as AsyncIterable<Buffer>) {
+      size += chunk.length;
+      if (size > most) throw invalidAnswer(registry, `sent a response of more than ${most} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    response.body.destroy();
+    if (error instanceof BackplaneError) throw error;
+    throw unreachableRegistry(registry, "the connection broke", error);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** Reads a short body, so that the connection can be used again. */
+export async function discardBody(response: RegistryResponse, most: number): Promise<void> {
+  await readBody(response, most, "").catch(() => response.body.destroy());
+}
+
+function denied(registry: string, repository: string, used: boolean): BackplaneError {
+  return new BackplaneError(
+    "registry.denied",
+    used
+      ? `${registry} does not give this credential access to ${repository}.`
+      : `${registry} requires a login for ${repository}, and no credential is stored for ${registry}.`,
+    { details: { registry, repository } },
+  );
+}
