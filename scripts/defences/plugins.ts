@@ -105,4 +105,26 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     to: 'if (instrument === undefined || instrument.isolation !== "External" || protocol !== "hefty.jsonrpc")',
     tests: INSTRUMENTS,
   },
+  {
+    defence: "bus: a published list of values stays closed",
+    file: "packages/contract/src/schema/bus.ts",
+    from: 'kind: z.enum(["validation", "not_found", "rejected"]),',
+    to: "kind: text,",
+    tests: ["packages/session/test/bus/published-events.test.ts"],
+  },
+  {
+    defence: "bus: a required field of a published payload stays required",
+    file: "packages/contract/src/schema/bus.ts",
+    from: '"config.updated": z.looseObject({ key: text, prefix_match_hint: text }),',
+    to: '"config.updated": z.looseObject({ key: text, prefix_match_hint: text.optional() }),',
+    tests: ["packages/session/test/bus/published-events.test.ts"],
+  },
+  {
+    defence: "tool files: the package of the types needs no installation",
+    file: "packages/sdk/src/host/tool-files/load-tool-file.ts",
+    from: "virtualModules: { [PLUGIN_API]: { __esModule: true, default: {} } },",
+    to: "virtualModules: {},",
+    tests: ["packages/sdk/test/host/tool-files.test.ts"],
+    only: "resolves the package of the types",
+  },
 ];

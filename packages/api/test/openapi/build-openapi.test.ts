@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { fastifyPath } from "../../src/http/route.ts";
@@ -28,6 +29,29 @@ verifies("api.openapi", "generates OpenAPI 3.1 with every served route", () => {
   expect(all.filter((route) => !described.has(route))).toEqual([]);
   expect([...described].filter((route) => !all.includes(route))).toEqual([]);
 });
+
+verifies(
+  ["webapi.config", "webapi.plugins", "webapi.providers"],
+  "describes every route of the published web API with the fields of its body",
+  () => {
+    const file = new URL("../../../../test/fixtures/published/web-api.txt", import.meta.url);
+    for (const row of readFileSync(file, "utf8").trimEnd().split("\n")) {
+      const [method = "", path = ""] = row.split(" ");
+      const shape = path.replace(/[<{]\w+[>}]/g, "{}");
+      const found = Object.entries(document.paths as Record<string, object>).find(
+        ([known, methods]) => known.replace(/\{\w+\}/g, "{}") === shape && method.toLowerCase() in methods,
+      );
+      expect(found, row).toBeDefined();
+      // biome-ignore lint/suspicious/noExplicitAny: a document, walked as one
+      const operation = (found![1] as any)[method.toLowerCase()];
+      const body = /Body: \{([^}]*)\}/.exec(row)?.[1];
+      if (body === undefined) continue;
+      const fields = body.split(", ").map((field) => field.split(/[?:]/)[0]!);
+      const schema = operation.requestBody.content["application/json"].schema;
+      expect(Object.keys(schema.properties).sort(), row).toEqual([...fields].sort());
+    }
+  },
+);
 
 test("has valid references and unique operation ids", () => {
   const refs = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map((match) => match[1]!);

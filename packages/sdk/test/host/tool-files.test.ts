@@ -87,6 +87,23 @@ verifies("tools.file", "reads a default export as a tool with the documented def
   expect((await host.call("own")).result.content[0]?.text).toContain("no tool file of the name own");
 });
 
+const SAID = 'execute: () => ({ content: "loaded", isError: false })';
+const IMPORTS = {
+  "tools/named.ts": `import { ToolContext, type ToolDefinition } from "@vellumai/plugin-api";
+    let seen: ToolContext | undefined;
+    export default { ${SAID} } satisfies ToolDefinition;`,
+  "tools/dynamic.js": `const api = await import("@vellumai/plugin-api"); export default { ${SAID}, ...api.none };`,
+  "tools/required.cjs": `const api = require("@vellumai/plugin-api"); module.exports = { ${SAID}, ...api.none };`,
+};
+
+verifies("tools.file", "resolves the package of the types, however a file imports it", async () => {
+  const host = await startToolHost(IMPORTS);
+  const { tools } = await host.describe();
+  expect(tools.map(({ load_error }) => load_error)).toEqual([null, null, null]);
+  for (const { name } of tools)
+    expect((await host.call(name)).result.content).toEqual([{ type: "text", text: "loaded" }]);
+});
+
 const BROKEN = {
   "tools/a_throws.ts": 'throw new Error("at import");',
   "tools/b_syntax.ts": "export default { description: ;",
