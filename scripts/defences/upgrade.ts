@@ -4,6 +4,9 @@ import type { Mutant } from "./mutant.ts";
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
+const CONFINE = "packages/door/src/replay/confine.ts";
+const REPLAYS = "packages/door/src/replay/replay.ts";
+const REPLAY = ["packages/door/test/replay/replay.test.ts"];
 const UPGRADE = ["packages/registry/test/bindings/upgrade.test.ts"];
 
 export const UPGRADE_DEFENCES: Mutant[] = [
@@ -125,5 +128,61 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: "@${generation}",
     to: "@0",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
+  },
+  {
+    defence: "replay: a replayed call has no network",
+    file: CONFINE,
+    from: 'network: "none", ',
+    to: "",
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: a replayed call gets no secrets",
+    file: REPLAYS,
+    from: "const secrets = placeholderSecrets(grant);",
+    to: "const secrets = await door.tokens.readSecrets({ ...bound, binding: { ...bound.binding } }, grant);",
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: folders of the host are read-only",
+    file: CONFINE,
+    from: "mounts: mounts.map((mount) => ({ ...mount, writable: false })),",
+    to: "mounts,",
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: only read-only calls are replayed",
+    file: REPLAYS,
+    from: 'call.export_kind !== "tool" || call.effect_class !== "read_only"',
+    to: 'call.export_kind !== "tool"',
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: a tool that is no longer read-only does not run",
+    file: REPLAYS,
+    from: 'if (call.plan.effect_class !== "read_only")',
+    to: "if (false as boolean)",
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: it needs the sandbox",
+    file: REPLAYS,
+    from: "if (available && enabled) return;",
+    to: "if (available || !enabled) return;",
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: a connection that only the candidate attempts holds it",
+    file: REPLAYS,
+    from: "const held = requested.length + attempted.size > 0;",
+    to: "const held = requested.length > 0;",
+    tests: REPLAY,
+  },
+  {
+    defence: "replay: a permission that only the candidate requests holds it",
+    file: REPLAYS,
+    from: "const held = requested.length + attempted.size > 0;",
+    to: "const held = attempted.size > 0;",
+    tests: REPLAY,
   },
 ];

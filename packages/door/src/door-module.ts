@@ -30,6 +30,7 @@ import { NodeLease } from "./node/node-lease.ts";
 import { StoreWait } from "./node/store-wait.ts";
 import { createDeliveries } from "./outbox/deliveries.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
+import { createReplay } from "./replay/replay.ts";
 
 /** The state of the calls on this node: its lease, the calls in flight, and how long they wait for the store. */
 export type CallState = Pick<Door, "lease" | "live" | "store_wait">;
@@ -68,7 +69,7 @@ export interface DoorModule {
     | "events"
     | "deliveries"
     | "idempotency"
-  > & { policy: Pick<Kernel["policy"], "explain"> };
+  > & { policy: Pick<Kernel["policy"], "explain">; packages: Pick<Kernel["packages"], "replay"> };
   start(): Promise<void>;
   /** Stops the watch for revocations. The rest of the door works until its calls have ended. */
   stopWatching(): void;
@@ -153,6 +154,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
       catalog: createOffers(tools, changes, listHiddenTools),
       exports: { discover: (caller, kind) => discoverExports(door, caller, kind) },
       invocations: createInvocations(door),
+      packages: { replay: createReplay(door, registry.upgrades) },
       approvals,
       allow_rules: createAllowRules({
         deps,

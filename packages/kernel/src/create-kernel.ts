@@ -57,6 +57,7 @@ export function createKernel(given: KernelDeps): Kernel {
     ...agent.facade,
     ...door.facade,
     policy: { ...registry.facade.policy, ...door.facade.policy },
+    packages: { ...registry.facade.packages, ...door.facade.packages },
     health: lifecycle.health,
     async start() {
       await door.start();

@@ -33,7 +33,7 @@ export { requireConfigSet, requirePluginAdmin, requirePluginOperator } from "./c
 export { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
 export { digestTool } from "./definitions/merge-description.ts";
 export { createProcessRequest, sendProcessRequest } from "./definitions/process-request.ts";
-export { type BindingSource, withDefinitions } from "./definitions/with-definitions.ts";
+export { type BindingSource, withDefinitions, withTools } from "./definitions/with-definitions.ts";
 export { type ExportPlan, ExportPlans, narrowGrant, poolKey } from "./exports/export-plan.ts";
 export { sanitizeExport } from "./exports/sanitize-text.ts";
 export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./exports/whole-package.ts";

@@ -8,6 +8,7 @@ import { createCredentialMoves } from "./bindings/move-binding.ts";
 import { createNameAuthority } from "./bindings/name-authority.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
 import { createVersionProbe } from "./bindings/probe-versions.ts";
+import { createUpgradeCandidates, type UpgradeCandidates } from "./bindings/upgrade-candidates.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
@@ -41,7 +42,9 @@ export interface RegistryModule {
   definitions: DefinitionsService;
   skills: Skills;
   installChecked: InstallChecked;
-  facade: Pick<Kernel, "installations" | "packages" | "bindings" | "workspaces" | "secrets" | "config"> & {
+  upgrades: UpgradeCandidates;
+  facade: Pick<Kernel, "installations" | "bindings" | "workspaces" | "secrets" | "config"> & {
+    packages: Omit<Kernel["packages"], "replay">;
     definitions: Kernel["definitions"];
     policy: Pick<Kernel["policy"], "get" | "put" | "patch">;
   };
@@ -89,6 +92,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     definitions,
     skills,
     installChecked: installations.installChecked,
+    upgrades: createUpgradeCandidates(deps, policies, planner),
     facade: {
       installations: installations.installations,
       packages: { ...createPackages(deps, rows), ...installations.packages },

@@ -1,6 +1,11 @@
 /** Packages: installed from an archive, a folder on the host or the npm registry. */
 import { BackplaneError } from "@backplane/contract";
-import { PackageSchema, SlotSchema } from "@backplane/contract/schema";
+import {
+  PackageSchema,
+  ReplayReportSchema,
+  ReplayRequestSchema,
+  SlotSchema,
+} from "@backplane/contract/schema";
 import type { Caller, InstallationSource } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
@@ -90,6 +95,27 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       handler: async ({ caller, params }) => ({
         status: 200,
         json: await kernel.packages.get(caller, params.id),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-packages/{id}:replay",
+      operation_id: "replayCalls",
+      summary: "Replay recorded calls against a package",
+      description:
+        "Runs recorded read-only calls of the bindings that use another version against that version and against this " +
+        "one, in the sandbox without network and with placeholders for secrets, and compares results, errors, time and " +
+        "attempted connections. Nothing moves; the calls leave no invocations, events or entries. Also needs the scope " +
+        "invocations:read.",
+      tag: "Packages",
+      auth: { scope: "packages:write" },
+      params: IdParams,
+      body: ReplayRequestSchema,
+      progress: true,
+      responses: { 200: { description: "The report.", schema: ReplayReportSchema } },
+      handler: async ({ caller, params, body, operation }) => ({
+        status: 200,
+        json: await kernel.packages.replay(caller, params.id, body, operation),
       }),
     }),
     defineRoute({

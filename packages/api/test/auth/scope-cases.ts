@@ -153,6 +153,22 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       request: async (fixture) => ({ path: `/v1/plugin-packages/${await fixture.package()}` }),
     },
   ],
+  // It changes nothing, but shows parts of recorded results.
+  "POST /v1/plugin-packages/{id}:replay": [
+    {
+      object: "recorded calls",
+      scope: "packages:write",
+      reach: "own",
+      request: async (fixture) => ({
+        path: `/v1/plugin-packages/${await fixture.package()}:replay`,
+        body: {},
+      }),
+      // No binding uses another version.
+      also: [404],
+      // They lack invocations:read.
+      except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
+    },
+  ],
   "POST /v1/plugin-installations": [
     {
       object: "package",

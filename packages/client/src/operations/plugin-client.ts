@@ -13,6 +13,8 @@ import type {
   InstallationSettings,
   InstrumentHealthReport,
   Package,
+  ReplayReport,
+  ReplayRequest,
   SignIn,
   SignInBegin,
   SignInStarted,
@@ -106,6 +108,9 @@ export function createPluginClient(http: Http) {
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
       get: (id: string) => get<Package>(`/v1/plugin-packages/${pathSegment(id)}`),
       remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
+      /** Runs recorded read-only calls against this version and the one in use, and compares them. */
+      replay: (id: string, request: Partial<ReplayRequest> = {}, call?: CallOptions) =>
+        postWatched<ReplayReport>(`/v1/plugin-packages/${pathSegment(id)}:replay`, request, call),
     },
     bindings: {
       create: (body: BindingCreate, call?: CallOptions) =>

@@ -17,6 +17,7 @@ export * from "./manifest.ts";
 export * from "./package.ts";
 export * from "./policy.ts";
 export * from "./progress.ts";
+export * from "./replay.ts";
 export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";

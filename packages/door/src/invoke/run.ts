@@ -281,13 +281,18 @@ function backoff(base_ms: number, attempt: number): number {
   return base_ms * 2 ** (attempt - 1);
 }
 
+/** What the request of a call depends on: an approved call, or one that is replayed and has no row of its own. */
+type DispatchedCall = Pick<Approved, "plan" | "grant" | "pool_key" | "token"> & {
+  live: Pick<LiveCall, "row">;
+};
+
 /**
  * The request of one attempt for the runner and the plugin. Secret values go into the request and nowhere else.
  * Ids that the caller did not give are left out.
  */
-function buildRunRequest(
+export function buildRunRequest(
   door: Pick<Door, "isWatched"> & { deps: Pick<KernelDeps, "clock" | "gateway" | "host"> },
-  call: Approved,
+  call: DispatchedCall,
   attempt: number,
   timeout_ms: number,
   secrets: Record<string, string>,
@@ -329,7 +334,7 @@ function nativeNameOf(item: PluginExport): Pick<RunRequest, "native_name" | "par
 
 function buildContext(
   { deps, isWatched }: Parameters<typeof buildRunRequest>[0],
-  call: Approved,
+  call: DispatchedCall,
   timeout_ms: number,
   secrets: Record<string, string>,
 ): InvocationContext {

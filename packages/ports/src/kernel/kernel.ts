@@ -42,6 +42,8 @@ import type {
   PolicyExplanation,
   PolicyLevel,
   PolicyPatch,
+  ReplayReport,
+  ReplayRequest,
   RiskContext,
   Role,
   Secret,
@@ -117,6 +119,11 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<Package>;
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
     remove(caller: Caller, id: string): Promise<void>;
+    /**
+     * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
+     * network and secrets, and compares the results. Nothing moves, and the calls leave no invocations.
+     */
+    replay(caller: Caller, id: string, request: ReplayRequest, operation?: Operation): Promise<ReplayReport>;
   };
   bindings: {
     /** This and the three operations below report the launch of the server to `operation`. */

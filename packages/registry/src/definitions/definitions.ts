@@ -85,10 +85,7 @@ export function createDefinitions({
     { binding, package: pack }: BoundPackage,
     operation?: Operation,
   ): Promise<Description> =>
-    await checkDescription(
-      deps,
-      await requestDescription(deps, policies, tokens, { binding, package: pack }, operation),
-    );
+    await describeProcess(deps, policies, tokens, { binding, package: pack }, operation);
 
   async function describeAndStore(
     bound: BoundPackage,
@@ -358,10 +355,11 @@ async function findSchemaProblem(
   return null;
 }
 
-async function requestDescription(
+/** Starts the process of the binding and checks what it says about its tools. Nothing is stored. */
+export async function describeProcess(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,
-  tokens: SignInTokens,
+  tokens: Pick<SignInTokens, "sendWithSecrets">,
   bound: BoundPackage,
   operation: Operation | undefined,
 ): Promise<Description> {
@@ -371,7 +369,8 @@ async function requestDescription(
     throw new BackplaneError("package.invalid", `This gateway does not run ${protocol} packages.`);
   }
   const request = await createProcessRequest(deps, policies, bound, bound.binding.scope);
-  return await sendProcessRequest(tokens, bound, request, (given) =>
+  const description = await sendProcessRequest(tokens, bound, request, (given) =>
     describe({ ...given, timeout_ms: DESCRIBE_MS }, operation),
   );
+  return await checkDescription(deps, description);
 }

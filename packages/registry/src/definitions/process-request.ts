@@ -55,7 +55,7 @@ export async function createProcessRequest(
  * one.
  */
 export async function sendProcessRequest<T>(
-  tokens: SignInTokens,
+  tokens: Pick<SignInTokens, "sendWithSecrets">,
   bound: BoundPackage,
   request: ProcessRequest,
   send: (request: ProcessRequest) => Promise<T>,

@@ -5,7 +5,7 @@
  */
 
 import { type Definitions, isDescribed, type MaybePromise, mapMaybe } from "@backplane/contract";
-import type { BindingStore, BoundPackage, DefinitionStore } from "@backplane/ports";
+import type { BindingStore, BoundPackage, DefinitionStore, Description } from "@backplane/ports";
 import { expandExports, selectExport } from "../exports/whole-package.ts";
 
 /**
@@ -91,7 +91,15 @@ function needsDefinitions(bound: BoundPackage): boolean {
   return isDescribed(bound.package.manifest.runtime.protocol);
 }
 
-function applyDefinitions(bound: BoundPackage, definitions: Definitions): BoundPackage {
+/** The package with tools that its process has described but that are not stored. */
+export function withTools(bound: BoundPackage, { exports, schemas }: Description): BoundPackage {
+  return applyDefinitions(bound, { exports, schemas, digest: bound.package.digest });
+}
+
+function applyDefinitions(
+  bound: BoundPackage,
+  definitions: Pick<Definitions, "exports" | "schemas" | "digest">,
+): BoundPackage {
   const { manifest, schemas } = bound.package;
   return {
     ...bound,

@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
-import { parseList } from "../../command-line/parse-flags.ts";
+import { parseList, wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
@@ -39,6 +39,7 @@ import {
 } from "./kernel-plugin.ts";
 import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
+import { replayPlugin } from "./replay-plugin.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
 const EXAMPLES = `
@@ -115,6 +116,8 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     )
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .option("--dry-run", "only show what changes")
+    .option("--replay", "first replay recorded calls; stop if the version needs another permission")
+    .option("--stop-on-change", "with --replay: also stop if a result differs")
     .action(toAction(upgradePlugin));
   plugin
     .command("rollback <package>")
@@ -122,6 +125,16 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .option("--dry-run", "only show what changes")
     .action(toAction(rollbackPlugin));
+  plugin
+    .command("replay <package>")
+    .description(
+      "Run recorded read-only calls against another version of a package, in the sandbox without network and secrets, and compare the results. No traffic moves.",
+    )
+    .requiredOption("--candidate <version|source>", "an installed version, or a source as in plugin install")
+    .option("--limit <n>", "how many calls, newest first (default: 50)", wholeNumber("--limit", 1, 500))
+    .option("--tool <name>", "only calls of this tool; repeatable", parseList)
+    .option("--org-wide", "bindings of the whole organisation instead of one project")
+    .action(toAction(replayPlugin));
   plugin
     .command("pack <folder>")
     .description("Pack a folder into an archive.")

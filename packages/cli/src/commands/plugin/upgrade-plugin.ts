@@ -1,31 +1,41 @@
 /** `plugin upgrade` and `plugin rollback`: all bindings of a package at once; what changes is shown first. */
-import { BackplaneError, type Binding, type Package } from "@backplane/contract";
+import { BackplaneError, type Binding, type Package, type ReplayReport } from "@backplane/contract";
 import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
+import type { ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm } from "../../terminal/prompts.ts";
 import { comparePackages } from "./compare-packages.ts";
+import { describeReplay, exitCodeOfReplay, requestReplay } from "./replay-plugin.ts";
 
 interface VersionOptions {
   orgWide?: boolean;
   dryRun?: boolean;
 }
 
+interface UpgradeOptions extends VersionOptions {
+  replay?: boolean;
+  stopOnChange?: boolean;
+}
+
 export async function upgradePlugin(
   context: CommandContext,
-  options: VersionOptions,
+  options: UpgradeOptions,
   name: string,
-): Promise<undefined> {
+): Promise<ExitCode | undefined> {
   const target = await findInstalledPackage(context, name);
   const { package_id, version: package_version } = target;
   const bound = await listBindings(context, package_id, options);
   const moving = bound.filter((binding) => binding.package_version !== package_version);
   await showChanges(context, target, moving);
-  if (options.dryRun === true) {
-    context.out.data({ bindings: moving }, () => "Nothing was changed.");
-    return undefined;
+  const replayed =
+    options.replay === true && moving.length > 0 ? await replay(context, target, options) : null;
+  if (options.dryRun === true || replayed !== null) {
+    const report = replayed === null ? {} : { replay: replayed };
+    context.out.data({ bindings: moving, ...report }, () => "Nothing was changed.");
+    return replayed === null ? undefined : exitCodeOfReplay(replayed);
   }
   if (moving.length > 0) await confirmIfAsked(context, `Upgrade ${package_id} to ${package_version}?`);
   const wide = options.orgWide === true ? { org_wide: true } : {};
@@ -33,6 +43,18 @@ export async function upgradePlugin(
   showVersions(context, bindings);
   if (moving.length > 0) context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
   return undefined;
+}
+
+/** Shows the replay. Returns its report if the upgrade has to stop because of it, else null. */
+async function replay(
+  context: CommandContext,
+  target: Package,
+  options: UpgradeOptions,
+): Promise<ReplayReport | null> {
+  const report = await requestReplay(context, target, options);
+  for (const line of describeReplay(report)) context.out.note(plainLine(line));
+  const stops = report.verdict === "held" || (report.verdict === "changed" && options.stopOnChange === true);
+  return stops ? report : null;
 }
 
 /** Each binding returns to the version before its last upgrade, with the settings that it had. */

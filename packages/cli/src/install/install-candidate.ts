@@ -1,0 +1,34 @@
+/** Finds the version that an upgrade or a replay is about, and installs it, without bindings, if a source is given. */
+import { BackplaneError, type Package } from "@backplane/contract";
+import { findInstalledPackage } from "../bindings/find-package.ts";
+import type { CommandContext } from "../context/context.ts";
+import { readPluginSource } from "./plugin-source.ts";
+import { type SentSource, sendInstallation } from "./send-installation.ts";
+
+const VERSION = /^\d+\.\d+\.\d+(?:[-+].*)?$/;
+
+/** `candidate` is an installed version, or a source as in `plugin install`. */
+export async function installCandidate(
+  context: CommandContext,
+  package_id: string,
+  candidate: string,
+): Promise<Package> {
+  if (VERSION.test(candidate)) return await findInstalledPackage(context, `${package_id}@${candidate}`);
+  const { packages } = await sendInstallation(context, toSentSource(context, candidate), { bind: false });
+  const found = packages.find(({ package: installed }) => installed.package_id === package_id);
+  if (found !== undefined) return found.package;
+  const names = packages.map(({ package: installed }) => installed.package_id).join(", ");
+  throw new BackplaneError("cli.usage", `${candidate} is ${names}, not ${package_id}.`, {
+    fix: `Name the package that it is: ${names}`,
+  });
+}
+
+function toSentSource({ io }: CommandContext, text: string): SentSource {
+  const found = readPluginSource(io.cwd, text);
+  if (found.kind === "package") return found;
+  if (found.kind === "npm") return { named: { kind: "npm", spec: found.spec }, label: found.spec };
+  if (found.kind === "agent-plugin") return { path: found.path, folder: true };
+  throw new BackplaneError("cli.usage", `${text} is not a version of a package.`, {
+    fix: "Use a version, a folder, an archive or npm:NAME@VERSION.",
+  });
+}

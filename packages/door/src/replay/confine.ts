@@ -1,0 +1,40 @@
+/**
+ * The binding that a replay uses instead of the stored one: its own processes, no network, no rights on the gateway or
+ * the host, read-only mounts, and placeholders for secrets. What runs with it can change nothing outside its sandbox.
+ */
+import type { Binding, Grant, Protocol } from "@backplane/contract";
+
+/** Never valid anywhere, but a program that requires a value starts with it. */
+const PLACEHOLDER_SECRET = "replay-without-secret";
+
+/**
+ * Protocols whose processes can run in a sandbox of their own. A remote server is reached over the network, and
+ * instruments have data that outlives a call.
+ */
+const REPLAYABLE: ReadonlySet<Protocol> = new Set<Protocol>(["vai.rpc.v1", "mcp.stdio", "module.tools"]);
+
+export function isReplayable(protocol: Protocol): boolean {
+  return REPLAYABLE.has(protocol);
+}
+
+export function confineBinding(binding: Binding, binding_id: string): Binding {
+  const { host_target: _host, sampling: _model, class: chosen, mounts = [], ...policy } = binding.policy;
+  return {
+    ...binding,
+    binding_id,
+    status: "active",
+    unbound_slots: [],
+    rollout: { traffic_percent: 100 },
+    policy: {
+      ...policy,
+      ...(chosen === undefined ? {} : { class: chosen === "inline" ? "worker" : chosen }),
+      allowed_domains: [],
+      mounts: mounts.map((mount) => ({ ...mount, writable: false })),
+      permissions: { ...policy.permissions, network: "none", gateway_api_scopes: [] },
+    },
+  };
+}
+
+export function placeholderSecrets({ secret_slots }: Pick<Grant, "secret_slots">): Record<string, string> {
+  return Object.fromEntries(secret_slots.map((slot) => [slot, PLACEHOLDER_SECRET]));
+}

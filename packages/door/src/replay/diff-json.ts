@@ -1,0 +1,67 @@
+/** Structural comparison of two JSON results. */
+import { isArtifact, isObject, type Json, type JsonObject, type ReplayDifference } from "@backplane/contract";
+
+const MAX_DIFFERENCES = 20;
+const MAX_VALUE_CHARS = 200;
+
+/** The differences between two results, at most 20. An empty list means that they are equal. */
+export function diffJson(current: Json, candidate: Json): ReplayDifference[] {
+  const found: ReplayDifference[] = [];
+  compare("", current, candidate, found);
+  return found;
+}
+
+/** The types of a result without its values, to compare results that differ from run to run. */
+export function shapeOf(value: Json): Json {
+  if (Array.isArray(value)) {
+    // Lists of equal items may have any length.
+    const shapes = new Map(value.map((item) => [JSON.stringify(shapeOf(item)), shapeOf(item)]));
+    return [...shapes.keys()].sort().map((key) => shapes.get(key)!);
+  }
+  if (!isObject(value)) return value === null ? null : typeof value;
+  // The type of a content block is part of its shape.
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [key, key === "type" ? item : shapeOf(item as Json)]),
+  ) as JsonObject;
+}
+
+function compare(path: string, current: Json, candidate: Json, found: ReplayDifference[]): void {
+  if (found.length >= MAX_DIFFERENCES || current === candidate) return;
+  if (Array.isArray(current) && Array.isArray(candidate)) {
+    for (let i = 0; i < Math.max(current.length, candidate.length); i++)
+      compareItem(`${path}/${i}`, current[i], candidate[i], found);
+    return;
+  }
+  if (isObject(current) && isObject(candidate)) {
+    const [left, right] = [comparable(current as JsonObject), comparable(candidate as JsonObject)];
+    for (const key of new Set([...Object.keys(left), ...Object.keys(right)]))
+      compareItem(`${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`, left[key], right[key], found);
+    return;
+  }
+  found.push({ path, change: "changed", current: shorten(current), candidate: shorten(candidate) });
+}
+
+function compareItem(
+  path: string,
+  current: Json | undefined,
+  candidate: Json | undefined,
+  found: ReplayDifference[],
+): void {
+  if (found.length >= MAX_DIFFERENCES) return;
+  if (current === undefined && candidate === undefined) return;
+  if (current === undefined) found.push({ path, change: "added", candidate: shorten(candidate!) });
+  else if (candidate === undefined) found.push({ path, change: "removed", current: shorten(current) });
+  else compare(path, current, candidate, found);
+}
+
+/** A file is compared by its content. Its name and the call that produced it differ from run to run. */
+function comparable(value: JsonObject): JsonObject {
+  if (!isArtifact(value)) return value;
+  const { path: _path, invocation_id: _id, ...content } = value as JsonObject;
+  return content;
+}
+
+function shorten(value: Json): Json {
+  const text = JSON.stringify(value);
+  return text.length <= MAX_VALUE_CHARS ? value : `${text.slice(0, MAX_VALUE_CHARS - 1)}…`;
+}
