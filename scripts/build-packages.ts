@@ -97,12 +97,24 @@ async function bundle(outdir: string, options: BuildOptions): Promise<OutputFile
     platform: "node",
     format: "esm",
     target: "node20",
-    plugins: [fromDist(outdir), plainHttp],
+    plugins: [fromDist(outdir), plainBuiltins],
     logLevel: "error",
     ...options,
     write: false,
   });
-  return outputFiles!;
+  return outputFiles!.map((file) => ({ ...file, contents: toAscii(file.text) }));
+}
+
+/**
+ * One character beyond Latin-1 makes V8 keep and scan the whole text with two bytes per character. esbuild escapes such
+ * characters in strings, so those that are left are in comments and regular expressions.
+ */
+function toAscii(text: string): Buffer {
+  const escaped = text.replace(
+    /[\u0080-\uffff]/g,
+    (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  return Buffer.from(escaped, "latin1");
 }
 
 /**
@@ -126,13 +138,13 @@ function fromDist(outdir: string): Plugin {
 }
 
 /**
- * An ES import of node:http makes Node evaluate all its exports, and one of them loads an HTTP client that
- * nothing here uses.
+ * An ES import of a module of Node evaluates all its exports, and some of them load more modules: streams, web streams,
+ * an HTTP client. Nothing here uses most of them.
  */
-const plainHttp: Plugin = {
-  name: "plain-http",
+const plainBuiltins: Plugin = {
+  name: "plain-builtins",
   setup(building) {
-    building.onResolve({ filter: /^node:http$/ }, ({ path }) => ({ path, namespace: "builtin" }));
+    building.onResolve({ filter: /^node:/ }, ({ path }) => ({ path, namespace: "builtin" }));
     building.onLoad({ filter: /.*/, namespace: "builtin" }, ({ path }) => ({
       contents: `module.exports = process.getBuiltinModule(${JSON.stringify(path)});`,
     }));

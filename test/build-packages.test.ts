@@ -28,6 +28,12 @@ const entries = globSync("packages/*/package.json")
     );
   });
 
+test("writes bundles in plain ASCII, which V8 keeps with one byte per character", () => {
+  const bundles = globSync("packages/*/dist/lib/*.js");
+  expect(bundles.length).toBeGreaterThan(entries.length);
+  expect(bundles.filter((file) => readFileSync(file).some((byte) => byte > 0x7f))).toEqual([]);
+});
+
 test("bundles every module of the gateway into files that import no other file of their module", () => {
   expect(entries.map(({ entry }) => entry)).toEqual(
     [

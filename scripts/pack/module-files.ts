@@ -15,7 +15,7 @@ export interface Manifest {
 /** Files that a module reads from its own folder while it runs. */
 const ASSETS: Record<string, string[]> = {
   "@backplane/api": ["static/**", "dist/explorer/*"],
-  "@backplane/cli": ["bin/*", "dist/main.js", "dist/program/small-heap.js"],
+  "@backplane/cli": ["bin/*", "dist/main.js", "dist/heap/small-heap.js"],
   "@backplane/runner": ["sandbox-init/**"],
   "@backplane/sdk": ["java/**", "python/*.py", "dist/*.mjs"],
 };

@@ -3,7 +3,7 @@ import { lstatSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 // A named import of enableCompileCache would end an older Node before it can start the bundled one.
 import module, { createRequire } from "node:module";
 import { join } from "node:path";
-import { restartWithSmallHeap } from "./program/small-heap.ts";
+import { restartWithSmallHeap } from "./heap/small-heap.ts";
 
 const MAX_CACHED_FILES = 1_000;
 

@@ -34,7 +34,7 @@ function writeMain(source: string): void {
 /** The built main.js with a stub of @backplane/cli. */
 function useBuiltMain(): string {
   writeFileSync(join(root, "packages/cli/package.json"), '{"type":"module"}');
-  for (const name of ["main.js", "program/small-heap.js"])
+  for (const name of ["main.js", "heap/small-heap.js"])
     cpSync(join(LAUNCHER, "../../dist", name), join(root, "packages/cli/dist", name));
   const cli = join(root, "node_modules/@backplane/cli");
   mkdirSync(cli, { recursive: true });
@@ -102,7 +102,7 @@ describe("launcher", () => {
       "rmSync",
       "statSync",
     ]);
-    const text = ["main.js", "program/small-heap.js"]
+    const text = ["main.js", "heap/small-heap.js"]
       .map((name) => readFileSync(join(LAUNCHER, "../../dist", name), "utf8"))
       .join("\n");
     const imports = [...text.matchAll(/^import (?:\w+, )?\{([^}]*)\} from "node:/gm)];

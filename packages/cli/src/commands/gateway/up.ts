@@ -10,6 +10,7 @@ import { version } from "../../command-line/version.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { isAlive, readDaemonFile } from "../../context/locate-gateway.ts";
+import { limitHeapGrowth } from "../../heap/limit-heap-growth.ts";
 import type { Io } from "../../terminal/io.ts";
 import { openBrowser } from "../../terminal/open-browser.ts";
 import { detach, type Ready, type UpOptions } from "./detach.ts";
@@ -86,6 +87,7 @@ async function runInForeground(
       pid: process.pid,
       version: version(),
     });
+    limitHeapGrowth(process);
     const crashed = Promise.withResolvers<{ fault: unknown }>();
     stopCrashListener = io.onCrash((fault) => crashed.resolve({ fault }));
     const reason = await Promise.race([

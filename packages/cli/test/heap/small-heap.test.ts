@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type OwnProcess, restartWithSmallHeap } from "../../src/program/small-heap.ts";
+import { type OwnProcess, restartWithSmallHeap } from "../../src/heap/small-heap.ts";
 
 function startWith(given: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
   let seen: { args: readonly string[]; env: object } | null = null;
@@ -22,8 +22,6 @@ test("up restarts its process once with heap flags and the same command line", (
     "/node",
     "--conditions=x",
     expect.stringMatching(/^--max-semi-space-size=\d+$/),
-    expect.stringMatching(/^--heap-growing-percent=\d+$/),
-    "--no-allocation-site-pretenuring",
     "/main.js",
     "up",
     "--json",

@@ -1,0 +1,32 @@
+/**
+ * Keeps the heap of a long-running gateway small. Under load V8 grows the young generation to three times 16 MB, and
+ * malloc keeps an arena per thread. Both can be set only before a process starts, so the process replaces itself once
+ * with execve, which keeps its process id. limit-heap-growth.ts does the rest when the gateway is ready.
+ */
+const SEMI_SPACE = "--max-semi-space-size=";
+/**
+ * Measured with MCP calls of 1 kB: 159–194 MB with this and a limited growth, up to 262 MB with V8's default growth, up
+ * to 323 MB with all defaults. 4 MB would save another 15 MB but cost a fifth of the calls per second.
+ */
+export const OWN_SEMI_SPACE = `${SEMI_SPACE}6`;
+const ARENAS = "2";
+
+export interface OwnProcess {
+  argv: readonly string[];
+  execArgv: readonly string[];
+  execPath: string;
+  env: Record<string, string | undefined>;
+  execve?: (file: string, args: readonly string[], env: Record<string, string | undefined>) => never;
+}
+
+/** Returns if no restart is needed or possible. Flags that the operator has set are kept. */
+export function restartWithSmallHeap(starting: OwnProcess): void {
+  const { argv, execArgv, execPath, env, execve } = starting;
+  const [, , command] = argv;
+  if (command !== "up" || execve === undefined) return;
+  const chosen = [...execArgv, env.NODE_OPTIONS ?? ""].some((flag) => flag.includes(SEMI_SPACE.slice(2, -1)));
+  // An inherited descriptor would be closed by execve; the parent that passes one also passes the flags.
+  if (chosen || argv.includes("--ready-fd")) return;
+  const args = [execPath, ...execArgv, OWN_SEMI_SPACE, ...argv.slice(1)];
+  execve(execPath, args, { MALLOC_ARENA_MAX: ARENAS, ...env });
+}

@@ -1,0 +1,24 @@
+import { spawnSync } from "node:child_process";
+import { resolve } from "node:path";
+import { expect, test } from "vitest";
+
+const MODULE = resolve("packages/cli/src/heap/limit-heap-growth.ts");
+
+/** V8 accepts compiled code only under this tag, so it shows whether the flags have changed. */
+function tagsOf(...flags: string[]): { before: number; after: number } {
+  const program = `const { cachedDataVersionTag } = await import("node:v8");
+    const before = cachedDataVersionTag();
+    const { limitHeapGrowth } = await import(${JSON.stringify(MODULE)});
+    limitHeapGrowth(process);
+    console.log(JSON.stringify({ before, after: cachedDataVersionTag() }));`;
+  const args = [...flags, "--input-type=module", "-e", program];
+  return JSON.parse(spawnSync(process.execPath, args, { encoding: "utf8" }).stdout);
+}
+
+test("accepts Node's compiled code at the start and limits the growth of the heap afterwards", () => {
+  const plain = tagsOf();
+  const own = tagsOf("--max-semi-space-size=6");
+  expect(plain.after).toBe(plain.before);
+  expect(own.before).toBe(plain.before);
+  expect(own.after).not.toBe(own.before);
+});
