@@ -5,6 +5,7 @@
 import type { KeyScope } from "@backplane/contract";
 import { AGENT_CASES } from "./scope-cases-agent.ts";
 import { HOOK_CASES } from "./scope-cases-hooks.ts";
+import { PACKAGE_CASES } from "./scope-cases-packages.ts";
 import { type Case, missing, type Reach, type Request, type ScopeFixture } from "./scope-matrix.ts";
 
 const bindable = async (fixture: ScopeFixture) => ({
@@ -13,16 +14,10 @@ const bindable = async (fixture: ScopeFixture) => ({
   export_id: "echo",
 });
 
-const folderOnHost = (path: string): Case => ({
-  object: "folder on the host",
-  scope: "packages:write",
-  reach: "host",
-  request: (fixture) => ({ path, body: { source: { kind: "folder", path: fixture.folder() } } }),
-});
-
 export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ...AGENT_CASES,
   ...HOOK_CASES,
+  ...PACKAGE_CASES,
   "POST /v1/plugin-bindings": [
     {
       object: "binding of a project",
@@ -131,104 +126,6 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       reach: "own",
       ...missing("/v1/sign-ins:complete", { redirect: "https://a.example/?state=x" }),
       also: [400, 404, 409, 410, 422],
-    },
-  ],
-  "POST /v1/plugin-packages": [
-    {
-      object: "package",
-      scope: "packages:write",
-      reach: "own",
-      request: async (fixture) => ({
-        path: "/v1/plugin-packages",
-        body: await fixture.archive(),
-        headers: { "content-type": "application/octet-stream" },
-      }),
-    },
-  ],
-  "DELETE /v1/plugin-packages/{id}": [
-    {
-      object: "package of an org",
-      scope: "packages:write",
-      reach: "org",
-      request: async (fixture) => ({ path: `/v1/plugin-packages/${await fixture.package()}` }),
-    },
-  ],
-  // It changes nothing, but shows parts of recorded results.
-  "POST /v1/plugin-packages/{id}:replay": [
-    {
-      object: "recorded calls",
-      scope: "packages:write",
-      reach: "own",
-      request: async (fixture) => ({
-        path: `/v1/plugin-packages/${await fixture.package()}:replay`,
-        body: {},
-      }),
-      // No binding uses another version.
-      also: [404],
-      // They lack invocations:read.
-      except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
-    },
-  ],
-  "POST /v1/plugin-installations": [
-    {
-      object: "package",
-      scope: "packages:write",
-      reach: "own",
-      request: async (fixture) => ({
-        path: "/v1/plugin-installations",
-        body: await fixture.archive(),
-        headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":false}' },
-      }),
-    },
-    {
-      object: "package and bindings of a project",
-      scope: "packages:write",
-      reach: "own",
-      request: async (fixture) => ({
-        path: "/v1/plugin-installations",
-        body: await fixture.archive(),
-        headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":true}' },
-      }),
-      // They lack bindings:write, so nothing is installed.
-      except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
-    },
-    {
-      object: "package and bindings of an org",
-      scope: "packages:write",
-      reach: "named",
-      request: async (fixture) => ({
-        path: "/v1/plugin-installations",
-        body: await fixture.archive(),
-        headers: {
-          "content-type": "application/octet-stream",
-          "installation-settings": '{"bind":true,"org_wide":true}',
-        },
-      }),
-      except: { foreignOrg: [403], org: [403] },
-    },
-    folderOnHost("/v1/plugin-installations"),
-  ],
-  // It changes nothing, but reads the host's disk.
-  "POST /v1/plugin-installations:inspect": [
-    {
-      object: "archive",
-      scope: "packages:write",
-      reach: "own",
-      request: async (fixture) => ({
-        path: "/v1/plugin-installations:inspect",
-        body: await fixture.archive(),
-        headers: { "content-type": "application/octet-stream" },
-      }),
-    },
-    folderOnHost("/v1/plugin-installations:inspect"),
-  ],
-  "POST /v1/agent-plugins": [
-    {
-      object: "package",
-      scope: "packages:write",
-      reach: "own",
-      ...missing("/v1/agent-plugins"),
-      also: [400, 403, 422],
     },
   ],
   "POST /v1/instrument-plugins": [
