@@ -122,7 +122,7 @@ export function accessCases(subject: () => Subject): void {
     await store().idempotency.abandon(scope, "k");
     expect(await begin("d4", 1_251 + IDEMPOTENCY_TTL_MS)).toEqual({ state: "new" });
     await store().idempotency.finish(scope, "k", 200, "", 2_000);
-    // The other org's.
+    // Sweeps the key of the other org.
     expect(await store().idempotency.sweep(1_999 + IDEMPOTENCY_TTL_MS)).toBe(1);
     expect(await store().idempotency.sweep(2_000 + IDEMPOTENCY_TTL_MS)).toBe(1);
     expect(await begin("d5", 8_000)).toEqual({ state: "new" });

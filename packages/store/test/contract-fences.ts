@@ -84,7 +84,7 @@ export function fenceCases(store: () => Store): void {
     expect(await store().runs.end(scope, holdOf(now), 0, sampleEnd(), tape(key, "new"), {})).toMatchObject({
       first_id: expect.any(Number),
     });
-    // After its end no node owns it.
+    // No node owns a run that has ended.
     for (const write of writes(now, 3)) await expect(write()).rejects.toMatchObject(taken);
   });
 

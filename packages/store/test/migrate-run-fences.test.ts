@@ -10,7 +10,7 @@ const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
 const other = { ...key, session_id: "t" };
 const [older, newer, apart] = [sampleRun(key), sampleRun(key), sampleRun(other)];
 
-/** In the earlier schema. */
+/** Inserts a run into the earlier schema. */
 function oldRun({ id, session_id, input, usage, started_at }: ReturnType<typeof sampleRun>): Statement {
   const body = JSON.stringify({
     parent_run_id: null,

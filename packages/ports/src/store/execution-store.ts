@@ -30,7 +30,7 @@ export interface ExecutionRow extends Execution {
   deadline: number | null;
 }
 
-/** What a run or a step of an execution uses. */
+/** A counter of an execution that its policy limits. */
 export type ExecutionUse = "steps" | "compactions";
 
 export interface ExecutionStore {
@@ -46,8 +46,8 @@ export interface ExecutionStore {
   ): Promise<boolean>;
   /** Counts another start of the harness. Resolves to null if the call no longer owns the execution. */
   countStart(id: string, invocation_id: string): Promise<ExecutionRow | null>;
-  /** Names the chain on which a harness continues. */
+  /** Stores the chain on which the harness continues. */
   setChain(id: string, invocation_id: string, chain_id: string): Promise<boolean>;
-  /** Throws `harness.limit` if the execution has ended or has no more of it. */
+  /** Counts one use. Throws `harness.limit` if the execution has ended or its limit is reached. */
   use(id: string, what: ExecutionUse): Promise<void>;
 }

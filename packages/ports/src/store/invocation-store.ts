@@ -106,7 +106,7 @@ export interface JobHold {
   fence: number;
 }
 
-/** A delivery that the settlement of its call completes. `error` is set if the hook failed for good. */
+/** A delivery that the settlement of its call completes. `error` is set if the hook failed and is not retried. */
 export interface CompletedDelivery extends JobHold {
   now: number;
   error: string | null;

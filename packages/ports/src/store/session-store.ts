@@ -76,9 +76,9 @@ export interface SessionStore {
     chain_id?: string,
     once?: IdempotencyClaim,
   ): Promise<AppendedEntries>;
-  /** As `append` to the head. Throws `session.busy` while a turn runs. */
+  /** Like `append` to the head. Throws `session.busy` while a turn runs. */
   appendIdle(key: SessionKey, entries: readonly NewEntry[]): Promise<AppendedEntries>;
-  /** As `append` to the head. With a hold, throws `run.taken_over` if another gateway owns the turn. */
+  /** Like `append` to the head. With a hold, throws `run.taken_over` if another gateway owns the turn. */
   appendTape(tape: TapeWrite, once?: IdempotencyClaim): Promise<AppendedEntries>;
   /** The chain's entries after this id in order, including inherited ones. Throws `chain.not_found`. */
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;

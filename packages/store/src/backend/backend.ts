@@ -12,7 +12,7 @@ export interface Backend {
   /** Writes progress events with the next commit. Best effort. */
   bufferProgress(rows: WriteInput<"appendProgress">): void;
   read<T>(op: (dialect: SqlDialect) => Op<T>): Promise<T>;
-  /** As `read`, but returns damaged rows too, for code that verifies hashes itself and reports where they break. */
+  /** Like `read`, but returns damaged rows too, for code that verifies hashes itself and reports where they break. */
   readUnchecked<T>(op: (dialect: SqlDialect) => Op<T>): Promise<T>;
   /**
    * A read that every request makes (bench row http.invoke). `key` identifies it in a cache that is never stale; a cached

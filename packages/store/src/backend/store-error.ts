@@ -18,7 +18,7 @@ export function toStoreError(error: unknown): BackplaneError {
   return new BackplaneError("store.unavailable", undefined, { cause: error });
 }
 
-/** A failure that the writer's thread sent is a plain object. */
+/** A failure that the writer thread sends arrives as a plain object, not as an Error. */
 function plainFailure(error: unknown): StoreFailure | undefined {
   return error instanceof Error ? undefined : (error as StoreFailure);
 }

@@ -1,4 +1,4 @@
-/** When servers of bindings used the gateway's model, for the window of their quota. Removed with the binding. */
+/** Records when the server of a binding used the gateway's model, for its quota. Removed with the binding. */
 import type { Migration } from "./migration.ts";
 
 export const sampling: Migration = {

@@ -156,7 +156,7 @@ export interface HeldJob {
   fence: number;
 }
 
-/** `error` is the reason of a hook that failed for good; null clears the error of an earlier attempt. */
+/** `error` is the reason of a hook that failed and is not retried; null clears the error of an earlier attempt. */
 export function* completeJob(
   p: HeldJob & { now: number | null; error?: string | null },
   dialect: SqlDialect,

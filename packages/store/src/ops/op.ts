@@ -3,7 +3,7 @@
  * synchronously inside the writer's batch, PostgreSQL asynchronously inside a transaction. An operation keeps no state
  * between runs, so an executor may run it again from the start.
  *
- * The writer's thread loads this folder, so nothing here imports more than node:crypto and plain functions of the
+ * The writer thread loads this folder, so nothing here imports more than node:crypto and plain functions of the
  * contract: the memory of that thread counts against the idle gateway (bench row boot.rss).
  */
 export type SqlValue = string | number | null;

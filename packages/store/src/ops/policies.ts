@@ -6,7 +6,7 @@ import { type Op, type Row, sql } from "./op.ts";
 export interface PolicyRowWrite {
   org_id: string;
   project_id: string;
-  /** Of the new row; the stored row has one less. */
+  /** The generation of the new row; the stored row has one less. */
   generation: number;
   updated_at: string;
   updated_by: string;

@@ -113,7 +113,7 @@ export function* compactSession(
     chain: ChainRow;
     first: EntryRow[];
     records: ChangeRecordRows;
-    /** Of the turn that compacts its own session; null: a person asked for it. */
+    /** The hold of the turn that compacts its own session; null if a person requested the compaction. */
     hold: HoldColumns | null;
   },
   dialect: SqlDialect,

@@ -153,7 +153,7 @@ export function checkSpan(
 
 type SpanPart = [kind: string, date: string, payload: Json, meta: Json, hash: string];
 
-/** A text that is not valid JSON any more has no entries. */
+/** Text that is not valid JSON has no entries. */
 function parseSpan(row: Row): SpanPart[] {
   try {
     return JSON.parse(row.body as string) as SpanPart[];

@@ -1,4 +1,4 @@
-/** All writes by name. The writer's thread receives the name and one plain argument. */
+/** All writes by name. The writer thread receives the name and one plain argument. */
 
 import { createAllowRule, removeAllowRule } from "./allow-rules.ts";
 import { resolveApproval } from "./approvals.ts";

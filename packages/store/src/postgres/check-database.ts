@@ -1,4 +1,4 @@
-/** What `doctor` and `status` can tell of a PostgreSQL that gateways share. Reads and changes nothing. */
+/** The state of a shared PostgreSQL database for `doctor` and `status`. Only reads. */
 import { toPostgresError } from "./errors.ts";
 import { explainConnection } from "./explain-connection.ts";
 

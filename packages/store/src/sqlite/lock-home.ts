@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { BackplaneError } from "@backplane/contract";
 
-/** In the home. */
+/** The name of the lock file in the home. */
 export const LOCK_FILE = "backplane.lock";
 
 const SQLITE_BUSY = 5;

@@ -178,7 +178,7 @@ function encodeSettlement(
   };
 }
 
-/** Without the fields that only the gateway may see. */
+/** Removes the fields that only the gateway may see. */
 function publicInvocation(row: Row): Invocation {
   const {
     node_id: _node,

@@ -19,7 +19,7 @@ export interface Commits {
 export interface CommitCounter {
   /** The statement to add to every transaction that writes. */
   next(): Statement;
-  /** To be called once the transaction is on disk. */
+  /** The caller calls this once the transaction is on disk. */
   committed(): void;
   close(): void;
 }

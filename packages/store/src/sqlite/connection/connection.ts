@@ -13,7 +13,7 @@ export type StatementHook = (text: string) => void;
 
 /**
  * A module whose default export is called before each writing statement, as `(text, data)`. It is named instead of passed
- * as a function, because it has to be loaded in the writer's thread. For fault tests only.
+ * as a function, because it has to be loaded in the writer thread. For fault tests only.
  */
 export interface HookModule {
   module: string;
@@ -28,9 +28,9 @@ export async function loadHook(hook: HookModule | undefined): Promise<StatementH
 
 export interface SqliteConnection {
   run<T>(op: Op<T>): T;
-  /** As `run`, and sets `wrote` when a statement has written, also when the operation throws. */
+  /** Like `run`, and sets `wrote` when a statement has written, also when the operation throws. */
   runTracked<T>(op: Op<T>, wrote: { value: boolean }): T;
-  /** As `run`, but returns damaged rows too, for code that looks for damage itself. */
+  /** Like `run`, but returns damaged rows too, for code that looks for damage itself. */
   runUnchecked<T>(op: Op<T>): T;
   /** From now on checks rows when they are read, and writes them with their checksum. Needs the newest schema. */
   enableRowChecks(): void;
@@ -44,7 +44,7 @@ interface PreparedStatement {
   statement: StatementSync;
   returns_rows: boolean;
   writes: boolean;
-  /** Of a statement that writes a row with its checksum. */
+  /** Set for a statement that writes a row with its checksum. */
   checksummed: ChecksummedWrite | undefined;
 }
 

@@ -1,10 +1,10 @@
-/** What an error of the SQLite driver means. The writer's thread loads this file: no import of another module. */
+/** Classifies errors of the SQLite driver. The writer thread loads this file, so it imports no other module. */
 import type { StoreFailure } from "../../ops/op.ts";
 
 /** SQLite's primary codes for a damaged file (CORRUPT) and for a file that is not a database (NOTADB). */
 const DAMAGE_CODES = new Set([11, 26]);
 
-/** Undefined for any other error. */
+/** Returns undefined for any other error. */
 export function damageOf(error: unknown): StoreFailure | undefined {
   const { errcode, code, message } = (error ?? {}) as { errcode?: unknown; code?: unknown; message?: string };
   if (typeof errcode === "number" && DAMAGE_CODES.has(errcode & 0xff)) {
@@ -20,7 +20,7 @@ export function damageOf(error: unknown): StoreFailure | undefined {
   return undefined;
 }
 
-/** SQLite's primary codes for trouble with the disk or the file: BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, … */
+/** SQLite's primary codes for a failure of the disk or the file: BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, … */
 const DISK_CODES = new Set([5, 6, 7, 8, 10, 11, 13, 14, 22, 26]);
 
 export function isDiskError(error: unknown): boolean {

@@ -27,7 +27,7 @@ import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
 
 export interface StoreReport extends FileDamage {
   file: string;
-  /** With what is still in its WAL. */
+  /** The size of the file and of its WAL. */
   bytes: number;
   /** Acknowledged commits that the store does not have. */
   lost_commits: number;

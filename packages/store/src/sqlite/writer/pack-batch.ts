@@ -1,5 +1,5 @@
 /**
- * Serializes a batch for the writer's thread: all its strings joined into one, and an array of numbers that describes the
+ * Serializes a batch for the writer thread: all its strings joined into one, and an array of numbers that describes the
  * structure. Cloning these two costs a fifth of cloning the rows (bench row store.append). A key is written at its first
  * use and referred to by number afterwards, since the calls of a batch have few distinct keys.
  */

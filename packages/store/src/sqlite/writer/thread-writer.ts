@@ -1,5 +1,5 @@
 /**
- * The main thread's side of the writer's thread. When the thread dies, its batches are reported as broken; each of them
+ * The main thread's side of the writer thread. When the thread dies, its batches are reported as broken; each of them
  * that had not committed is lost. The next batch starts a new thread.
  */
 import { once } from "node:events";

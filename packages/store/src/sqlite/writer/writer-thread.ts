@@ -1,5 +1,5 @@
 /**
- * The entry of the writer's thread. It receives batches and answers each with its result. It loads only node:sqlite and
+ * The entry of the writer thread. It receives batches and answers each with its result. It loads only node:sqlite and
  * the operations, because its memory counts against the idle gateway (bench row boot.rss).
  */
 import { parentPort, workerData } from "node:worker_threads";
