@@ -22,11 +22,11 @@ interface Report {
 }
 
 interface Limits {
-  /** Of one `expect.poll`. */
+  /** The timeout of one `expect.poll`. */
   poll_ms: number;
-  /** Of one test. Below Vitest's own configured limit, which is meant for a machine under heavy load. */
+  /** The timeout of one test. Below Vitest's own configured limit, which is meant for a machine under heavy load. */
   test_ms: number;
-  /** Of all tests of one mutant. */
+  /** The timeout of all tests of one mutant. */
   run_ms: number;
 }
 

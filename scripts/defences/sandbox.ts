@@ -270,7 +270,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     from: '  if (request.ifr_flags & IFF_UP) refuse("a network in use", EBUSY);',
     to: "",
     tests: BOUNDARY,
-    only: "a network that is in use",
+    only: "network namespace, whose routes",
   },
   {
     defence: "trace: a call waits for its refusals",

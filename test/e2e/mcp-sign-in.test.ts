@@ -162,12 +162,12 @@ test("sends the token with a call and exposes no copy of it", async () => {
 test("keeps the sign-in across a restart and renews an expiring token once for all waiting calls", async () => {
   await gateway.stop();
   as.revokeAll();
-  as.slow_ms = 300;
+  as.token_delay_ms = 300;
   gateway = await startTestGateway({ home });
   const before = as.token_requests.length;
   const calls = await Promise.all(Array.from({ length: 8 }, call));
   expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(8).fill("succeeded"));
-  as.slow_ms = 0;
+  as.token_delay_ms = 0;
   const requests = as.token_requests.slice(before);
   expect(requests.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
   // The next renewal uses the rotated refresh token; the old one would be refused.
@@ -383,7 +383,7 @@ test("signing out deletes the tokens and revokes them at the server", async () =
 
 test("removing the binding revokes both tokens and deletes the sign-in", async () => {
   await signedIn();
-  const [access, refresh] = as.given_out.slice(-2);
+  const [access, refresh] = as.issued_secrets.slice(-2);
   const removed = await gateway.cli("binding", "remove", binding_id, "--yes");
   expect(removed.code, removed.stderr).toBe(0);
   await eventually(
@@ -402,8 +402,8 @@ test("the home and the log contain no token, code or secret in plain text, and t
   const actions = new Set(body.items.map(({ action }) => action));
   for (const action of ["sign_in.begin", "sign_in.done", "sign_in.end"]) expect(actions).toContain(action);
   const places = [JSON.stringify(body), gateway.log(), ...filesIn(home)];
-  expect(as.given_out.length).toBeGreaterThan(20);
-  const found = as.given_out.filter((secret) => places.some((text) => text.includes(secret)));
+  expect(as.issued_secrets.length).toBeGreaterThan(20);
+  const found = as.issued_secrets.filter((secret) => places.some((text) => text.includes(secret)));
   expect(found).toEqual([]);
 });
 

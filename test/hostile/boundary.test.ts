@@ -82,13 +82,13 @@ test.each(CONTROLS)("control: the same program notices that %s", async (_, chang
   expect(hits.join("\n")).toMatch(expected);
 });
 
-test("is unavailable if the host's root is still on top of the sandbox's: the kernel lets it not go on", async () => {
+test("is unavailable if the host's root is still mounted over the sandbox's, because the kernel refuses the next step", async () => {
   const change: Change = ["root.c", 'umount2(".", MNT_DETACH) < 0 || ', ""];
   const { status } = await openTestSandbox({ ...weakened(change), bwrap: [] });
   expect(status).toMatchObject({ available: false, reason: expect.stringContaining("user namespace") });
 });
 
-test("is unavailable in a network that is in use, whose routes it would replace", async () => {
+test("is unavailable in the host's network namespace, whose routes it would replace", async () => {
   // Without the second change, a defect of this check would cut off the machine that runs the test.
   const changes: Change[] = [
     ["stage.c", " | CLONE_NEWNET", ""],

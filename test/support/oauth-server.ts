@@ -1,6 +1,6 @@
 /**
  * A real authorization server and an MCP server that accepts its tokens, on separate sockets: codes with PKCE, rotating
- * refresh tokens, tokens bound to a resource, revocation. Tests change its behaviour by its fields.
+ * refresh tokens, tokens bound to a resource, revocation. Tests change its behaviour through its fields.
  */
 import { createHash, randomBytes } from "node:crypto";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
@@ -12,7 +12,7 @@ interface Token {
   client_id: string;
   resource: string;
   scope: string;
-  ends_at: number;
+  expires_at: number;
 }
 
 export interface AuthorizationServer {
@@ -24,12 +24,12 @@ export interface AuthorizationServer {
   revoked: string[];
   /** The status of the revocation endpoint; any status but 200 revokes nothing. */
   revoke_status: number;
-  /** Every secret that it has issued. */
-  given_out: string[];
+  /** Every secret that the server has issued. */
+  issued_secrets: string[];
   /** Lifetime of access tokens in seconds. */
   expires_in: number;
   /** Delay of the token endpoint in ms. */
-  slow_ms: number;
+  token_delay_ms: number;
   /** The person's decision. */
   consent: "yes" | "no";
   /** Shows a page with a link that the person has to follow. */
@@ -37,7 +37,8 @@ export interface AuthorizationServer {
   /** Issues tokens for this resource, whatever was requested. */
   wrong_resource: string | null;
   metadata: Record<string, unknown>;
-  holds(token: string, resource: string): Token | null;
+  /** Returns the access token if it is valid for the resource. */
+  findToken(token: string, resource: string): Token | null;
   /** Invalidates all access tokens; with `refresh`, refresh tokens too. */
   revokeAll(options?: { refresh?: boolean }): void;
   /** Acts as a person with a browser and returns the final URL. */
@@ -55,7 +56,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   const issuer = `http://${address}`;
   const mint = (kind: string) => {
     const token = `${kind}-${randomBytes(24).toString("base64url")}`;
-    as.given_out.push(token);
+    as.issued_secrets.push(token);
     return token;
   };
   const as: AuthorizationServer = {
@@ -65,9 +66,9 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     registrations: [],
     revoked: [],
     revoke_status: 200,
-    given_out: ["machine-secret-0123456789"],
+    issued_secrets: ["machine-secret-0123456789"],
     expires_in: 3_600,
-    slow_ms: 0,
+    token_delay_ms: 0,
     consent: "yes",
     shows_page: false,
     wrong_resource: null,
@@ -82,9 +83,11 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       token_endpoint_auth_methods_supported: ["none", "client_secret_basic"],
       scopes_supported: ["notes", "offline_access"],
     },
-    holds(token, resource) {
+    findToken(token, resource) {
       const found = access.get(token);
-      return found !== undefined && found.ends_at > Date.now() && found.resource === resource ? found : null;
+      return found !== undefined && found.expires_at > Date.now() && found.resource === resource
+        ? found
+        : null;
     },
     revokeAll(options = {}) {
       access.clear();
@@ -116,7 +119,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       return json(response, 200, {});
     }
     if (url.pathname === "/token") {
-      if (as.slow_ms > 0) await new Promise((done) => setTimeout(done, as.slow_ms));
+      if (as.token_delay_ms > 0) await new Promise((done) => setTimeout(done, as.token_delay_ms));
       return token(request, formOf(body), response);
     }
     return json(response, 404, {});
@@ -124,70 +127,75 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
 
   function authorize(url: URL, response: ServerResponse): ServerResponse {
     if (as.shows_page && !url.searchParams.has("agreed")) {
-      const onward = `${url.pathname}${url.search}&agreed=1`.replaceAll("&", "&amp;");
-      return response.writeHead(200, { "content-type": "text/html" }).end(`<a href="${onward}">Agree</a>`);
+      const next = `${url.pathname}${url.search}&agreed=1`.replaceAll("&", "&amp;");
+      return response.writeHead(200, { "content-type": "text/html" }).end(`<a href="${next}">Agree</a>`);
     }
     const parameters = Object.fromEntries(url.searchParams);
-    const back = new URL(parameters.redirect_uri!);
-    back.searchParams.set("state", parameters.state!);
-    back.searchParams.set("iss", issuer);
-    if (as.consent === "no") back.searchParams.set("error", "access_denied");
+    const redirect = new URL(parameters.redirect_uri!);
+    redirect.searchParams.set("state", parameters.state!);
+    redirect.searchParams.set("iss", issuer);
+    if (as.consent === "no") redirect.searchParams.set("error", "access_denied");
     else {
       const code = mint("code");
       codes.set(code, parameters);
-      back.searchParams.set("code", code);
+      redirect.searchParams.set("code", code);
     }
-    return response.writeHead(302, { location: back.href }).end();
+    return response.writeHead(302, { location: redirect.href }).end();
   }
 
   function token(request: IncomingMessage, form: Form, response: ServerResponse): ServerResponse {
     as.token_requests.push(form);
-    const no = (error: string) =>
+    const reject = (error: string) =>
       json(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
     if (form.grant_type === "client_credentials") {
       const basic = /^Basic (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
       const [id = "", secret] = Buffer.from(basic, "base64").toString().split(":");
-      if (secrets.get(id) !== secret || secret === undefined) return no("invalid_client");
+      if (secrets.get(id) !== secret || secret === undefined) return reject("invalid_client");
       return grant(
         response,
-        { client_id: id, resource: form.resource!, scope: form.scope ?? "", ends_at: 0 },
+        { client_id: id, resource: form.resource!, scope: form.scope ?? "", expires_at: 0 },
         false,
       );
     }
     if (form.grant_type === "refresh_token") {
       const before = refresh.get(form.refresh_token!);
       refresh.delete(form.refresh_token!);
-      if (before === undefined || before.client_id !== form.client_id) return no("invalid_grant");
+      if (before === undefined || before.client_id !== form.client_id) return reject("invalid_grant");
       return grant(response, before, true);
     }
-    const asked = codes.get(form.code ?? "");
+    const requested = codes.get(form.code ?? "");
     codes.delete(form.code ?? "");
     const proof = createHash("sha256")
       .update(form.code_verifier ?? "")
       .digest("base64url");
-    const good =
-      asked !== undefined &&
-      asked.client_id === form.client_id &&
-      asked.redirect_uri === form.redirect_uri &&
-      asked.resource === form.resource &&
-      asked.code_challenge === proof &&
-      asked.code_challenge_method === "S256";
-    if (!good) return no("invalid_grant");
+    const valid =
+      requested !== undefined &&
+      requested.client_id === form.client_id &&
+      requested.redirect_uri === form.redirect_uri &&
+      requested.resource === form.resource &&
+      requested.code_challenge === proof &&
+      requested.code_challenge_method === "S256";
+    if (!valid) return reject("invalid_grant");
     return grant(
       response,
-      { client_id: form.client_id!, resource: asked.resource!, scope: asked.scope ?? "", ends_at: 0 },
+      {
+        client_id: form.client_id!,
+        resource: requested.resource!,
+        scope: requested.scope ?? "",
+        expires_at: 0,
+      },
       true,
     );
   }
 
-  function grant(response: ServerResponse, about: Token, lasting: boolean): ServerResponse {
-    const resource = as.wrong_resource ?? about.resource;
+  function grant(response: ServerResponse, token: Token, with_refresh: boolean): ServerResponse {
+    const resource = as.wrong_resource ?? token.resource;
     const access_token = mint("access");
-    access.set(access_token, { ...about, resource, ends_at: Date.now() + as.expires_in * 1_000 });
-    const answer = { access_token, token_type: "Bearer", expires_in: as.expires_in, scope: about.scope };
-    if (!lasting) return json(response, 200, answer);
+    access.set(access_token, { ...token, resource, expires_at: Date.now() + as.expires_in * 1_000 });
+    const answer = { access_token, token_type: "Bearer", expires_in: as.expires_in, scope: token.scope };
+    if (!with_refresh) return json(response, 200, answer);
     const refresh_token = mint("refresh");
-    refresh.set(refresh_token, about);
+    refresh.set(refresh_token, token);
     return json(response, 200, { ...answer, refresh_token });
   }
 
@@ -230,7 +238,7 @@ export async function startProtectedServer(as: AuthorizationServer): Promise<Pro
     const { id, method } = JSON.parse(body) as { id?: number; method: string };
     const { authorization } = request.headers;
     self.seen.push({ method, authorization });
-    const token = as.holds(authorization?.replace(/^Bearer /, "") ?? "", url);
+    const token = as.findToken(authorization?.replace(/^Bearer /, "") ?? "", url);
     if (token === null) {
       const challenge = `Bearer error="invalid_token", scope="notes", resource_metadata="${metadata}"`;
       return json(response, 401, { error: "invalid_token" }, { "www-authenticate": challenge });

@@ -348,7 +348,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     from: '    port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);\n',
     to: "",
     tests: TURNS,
-    only: "events of a turn in one order",
+    only: "events of a turn in a fixed order",
   },
   {
     defence: "model: a call is not retried after its first delta",

@@ -1,4 +1,4 @@
-/** Searches for a text in everything that a process can read about itself and others. argv: the text. */
+/** Searches for a string in everything that a process can read about itself and others. argv: the string. */
 import { readdirSync, readFileSync } from "node:fs";
 
 const canary = process.argv[2];

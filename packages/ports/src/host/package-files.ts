@@ -85,7 +85,7 @@ export interface SourcePart {
 }
 
 export interface OpenOptions {
-  /** Then what the source contains is not detected. */
+  /** If set, the source is read as this format, without detection. */
   only?: "package" | "agent_plugin" | undefined;
   /** The files change under the same name, so the content is part of each version. */
   changing?: boolean | undefined;
@@ -144,6 +144,6 @@ export interface PackageImage {
   readonly folder: string;
   /** Throws `package.corrupt` if a file was changed after its verification. */
   check(): Promise<void>;
-  /** To be called when no process uses the image any more. */
+  /** The caller calls this once no process uses the image. */
   release(): void;
 }

@@ -157,10 +157,10 @@ export interface HostRequest {
   timeout_ms: number;
   allowed_domains: readonly string[];
   /** Maximum size of the response; defaults to the runner's limit. */
-  answer_bytes?: number;
+  max_response_bytes?: number;
 }
 
-export interface HostAnswer {
+export interface HostResponse {
   status: number;
   headers: Record<string, string>;
   body: string;
@@ -193,7 +193,7 @@ export interface Runner {
   servers?: () => Promise<ServerProcess[]>;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Rejects with a BackplaneError; for a forbidden host its details contain the denial. */
-  fetch?: (request: HostRequest) => Promise<HostAnswer>;
+  fetch?: (request: HostRequest) => Promise<HostResponse>;
   /**
    * The proof that requests to the gateway carry when they come through the listeners of this call's process; null if
    * the process is not sandboxed and therefore has no listeners.

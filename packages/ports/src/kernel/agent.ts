@@ -103,7 +103,7 @@ export interface AgentSessions {
   ): Promise<Session & { archive_path: string | null }>;
   /**
    * Appends an anchor with this name and state. The model's context begins at the anchor, with `state.summary` as its
-   * first message if that is a text. Throws session.busy while a turn runs.
+   * first message if that is a string. Throws session.busy while a turn runs.
    */
   handoff(caller: Caller, ref: SessionRef, anchor: { name: string; state: JsonObject }): Promise<Entry>;
   entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;

@@ -1,7 +1,7 @@
 /**
  * Stores the files in scratch that the result of an MCP server mentions. A server has no protocol for artifacts: it
  * writes into its temporary folder and answers with a path or a `file:` URI, which neither the model nor the user can
- * open. Each file becomes an artifact of the call; a small text or image is also put into the result for the model.
+ * open. Each file becomes an artifact of the call; the result also contains a small text or image, for the model.
  */
 import { hash } from "node:crypto";
 import { basename } from "node:path";
@@ -19,7 +19,7 @@ import type { ReadArtifact } from "./collect-artifacts.ts";
 
 /** The temporary folder of a process. */
 export interface ProcessScratch {
-  /** The paths by which the process knows it; files are shown below the first one. */
+  /** The paths of the folder as the process sees it. The result names files by the first one. */
   roots: readonly [string, ...string[]];
   /** Reads a file by its path below the folder, without following links. */
   read: ReadArtifact;
@@ -27,7 +27,7 @@ export interface ProcessScratch {
 
 export interface ServerFiles {
   scratch: ProcessScratch;
-  keep: ArtifactFiles;
+  artifacts: ArtifactFiles;
   max_bytes: number;
   redactor: CallRedactor;
 }
@@ -39,16 +39,16 @@ const PATH =
 const QUOTES = ['""', "''", "``", "<>", "()", "\u201c\u201d", "\u2018\u2019", "\u00ab\u00bb", "\u300c\u300d"];
 const SCHEME = "file://";
 const MAX_QUOTED = 1_024;
-/** The files of one result may have this many times the size of one file. */
+/** Limits the total size of the files of one result, as a multiple of the limit for one file. */
 const TOTAL_FACTOR = 4;
-const SHOWN_TEXT_BYTES = 64 * 1024;
-const SHOWN_IMAGE_BYTES = 1024 * 1024;
+const PREVIEW_TEXT_BYTES = 64 * 1024;
+const PREVIEW_IMAGE_BYTES = 1024 * 1024;
 
 const FAULTS: Partial<Record<ArtifactFault | "too_much", string>> = {
   link: "it is a link or is reached through one",
   setuid: "it has special permission bits",
   too_large: "it is larger than limits.artifact_bytes",
-  too_much: "the files of this result are too large together",
+  too_much: "the files of this result exceed the total size limit",
   secret: "it contains a secret of the call",
   unreadable: "it could not be read",
 };
@@ -61,7 +61,7 @@ export function findScratchPaths(result: Json | null, { roots }: Pick<ProcessScr
     // A whole string that is a path or a URI may contain spaces.
     whole: new RegExp(`^(${SCHEME})?${root}(.+)$`, "s"),
     quoted: QUOTES.map(([open, close]) => {
-      // Without the opening character, so that a text of opening characters is searched in linear time.
+      // Without the opening character, so that many opening characters in a row are searched in linear time.
       const inside = `[^${open}${close}\\n]{1,${MAX_QUOTED}}`;
       return new RegExp(`${escapePattern(open!)}(${SCHEME})?${root}(${inside})${escapePattern(close!)}`, "g");
     }),
@@ -115,7 +115,7 @@ function add(scheme: string | undefined, path: string, found: Set<string>): void
   if (isArtifactPath(plain)) found.add(plain);
 }
 
-/** JSON inside a text may escape characters outside ASCII. */
+/** JSON inside text may escape characters outside ASCII. */
 function unescaped(path: string): string {
   if (!path.includes("\\")) return path;
   try {
@@ -133,7 +133,7 @@ function decoded(path: string): string {
   }
 }
 
-/** The result with a block for each file. A path without a file is left alone, because any text may contain one. */
+/** The result with a block for each file. A path without a file is ignored, because any text may contain one. */
 export async function collectServerFiles(
   result: JsonObject,
   mentioned: readonly string[],
@@ -143,37 +143,37 @@ export async function collectServerFiles(
   const blocks: JsonObject[] = [];
   const problems: string[] = [];
   const present = Array.isArray(result.content) ? result.content : [];
-  let left = options.max_bytes * TOTAL_FACTOR;
+  let remaining = options.max_bytes * TOTAL_FACTOR;
   for (const path of mentioned) {
-    const content = await options.scratch.read(path, Math.min(options.max_bytes, left));
+    const content = await options.scratch.read(path, Math.min(options.max_bytes, remaining));
     const fault =
       typeof content === "string" ? content : hasSecret(content, options.redactor) ? "secret" : null;
     if (typeof content === "string" || fault !== null) {
-      const reason = FAULTS[fault === "too_large" && left < options.max_bytes ? "too_much" : fault!];
+      const reason = FAULTS[fault === "too_large" && remaining < options.max_bytes ? "too_much" : fault!];
       if (reason !== undefined) problems.push(`${root}/${path}: ${reason}`);
       continue;
     }
-    left -= content.length;
+    remaining -= content.length;
     const sha256 = hash("sha256", content, "hex");
-    await options.keep.keep(sha256, content);
+    await options.artifacts.keep(sha256, content);
     blocks.push({ type: "file", transport: "artifact", path, bytes: content.length, sha256 });
-    const shown = shownBlock(`${root}/${path}`, content);
+    const preview = previewBlock(`${root}/${path}`, content);
     if (
-      shown !== null &&
-      !present.some((block) => isObject(block) && block.data === shown.data && shown.type === block.type)
+      preview !== null &&
+      !present.some((block) => isObject(block) && block.data === preview.data && preview.type === block.type)
     )
-      blocks.push(shown);
+      blocks.push(preview);
   }
   if (problems.length > 0)
     blocks.push({ type: "text", text: `[Files that cannot be opened: ${problems.join("; ")}.]` });
   return blocks.length === 0 ? result : { ...result, content: [...present, ...blocks] };
 }
 
-/** What a model can read of the file; null if it is too large or of another kind. */
-function shownBlock(path: string, content: Buffer): JsonObject | null {
-  const mimeType = content.length <= SHOWN_IMAGE_BYTES ? imageType(content) : null;
+/** The file as a block that a model can read; null if it is too large or neither text nor an image. */
+function previewBlock(path: string, content: Buffer): JsonObject | null {
+  const mimeType = content.length <= PREVIEW_IMAGE_BYTES ? imageType(content) : null;
   if (mimeType !== null) return { type: "image", data: content.toString("base64"), mimeType };
-  if (content.length > SHOWN_TEXT_BYTES || content.includes(0)) return null;
+  if (content.length > PREVIEW_TEXT_BYTES || content.includes(0)) return null;
   const text = content.toString("utf8");
   if (!Buffer.from(text).equals(content)) return null;
   return {

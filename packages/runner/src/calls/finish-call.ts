@@ -126,7 +126,7 @@ async function collectMentionedFiles(
   if (!isObject(answer.result) || scratch === null || artifacts === null) return answer;
   const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
   try {
-    const options = { scratch, keep: artifacts, max_bytes: limits.artifact_bytes, redactor };
+    const options = { scratch, artifacts, max_bytes: limits.artifact_bytes, redactor };
     return { ...answer, result: await collectServerFiles(answer.result, mentioned, options) };
   } catch (error) {
     log.warn({ err: error }, "files of an MCP server could not be stored");

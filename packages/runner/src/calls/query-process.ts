@@ -84,7 +84,10 @@ function nameRefusals(thrown: unknown, worker: Worker, { context }: DescribeRequ
   return explainRefusals(toBackplaneError(thrown), worker, Object.values(context.secrets), "");
 }
 
-/** What a process wrote that does not answer because it expects something else, such as HTTP requests. */
+/**
+ * Describes the stderr of a process that has not answered yet. It often says why: for example, the process expects HTTP
+ * requests.
+ */
 function describeStartOutput({ process }: Worker): string | null {
   if (process.state !== "launching") return null;
   return describeStderr(process.stderr.since(0, STDERR_BYTES).toString("utf8"));

@@ -1,6 +1,6 @@
 /**
  * Removes the cgroups of a gateway that was killed, and kills the processes still in them. One /bin/sh in its own
- * session waits for the end of its stdin, which comes however the gateway exits. Sandboxes exit with the gateway by
+ * session waits until its stdin is closed, which happens however the gateway exits. Sandboxes exit with the gateway by
  * themselves, except in one short window with bwrap: its inner process waits forever if the outer one is killed first.
  */
 import { type ChildProcess, spawn } from "node:child_process";
@@ -37,7 +37,7 @@ export function startJanitor(folders: readonly string[]): Janitor {
     env: { PATH: "/usr/bin:/bin" },
     stdio: ["pipe", "ignore", "ignore"],
   });
-  const gone = new Promise<void>((resolve) => {
+  const exited = new Promise<void>((resolve) => {
     shell.once("exit", () => resolve());
     shell.once("error", () => resolve());
   });
@@ -49,7 +49,7 @@ export function startJanitor(folders: readonly string[]): Janitor {
     close: async () => {
       shell.ref();
       shell.stdin!.end();
-      await gone;
+      await exited;
     },
   };
 }

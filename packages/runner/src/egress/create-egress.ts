@@ -5,7 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
-import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
+import type { Clock, HostRequest, HostResponse } from "@backplane/ports";
 import { type AddressRule, publicExceptOwn } from "./destinations/address.ts";
 import { allowList } from "./destinations/allow-list.ts";
 import { type DirectAttempt, refusalOf } from "./destinations/direct-attempt.ts";
@@ -68,7 +68,7 @@ export interface EgressSession extends SandboxNetwork {
 export interface Egress {
   open: (request: EgressRequest) => EgressSession;
   /** For code inside the gateway. */
-  fetch: (request: HostRequest) => Promise<HostAnswer>;
+  fetch: (request: HostRequest) => Promise<HostResponse>;
 }
 
 export function createEgress(options: EgressOptions): Egress {

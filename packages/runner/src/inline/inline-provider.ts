@@ -17,7 +17,7 @@ import { pluginIdOf } from "../dialects/instruments/describe-instruments.ts";
 import { initializeParams } from "../dialects/instruments/instrument-call.ts";
 import { type ModuleGraph, openModuleGraph } from "./module-graph.ts";
 
-/** On whose behalf a plugin uses the gateway's models. */
+/** The binding on whose behalf a plugin uses the gateway's models. */
 export interface ServiceUser {
   org_id: string;
   project_id: string | null;

@@ -29,11 +29,11 @@ import {
 import { SeenSecrets } from "./seen-secrets.ts";
 
 export interface ModuleHostTimeouts {
-  /** From the start of the process to the end of the module's import. */
+  /** The time from the start of the process to the end of the module's import. */
   load_ms: number;
   on_load_ms: number;
   unload_ms: number;
-  /** From closing the pipe to the kill. */
+  /** The time from closing the pipe to the kill. */
   stop_ms: number;
 }
 

@@ -18,7 +18,7 @@ export interface ModuleSessionOptions {
   module: string;
   load_ms: number;
   answer: (method: string, params: unknown) => Promise<unknown>;
-  /** Replaces sandbox paths in a text with paths on this machine. */
+  /** Replaces sandbox paths in text with paths on this machine. */
   toHostPaths: (text: string) => string;
   /** A sentence with the error on stderr, or an empty string. */
   describeStderr: () => string;

@@ -43,7 +43,7 @@ export interface PreparedPlugin {
   /** Paths as the process sees them. */
   module: string;
   state_dir: string | null;
-  /** Replaces sandbox paths in a text with paths on this machine. */
+  /** Replaces sandbox paths in text with paths on this machine. */
   toHostPaths(text: string): string;
   /** Called after the process has exited. Never throws. */
   cleanUp(): Promise<void>;

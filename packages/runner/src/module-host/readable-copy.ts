@@ -1,12 +1,12 @@
 /**
- * A copy of a plugin's folder that every user can read. With a gateway as root, a sandboxed plugin runs as its own
- * user and cannot read a linked folder of mode 0700. The modes of an operator's folder must not be changed.
+ * A copy of a plugin's folder that every user can read. If the gateway runs as root, a sandboxed plugin runs as its own
+ * user and cannot read a linked folder of mode 0700. The gateway must not change the modes of an operator's folder.
  */
 import { constants } from "node:fs";
 import { chmod, copyFile, mkdir, readdir, readlink, stat, symlink } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Whether users other than the owner cannot enter this folder or read this file. */
+/** Whether a sandboxed plugin cannot enter this folder or read this file. Always false if the gateway is not root. */
 export async function isUnreadable(path: string): Promise<boolean> {
   if (process.getuid?.() !== 0) return false;
   const info = await stat(path);
@@ -14,15 +14,15 @@ export async function isUnreadable(path: string): Promise<boolean> {
   return (info.mode & needed) !== needed;
 }
 
-/** `into` must not exist. It may be below `from` if it is in `left_out`. Links are copied as links. */
-export async function copyReadable(from: string, into: string, left_out: readonly string[]): Promise<void> {
+/** `into` must not exist. It may be below `from` if it is in `excluded`. Links are copied as links. */
+export async function copyReadable(from: string, into: string, excluded: readonly string[]): Promise<void> {
   await mkdir(into);
   await chmod(into, 0o755);
   for (const entry of await readdir(from, { withFileTypes: true })) {
     const source = join(from, entry.name);
     const target = join(into, entry.name);
-    if (left_out.includes(source)) continue;
-    if (entry.isDirectory()) await copyReadable(source, target, left_out);
+    if (excluded.includes(source)) continue;
+    if (entry.isDirectory()) await copyReadable(source, target, excluded);
     else if (entry.isSymbolicLink()) await symlink(await readlink(source), target);
     else if (entry.isFile()) {
       await copyFile(source, target, constants.COPYFILE_FICLONE);

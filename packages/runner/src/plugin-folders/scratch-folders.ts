@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 
-const OURS = /^(?:inv|proc)_[A-Za-z0-9_-]+$/;
+const FOLDER_NAME = /^(?:inv|proc)_[A-Za-z0-9_-]+$/;
 
 export class ScratchFolders {
   readonly #root: string;
@@ -23,7 +23,7 @@ export class ScratchFolders {
   }
 
   async make(name: string): Promise<string> {
-    if (!OURS.test(name))
+    if (!FOLDER_NAME.test(name))
       throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder`);
     await this.#swept;
     const folder = join(this.#root, name);
@@ -49,7 +49,7 @@ export class ScratchFolders {
     try {
       await mkdir(this.#root, { recursive: true, mode: 0o700 });
       for (const name of await readdir(this.#root)) {
-        if (OURS.test(name)) await this.remove(join(this.#root, name));
+        if (FOLDER_NAME.test(name)) await this.remove(join(this.#root, name));
       }
     } catch (error) {
       this.#log.error({ root: this.#root, reason: String(error) }, "scratch folder cannot be used");

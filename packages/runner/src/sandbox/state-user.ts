@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { chownFolder } from "./chown-folder.ts";
 
-/** Below the user ids of the slots. */
+/** Lower than the user ids of the slots. */
 export const FIRST_STATE_UID = 58_000;
 const STATE_UIDS = 1_000;
 

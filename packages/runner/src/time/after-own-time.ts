@@ -1,4 +1,4 @@
-/** A deadline in the process's own time (see time-budget.ts), which is sampled a few times until then. */
+/** A deadline in the process's own time (see time-budget.ts). The time is sampled a few times before the deadline. */
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
 import { TimeBudget, type TimeBudgetVerdict } from "./time-budget.ts";
@@ -21,16 +21,16 @@ export function afterOwnTime(
   const budget = new TimeBudget(limit_ms, interval, { at: deadlines.now(), cpu_ms: cpuTimeOf(pid) });
   let stopped = false;
   let next: Deadline | null = null;
-  const look = () => {
+  const takeSample = () => {
     const verdict = budget.add(sampleTree(pid, deadlines.now()));
     if (verdict === null) {
-      next = deadlines.set(interval, look);
+      next = deadlines.set(interval, takeSample);
       return;
     }
     // Output that has already arrived is read first, because the gateway itself may be late.
     setImmediate(() => setImmediate(() => stopped || run(verdict)));
   };
-  next = deadlines.set(interval, look);
+  next = deadlines.set(interval, takeSample);
   return () => {
     stopped = true;
     if (next !== null) deadlines.clear(next);

@@ -12,7 +12,7 @@ import {
 } from "../support/egress.ts";
 import { listen } from "../support/loopback.ts";
 import { ManualClock } from "../support/manual-clock.ts";
-import { httpServer, through } from "../support/web-server.ts";
+import { httpServer, requestThroughProxy } from "../support/web-server.ts";
 
 const echo = (socket: Socket) => void socket.pipe(socket);
 
@@ -39,7 +39,7 @@ test("absolute URIs: forwards consecutive requests with bodies and removes proxy
   const { port, seen } = await httpServer();
   const { proxy, session } = await openTestEgress({ domains: ["api.acme.test", "*.cdn.test"] });
   const body = randomBytes(500_000);
-  const answer = await through(proxy, `http://api.acme.test:${port}/p?q=1`, {
+  const answer = await requestThroughProxy(proxy, `http://api.acme.test:${port}/p?q=1`, {
     method: "POST",
     body,
     headers: { "Proxy-Authorization": "Basic eA==", "X-Own": "1", Connection: "x-hop", "X-Hop": "1" },
@@ -144,21 +144,21 @@ test("allows a private host of the operator only with a grant", async () => {
     names,
     operator_allows,
   });
-  expect((await through(egress.proxy, `http://ollama.test:${port}/`)).status).toBe(200);
-  expect((await through(egress.proxy, `http://127.0.0.1:${port}/`)).status).toBe(200);
-  expect((await through(egress.proxy, `http://other.test:${port}/`)).status).toBe(403);
+  expect((await requestThroughProxy(egress.proxy, `http://ollama.test:${port}/`)).status).toBe(200);
+  expect((await requestThroughProxy(egress.proxy, `http://127.0.0.1:${port}/`)).status).toBe(200);
+  expect((await requestThroughProxy(egress.proxy, `http://other.test:${port}/`)).status).toBe(403);
   const unnamed = await openTestEgress({ domains: ["x.test"], names, operator_allows });
-  expect((await through(unnamed.proxy, `http://ollama.test:${port}/`)).status).toBe(403);
+  expect((await requestThroughProxy(unnamed.proxy, `http://ollama.test:${port}/`)).status).toBe(403);
 });
 
 test("keeps allow lists, records and counts of two invocations separate", async () => {
   const { port } = await httpServer();
   const a = await openTestEgress({ domains: ["a.test"] });
   const b = await openTestEgress({ domains: ["b.test"] });
-  expect((await through(a.proxy, `http://a.test:${port}/`)).status).toBe(200);
-  expect((await through(b.proxy, `http://a.test:${port}/`)).status).toBe(403);
-  expect((await through(b.proxy, `http://b.test:${port}/`)).status).toBe(200);
-  expect((await through(a.proxy, `http://b.test:${port}/`)).status).toBe(403);
+  expect((await requestThroughProxy(a.proxy, `http://a.test:${port}/`)).status).toBe(200);
+  expect((await requestThroughProxy(b.proxy, `http://a.test:${port}/`)).status).toBe(403);
+  expect((await requestThroughProxy(b.proxy, `http://b.test:${port}/`)).status).toBe(200);
+  expect((await requestThroughProxy(a.proxy, `http://b.test:${port}/`)).status).toBe(403);
   expect([a.session.refusals().length, b.session.refusals().length]).toEqual([1, 1]);
   expect(a.session.counts().connections).toBe(1);
 });
@@ -168,9 +168,9 @@ test("tries the next checked address, and no other", async () => {
   const names = { "a.test": ["127.88.0.9", PUBLIC] };
   const egress = await openTestEgress({ domains: ["a.test"], names });
   // One of the two is not public, so both are refused.
-  expect((await through(egress.proxy, `http://a.test:${port}/`)).status).toBe(403);
+  expect((await requestThroughProxy(egress.proxy, `http://a.test:${port}/`)).status).toBe(403);
   const clock = new ManualClock();
   const late = await openTestEgress({ domains: ["a.test"], names: { "a.test": [PUBLIC, PUBLIC] }, clock });
-  expect((await through(late.proxy, `http://a.test:${port}/`)).status).toBe(200);
+  expect((await requestThroughProxy(late.proxy, `http://a.test:${port}/`)).status).toBe(200);
   expect(clock.pending).toBeLessThanOrEqual(1);
 });

@@ -17,7 +17,7 @@ import { FIXTURES, type RequestChange, requestOf, vai } from "../support/request
 
 const dialect = createDialects({ outbound: {} })("vai.rpc.v1")!;
 
-/** Without a sandbox. Records the steps in their order. */
+/** Prepares a launch without a sandbox, and records the steps in their order. */
 function prepare(change: RequestChange, overrides: Partial<PreparationSteps & PlanDeps> = {}) {
   const root = mkdtempSync(join(tmpdir(), "backplane-preparation-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));

@@ -49,7 +49,7 @@ test("starts a new process for a changed secret and stops the old one", async ()
   expect(testRunner.runner.health().processes).toBe(1);
 });
 
-test("refuses it without a sandbox", async () => {
+test("refuses a secret in the environment without a sandbox", async () => {
   const { error } = await createTestRunner().run(vai("knows", { input: {}, ...secrets(VALUE) }));
   expect(error).toMatchObject({ code: "sandbox.unavailable" });
 });

@@ -1,5 +1,5 @@
-/** A web server that reports what it was asked, and requests to it through the proxy. */
-import { request as ask, createServer } from "node:http";
+/** A web server that records its requests, and a client that sends requests through a proxy. */
+import { createServer, request as sendRequest } from "node:http";
 import { onTestFinished } from "vitest";
 import { PUBLIC } from "./egress.ts";
 
@@ -28,7 +28,7 @@ export async function httpServer(address = PUBLIC) {
   return { seen, port: (server.address() as { port: number }).port };
 }
 
-export function through(
+export function requestThroughProxy(
   proxy: number,
   url: string,
   change: { method?: string; headers?: object; body?: Buffer } = {},
@@ -37,7 +37,7 @@ export function through(
     (resolve, reject) => {
       const { body, headers, method } = change;
       const host = new URL(url).host;
-      const sent = ask(
+      const sent = sendRequest(
         { port: proxy, path: url, method: method ?? "GET", headers: { host, ...headers } },
         (response) => {
           let text = "";

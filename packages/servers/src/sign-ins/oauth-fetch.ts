@@ -1,5 +1,5 @@
 /**
- * HTTP requests of the sign-in. They go only to https addresses or to loopback, follow no redirects, and have
+ * HTTP requests that a sign-in sends. They go only to https addresses or to loopback, follow no redirects, and have
  * limits for size and time. Host, org and project policy decide which domains they may reach; private addresses are
  * reachable only if the operator allowed them.
  */
@@ -15,24 +15,24 @@ import {
 import type { KernelDeps, Scope } from "@backplane/ports";
 import { gatewayDomains } from "@backplane/registry";
 
-interface OAuthAnswer {
+interface OAuthResponse {
   status: number;
   /** Null when the body is not a JSON object. */
   json: JsonObject | null;
 }
 
 export interface OAuthFetch {
-  get(url: string): Promise<OAuthAnswer>;
+  get(url: string): Promise<OAuthResponse>;
   postForm(
     url: string,
     form: URLSearchParams,
     headers?: Record<string, string>,
     timeout_ms?: number,
-  ): Promise<OAuthAnswer>;
-  postJson(url: string, body: JsonObject): Promise<OAuthAnswer>;
+  ): Promise<OAuthResponse>;
+  postJson(url: string, body: JsonObject): Promise<OAuthResponse>;
 }
 
-const ANSWER_BYTES = 256 * 1024;
+const MAX_RESPONSE_BYTES = 256 * 1024;
 const TIMEOUT_MS = 15_000;
 const LOOPBACK: ReadonlySet<string> = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
@@ -45,11 +45,11 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
     headers: Record<string, string>,
     body: string | null,
     timeout_ms = TIMEOUT_MS,
-  ): Promise<OAuthAnswer> {
+  ): Promise<OAuthResponse> {
     if (runner.fetch === undefined) throw signInFailed("this gateway cannot send HTTP requests");
-    const href = requireSafeUrl(url, "an address of the sign-in").href;
+    const href = requireSafeUrl(url, "a URL of the sign-in").href;
     try {
-      const answer = await runner.fetch({
+      const response = await runner.fetch({
         url: href,
         method,
         headers: { accept: "application/json", ...headers },
@@ -57,9 +57,12 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
         encoding: "utf8",
         timeout_ms,
         allowed_domains,
-        answer_bytes: ANSWER_BYTES,
+        max_response_bytes: MAX_RESPONSE_BYTES,
       });
-      return { status: answer.status, json: answer.encoding === "utf8" ? parseObject(answer.body) : null };
+      return {
+        status: response.status,
+        json: response.encoding === "utf8" ? parseObject(response.body) : null,
+      };
     } catch (error) {
       const { message, fix, code } = toBackplaneError(error);
       throw new BackplaneError("sign_in.failed", message, {
@@ -83,11 +86,11 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
   };
 }
 
-/** Also used for addresses that a browser is sent to: http(s) only, without user and password. */
+/** Also used for URLs that a browser is sent to: http(s) only, without user and password. */
 export function requireSafeUrl(text: Json | undefined, label: string): URL {
   const url = typeof text === "string" && URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.username !== "" || url.password !== "" || !isSafe(url)) {
-    throw signInFailed(`${label} must be an https address (or http on loopback), not ${excerpt(text)}`);
+    throw signInFailed(`${label} must be an https URL (or http on loopback), not ${excerpt(text)}`);
   }
   return url;
 }
@@ -100,7 +103,7 @@ export function signInFailed(reason: string): BackplaneError {
   return new BackplaneError("sign_in.failed", `The sign-in failed: ${reason}.`);
 }
 
-/** Shortens a text from outside, removes line breaks, and marks hidden characters. */
+/** Shortens untrusted text, removes line breaks, and marks hidden characters. */
 export function excerpt(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
   // The text is cut first because it may be long; a mark is never longer than the characters it replaces.

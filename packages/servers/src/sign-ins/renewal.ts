@@ -79,7 +79,7 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
   function backOff(binding_id: string): void {
     const at = clock.monotonic();
     const failures = (backoffs.get(binding_id)?.failures ?? 0) + 1;
-    // Entries that have not been used for so long are expired.
+    // Entries that expired long ago are removed.
     for (const [other, { until }] of backoffs) if (until + MAX_BACKOFF_MS < at) backoffs.delete(other);
     const pause = Math.min(BACKOFF_MS * 2 ** (failures - 1), MAX_BACKOFF_MS);
     backoffs.set(binding_id, { failures, until: at + pause });

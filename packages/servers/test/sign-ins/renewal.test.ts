@@ -91,13 +91,13 @@ test("renews a refused token once for all calls and runs each call exactly once"
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   as.revokeAll();
-  as.slow_ms = 50;
+  as.token_delay_ms = 50;
   const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
   for (const { status, retry_count } of done)
     expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
   const good = runner.requests.filter(({ context }) =>
-    as.holds(context.secrets.authorization!, URL_OF_SERVER),
+    as.findToken(context.secrets.authorization!, URL_OF_SERVER),
   );
   expect(good).toHaveLength(10);
 });
@@ -114,7 +114,7 @@ test("renews a token once across two nodes", { timeout: 60_000 }, async () => {
   const { binding_id } = await first.bind(SERVER);
   await signIn(first, as, binding_id);
   as.revokeAll();
-  as.slow_ms = 100;
+  as.token_delay_ms = 100;
   const done = await Promise.all([call(first), call(second), call(first), call(second)]);
   expect(done.map(({ status, error }) => error?.message ?? status)).toEqual(Array(4).fill("succeeded"));
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
@@ -164,7 +164,7 @@ test("does not retry a refused refresh token and reports that a person has to si
   });
   // The error of the authorization server repeats the refresh token.
   const output = JSON.stringify([seen, fixture.logged]);
-  expect(as.given_out.filter((secret) => output.includes(secret))).toEqual([]);
+  expect(as.issued_secrets.filter((secret) => output.includes(secret))).toEqual([]);
 });
 
 test("stores renewed tokens when the sign-in row changed meanwhile", async () => {
@@ -181,7 +181,7 @@ test("stores renewed tokens when the sign-in row changed meanwhile", async () =>
   await requested.promise;
   runner.script = ({ request }) => serve(as, request.context.secrets.authorization);
   // The early call needs more scope while the renewal is still in flight.
-  as.slow_ms = 300;
+  as.token_delay_ms = 300;
   fixture.clock.wall_offset = 3_600_000;
   const late = call(fixture);
   await until(() => renewals(runner) > 0);

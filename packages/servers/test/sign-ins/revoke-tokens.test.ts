@@ -9,15 +9,15 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
   const { signIns } = fixture.kernel;
   await signIn(fixture, as, binding_id);
   const { back, browser } = await visit(fixture, as, binding_id);
-  as.slow_ms = 300;
-  const before = as.given_out.length;
+  as.token_delay_ms = 300;
+  const before = as.issued_secrets.length;
   const trading = signIns.complete(browser, back);
   trading.catch(() => undefined);
   await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
   await signIns.end(admin, binding_id);
   await expect(trading).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(await signIns.get(admin, binding_id)).toMatchObject({ status: "signed_out" });
-  const both = as.given_out.slice(before);
+  const both = as.issued_secrets.slice(before);
   expect(both.map((token) => token.split("-")[0])).toEqual(["access", "refresh"]);
   expect(as.revoked.slice(-2).sort()).toEqual(both.sort());
 });
@@ -94,7 +94,7 @@ test("revokes the tokens of a renewal that ends after the sign-out", async () =>
   arrived.resolve();
   await until(() => as.revoked.length === 4);
   expect([...as.revoked].sort()).toEqual(
-    as.given_out.filter((text) => /^(access|refresh)-/.test(text)).sort(),
+    as.issued_secrets.filter((text) => /^(access|refresh)-/.test(text)).sort(),
   );
 });
 

@@ -40,10 +40,10 @@ test("limits requests in size, time and to the domains of the host policy", asyn
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   expect(runner.fetched.length).toBeGreaterThan(3);
-  for (const { allowed_domains, answer_bytes, timeout_ms } of runner.fetched) {
-    expect({ allowed_domains, answer_bytes, timeout_ms }).toEqual({
+  for (const { allowed_domains, max_response_bytes, timeout_ms } of runner.fetched) {
+    expect({ allowed_domains, max_response_bytes, timeout_ms }).toEqual({
       allowed_domains: ["*"],
-      answer_bytes: 256 * 1024,
+      max_response_bytes: 256 * 1024,
       timeout_ms: 15_000,
     });
   }

@@ -74,7 +74,7 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
 
 /** The error that the runner returns for a server that uses this authorization server. */
 export function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
-  const held = as.holds(token ?? "", URL_OF_SERVER);
+  const held = as.findToken(token ?? "", URL_OF_SERVER);
   if (held === null) return refusal(401, "invalid_token", needs, token);
   return held.scope.split(" ").includes(needs) ? ok() : refusal(403, "insufficient_scope", needs, token);
 }

@@ -10,7 +10,7 @@ export interface DirectAttempt {
   address: string;
   port: number;
   count: number;
-  /** Of a DNS query: the bytes from its question section on. */
+  /** The bytes of a DNS query from its question section on; null for other attempts. */
   question: Buffer | null;
 }
 

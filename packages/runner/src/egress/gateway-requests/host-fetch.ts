@@ -1,13 +1,13 @@
 /**
  * A fetch for code inside the gateway that may reach only what the operator allows (sandbox.class: inline). It
- * applies the same policy and address check as the egress of a sandbox. One request, no redirects, a bounded
- * answer.
+ * applies the same policy and address check as the egress of a sandbox. It sends one request, follows no
+ * redirects, and limits the size of the response.
  */
 import { type IncomingMessage, request as sendHttpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
+import type { Clock, HostRequest, HostResponse } from "@backplane/ports";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination } from "../destinations/destination.ts";
 import { dial } from "../destinations/dial.ts";
@@ -21,42 +21,49 @@ export interface HostFetchParts {
 }
 
 const DEFAULT_PORTS = { "http:": 80, "https:": 443 } as const;
-const ANSWER_BYTES = 8 * 1024 * 1024;
-/** Set by the gateway: a second Host header would name another host. */
-const OURS = new Set(["host", "connection", "upgrade", "transfer-encoding", "content-length", "keep-alive"]);
+const MAX_RESPONSE_BYTES = 8 * 1024 * 1024;
+/** Headers that only the gateway sets: a second Host header, for example, would name another host. */
+const RESERVED_HEADERS = new Set([
+  "host",
+  "connection",
+  "upgrade",
+  "transfer-encoding",
+  "content-length",
+  "keep-alive",
+]);
 
-export async function hostFetch(parts: HostFetchParts, request: HostRequest): Promise<HostAnswer> {
-  const { url, destination } = read(request.url);
+export async function hostFetch(parts: HostFetchParts, request: HostRequest): Promise<HostResponse> {
+  const { url, destination } = parseUrl(request.url);
   const policy = { ...parts.policy, allowed: allowList(request.allowed_domains) };
-  const verdict = await decideEgress(policy, destination);
-  if (verdict.kind === "gateway") throw refused(parts, destination, "gateway.no_scope");
-  if (verdict.kind === "refused") throw refused(parts, destination, verdict.reason, verdict.detail);
-  if (verdict.kind === "unknown") throw unreachable(destination, "the name does not exist");
+  const decision = await decideEgress(policy, destination);
+  if (decision.kind === "gateway") throw refused(parts, destination, "gateway.no_scope");
+  if (decision.kind === "refused") throw refused(parts, destination, decision.reason, decision.detail);
+  if (decision.kind === "unknown") throw unreachable(destination, "the name does not exist");
   const open = new Set<Socket>();
-  const late = parts.clock.after(request.timeout_ms, () => {
+  const timer = parts.clock.after(request.timeout_ms, () => {
     for (const socket of open) socket.destroy();
   });
   try {
-    const socket = await reach(parts, verdict.target, url.protocol === "https:", open);
+    const socket = await openSocket(parts, decision.target, url.protocol === "https:", open);
     if (socket === null) throw unreachable(destination, "no address accepts a connection");
     return await exchange(socket, url, destination, request);
   } finally {
-    late.stop();
+    timer.stop();
     for (const socket of open) socket.destroy();
   }
 }
 
-function read(text: string): { url: URL; destination: Destination } {
+function parseUrl(text: string): { url: URL; destination: Destination } {
   const url = URL.canParse(text) ? new URL(text) : null;
-  const usual = url === null ? undefined : DEFAULT_PORTS[url.protocol as keyof typeof DEFAULT_PORTS];
-  if (url === null || usual === undefined || url.username !== "" || url.password !== "") {
+  const default_port = url === null ? undefined : DEFAULT_PORTS[url.protocol as keyof typeof DEFAULT_PORTS];
+  if (url === null || default_port === undefined || url.username !== "" || url.password !== "") {
     throw new BackplaneError("request.invalid", "url must be an http or https URL without credentials");
   }
   const host = url.hostname.replaceAll(/[[\]]/g, "");
-  return { url, destination: { host, port: url.port === "" ? usual : Number(url.port) } };
+  return { url, destination: { host, port: url.port === "" ? default_port : Number(url.port) } };
 }
 
-async function reach(
+async function openSocket(
   { clock, connect_ms }: HostFetchParts,
   { addresses, port, host }: Target,
   secure: boolean,
@@ -80,8 +87,10 @@ function exchange(
   url: URL,
   destination: Destination,
   request: HostRequest,
-): Promise<HostAnswer> {
-  const headers = Object.entries(request.headers).filter(([name]) => !OURS.has(name.toLowerCase()));
+): Promise<HostResponse> {
+  const headers = Object.entries(request.headers).filter(
+    ([name]) => !RESERVED_HEADERS.has(name.toLowerCase()),
+  );
   const body = request.body === null ? null : Buffer.from(request.body, request.encoding);
   return new Promise((resolve, reject) => {
     const sent = sendHttpRequest({
@@ -97,21 +106,21 @@ function exchange(
       setHost: false,
     });
     sent.on("error", (error) => reject(unreachable(destination, error.message)));
-    let begun = false;
+    let started = false;
     sent.on("response", (upstreamResponse) => {
-      begun = true;
-      void readAnswer(upstreamResponse).then(resolve, reject);
+      started = true;
+      void readResponse(upstreamResponse).then(resolve, reject);
     });
     // Node emits neither `response` nor `error` when the server switches to another protocol.
     sent.on("close", () => {
-      if (!begun) reject(unreachable(destination, "the response cannot be read"));
+      if (!started) reject(unreachable(destination, "the response cannot be read"));
     });
     sent.end(body ?? undefined);
   });
 
-  async function readAnswer(upstreamResponse: IncomingMessage): Promise<HostAnswer> {
+  async function readResponse(upstreamResponse: IncomingMessage): Promise<HostResponse> {
     const chunks: Buffer[] = [];
-    const limit = Math.min(request.answer_bytes ?? ANSWER_BYTES, ANSWER_BYTES);
+    const limit = Math.min(request.max_response_bytes ?? MAX_RESPONSE_BYTES, MAX_RESPONSE_BYTES);
     let size = 0;
     try {
       for await (const chunk of upstreamResponse as AsyncIterable<Buffer>) {
@@ -125,14 +134,14 @@ function exchange(
     if (size > limit) throw unreachable(destination, `the response is larger than ${limit} bytes`);
     const bytes = Buffer.concat(chunks);
     const text = bytes.toString("utf8");
-    const whole = Buffer.from(text).equals(bytes);
+    const is_text = Buffer.from(text).equals(bytes);
     return {
       status: upstreamResponse.statusCode!,
       headers: Object.fromEntries(
         Object.entries(upstreamResponse.headersDistinct).map(([name, values]) => [name, values!.join(", ")]),
       ),
-      body: whole ? text : bytes.toString("base64"),
-      encoding: whole ? "utf8" : "base64",
+      body: is_text ? text : bytes.toString("base64"),
+      encoding: is_text ? "utf8" : "base64",
     };
   }
 }

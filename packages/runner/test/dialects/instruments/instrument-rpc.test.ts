@@ -1,4 +1,4 @@
-/** hefty.jsonrpc through the runner: described exports, answers, cancel, the data folder, the sandbox. */
+/** hefty.jsonrpc through the runner: described exports, results, cancellation, the data folder, the sandbox. */
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -40,7 +40,7 @@ function instrument(behaviour: string, change: RequestChange = {}): RequestChang
   return { protocol: "hefty.jsonrpc", entrypoint: ["node", "./instrument.mjs", behaviour], ...change };
 }
 
-const describeIt = ({ runner, mark }: TestRunner, change: RequestChange) =>
+const describeExports = ({ runner, mark }: TestRunner, change: RequestChange) =>
   runner.describe!({ ...requestOf({ ...change, env: { MARK: mark } }), timeout_ms: 30_000 });
 
 verifies(
@@ -48,7 +48,7 @@ verifies(
   "turns the listed instruments into exports with an origin set by the host",
   async () => {
     const { testRunner } = setUp();
-    const described = await describeIt(testRunner, instrument("good"));
+    const described = await describeExports(testRunner, instrument("good"));
     const [echo, count, fail, , fetch, windows] = described.exports;
     expect(echo).toMatchObject({
       id: "echo",
@@ -143,7 +143,7 @@ verifies(
     const ask = (name: string) =>
       testRunner.runner.request!(
         { ...request, method: "healthCheck", params: { instrument: name } },
-        { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) },
+        { notify: () => {}, answerRequest: () => Promise.reject(new Error("There is no caller.")) },
       );
     expect(await ask("echo")).toEqual({ status: "Healthy", message: "echo" });
     expect(await ask("fail")).toEqual({ status: "Unhealthy", message: "fail" });
@@ -204,7 +204,7 @@ describe("instr.result", () => {
 
   test("reports invalid instruments with the reason", async () => {
     const { testRunner } = setUp();
-    await expect(describeIt(testRunner, instrument("twice"))).rejects.toMatchObject({
+    await expect(describeExports(testRunner, instrument("twice"))).rejects.toMatchObject({
       code: "malformed_response",
       message: expect.stringContaining("offers the instrument echo twice"),
     });
@@ -241,7 +241,7 @@ describe("the data folder", () => {
     expect(existsSync(join(data, "overlap"))).toBe(false);
   });
 
-  test("belongs to the plugin: the next binding finds it, and two bindings never use it at once", async () => {
+  test("belongs to the plugin: a later binding finds it, and two bindings never use it at the same time", async () => {
     const { data, testRunner } = setUp();
     const call = (binding_id: string) =>
       testRunner.run(
@@ -256,16 +256,16 @@ describe("the data folder", () => {
     expect(existsSync(join(data, "overlap"))).toBe(false);
   });
 
-  test("takes over the folder of an earlier version, of which a second binding keeps its own", async () => {
+  test("adopts the folder that an earlier version created for the first binding; a second binding keeps its own", async () => {
     const { data, testRunner } = setUp();
     const root = data.replace(/\/plugins\/.*/, "");
-    const former = (binding_id: string) => join(root, binding_id, "org", "count");
+    const earlierCount = (binding_id: string) => join(root, binding_id, "org", "count");
     for (const [binding_id, count] of [
       ["bind_1", "40"],
       ["bind_2", "70"],
     ] as const) {
-      mkdirSync(dirname(former(binding_id)), { recursive: true });
-      writeFileSync(former(binding_id), count);
+      mkdirSync(dirname(earlierCount(binding_id)), { recursive: true });
+      writeFileSync(earlierCount(binding_id), count);
     }
     const call = (binding_id: string) =>
       testRunner.run(
@@ -273,8 +273,8 @@ describe("the data folder", () => {
       );
     for (const binding_id of ["bind_1", "bind_2", "bind_1"]) await call(binding_id);
     expect(readFileSync(join(data, "count"), "utf8")).toBe("42");
-    expect(existsSync(former("bind_1"))).toBe(false);
-    expect(readFileSync(former("bind_2"), "utf8")).toBe("71");
+    expect(existsSync(earlierCount("bind_1"))).toBe(false);
+    expect(readFileSync(earlierCount("bind_2"), "utf8")).toBe("71");
   });
 
   test("is separate for each project", async () => {
@@ -292,7 +292,7 @@ describe("the data folder", () => {
 describe("in the sandbox", () => {
   const isolated = { class: "isolated" } as const;
 
-  test("keeps an isolated plugin running, which can write to its data folder only", async () => {
+  test("keeps an isolated plugin running and lets it write only to its data folder", async () => {
     const { data, testRunner } = setUp(createConfinedTestRunner);
     const count = instrument("good", { ...isolated, export_id: "count" });
     expect(await testRunner.run(count)).toMatchObject({ status: "succeeded" });

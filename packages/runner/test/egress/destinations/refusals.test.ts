@@ -2,12 +2,12 @@
 import { expect, test } from "vitest";
 import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
-import { httpServer, through } from "../../support/web-server.ts";
+import { httpServer, requestThroughProxy } from "../../support/web-server.ts";
 
 test("tells the client the reason and records the host without control characters", async () => {
   const reported: object[] = [];
   const egress = await openTestEgress({ domains: ["a.test"], refused: (refusal) => reported.push(refusal) });
-  const refused = await through(egress.proxy, "http://Evil.test/");
+  const refused = await requestThroughProxy(egress.proxy, "http://Evil.test/");
   expect(refused).toMatchObject({ status: 403, headers: { "backplane-egress": "refused" } });
   expect(refused.body).toContain("allowed_domains");
   const client = new TestClient(egress.proxy).send(socksConnect("a.test\0\n.evil.test", 443));
@@ -59,8 +59,8 @@ test("reports an unreachable host and an unknown name without recording a refusa
     domains: ["*"],
     resolve: async (name) => (name === "none.test" ? [] : [PUBLIC]),
   });
-  expect((await through(egress.proxy, `http://a.test:${port}/`)).status).toBe(502);
-  expect((await through(egress.proxy, "http://none.test/")).status).toBe(502);
+  expect((await requestThroughProxy(egress.proxy, `http://a.test:${port}/`)).status).toBe(502);
+  expect((await requestThroughProxy(egress.proxy, "http://none.test/")).status).toBe(502);
   const client = new TestClient(egress.proxy).send(connectLine(`a.test:${port}`));
   expect(await client.readToEnd()).toContain("502");
   expect(egress.session.counts()).toMatchObject({ refused: 0 });

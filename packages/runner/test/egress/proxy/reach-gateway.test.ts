@@ -8,7 +8,7 @@ import {
   TestClient,
 } from "../../support/egress.ts";
 import { listen } from "../../support/loopback.ts";
-import { httpServer, through } from "../../support/web-server.ts";
+import { httpServer, requestThroughProxy } from "../../support/web-server.ts";
 
 const TOKEN = "Bearer vai_dlg_abc";
 
@@ -20,7 +20,7 @@ test("reaches delegated routes with a scope and the token, also without a networ
   expect(egress.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
   const route = await egress.behind("gateway");
   const get = (path: string, headers: object = {}) =>
-    through(route, base_url, { headers: { authorization: TOKEN, ...headers } }).then(() =>
+    requestThroughProxy(route, base_url, { headers: { authorization: TOKEN, ...headers } }).then(() =>
       ask1(path, headers),
     );
   const ask1 = async (path: string, headers: object) => {
@@ -104,10 +104,14 @@ test("reaches the gateway through the proxy only with a scope, in all three ways
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
   const url = `${gateway.base_url}/v1/sessions`;
   const without = await openTestEgress({ domains: ["*"], gateway });
-  expect((await through(without.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(403);
+  expect((await requestThroughProxy(without.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(
+    403,
+  );
   expect(without.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
   const egress = await openTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
-  expect((await through(egress.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(200);
+  expect((await requestThroughProxy(egress.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(
+    200,
+  );
   const inner = `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${web.port}\r\nAuthorization: ${TOKEN}\r\nConnection: close\r\n\r\n`;
   const tunnel = new TestClient(egress.proxy).send(connectLine(`127.0.0.1:${web.port}`));
   await tunnel.waitFor(/established\r\n\r\n/);
@@ -115,6 +119,6 @@ test("reaches the gateway through the proxy only with a scope, in all three ways
   const socks = new TestClient(egress.proxy).send(socksConnect("127.0.0.1", web.port));
   await socks.waitFor(SOCKS_GRANTED);
   expect(await socks.send(inner).readToEnd()).toContain("200 OK");
-  expect((await through(egress.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
-  expect((await through(egress.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
+  expect((await requestThroughProxy(egress.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
+  expect((await requestThroughProxy(egress.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
 });
