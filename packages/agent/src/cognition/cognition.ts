@@ -107,7 +107,7 @@ export function createCognition({ active, deps, models }: CognitionParts): Cogni
 function checkText(name: string, value: string): void {
   const { prompt_chars } = COGNITION_LIMITS;
   if (typeof value === "string" && value !== "" && value.length <= prompt_chars) return;
-  throw new BackplaneError("request.invalid", `${name} must be a text of 1 to ${prompt_chars} characters`);
+  throw new BackplaneError("request.invalid", `${name} must be a string of 1 to ${prompt_chars} characters`);
 }
 
 /**

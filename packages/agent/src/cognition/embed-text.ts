@@ -24,7 +24,7 @@ export function embedText(text: string): number[] {
       add(`p ${marked.slice(at, at + PIECE)}`, PIECE_WEIGHT);
   }
   const length = Math.hypot(...vector);
-  // A text without words gets a fixed vector, because a zero vector cannot be normalized.
+  // Text without words gets a fixed vector, because a zero vector cannot be normalized.
   if (length === 0) return vector.map((_, at) => (at === 0 ? 1 : 0));
   return vector.map((value) => value / length);
 }

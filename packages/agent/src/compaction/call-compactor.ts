@@ -19,7 +19,7 @@ import { projectContent, restoreContent } from "./projected-content.ts";
 import { copyOf, type RetainedEntries, type RetentionPolicy, seedOf } from "./retained.ts";
 import { estimateTokens } from "./tokens.ts";
 
-/** What a compactor is given. */
+/** The input of a compactor. */
 export interface CompactorInput {
   session: Session;
   /** The context of the session, with pinned entries that an earlier compaction had dropped. */
@@ -56,7 +56,7 @@ export async function callCompactor(
 ): Promise<CompactionResult> {
   const { session, entries, retained } = input;
   const { binding } = bound;
-  // The host itself keeps the pins of a compactor that cannot, so they reduce its target.
+  // The host itself keeps the pins if the compactor does not support them, so they reduce its target.
   const pins = compactor.supports_pinned_items ? [] : retained.pinned;
   const body = {
     binding_id: binding.binding_id,

@@ -64,7 +64,7 @@ export interface CompactionDeps {
   ): Promise<CompactionResult>;
 }
 
-/** In place of a compactor: the summary of the session's model. */
+/** Stands for the model of the session, which writes the summary if there is no compactor. */
 const MODEL = "model";
 
 interface CompactionPlan {

@@ -49,7 +49,7 @@ export class Pins {
   }
 
   /**
-   * The newest message or tool result that contains the text; without a text the last message of the user. Entries of
+   * The newest message or tool result that contains the text; without text, the last message of the user. Entries of
    * the turn that asks come last, because the request for a pin often repeats the words.
    */
   async findByText(key: SessionKey, text: string | undefined): Promise<number> {

@@ -99,7 +99,7 @@ export class PluginLifecycle {
         Promise.race([onLoad(), instance.died]),
       );
       if (!options.stillWanted())
-        throw new BackplaneError("cancelled", `${name} changed its state while it was loaded`);
+        throw new BackplaneError("cancelled", `${name} changed its state while it was loading`);
       // Checked again, because other plugins may have been loaded during onLoad. No step after this one is
       // asynchronous.
       checkIds(instance, this.#loaded);
@@ -193,7 +193,7 @@ const PATTERN = /^(\*|[a-z][a-z0-9_-]*(\.[a-z0-9_-]+)*(\.\*)?)$/;
  * without running the module (plug.trust).
  */
 function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
-  if (typeof plugin !== "object" || plugin === null) throw invalid(`${entry.name} exports no plugin`);
+  if (typeof plugin !== "object" || plugin === null) throw invalid(`${entry.name} does not export a plugin`);
   const { name, category, version, requires = [], prefixes = [], routes = [] } = plugin;
   if (name !== entry.name)
     throw invalid(`the module is named ${name}, but its package.json says ${entry.name}`);
@@ -213,10 +213,10 @@ function checkPlugin(entry: PluginEntry, plugin: KernelPlugin): void {
 
 /** Throws `plugin.invalid`. Returns the public kinds that do not exist, which cause only a warning. */
 function checkKinds(name: string, kinds: readonly string[]): string[] {
-  if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} did not return a list of event kinds`);
-  const odd = kinds.find((kind) => !PATTERN.test(kind));
-  if (odd !== undefined)
-    throw invalid(`${name} subscribes to ${JSON.stringify(odd)}, which is not an event kind or pattern`);
+  if (!isStrings(kinds)) throw invalid(`subscriptions() of ${name} must return a list of event kinds`);
+  const unknown = kinds.find((kind) => !PATTERN.test(kind));
+  if (unknown !== undefined)
+    throw invalid(`${name} subscribes to ${JSON.stringify(unknown)}, which is not an event kind or pattern`);
   return kinds.filter((kind) => !kind.endsWith("*") && !kind.startsWith("x.") && !isBusKind(kind));
 }
 

@@ -176,7 +176,7 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   if (risk !== undefined && !RISKS.includes(risk))
     throw invalid(`the risk of tool ${name} is not one of ${RISKS.join(", ")}`);
   if (category !== undefined && (typeof category !== "string" || category === "" || category.length > 64))
-    throw invalid(`the category of tool ${name} is not a text of 1 to 64 characters`);
+    throw invalid(`the category of tool ${name} is not a string of 1 to 64 characters`);
   return {
     name,
     description,

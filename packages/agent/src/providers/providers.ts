@@ -137,14 +137,16 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     },
     create: async (caller, body) =>
       await change(caller, async ({ instances }, org_id) => {
-        const { plugin, label, config: given = {} } = body;
+        const { plugin, label, config: requested = {} } = body;
         checkPlugin(plugin);
-        const fields = withoutNulls(withAllowedAddress({}, withoutNulls(given), schemaOf(plugin) ?? null));
+        const fields = withoutNulls(
+          withAllowedAddress({}, withoutNulls(requested), schemaOf(plugin) ?? null),
+        );
         const id = body.id ?? freshId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is not a valid instance id`);
         if (instances.some((instance) => instance.id === id)) {
-          throw new BackplaneError("provider.conflict", `There is an instance ${id} already.`, {
-            fix: "Change that one, or choose another id.",
+          throw new BackplaneError("provider.conflict", `The instance ${id} already exists.`, {
+            fix: "Change that instance, or choose another id.",
           });
         }
         const keys = keysOf(id, fields);
@@ -152,7 +154,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const set: Record<string, Json> = { ...keys, [`providers.${id}.plugin`]: plugin };
         set[`providers.${id}.label`] = label ?? id;
         requireConfigSet(caller, Object.keys(set));
-        const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...openedIn(fields) });
+        const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...allowedAddressOf(fields) });
         // Fields that remain from a deleted instance with this id must not become part of the new one.
         await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
         return await currentView(org_id, id);
@@ -160,29 +162,31 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     patch: async (caller, id, body) =>
       await change(caller, async ({ instances }, org_id) => {
         const instance = find(instances, id);
-        const { label, config: given = {} } = body;
-        const unmasked = Object.entries(given).filter(([field, value]) => !isMasked(field, value));
+        const { label, config: requested = {} } = body;
+        const unmasked = Object.entries(requested).filter(([field, value]) => !isMasked(field, value));
         const schema = schemaOf(instance.plugin) ?? null;
         const fields = withAllowedAddress(instance.config, Object.fromEntries(unmasked), schema);
-        const kept = Object.entries(fields);
-        const set = keysOf(id, Object.fromEntries(kept.filter(([, value]) => value !== null)));
-        const gone = Object.keys(keysOf(id, Object.fromEntries(kept.filter(([, value]) => value === null))));
-        const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(kept) });
+        const changes = Object.entries(fields);
+        const set = keysOf(id, Object.fromEntries(changes.filter(([, value]) => value !== null)));
+        const unset = Object.keys(
+          keysOf(id, Object.fromEntries(changes.filter(([, value]) => value === null))),
+        );
+        const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(changes) });
         await checkFields(
           instance.plugin,
           changed_to,
-          kept.map(([field]) => field),
+          changes.map(([field]) => field),
         );
         if (label !== undefined) set[`providers.${id}.label`] = label;
-        if (Object.keys(set).length + gone.length > 0) {
-          const changed = [...Object.keys(set), ...gone].map((key) => key.slice(`providers.${id}.`.length));
+        if (Object.keys(set).length + unset.length > 0) {
+          const changed = [...Object.keys(set), ...unset].map((key) => key.slice(`providers.${id}.`.length));
           requireConfigSet(caller, Object.keys(set));
           const audit = auditOf(deps, caller, "provider.patch", id, {
             fields: changed,
-            ...openedIn(fields),
+            ...allowedAddressOf(fields),
           });
-          const removed = await config.write(org_id, { set, unset: gone }, { audit });
-          const dropped = removed.filter((key) => !gone.includes(key));
+          const removed = await config.write(org_id, { set, unset }, { audit });
+          const dropped = removed.filter((key) => !unset.includes(key));
           await auditDroppedCredentials(deps, caller, dropped);
         }
         return await currentView(org_id, id);
@@ -190,9 +194,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     remove: async (caller, id) =>
       await change(caller, async ({ active, instances }, org_id) => {
         const { plugin } = find(instances, id);
-        if (active === id) throw new BackplaneError("provider.conflict", `${id} is the active instance`);
+        if (active === id) throw new BackplaneError("provider.conflict", `${id} is the active instance.`);
         if (instances.filter((instance) => instance.plugin === plugin).length === 1) {
-          throw new BackplaneError("provider.conflict", `${id} is the last instance of ${plugin}`, {
+          throw new BackplaneError("provider.conflict", `${id} is the last instance of ${plugin}.`, {
             fix: `Create another instance of ${plugin} first, or disable the plugin.`,
           });
         }
@@ -233,7 +237,7 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
 }
 
 /** Returns the audit detail about a private address that the instance may reach. */
-function openedIn(fields: JsonObject): JsonObject {
+function allowedAddressOf(fields: JsonObject): JsonObject {
   const address = fields[ALLOW_PRIVATE_FIELD];
   return typeof address === "string" ? { [ALLOW_PRIVATE_FIELD]: address } : {};
 }

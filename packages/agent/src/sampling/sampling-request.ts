@@ -25,7 +25,7 @@ export function readSampling(params: JsonObject, most: number): SamplingRequest 
   if (typeof maxTokens !== "number" || !Number.isInteger(maxTokens) || maxTokens < 1)
     throw invalid("maxTokens must be a whole number of at least 1");
   if (systemPrompt !== undefined && typeof systemPrompt !== "string")
-    throw invalid("systemPrompt must be a text");
+    throw invalid("systemPrompt must be a string");
   const read = messages.map(readMessage);
   const system = systemPrompt ?? null;
   const size = read.reduce((sum, { text }) => sum + text.length, system?.length ?? 0);

@@ -33,7 +33,7 @@ function gatedTool(name: string): {
 
 verifies(
   ["loop.order", "loop.echo"],
-  "publishes the events of a turn in one order and needs no API key",
+  "publishes the events of a turn in a fixed order, without an API key",
   async () => {
     const fixture = await createTestSession();
     const run = await fixture.say('/tool add {"a": 2, "b": 3}');
@@ -171,11 +171,11 @@ verifies(
 
 verifies("loop.order", "ends only the turn when a strategy violates the step order", async () => {
   const fixture = await createTestSession({
-    plugins: [strategyPlugin("odd", () => ({ next: "tool" }) as never)],
+    plugins: [strategyPlugin("disordered", () => ({ next: "tool" }) as never)],
   });
-  await fixture.kernel.sessions.create(user, { session_id: "odd-one", strategy: "odd" });
-  const run = await fixture.say("hello", "odd-one");
-  expect(run).toMatchObject({ status: "failed", strategy: "odd", error: { code: "loop.failed" } });
+  await fixture.kernel.sessions.create(user, { session_id: "invalid-step", strategy: "disordered" });
+  const run = await fixture.say("hello", "invalid-step");
+  expect(run).toMatchObject({ status: "failed", strategy: "disordered", error: { code: "loop.failed" } });
   expect((await fixture.say("hello")).status).toBe("completed");
 });
 
@@ -198,7 +198,7 @@ verifies(
       const run = await fixture.say(text, session_id);
       return { run, took: performance.now() - from };
     };
-    // At the same time, because each of them waits between its tries.
+    // They run at the same time, because each of them waits between its attempts.
     const [retried, limited, gave_up, refused] = await Promise.all([
       timed("/error connection times 2\n/say fine", "s1"),
       timed("/error status 429 retry-after 1 times 1\n/say later", "s2"),
@@ -294,7 +294,7 @@ test("returns unknown tools, invalid arguments and thrown errors to the model by
   expect(crashed?.payload).toMatchObject({ ok: false, envelope: { kind: "crashed", brief: "out of order" } });
 });
 
-test("dates the start of a run by its message, however long the setup takes", async () => {
+test("uses the time of the message as the start of the run, however long the setup takes", async () => {
   const fixture = await createTestSession();
   await fixture.say("/say one");
   // Every read of the clock advances it by a millisecond.

@@ -1,4 +1,4 @@
-/** What the watchers of a session and its tape get of the progress of a tool call. */
+/** The progress of a tool call, as the watchers of a session see it and as the tape records it. */
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { expect } from "vitest";
@@ -7,7 +7,7 @@ import { createTestSession } from "./test-session.ts";
 
 verifies(
   ["content.progress", "tool.contract"],
-  "passes the events of a streaming tool to watchers and keeps the end of them on the tape",
+  "passes the events of a streaming tool to watchers and records the last status and output on the tape",
   async () => {
     const fixture = await createTestSession();
     const content = manifest([
@@ -26,8 +26,8 @@ verifies(
     const updates = () => fixture.events.filter(({ kind }) => kind === "x.loop.tool.progress");
 
     await fixture.say("/tool loud {}", "s1");
-    const kept = { status: "truncated", progress: { status: "halfway", output: "line 1\n" } };
-    expect(await resultOf("s1")).toMatchObject(kept);
+    const recorded = { status: "truncated", progress: { status: "halfway", output: "line 1\n" } };
+    expect(await resultOf("s1")).toMatchObject(recorded);
     const { tool_call_id } = await resultOf("s1");
     expect(updates().map(({ payload, session_id }) => ({ ...payload, session_id }))).toEqual([
       {
@@ -50,7 +50,7 @@ verifies(
     );
 
     await fixture.say("/tool quiet {}", "s2");
-    expect(await resultOf("s2")).toMatchObject(kept);
+    expect(await resultOf("s2")).toMatchObject(recorded);
     expect(updates()).toHaveLength(1);
   },
 );

@@ -40,25 +40,25 @@ import type { KernelService, PluginSystem, PluginSystemDeps } from "../../src/pl
 export const scope: Scope = { org_id: "org_local", project_id: "proj_default" };
 
 type Factory = () => KernelPlugin;
-interface Shelf {
+interface AvailablePlugin {
   entry: PluginEntry;
   make: Factory;
 }
 
 export class MemoryLoader implements PluginLoader {
-  readonly shelf = new Map<string, Shelf[]>();
-  readonly sources = new Map<string, Shelf[]>();
+  readonly available = new Map<string, AvailablePlugin[]>();
+  readonly sources = new Map<string, AvailablePlugin[]>();
   readonly log: string[] = [];
   readonly #exits = new Map<string, (error: Error) => void>();
 
   add(make: Factory, entry: Partial<PluginEntry> = {}): void {
-    const made = shelve(make, entry);
-    this.shelf.set(made.entry.name, [...(this.shelf.get(made.entry.name) ?? []), made]);
+    const made = createAvailable(make, entry);
+    this.available.set(made.entry.name, [...(this.available.get(made.entry.name) ?? []), made]);
   }
 
   /** Registers the plugin that `install(source)` will install. */
   offer(source: string, make: Factory): void {
-    this.sources.set(source, [shelve(make, { origin: "installed", source })]);
+    this.sources.set(source, [createAvailable(make, { origin: "installed", source })]);
   }
 
   /** Simulates the exit of the plugin's process. */
@@ -68,14 +68,14 @@ export class MemoryLoader implements PluginLoader {
 
   discover(): Promise<DiscoveredPlugins> {
     return Promise.resolve({
-      entries: [...this.shelf.values()].map((all) => all.at(-1)!.entry),
+      entries: [...this.available.values()].map((all) => all.at(-1)!.entry),
       problems: [],
     });
   }
 
   load(entry: PluginEntry, mode: "inline" | "hosted"): Promise<LoadedPlugin> {
     this.log.push(`load ${entry.name} ${mode}`);
-    const plugin = this.shelf.get(entry.name)!.at(-1)!.make();
+    const plugin = this.available.get(entry.name)!.at(-1)!.make();
     return Promise.resolve({
       plugin,
       close: () => {
@@ -93,14 +93,14 @@ export class MemoryLoader implements PluginLoader {
   install(source: string): Promise<PluginEntry[]> {
     const found = this.#find(source);
     for (const plugin of found)
-      this.shelf.set(plugin.entry.name, [...(this.shelf.get(plugin.entry.name) ?? []), plugin]);
+      this.available.set(plugin.entry.name, [...(this.available.get(plugin.entry.name) ?? []), plugin]);
     return Promise.resolve(found.map(({ entry }) => entry));
   }
 
   remove(name: string): Promise<void> {
-    const left = this.shelf.get(name)!.slice(0, -1);
-    if (left.length === 0) this.shelf.delete(name);
-    else this.shelf.set(name, left);
+    const remaining = this.available.get(name)!.slice(0, -1);
+    if (remaining.length === 0) this.available.delete(name);
+    else this.available.set(name, remaining);
     return Promise.resolve();
   }
 
@@ -108,23 +108,23 @@ export class MemoryLoader implements PluginLoader {
     return `/data/plugins/${name}`;
   }
 
-  #find(source: string): Shelf[] {
+  #find(source: string): AvailablePlugin[] {
     const found = this.sources.get(source);
     if (found === undefined) throw new BackplaneError("plugin.source_invalid");
     return found;
   }
 }
 
-function shelve(make: Factory, entry: Partial<PluginEntry>): Shelf {
+function createAvailable(make: Factory, entry: Partial<PluginEntry>): AvailablePlugin {
   const { name, version, category } = make();
-  const given = {
+  const defaults = {
     name,
     version,
     category,
     origin: "bundled" as PluginOrigin,
     source: `@backplane/plugin-${name}`,
   };
-  return { make, entry: { ...given, dir: `/p/${name}`, module: `/p/${name}/index.js`, ...entry } };
+  return { make, entry: { ...defaults, dir: `/p/${name}`, module: `/p/${name}/index.js`, ...entry } };
 }
 
 export function plugin(

@@ -86,7 +86,7 @@ verifies(
     await providers.remove(user, auto.id);
     await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({
       code: "provider.conflict",
-      message: "llm-openai is the last instance of llm-openai",
+      message: "llm-openai is the last instance of llm-openai.",
     });
   },
 );

@@ -76,7 +76,7 @@ function compare(a: string, b: string): number {
 }
 
 /**
- * A tool that failed to load is not offered, because a model could only call it in vain. It keeps its name, so that no
+ * A tool that failed to load is not offered, because every call of it would fail. It keeps its name, so that no
  * other tool of that name is called instead.
  */
 export function findLoadError({ export: item }: ExportPlan): Explanation | null {

@@ -111,7 +111,7 @@ export function groupByCandidate(bounds: readonly BoundPackage[]): [BoundPackage
   return [...groups.values()];
 }
 
-/** Below 0 when `a` comes first. */
+/** Returns a negative number if `a` comes first. */
 function comparePrecedence(a: Candidate, b: Candidate): number {
   if (a.origin !== b.origin && RANK[a.origin] !== RANK[b.origin]) return RANK[a.origin] - RANK[b.origin];
   const date = a.origin === "plugin" && b.origin === "plugin" ? "installed_at" : "registered_at";

@@ -183,7 +183,7 @@ test("does not delay other hooks while one hangs", async () => {
     hanging.includes(request.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
   for (let i = 0; i < 6; i++) await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 6);
-  // Each hook gets only its share, and its waiting jobs are not read again and again.
+  // Each hook gets only its share, and its waiting jobs are not read repeatedly.
   await until(() => fixture.runner.running === 16);
   for (const id of hanging) expect(hookOrders(fixture, id)).toHaveLength(2);
   const claims = vi.spyOn(fixture.store.jobs, "claim");

@@ -16,7 +16,7 @@ interface ArchivedEntry {
   path: string;
   type: "file" | "folder" | "link";
   bytes: number;
-  /** Of the content, or of the target of a link; empty for a folder. */
+  /** The hash of the content, or of the target of a link; empty for a folder. */
   sha256: string;
 }
 

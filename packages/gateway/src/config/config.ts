@@ -181,7 +181,7 @@ const ConfigSchema = z.strictObject({
   log: z
     .strictObject({
       level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info"),
-      /** Of gateway.log, the log of a gateway in the background. */
+      /** The size at which gateway.log, the log of a gateway in the background, is rotated. */
       max_bytes: z
         .int()
         .min(64 * 1024)

@@ -1,7 +1,7 @@
 /**
  * Access to the home. All data of the gateway is in this folder, so only the user of the gateway may access it: folders have
- * mode 0700 and files 0600. Files that a sandbox shows to another user (packages, sandbox-init) are readable further down,
- * and reached through a mount, never by their path on the host.
+ * mode 0700 and files 0600. Files that a sandbox shows to another user (packages, sandbox-init) are readable inside these
+ * folders, but that user reaches them only through a mount, never by their path on the host.
  *
  * Modes that are too permissive are repaired. Files that another user may have placed there are refused.
  */
@@ -25,13 +25,13 @@ const FILE = 0o600;
 const INNER_FOLDERS = ["blobs", "plugins"];
 /** Folders of programs that the gateway starts: they must not contain files of other users. */
 const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];
-/** Not repaired: others may have read them already. The code that reads credentials refuses readable ones. */
+/** Not repaired, because other users may have read them already. The code that reads them refuses such modes. */
 const CREDENTIALS = new Set(["admin.token", "secret.key"]);
 
 /** Repairs modes and returns the problems; throws `home.unsafe` for those that it cannot repair. `dir` must exist. */
 export function secureHome(dir: string): HomeProblem[] {
   const found: HomeProblem[] = [];
-  // The folder itself first: once it is closed to others, nobody can change its entries between check and repair.
+  // The folder itself is repaired first, so that no other user can change its entries between their check and repair.
   for (const check of [checkFolder, checkEntries]) {
     for (const problem of check(dir)) {
       if (problem.action === "refuse") {
@@ -67,7 +67,7 @@ function checkFolder(dir: string): HomeProblem[] {
       refuse(
         dir,
         `The home ${dir} belongs to user ${info.uid}, and the gateway runs as user ${process.geteuid!()}.`,
-        `Run the gateway as user ${info.uid}, set BACKPLANE_HOME to another folder, or give it away: chown -R ${process.geteuid!()} ${dir}`,
+        `Run the gateway as user ${info.uid}, set BACKPLANE_HOME to another folder, or change its owner: chown -R ${process.geteuid!()} ${dir}`,
       ),
     ];
   }
@@ -101,7 +101,7 @@ function checkParents(dir: string): HomeProblem[] {
       problems.push({
         path: folder,
         message: `${folder} belongs to user ${uid}, who can replace the home ${dir}`,
-        fix: "set BACKPLANE_HOME to a folder below one of root or of the gateway's user",
+        fix: "set BACKPLANE_HOME to a folder whose parents all belong to root or to the gateway's user",
         action: "warn",
       });
     }
@@ -150,7 +150,7 @@ function checkMode(path: string, info: Stats): HomeProblem[] {
   return [
     {
       path,
-      message: `${path} is open to other users (${octal(has)})`,
+      message: `${path} is accessible to other users (${octal(has)})`,
       fix: `chmod ${octal(mode)} ${path}`,
       action: "repair",
       mode,
@@ -167,7 +167,7 @@ function foreignFile(path: string, { uid }: Stats): HomeProblem {
   return refuse(
     path,
     `${path} belongs to user ${uid}, and the gateway runs as user ${process.geteuid!()}.`,
-    `Remove it, or take it over when you know where it comes from: chown -R ${process.geteuid!()} ${path}`,
+    `Remove it, or change its owner if you know where it comes from: chown -R ${process.geteuid!()} ${path}`,
   );
 }
 

@@ -65,7 +65,7 @@ verifies("sec.home-modes", "makes an existing home and its entries inaccessible 
   chmodSync(home, 0o755);
   const before = await homeCheck();
   expect(before).toMatchObject({ status: "failed", fix: expect.stringContaining(`chmod 0700 ${home} && `) });
-  expect(before.message).toContain(`${home} is open to other users (0755)`);
+  expect(before.message).toContain(`${home} is accessible to other users (0755)`);
   expect(before.message).toContain("and 6 more");
 
   const { problems } = openHome(home);
@@ -77,7 +77,7 @@ verifies("sec.home-modes", "makes an existing home and its entries inaccessible 
   expect(problems).toHaveLength(11);
   expect(problems).toContainEqual({
     path: join(home, "store.db"),
-    message: `${join(home, "store.db")} is open to other users (0666)`,
+    message: `${join(home, "store.db")} is accessible to other users (0666)`,
     fix: `chmod 0600 ${join(home, "store.db")}`,
     action: "repair",
     mode: 0o600,

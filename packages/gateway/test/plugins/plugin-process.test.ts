@@ -17,9 +17,9 @@ usePluginLoaders();
 
 /** Only a process can be killed. An inline plugin that hangs cannot be stopped, which is why inline requires trust. */
 describe.each([
-  ["in the sandbox", confined],
-  ["as a plain process", plain],
-] as const)("hosted alone, %s", (_how, loader) => {
+  ["in a sandbox", confined],
+  ["without a sandbox", plain],
+] as const)("in its own process, %s", (_how, loader) => {
   test("kills a plugin whose onLoad hangs and reports it", async () => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
@@ -31,7 +31,7 @@ describe.each([
   });
 
   test.each([
-    ["crash", /^The process of sleeper exited with code 1\. .*fell out of bed/, "plugin.mjs"],
+    ["crash", /^The process of sleeper exited with code 1\. .*could not sleep/, "plugin.mjs"],
     ["exit", /^The process of sleeper exited with code 7\./, "about to sleep"],
   ])(
     "reports a process that exits by itself (%s) once, with its last output",
@@ -59,7 +59,7 @@ describe.each([
 
   test("kills a plugin that spins", async () => {
     const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
-    // The process writes to the folder that the kernel names, although its path inside differs.
+    // The process writes to the folder that the kernel names, although the sandbox shows it under another path.
     const state_dir = loader.stateDir("sleeper");
     rmSync(join(state_dir, "spins"), { force: true });
     const run = await loadInto(loaded.plugin, { state_dir });

@@ -1,4 +1,4 @@
-/** What follows when changes of bindings are stored. */
+/** The effects of a change of bindings, once it is stored. */
 
 import type { Binding } from "@backplane/contract";
 import type { Caller, Changes, KernelDeps, Operation } from "@backplane/ports";

@@ -15,10 +15,10 @@ import {
   type ToolChange,
 } from "@backplane/contract";
 
-/** With more differences it is a different tool. */
+/** More differences than this mean that it is a different tool. */
 const MAX_CHANGES = 500;
 
-/** With `former` null the accepted version is unknown, so every field is reported as added. */
+/** If `former` is null, the accepted version is unknown, so every field is reported as added. */
 export function diffTool(former: DescribedTool | null, now: DescribedTool): ToolChange[] {
   const found: ToolChange[] = [];
   collectChanges(former === null ? {} : fieldsOf(former), fieldsOf(now), "", found);

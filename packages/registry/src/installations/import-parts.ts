@@ -76,7 +76,7 @@ export async function importParts(
   return { parts, left_out, notes, held: { release, discard } };
 }
 
-/** In the source of a package whose install scripts ran; their results may differ from run to run. */
+/** Marks the source of a package whose install scripts ran, because their results may differ from run to run. */
 const SCRIPTS_MARK = "; install scripts: ";
 
 async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Promise<Package> {

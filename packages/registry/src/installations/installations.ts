@@ -49,7 +49,7 @@ interface InstallationsParts {
   versions: VersionProbe;
 }
 
-/** What an installation may be limited to, and whom it is done for. */
+/** Limits an installation, and says for whom it runs. */
 interface InstallOptions {
   operation: Operation;
   only?: "package" | "agent_plugin";

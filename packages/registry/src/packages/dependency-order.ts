@@ -5,9 +5,9 @@ export interface DependencyNode {
 }
 
 export interface DependencyOrder {
-  /** Without the plugins of a cycle. */
+  /** The plugins in order, without those of a cycle. */
   names: string[];
-  /** By plugin name: the cycle that the plugin is part of, as `a → b → a`. */
+  /** Keyed by plugin name: the cycle that the plugin is part of, as `a → b → a`. */
   cycles: Map<string, string>;
 }
 

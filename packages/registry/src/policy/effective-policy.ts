@@ -28,7 +28,7 @@ export interface EffectivePolicy {
   readonly origins: ReadonlySet<Origin> | null;
   /** The rules of the org and of the project; a call has to pass both. */
   readonly roles: ReadonlyMap<Role, readonly CompiledLimits[]>;
-  /** By name, only channels that are limited. */
+  /** Keyed by name; contains only channels that are limited. */
   readonly channels: ReadonlyMap<string, ChannelLimits>;
   /** The risk that the org assigns to a tool, or null. */
   readonly judged: (tool: string) => Risk | null;
@@ -45,7 +45,7 @@ export interface EffectivePolicy {
 }
 
 interface ChannelLimits {
-  /** Of the org and of the project; a call has to pass all of them. */
+  /** The limits of the org and of the project; a call has to pass all of them. */
   selections: readonly CompiledLimits[];
   tolerance: NonNullable<ChannelPolicy["tolerance"]>;
 }

@@ -275,7 +275,7 @@ function isInScope(folder: TrustedFolder, { scope }: Caller): boolean {
   return folder.org_id === scope.org_id && folder.project_id === scope.project_id;
 }
 
-/** By `watch` the operator has approved every later save. */
+/** An operator who watches a folder has approved every later save. */
 function operatorOf({ org_id, project_id, trusted_by }: TrustedFolder): Caller {
   return { actor: trusted_by, scope: { org_id, project_id }, role: "owner", scopes: ["admin"], admin: true };
 }

@@ -130,7 +130,7 @@ describe("trust in the old bytes", () => {
     ]);
   });
 
-  test("is given again when the admin sets it with the version", async () => {
+  test("is kept if the admin sets it together with the version", async () => {
     const { fixture, bound } = await openWith(undefined, TRUSTED);
     await install(fixture, "0.2.0");
     const body = { package_version: "0.2.0", policy: TRUSTED.policy };
@@ -232,7 +232,7 @@ describe("a version that cannot be used", () => {
     expect(await listed(fixture)).toEqual([bound]);
   });
 
-  test("moves when the upgrade sets the missing settings", async () => {
+  test("can be used if the upgrade supplies the missing settings", async () => {
     const { fixture } = await openWith();
     await install(fixture, "0.2.0", [
       toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } }),

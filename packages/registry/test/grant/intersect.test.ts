@@ -73,7 +73,7 @@ const asSet = (level: Level): Level =>
     ? { ...level, mounts: [...level.mounts].sort((a, b) => (a.source < b.source ? -1 : 1)) }
     : level;
 
-test("is never wider than any of its levels", () => {
+test("an intersection is never wider than any of its levels", () => {
   fc.assert(
     fc.property(fc.array(level, { minLength: 1, maxLength: 6 }), (levels) => {
       const result = intersect(...levels);
@@ -84,7 +84,7 @@ test("is never wider than any of its levels", () => {
   );
 });
 
-test("is commutative, associative and idempotent", () => {
+test("an intersection is commutative, associative and idempotent", () => {
   fc.assert(
     fc.property(level, level, level, (a, b, c) => {
       expect(asSet(intersect(a, b))).toEqual(asSet(intersect(b, a)));

@@ -42,10 +42,10 @@ describe.each([
       // Everything is imported; the rows are planned next.
       ({ unit, done, total }) => unit === "files" && done === total,
     ];
-    for (const cancels of moments) {
+    for (const isMoment of moments) {
       const stop = new AbortController();
       const report = (progress: ProgressReport) => {
-        if (cancels(progress)) stop.abort();
+        if (isMoment(progress)) stop.abort();
       };
       const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
       const installing = installations.install(
@@ -120,7 +120,7 @@ describe.each([
 
   verifies(
     "pkg.install-atomic",
-    "leaves the installed version as it is when other bytes have its number",
+    "keeps the installed version when other bytes have the same version number",
     async () => {
       const t = await create();
       await t.install(await archiveOf(t.folder("kit", kit("1.0.0"))), { bind: true });
@@ -141,7 +141,7 @@ describe.each([
             const created = [...rows.created, { ...rows.created[0]! }];
             return await store.installations.commit({ ...rows, created });
           }
-          throw new BackplaneError("store.unavailable", "the disk is gone");
+          throw new BackplaneError("store.unavailable", "The disk is not available.");
         },
       },
     }));
@@ -184,7 +184,7 @@ describe.each([
     expect([await t.packages(), await t.bindings(), t.digests()]).toEqual(before);
   });
 
-  test("gives a new version its own share beside the version that is bound", async () => {
+  test("gives a new version its own share of the traffic next to the bound version", async () => {
     const t = await create();
     await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), { bind: true });
     const two = t.folder("two", kit("2.0.0", { slots: [] }));
@@ -270,7 +270,7 @@ describe.each([
     expect(JSON.stringify(done)).not.toContain("hunter2");
   });
 
-  test("leaves out a second server of the same package and stores none of a failing set", async () => {
+  test("leaves out a second server of the same package, and stores no server if one binding is invalid", async () => {
     const t = await create();
     const far = { url: "https://far.invalid/mcp" };
     await expect(t.install(mcpJson({ far, Far: far }), { strict: true })).rejects.toThrow("The server Far");
@@ -324,7 +324,7 @@ test("makes each secret of the request a slot of a server that is named by URL",
   ]);
 });
 
-test("detects the format of an archive and binds what describes itself", async () => {
+test("detects the format of an archive and binds packages that describe themselves", async () => {
   const t = await createInstaller(await openSqlite());
   const tool = "export default { description: 'A tool.', execute: () => ({ content: 'ok' }) };";
   const tools = await t.install(await archiveOf(t.folder("files", { "tools/greet.ts": tool })));
@@ -332,11 +332,17 @@ test("detects the format of an archive and binds what describes itself", async (
     kind: "package",
     bindings: [{ change: "created", binding: { export_id: "*" } }],
   });
-  const about = { id: "bench", name: "Bench", version: "1.0.0", author: "Acme", description: "A bench." };
+  const description = {
+    id: "bench",
+    name: "Bench",
+    version: "1.0.0",
+    author: "Acme",
+    description: "A bench.",
+  };
   const instrument = await archiveOf(
     t.folder("bench", {
       "META-INF/hefty-plugin.json": JSON.stringify({
-        ...about,
+        ...description,
         providerClass: "./provider.mjs#Provider",
         isolationMode: "External",
       }),
@@ -353,7 +359,7 @@ test("detects the format of an archive and binds what describes itself", async (
     bindings: [{ binding: { package_id: "office/notes" } }, { binding: { package_id: "office/skills" } }],
     left_out: [{ name: "old" }],
   });
-  // A package that lists its exports is bound only if asked.
+  // A package that lists its exports is bound only on request.
   expect((await t.install(await archiveOf(t.folder("kit", kit("1.0.0"))))).bindings).toEqual([]);
   expect(
     (await t.install(await archiveOf(t.folder("tools", { "tools/x.ts": tool })), { bind: false })).bindings,

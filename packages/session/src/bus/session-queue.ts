@@ -22,9 +22,9 @@ export interface ScopeSessions extends RouteCache {
 export class SessionQueue {
   readonly scope: ScopeSessions;
   readonly id: string;
-  /** Handlers of the current event that have not ended. */
+  /** The number of handlers of the current event that are still running. */
   pending = 0;
-  /** Delivery runs or has been scheduled. */
+  /** True while delivery runs or is scheduled. */
   scheduled = false;
   readonly run: () => void;
   #items: BusEvent[] = [];
@@ -53,7 +53,7 @@ export class SessionQueue {
     this.#waiting.push(publish);
   }
 
-  /** Removes the next event and gives its place to the longest waiting publisher, so that newcomers cannot overtake. */
+  /** Removes the next event and gives its place to the longest waiting publisher, which a later one cannot overtake. */
   shift(limit: number): BusEvent | undefined {
     const items = this.#items;
     if (this.#head === items.length) return undefined;

@@ -11,7 +11,7 @@ export const PROGRESS_KIND = "x.loop.tool.progress";
 
 const INTERVAL_MS = 100;
 const STATUS_CHARS = 500;
-/** Of the output that waits to be sent, and of the output on the tape. */
+/** The limit for output that waits to be sent, and for output on the tape. */
 const OUTPUT_CHARS = 8_000;
 
 /** Returns false if the queue of the session is full; the update is then sent with the next one. */

@@ -117,7 +117,7 @@ verifies("content.blocks", "gives the model every block and the structured outpu
   const value = { issues: ["ENG-1"] };
   const json = { type: "text", text: JSON.stringify(value) };
   expect(contentFor({ ok: true, content: [text, image], value })).toEqual([text, image, json]);
-  // Texts alone stay one string, and a text that repeats the structured output is not sent twice.
+  // A result of text blocks stays one string, and text that repeats the structured output is not sent twice.
   expect(contentFor({ ok: true, envelope: { display: { kind: "text", text: text.text } }, value })).toBe(
     `${text.text}\n${json.text}`,
   );
