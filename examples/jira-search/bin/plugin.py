@@ -11,7 +11,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from backplane_sdk import Plugin, fail, retry_later  # noqa: E402
 
-ANSWER_BYTES = 512 * 1024
+MAX_RESPONSE_BYTES = 512 * 1024
 
 plugin = Plugin("acme/jira", "0.1.0")
 
@@ -48,13 +48,13 @@ def jql(query, project):
 def ask(request, timeout):
     try:
         with urllib.request.urlopen(request, timeout=timeout) as response:
-            body = response.read(ANSWER_BYTES + 1)
+            body = response.read(MAX_RESPONSE_BYTES + 1)
     except urllib.error.HTTPError as error:
         refuse(error.code, error.headers.get("Retry-After"))
     except OSError as error:
         retry_later(f"Jira cannot be reached: {getattr(error, 'reason', error)}")
-    if len(body) > ANSWER_BYTES:
-        fail(f"Jira's answer is larger than {ANSWER_BYTES} bytes. Lower max_results.")
+    if len(body) > MAX_RESPONSE_BYTES:
+        fail(f"Jira's response is larger than {MAX_RESPONSE_BYTES} bytes. Lower max_results.")
     try:
         return json.loads(body)
     except ValueError:
@@ -68,7 +68,7 @@ def refuse(status, retry_after):
         wait = f" It asks to wait {retry_after} s." if retry_after else ""
         retry_later(f"Jira limits how often it may be asked (429).{wait}")
     if status >= 500:
-        retry_later(f"Jira has trouble of its own ({status}).")
+        retry_later(f"Jira returned a server error ({status}).")
     fail(f"Jira did not accept the search ({status}).")
 
 

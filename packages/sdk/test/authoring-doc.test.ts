@@ -7,8 +7,8 @@ import { build } from "esbuild";
 import { afterAll, expect, test } from "vitest";
 import { startPlugin } from "../src/testing/index.ts";
 
-const room = fileURLToPath(new URL("..", import.meta.url));
-const page = readFileSync(join(room, "../../docs/authoring.md"), "utf8");
+const sdk = fileURLToPath(new URL("..", import.meta.url));
+const page = readFileSync(join(sdk, "../../docs/authoring.md"), "utf8");
 const folder = mkdtempSync(join(tmpdir(), "backplane-authoring-"));
 mkdirSync(join(folder, "bin"));
 mkdirSync(join(folder, "lib"));
@@ -32,7 +32,7 @@ const expected = { counted: { words: 3 }, events: 1, empty: "There is no text to
 
 test("runs the TypeScript plugin of the authoring guide", async () => {
   await build({
-    stdin: { contents: block("ts"), resolveDir: room, loader: "ts" },
+    stdin: { contents: block("ts"), resolveDir: sdk, loader: "ts" },
     outfile: join(folder, "bin/plugin.mjs"),
     bundle: true,
     platform: "node",
@@ -44,6 +44,6 @@ test("runs the TypeScript plugin of the authoring guide", async () => {
 
 test("runs the Python plugin of the authoring guide", async () => {
   writeFileSync(join(folder, "bin/plugin.py"), block("python"));
-  copyFileSync(join(room, "python/backplane_sdk.py"), join(folder, "lib/backplane_sdk.py"));
+  copyFileSync(join(sdk, "python/backplane_sdk.py"), join(folder, "lib/backplane_sdk.py"));
   expect(await countWords(["python3", "-B", "./bin/plugin.py"])).toEqual(expected);
 });

@@ -15,7 +15,7 @@ import type { HostCheck } from "./hosts.ts";
 const DEFAULT_ORG = "org_local";
 const DEFAULT_PROJECT = "proj_default";
 
-/** Of every request, unless the endpoint that it reaches is a channel of its own. */
+/** The channel of every request, unless its endpoint has its own channel. */
 const API_CHANNEL = "api";
 
 const ADMIN: Caller = Object.freeze({

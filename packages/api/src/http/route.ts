@@ -51,7 +51,7 @@ export interface RouteContext<P, Q, B, A> {
   body: B;
   request: FastifyRequest;
   reply: FastifyReply;
-  /** On a route with `progress`, if the client asked for an event stream. */
+  /** Set on a route with `progress` if the client requested an event stream. */
   operation?: Operation;
 }
 

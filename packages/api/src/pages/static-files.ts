@@ -62,7 +62,7 @@ function cachedFiles(names: readonly string[], read: (name: string) => string): 
   };
 }
 
-/** The remedy of each error code, for errors that reach the page in an event and so without their fix. */
+/** The remedy of each error code. An error in an event has no fix, so the page looks up the remedy by code. */
 function remedies(): string {
   const lines = Object.entries(ERROR_CODES).map(([code, { remedy }]) => [code, remedy]);
   return JSON.stringify(Object.fromEntries(lines));

@@ -7,7 +7,7 @@ import type { Caller, Scope } from "@backplane/ports";
 import type { z } from "zod";
 
 export interface ScopedBody {
-  /** Without its scope. */
+  /** The body of the request without its scope. */
   body: unknown;
   /** The scope of the request, if it is narrower than that of the credential. */
   scope: Scope | null;

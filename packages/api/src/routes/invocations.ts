@@ -1,6 +1,6 @@
 /**
  * Invocations over HTTP. Without `wait`, POST responds 202 as soon as the row is on disk. With `wait`, it responds 200 with
- * the record once the invocation has ended, also when the invocation failed: the request itself worked. An invocation
+ * the record once the invocation has ended, also when the invocation failed: the request itself succeeded. An invocation
  * refused by the door is recorded by the kernel, whose error carries details.invocation_id.
  */
 import { INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
@@ -69,7 +69,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       summary: "Invoke a bound export",
       description:
         "Responds 202 with the record once it is on disk, also while the invocation awaits approval. With `?wait=`, " +
-        "responds 200 with the ended record (check its status and error.code), or 202 if the time runs out first.",
+        "responds 200 with the final record (check its status and error.code), or 202 if the time runs out first.",
       tag: "Invocations",
       auth: { scope: "invocations:write", delegated: "tools:invoke" },
       query: InvokeQuery,
@@ -163,7 +163,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       summary: "Follow an invocation",
       description:
         "Server-sent events: each `data` is `{seq, at, event}` and its `id` is the seq. The last one is `event: settled` " +
-        "with the ended record. A client that reconnects with Last-Event-ID misses and repeats nothing.",
+        "with the final record. A client that reconnects with Last-Event-ID misses and repeats nothing.",
       tag: "Invocations",
       auth: { scope: "invocations:read" },
       params: IdParams,
@@ -190,7 +190,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
     }
   }
 
-  /** A repeat gets the invocation that the key has started, as it is now. */
+  /** A repeated request gets the current record of the invocation that its key started. */
   async function invokeOnce(
     caller: Caller,
     key: string,
@@ -212,7 +212,7 @@ function respond(record: Invocation): { status: number; json: Invocation } {
   return { status: isTerminal(record.status) ? 200 : 202, json: record };
 }
 
-/** Resolves with the ended record, or with the current one when the time runs out. */
+/** Resolves with the final record, or with the current one when the time runs out. */
 function createWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
   return {
     /** For an invocation that this request has started. */
@@ -223,8 +223,8 @@ function createWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
     },
     /** For any invocation. */
     async forRow(caller: Caller, id: string, wait_ms: number): Promise<Invocation> {
-      const now = await kernel.invocations.get(caller, id);
-      if (wait_ms === 0 || isTerminal(now.status)) return now;
+      const current = await kernel.invocations.get(caller, id);
+      if (wait_ms === 0 || isTerminal(current.status)) return current;
       const stop = new AbortController();
       const timer = clock.after(wait_ms, () => stop.abort());
       try {

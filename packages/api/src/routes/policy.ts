@@ -63,8 +63,8 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       etag: true,
       responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, request }) {
-        const now = () => policy.get(caller, level);
-        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const current = () => policy.get(caller, level);
+        const expected = await expectedGeneration(request.headers["if-match"], current);
         const written = await policy.put(caller, level, body, expected);
         return { status: 200, json: written, headers: { etag: etagOf(written) } };
       },
@@ -83,8 +83,8 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       etag: true,
       responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
       async handler({ caller, query: { level }, body, request }) {
-        const now = () => policy.get(caller, level);
-        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const current = () => policy.get(caller, level);
+        const expected = await expectedGeneration(request.headers["if-match"], current);
         const written = await policy.patch(caller, level, body, expected);
         return { status: 200, json: written, headers: { etag: etagOf(written) } };
       },
@@ -94,7 +94,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/policy:explain",
       operation_id: "explainPolicy",
       summary: "Explain why a tool would run, require approval or be denied",
-      description: "All admission rules in order, with their decision on such a call.",
+      description: "All admission rules in order, each with its decision for such a call.",
       tag: "Policy",
       auth: READ,
       query: ExplainQuerySchema,

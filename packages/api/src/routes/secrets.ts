@@ -26,7 +26,8 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       body: SecretPutSchema,
       responses: {
         200: {
-          description: "The name, the last 4 characters and the users of the secret, never its value.",
+          description:
+            "The name, the last 4 characters and the bindings that use the secret, never its value.",
           schema: SecretSchema,
         },
       },
@@ -59,7 +60,8 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       params: NameParams,
       responses: {
         200: {
-          description: "The name, the last 4 characters and the users of the secret, never its value.",
+          description:
+            "The name, the last 4 characters and the bindings that use the secret, never its value.",
           schema: SecretSchema,
         },
       },
@@ -73,7 +75,7 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/secrets/{name}",
       operation_id: "removeSecret",
       summary: "Remove a secret",
-      description: "Responds 409 secret.in_use while a binding uses it; details.used_by lists them.",
+      description: "Responds 409 secret.in_use while a binding uses it; details.used_by lists the bindings.",
       tag: "Secrets",
       auth: { scope: "secrets:write" },
       params: NameParams,
@@ -89,11 +91,11 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "rotateSecretKey",
       summary: "Rotate the encryption key",
       description:
-        "Encrypts the secrets and the secret configuration of every org again. Safe to repeat: after an interruption, send new_key false.",
+        "Re-encrypts the secrets and the secret configuration of every org. Safe to repeat: after an interruption, send new_key false.",
       tag: "Secrets",
       auth: { host: true },
       body: SecretKeyRotateSchema,
-      responses: { 200: { description: "What was encrypted again.", schema: SecretKeyRotationSchema } },
+      responses: { 200: { description: "What was re-encrypted.", schema: SecretKeyRotationSchema } },
       handler: async ({ caller, body }) => ({
         status: 200,
         json: await kernel.secrets.rotateKey(caller, body),

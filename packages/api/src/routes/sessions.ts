@@ -44,7 +44,7 @@ const ResetBody = z.strictObject({
 });
 const HandoffBody = z.strictObject({
   name: nameOf(128).min(1).describe("Names that begin with session/ are reserved."),
-  state: JsonObjectSchema.describe("`summary`, if it is a text, is what the model sees of the past."),
+  state: JsonObjectSchema.describe("`summary`, if it is a string, is what the model sees of the past."),
 });
 const ResetSchema = SessionSchema.extend({
   archive_path: z.string().nullable().describe("`chain:` and the id of the archived chain, or null."),

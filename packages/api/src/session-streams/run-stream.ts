@@ -1,5 +1,5 @@
 /**
- * A run as a stream: its entries on the session's tape, then live events, and last `run` with the ended record. The id of
+ * A run as a stream: its entries on the session's tape, then live events, and last `run` with the final record. The id of
  * an item is its entry id, so a client that reconnects with the last one misses and repeats nothing.
  */
 import { type Approval, codeOf, type JsonObject, type Run } from "@backplane/contract";

@@ -32,8 +32,8 @@ const OPEN = new Set([
   "GET /static/explorer/{file}",
   "GET /static/overview.js",
   "GET /static/backplane.css",
-  // The first is a link for one browser. The redirect of an authorization server is authenticated by its state and that
-  // browser's cookie. The last contains nothing secret.
+  // A start link is for one browser. The callback is authenticated by its state and that browser's cookie. The client
+  // metadata contains nothing secret.
   "GET /oauth/start",
   "GET /oauth/callback",
   "GET /client-metadata.json",
@@ -149,7 +149,7 @@ verifies("webapi.auth", "rejects bodies that are not JSON", async () => {
   expect(await post("application/json; charset=utf-8")).toEqual([400, "request.invalid"]);
 });
 
-test("limits a key to its scopes and rejects admin headers and login links", async () => {
+test("limits a key to its scopes and refuses it admin headers and login links", async () => {
   const key = async (scopes: string[]) =>
     (await t.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
   const reader = await key(["bindings:read"]);
@@ -158,21 +158,21 @@ test("limits a key to its scopes and rejects admin headers and login links", asy
   expect(await code("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
   const headers = { "backplane-org": "org_other" };
   expect(await code("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([403, "auth.scope"]);
-  const strong = await key(["admin"]);
-  expect(await code("GET", "/v1/audit", { token: strong })).toEqual([200, undefined]);
-  expect(await code("POST", "/v1/login-links", { token: strong })).toEqual([403, "auth.scope"]);
+  const admin_key = await key(["admin"]);
+  expect(await code("GET", "/v1/audit", { token: admin_key })).toEqual([200, undefined]);
+  expect(await code("POST", "/v1/login-links", { token: admin_key })).toEqual([403, "auth.scope"]);
 });
 
 test("lets the admin choose org and project by headers", async () => {
-  const where = async (headers: Record<string, string>) => {
+  const scopeWith = async (headers: Record<string, string>) => {
     const { caller } = (await t.call("GET", "/v1/status", { headers })).json;
     return [caller.org_id, caller.project_id];
   };
-  expect(await where({})).toEqual(["org_local", "proj_default"]);
-  expect(await where({ "backplane-project": "proj_b" })).toEqual(["org_local", "proj_b"]);
-  expect(await where({ "backplane-project": "*" })).toEqual(["org_local", null]);
-  expect(await where({ "backplane-project": "" })).toEqual(["org_local", null]);
-  expect(await where({ "backplane-org": "org_b" })).toEqual(["org_b", "proj_default"]);
+  expect(await scopeWith({})).toEqual(["org_local", "proj_default"]);
+  expect(await scopeWith({ "backplane-project": "proj_b" })).toEqual(["org_local", "proj_b"]);
+  expect(await scopeWith({ "backplane-project": "*" })).toEqual(["org_local", null]);
+  expect(await scopeWith({ "backplane-project": "" })).toEqual(["org_local", null]);
+  expect(await scopeWith({ "backplane-org": "org_b" })).toEqual(["org_b", "proj_default"]);
   expect(await code("GET", "/v1/status", { headers: { "backplane-org": "b'--" } })).toEqual([
     400,
     "request.invalid",
@@ -200,8 +200,8 @@ test("limits a delegated token to tool calls and their records until its invocat
   });
   expect([child.status, child.json.status]).toEqual([200, "succeeded"]);
   expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([200, undefined]);
-  const strange = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
-  expect(await code("GET", `/v1/invocations/${strange.json.id}`, { token })).toEqual([
+  const unrelated = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  expect(await code("GET", `/v1/invocations/${unrelated.json.id}`, { token })).toEqual([
     404,
     "invocation.not_found",
   ]);

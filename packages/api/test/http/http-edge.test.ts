@@ -29,12 +29,12 @@ async function exchange(head: readonly string[], body = ""): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => undefined);
   socket.write(`${head.join("\r\n")}\r\n\r\n${body}`);
-  const text = await answered(socket, (got) => got.includes("\r\n\r\n"));
+  const text = await readUntil(socket, (got) => got.includes("\r\n\r\n"));
   socket.destroy();
   return text;
 }
 
-async function answered(socket: NodeJS.ReadableStream, enough: (got: string) => boolean): Promise<string> {
+async function readUntil(socket: NodeJS.ReadableStream, enough: (got: string) => boolean): Promise<string> {
   let text = "";
   for await (const chunk of socket) {
     text += String(chunk);
@@ -44,43 +44,43 @@ async function answered(socket: NodeJS.ReadableStream, enough: (got: string) => 
 }
 
 /** The status and, if the body is our error envelope, its code. */
-async function verdict(...head: string[]): Promise<string> {
-  const text = await exchangeWhole([...head, "Connection: close"]);
+async function statusAndCode(...head: string[]): Promise<string> {
+  const text = await exchangeUntilClose([...head, "Connection: close"]);
   const status = /^HTTP\/1\.1 (\d+)/.exec(text)?.[1];
   const code = /"code":"([\w.]+)"/.exec(text)?.[1];
   return code === undefined ? `${status}` : `${status} ${code}`;
 }
 
-async function exchangeWhole(head: readonly string[]): Promise<string> {
+async function exchangeUntilClose(head: readonly string[]): Promise<string> {
   const socket = connect(port, "127.0.0.1");
   socket.on("error", () => undefined);
   socket.write(`${head.join("\r\n")}\r\n\r\n`);
-  const text = await answered(socket, () => false);
+  const text = await readUntil(socket, () => false);
   socket.destroy();
   return text;
 }
 
 verifies(
   "sec.http-edge",
-  "rejects a request with more than one Host header, whatever their values",
+  "rejects a request with more than one Host header, even if their values are equal",
   async () => {
     const get = "GET /healthz HTTP/1.1";
-    expect(await verdict(get, local)).toBe("200");
-    expect(await verdict(get, local, "Host: evil.example")).toBe("403 auth.host");
-    expect(await verdict(get, "Host: evil.example", local)).toBe("403 auth.host");
-    expect(await verdict(get, local, local)).toBe("403 auth.host");
-    expect(await verdict(get, local, "hOST: evil.example")).toBe("403 auth.host");
-    expect(await verdict(get, `Host: 127.0.0.1:${port}, evil.example`)).toBe("403 auth.host");
-    expect(await verdict("GET /nowhere HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
-    expect(await verdict("GET /mcp HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
-    expect(await verdict("GET /ws HTTP/1.1", local, "Host: evil.example", ...UPGRADE, AUTH)).toBe(
+    expect(await statusAndCode(get, local)).toBe("200");
+    expect(await statusAndCode(get, local, "Host: evil.example")).toBe("403 auth.host");
+    expect(await statusAndCode(get, "Host: evil.example", local)).toBe("403 auth.host");
+    expect(await statusAndCode(get, local, local)).toBe("403 auth.host");
+    expect(await statusAndCode(get, local, "hOST: evil.example")).toBe("403 auth.host");
+    expect(await statusAndCode(get, `Host: 127.0.0.1:${port}, evil.example`)).toBe("403 auth.host");
+    expect(await statusAndCode("GET /nowhere HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
+    expect(await statusAndCode("GET /mcp HTTP/1.1", local, "Host: evil.example")).toBe("403 auth.host");
+    expect(await statusAndCode("GET /ws HTTP/1.1", local, "Host: evil.example", ...UPGRADE, AUTH)).toBe(
       "403 auth.host",
     );
   },
 );
 
 verifies("sec.http-edge", "checks the authority of an absolute-form target like a Host header", async () => {
-  const get = (target: string) => verdict(`GET ${target} HTTP/1.1`, local, AUTH);
+  const get = (target: string) => statusAndCode(`GET ${target} HTTP/1.1`, local, AUTH);
   expect(await get(`http://127.0.0.1:${port}/v1/status`)).toBe("200");
   expect(await get(`HTTP://127.0.0.1:${port}/nowhere`)).toBe("404 route.not_found");
   expect(await get("http:///v1/status")).toBe("400 request.invalid");
@@ -97,14 +97,16 @@ verifies("sec.http-edge", "checks the authority of an absolute-form target like 
     "http://gateway.example/nowhere",
   ])
     expect(await get(target), target).toBe("403 auth.host");
-  expect(await verdict("GET http://evil.example/ws HTTP/1.1", local, ...UPGRADE, AUTH)).toBe("403 auth.host");
+  expect(await statusAndCode("GET http://evil.example/ws HTTP/1.1", local, ...UPGRADE, AUTH)).toBe(
+    "403 auth.host",
+  );
 });
 
 verifies("sec.http-edge", "rejects a request without a Host header with the error envelope", async () => {
-  expect(await verdict("GET /healthz HTTP/1.0")).toBe("403 auth.host");
-  expect(await verdict("GET /healthz HTTP/1.1")).toBe("403 auth.host");
-  expect(await verdict("GET /healthz HTTP/1.1", "Host:")).toBe("403 auth.host");
-  expect(await verdict(`GET http://127.0.0.1:${port}/healthz HTTP/1.0`)).toBe("403 auth.host");
+  expect(await statusAndCode("GET /healthz HTTP/1.0")).toBe("403 auth.host");
+  expect(await statusAndCode("GET /healthz HTTP/1.1")).toBe("403 auth.host");
+  expect(await statusAndCode("GET /healthz HTTP/1.1", "Host:")).toBe("403 auth.host");
+  expect(await statusAndCode(`GET http://127.0.0.1:${port}/healthz HTTP/1.0`)).toBe("403 auth.host");
 });
 
 verifies("sec.http-edge", "sends nosniff with every response", async () => {
@@ -134,9 +136,13 @@ verifies("sec.http-edge", "sends nosniff with every response", async () => {
     ["a path that cannot be decoded", 400, ["GET /v1/plugin-packages/%ff HTTP/1.1", local, AUTH]],
     ["a body that is not JSON", 400, post("/v1/plugin-bindings", 1), "{"],
     ["a body that is too large", 413, post("/v1/plugin-bindings", 10_000_000)],
-    ["an expectation that nobody meets", 417, ["GET /healthz HTTP/1.1", local, "Expect: a-miracle"]],
-    ["what is not HTTP", 400, ["nonsense"]],
-    ["two lengths", 400, ["POST /v1/invocations HTTP/1.1", local, "Content-Length: 1", "Content-Length: 2"]],
+    ["an unsupported expectation", 417, ["GET /healthz HTTP/1.1", local, "Expect: something-else"]],
+    ["bytes that are not HTTP", 400, ["nonsense"]],
+    [
+      "two Content-Length headers",
+      400,
+      ["POST /v1/invocations HTTP/1.1", local, "Content-Length: 1", "Content-Length: 2"],
+    ],
     ["headers that are too large", 413, ["GET /healthz HTTP/1.1", local, `X-Large: ${"x".repeat(20_000)}`]],
     ["an upgrade", 101, ["GET /ws HTTP/1.1", local, ...UPGRADE, key, AUTH]],
     ["an upgrade without a credential", 401, ["GET /ws HTTP/1.1", local, ...UPGRADE, key]],
@@ -172,7 +178,7 @@ test("a server with TLS sends nosniff and checks the Host header too", async () 
         servername: "gw.test",
       });
       socket.write(`GET /healthz HTTP/1.1\r\n${host}Connection: close\r\n\r\n`);
-      const text = await answered(socket, () => false);
+      const text = await readUntil(socket, () => false);
       expect(text).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
       expect(text).toMatch(/^x-content-type-options: nosniff\r$/im);
     }
@@ -199,14 +205,14 @@ const INITIALIZE = JSON.stringify({
   params: { protocolVersion: "2025-11-25", capabilities: {}, clientInfo: { name: "t", version: "0" } },
 });
 
-test("ignores interim responses", async () => {
+test("sends nosniff with the final response after 100 Continue", async () => {
   const head = ["POST /v1/plugin-bindings HTTP/1.1", local, AUTH, "Content-Type: application/json"];
   const socket = connect(port, "127.0.0.1");
   socket.write(`${[...head, "Expect: 100-continue", "Content-Length: 1"].join("\r\n")}\r\n\r\n`);
   const [interim] = (await once(socket, "data")) as [Buffer];
   expect(interim.toString()).toMatch(/^HTTP\/1\.1 100 /);
   socket.write("{");
-  expect(await answered(socket, (got) => got.includes("\r\n\r\n"))).toMatch(
+  expect(await readUntil(socket, (got) => got.includes("\r\n\r\n"))).toMatch(
     /x-content-type-options: nosniff/i,
   );
   socket.destroy();

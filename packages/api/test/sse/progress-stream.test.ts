@@ -46,8 +46,8 @@ function start() {
   const items: { event: string; data: Record<string, unknown> }[] = [];
   let operation!: Operation;
   const reading = (async () => {
-    const source = progressItems(clock, "req_1", stop.signal, (given) => {
-      operation = given;
+    const source = progressItems(clock, "req_1", stop.signal, (started) => {
+      operation = started;
       return done.promise;
     });
     for await (const { event, data } of source) items.push({ event: event!, data: JSON.parse(data) });
@@ -82,7 +82,7 @@ test("reports that it reads the request if the work reports nothing", async () =
   expect(t.items.at(-1)).toEqual({ event: "result", data: { b: 2 } });
 });
 
-test("sends every step, and of many counts within a step only the latest", async () => {
+test("sends every step, and only the latest of many counts within a step", async () => {
   const t = start();
   for (let i = 1; i <= 500; i++) t.operation().report(count(i));
   t.operation().report(CHECK);
@@ -104,7 +104,7 @@ test("fails with the error of the work, after its last report", async () => {
   expect(t.items).toMatchObject([{ event: "progress", data: CHECK }]);
 });
 
-test("passes the end of the stream on to the work, and waits until it has ended", async () => {
+test("cancels the work when the stream ends, and waits until the work has ended", async () => {
   const t = start();
   t.stop.abort();
   expect(t.operation().signal.aborted).toBe(true);

@@ -81,9 +81,9 @@ interface ListedClient {
 }
 
 const NAMES = KNOWN_CLIENTS.map(({ name }) => name).join(", ");
-/** What every client accepts as the name of a server, and uses in the names of its tools. */
+/** The names that every client accepts for a server. Clients use them in the names of its tools. */
 const ENTRY_NAME = /^(?!__)[A-Za-z0-9_-]{1,64}$/;
-/** As many characters of a token as `key list` shows. */
+/** The same number of characters of a token as in `key list`. */
 const SHOWN_TOKEN_LENGTH = 8;
 const CHECK_MS = 3_000;
 const PAGE = 100;
@@ -327,7 +327,10 @@ function conflict({ file }: OpenedClient, name: string): BackplaneError {
   );
 }
 
-/** What the file may have been before `connect`. A link keeps leading to a file, so its file is never removed. */
+/**
+ * The possible contents of the file before `connect`; null: no file. The target of a link is never removed, so that the
+ * link stays valid.
+ */
 function originalsOf(file: ConfigFile): (string | null)[] {
   const backup = readBackup(file);
   return backup === null ? (file.path === file.target ? [null] : []) : [backup];

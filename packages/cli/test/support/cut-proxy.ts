@@ -13,17 +13,17 @@ export async function cutProxy(target: string, listen = 0): Promise<CutProxy> {
   const { port } = new URL(target);
   const open = new Set<Socket>();
   let cuts = 0;
-  const server = createServer((near) => {
-    const far = connect(Number(port), "127.0.0.1");
-    open.add(near);
-    near.on("close", () => {
-      open.delete(near);
-      far.destroy();
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), "127.0.0.1");
+    open.add(client);
+    client.on("close", () => {
+      open.delete(client);
+      upstream.destroy();
     });
-    far.on("close", () => near.destroy());
-    near.on("error", () => {});
-    far.on("error", () => {});
-    near.pipe(far).pipe(near);
+    upstream.on("close", () => client.destroy());
+    client.on("error", () => {});
+    upstream.on("error", () => {});
+    client.pipe(upstream).pipe(client);
   });
   await new Promise<void>((resolve) => server.listen(listen, "127.0.0.1", resolve));
   const address = server.address() as { port: number };

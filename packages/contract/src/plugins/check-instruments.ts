@@ -110,7 +110,7 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
   oneOf(accessMode, ACCESS_MODES, `${at}: metadata.accessMode`);
   oneOf(platform, INSTRUMENT_PLATFORMS, `${at}: metadata.platform`);
   if (typeof description !== "string" || description === "" || description.length > 4_000) {
-    throw new Error(`${at}: metadata.description must be a text of 1 to 4000 characters`);
+    throw new Error(`${at}: metadata.description must be a string of 1 to 4000 characters`);
   }
   const checked: InstrumentDeclaration["metadata"] = {
     name: value.name as string,

@@ -179,7 +179,7 @@ export type ToolReturn = ToolOk | ToolError;
 
 export interface AdapterRoute {
   method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
-  /** Below `/x/<plugin>`; a plugin with the operator's grant may also use `/api/…`. `{name}` is a parameter. */
+  /** A path below `/x/<plugin>`; a plugin with the operator's grant may also use `/api/…`. `{name}` is a parameter. */
   path: string;
   summary: string;
   /** The scope that an API key needs. */
@@ -218,7 +218,7 @@ export interface PluginEntry {
   dir: string;
   /** Absolute path of the module. */
   module: string;
-  /** First installation, if known; of two plugins with the same tool name the older one keeps it. */
+  /** The time of the first installation, if known; of two plugins with the same tool name the older one keeps it. */
   installed_at?: string;
 }
 

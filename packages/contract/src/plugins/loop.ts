@@ -28,7 +28,7 @@ export interface AgentLoopState {
   phase: "start" | "memory" | "llm" | "tool";
   input: { text: string; attachments?: JsonObject[] };
   last_response: { text: string; tool_calls: ToolCallRequest[]; usage: TokenUsage } | null;
-  /** Of the last step, in call order. */
+  /** The results of the last step, in call order. */
   tool_results: { id: string; name: string; ok: boolean; brief: string }[];
   memory: MemoryEntry[] | null;
   /** Whether a memory plugin is available. */
@@ -70,7 +70,7 @@ export const LOOP_LIMITS = {
   iterations: 25,
   decide_ms: 30_000,
   memory_ms: 10_000,
-  /** From the request to the end of the answer. */
+  /** The time from the request to the end of the answer. */
   model_ms: 600_000,
   tools_per_step: 64,
   default_strategy: "react",

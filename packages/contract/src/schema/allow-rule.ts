@@ -8,7 +8,7 @@ import { RULE_COVERAGES, RULE_RISKS } from "../vocabulary/vocabulary.ts";
 import { GrantSchema } from "./grant.ts";
 import { ExportIdSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
-/** In the host of an address `*` could match an address of somebody else. */
+/** A `*` in the host of a URL could match a host of someone else. */
 function hasOpenHost(pattern: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*\*/i.test(pattern);
 }

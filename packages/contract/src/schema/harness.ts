@@ -10,7 +10,7 @@ export const HarnessPolicySchema = z.strictObject({
   max_steps: z.int().min(0).max(HARNESS_LIMITS.max_steps.max).optional(),
   max_compactions: z.int().min(0).max(HARNESS_LIMITS.max_compactions.max).optional(),
   allow_compaction: z.boolean().optional(),
-  /** Over all attempts and resumes of the execution. */
+  /** The time limit for all attempts and resumes of the execution together. */
   max_time_ms: z
     .int()
     .min(1)
@@ -59,13 +59,13 @@ export const ExecutionSchema = z.object({
     workspace: z.string().optional(),
   }),
   trigger: JsonObjectSchema,
-  /** With the defaults of the gateway for what the caller left out. */
+  /** Includes the gateway's defaults for fields that the caller omitted. */
   policy: HarnessPolicySchema,
   used: z.object({ child_runs: z.int(), steps: z.int(), compactions: z.int() }),
   checkpoint: CheckpointSchema.nullable(),
   /** How many checkpoints were stored. */
   checkpoints: z.int(),
-  /** When its time is used up; null: only the timeout of each call applies. */
+  /** The time at which the execution reaches `max_time_ms`; null if only the timeout of each call applies. */
   deadline_at: z.string().nullable(),
 });
 

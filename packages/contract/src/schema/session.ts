@@ -56,7 +56,7 @@ export const BlockSchema = z.object({
   input: JsonValueSchema.optional(),
   structured_output: JsonValueSchema.optional(),
   is_error: z.boolean().optional(),
-  /** Of a tool_result: the author's short status, and why the call failed. */
+  /** Only in a tool_result: the author's short status, and why the call failed. */
   status: z.string().optional(),
   failure: ToolFailureSchema.optional(),
   /** The entries that a compactor condensed into this block. */

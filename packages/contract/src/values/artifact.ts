@@ -9,7 +9,7 @@ export interface ArtifactRef {
   /** Relative to scratch_dir. */
   path: string;
   bytes: number;
-  /** In hex. */
+  /** The hash as hexadecimal digits. */
   sha256: string;
 }
 
@@ -36,9 +36,9 @@ export const ARTIFACT_LIMITS = {
   inline_bytes: 512 * 1024,
   per_result: 32,
   path_length: 200,
-  /** In UTF-8. sandbox-init accepts lines of 510 bytes, which also hold the name of a folder. */
+  /** The length of a path in UTF-8. sandbox-init accepts lines of 510 bytes, which also hold the name of a folder. */
   path_bytes: 280,
-  /** Of one name in a path, in UTF-8, as on Linux. */
+  /** The length of one name in a path, in UTF-8; the same limit as on Linux. */
   name_bytes: 255,
 } as const;
 
@@ -89,7 +89,7 @@ export function isArtifactPath(path: unknown): path is string {
     );
 }
 
-/** Of a text without lone surrogates. */
+/** Requires text without lone surrogates. */
 function utf8Length(text: string): number {
   return encodeURIComponent(text).replace(/%../g, "_").length;
 }

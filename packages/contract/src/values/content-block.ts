@@ -14,7 +14,7 @@ export interface ContentBlock extends JsonObject {
 export const CONTENT_LIMITS = {
   /** Longer base64 data is stored as an artifact. */
   inline_chars: 16 * 1024,
-  /** Of a block without a known text form, shown as JSON. */
+  /** The limit for a block without a known text form, which is shown as JSON. */
   json_chars: 10_000,
   /** Vendors count an image by its size in pixels and scale large ones down; this is about their maximum. */
   image_tokens: 1_600,

@@ -4,7 +4,7 @@ import { REDACTED } from "./redact.ts";
 /** Tokens of the gateway, which a user may have pasted into a message. Results of tools were redacted before. */
 const TOKENS = /(?:vai_dlg_|bpk_)[A-Za-z0-9_-]{20,}/g;
 
-/** A text of a conversation as events show it: without tokens of the gateway, and cut at a limit. */
+/** Prepares text of a conversation for an event: removes tokens of the gateway and truncates at a limit. */
 export function eventText(text: string): string {
   // Cut behind the limit first, so that the cost does not depend on the text and a token at the limit is still found.
   const clean = text.slice(0, EVENT_TEXT_CHARS * 2).replaceAll(TOKENS, REDACTED);

@@ -10,7 +10,7 @@ export const RPC_ERRORS = {
 
 export const MCP_ERRORS = {
   ...RPC_ERRORS,
-  /** Not of MCP: the gateway refuses the request. */
+  /** Not a code of MCP: the gateway refuses the request. */
   refused: -32000,
   session_not_found: -32001,
   /** In revisions before 2026-07-28. */

@@ -80,7 +80,7 @@ export type EffectClass = (typeof EFFECT_CLASSES)[number];
 export const NETWORK_ACCESS = ["none", "egress"] as const;
 export type NetworkAccess = (typeof NETWORK_ACCESS)[number];
 
-/** From the narrowest to the widest. */
+/** Ordered from the narrowest to the widest. */
 export const FILESYSTEM_ACCESS = ["none", "assets_ro", "scratch"] as const;
 export type FilesystemAccess = (typeof FILESYSTEM_ACCESS)[number];
 

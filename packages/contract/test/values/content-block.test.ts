@@ -63,7 +63,7 @@ test("accepts only lists of objects with a type as content", () => {
     expect(isContent(value)).toBe(false);
 });
 
-test("describes each block in a text with its kind, size and place", () => {
+test("describes each block as text with its kind, size and location", () => {
   const reference = {
     transport: "artifact",
     path: "block-1.png",

@@ -65,7 +65,7 @@ function imageInResource(block: ContentBlock): ContentPiece | null {
   return data?.base64 === undefined || !data.mimeType.startsWith("image/") ? null : fromBase64(data.base64);
 }
 
-/** How the base64 of a file in one of the formats begins that every vendor reads. */
+/** The image formats that every vendor reads, with the first characters of their base64. */
 const FORMATS: readonly [media_type: string, start: string][] = [
   ["image/png", "iVBORw0KGgo"],
   ["image/jpeg", "/9j/"],

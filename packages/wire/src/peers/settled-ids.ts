@@ -1,5 +1,5 @@
 /**
- * How recent requests ended, to distinguish a second reply from a reply with an unknown id. Holds one to two
+ * Remembers how recent requests ended, to distinguish a second reply from a reply with an unknown id. Holds one to two
  * generations of ids, so memory is bounded.
  */
 export type RequestEnding = "replied" | "abandoned";

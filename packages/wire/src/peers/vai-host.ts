@@ -130,7 +130,7 @@ export class VaiHost {
     });
   }
 
-  /** As `request`, without a promise per call (bench row wire.warm-call). Returns true if the request is in flight. */
+  /** Like `request`, without a promise per call (bench row wire.warm-call). Returns true if the request is in flight. */
   send(id: string, op: ExportOp, body: Record<string, unknown>, sink: VaiReplySink): boolean {
     const refusal = this.#refuse(id);
     if (refusal !== undefined) {
@@ -216,7 +216,7 @@ export class VaiHost {
   #receiveResponse(frame: JsonObject): void {
     if (!isNonEmpty(frame.id) && this.#pending.size > 0) {
       // The reply belongs to one of the requests in flight, but it cannot be determined to which.
-      const problem = frame.id === undefined ? "it has no id" : "its id is not a text";
+      const problem = frame.id === undefined ? "it has no id" : "its id is not a string";
       this.#fail(malformed(problem));
       return;
     }

@@ -134,7 +134,7 @@ function structuredContent(value: Json | undefined): JsonObject | undefined {
 
 /**
  * Blocks in the types of the protocol. Stored data is put back into its block, because a client of MCP has no other way
- * to read it; beyond the limit the block becomes a text that names it.
+ * to read it; beyond the limit the block becomes a text block that names it.
  */
 async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {
   const content: JsonObject[] = [];

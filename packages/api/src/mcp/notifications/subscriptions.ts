@@ -25,7 +25,7 @@ interface Subscription {
 }
 
 const SERVER_ENDED = "backplane/server.gone";
-/** Before each attempt to subscribe again; the last delay repeats. */
+/** The delay before each attempt to subscribe again; the last delay repeats. */
 const RETRY_DELAYS_MS = [200, 2_000, 10_000, 60_000];
 
 export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions {

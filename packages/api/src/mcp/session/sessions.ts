@@ -56,7 +56,7 @@ export class McpSession {
   /** Subscribed resources by URI, each with the function that unsubscribes. */
   readonly subscriptions = new Map<string, () => void>();
   used_at: number;
-  /** By the request id of the client. */
+  /** Keyed by the client's request id. */
   readonly calls = new IdTable<OpenCall, McpRequestId>();
   /** Cancellations that arrived before their request, on another connection; the most recent ones. */
   readonly #early_cancels = new Set<McpRequestId>();
@@ -132,7 +132,7 @@ export class McpSessions {
   readonly #clock: Clock;
   readonly #limits: { sessions: number; per_caller: number };
   readonly #sessions = new Map<string, McpSession>();
-  /** By caller, oldest first. */
+  /** The sessions of each caller, oldest first. */
   readonly #callers = new Map<string, Set<McpSession>>();
 
   constructor(clock: Clock, limits: { sessions: number; per_caller: number } = SESSION_LIMITS) {

@@ -92,7 +92,7 @@ function short(text: string | undefined): string {
   return line.length <= MAX_LENGTH ? line : `${line.slice(0, MAX_LENGTH - 1)}…`;
 }
 
-/** A changed definition: each text that differs, before and after. */
+/** A changed definition: each part that differs, before and after. */
 function differenceText({ export: item, since, former, changes }: QuarantinedTool): string[] {
   const head = plainLine(`${item.id}, changed ${since}`);
   return [

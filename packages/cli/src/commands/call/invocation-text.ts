@@ -127,7 +127,7 @@ type RefusalEntry = NonNullable<Invocation["egress"]>["refusals"][number];
 const NAMED = ["domain.not_allowed", "direct.lookup"];
 const WEB_PORTS = [80, 443];
 
-/** As `--domains` takes it: a lookup is for no port, and a name without a port means 80 and 443 for most programs. */
+/** The destination as `--domains` accepts it. A lookup has no port, and the web ports need none. */
 function domainOf({ host, port, reason }: RefusalEntry): string {
   const anyPort = reason === "direct.lookup" || (reason === "domain.not_allowed" && WEB_PORTS.includes(port));
   return anyPort ? host : `${bracketed(host)}:${port}`;

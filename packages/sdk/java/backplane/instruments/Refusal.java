@@ -24,6 +24,6 @@ final class Refusal extends RuntimeException {
 
   static String text(Map<String, Object> params, String name) {
     if (params.get(name) instanceof String value) return value;
-    throw new Refusal(INVALID_PARAMS, name + " must be a text");
+    throw new Refusal(INVALID_PARAMS, name + " must be a string");
   }
 }

@@ -175,7 +175,7 @@ public final class Main {
 
   private static String text(Map<String, Object> params, String name) {
     if (params.get(name) instanceof String value) return value;
-    throw new Refusal(INVALID_PARAMS, name + " must be a text");
+    throw new Refusal(INVALID_PARAMS, name + " must be a string");
   }
 
   private static Map<String, Object> error(Object id, int code, String message) {
