@@ -17,8 +17,8 @@ import { noGrant } from "@backplane/test-kit/no-grant";
 const url = new URL(process.argv.at(-1)!);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
 if (scenario.startsWith("auth/")) {
-  const { throughGateway } = await import("./mcp-conformance-gateway.ts");
-  await throughGateway(url, scenario);
+  const { runThroughGateway } = await import("./mcp-conformance-gateway.ts");
+  await runThroughGateway(url, scenario);
   process.exit(0);
 }
 

@@ -1,8 +1,7 @@
 /**
  * Runs the sign-in scenarios of the conformance suite through a running gateway: the scenario's server is
- * installed and bound, this script plays the person (opens the URL, submits the final redirect), and every
- * tool is called once. A new sign-in that the server refuses immediately is not repeated without limit, as
- * for a person.
+ * installed and bound, this script acts as the user (opens the URL, submits the final redirect), and every
+ * tool is called once. The script gives up after MAX_LOGINS sign-ins.
  */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +12,7 @@ import { serverManifest } from "@backplane/supply";
 
 const MAX_LOGINS = 5;
 
-export async function throughGateway(url: URL, scenario: string): Promise<void> {
+export async function runThroughGateway(url: URL, scenario: string): Promise<void> {
   const client = createClient({ url: process.env.BACKPLANE_URL!, token: process.env.BACKPLANE_TOKEN! });
   const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}") as Record<string, string>;
   const bound = await bind();
@@ -39,8 +38,9 @@ export async function throughGateway(url: URL, scenario: string): Promise<void> 
   }
 
   async function signIn(): Promise<void> {
-    if (++logins > MAX_LOGINS) throw new Error("it asks for a sign-in again and again");
-    const started = await client.bindings.login(bound, given(scenario, context));
+    if (++logins > MAX_LOGINS)
+      throw new Error(`The server still requires a sign-in after ${MAX_LOGINS} of them.`);
+    const started = await client.bindings.login(bound, signInOptions(scenario, context));
     console.log("login", started.status);
     if (started.authorization_url === null) return;
     const answer = await fetch(started.authorization_url, { redirect: "manual" });
@@ -70,7 +70,7 @@ export async function throughGateway(url: URL, scenario: string): Promise<void> 
   }
 }
 
-function given(
+function signInOptions(
   scenario: string,
   { client_id, client_secret, private_key_pem }: Record<string, string>,
 ): SignInBegin {

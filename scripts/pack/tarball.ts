@@ -3,7 +3,7 @@ import { createGzip, type Gzip } from "node:zlib";
 import { pack } from "tar-stream";
 
 export interface PackedFile {
-  /** Below the folder `package/` of the archive. */
+  /** Relative to the folder `package/` of the archive. */
   path: string;
   bytes: Uint8Array;
   executable: boolean;

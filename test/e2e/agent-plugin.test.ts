@@ -31,7 +31,7 @@ verifies(
     const before = fingerprintOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
     expect(installed.stderr).toContain("Skipped server old");
-    // Two of its servers and one skill are invalid.
+    // Exit code 8: two servers and one skill of the folder are invalid.
     expect([installed.code, installed.stdout]).toEqual([
       8,
       expect.stringContaining("Bound office-kit/skills"),
@@ -69,8 +69,8 @@ test("installs over HTTP a folder with the admin token and an archive with a key
   }
   const other = mkdtempSync(join(tmpdir(), "backplane-agent-plugin-"));
   cpSync(FOLDER, other, { recursive: true });
-  const about = JSON.parse(readFileSync(join(FOLDER, "plugin.json"), "utf8")) as object;
-  writeFileSync(join(other, "plugin.json"), JSON.stringify({ ...about, name: "other-kit" }));
+  const manifest = JSON.parse(readFileSync(join(FOLDER, "plugin.json"), "utf8")) as object;
+  writeFileSync(join(other, "plugin.json"), JSON.stringify({ ...manifest, name: "other-kit" }));
   try {
     const installed = async () =>
       (await gateway.http<{ items: { package_id: string }[] }>("GET", "/v1/plugin-packages")).body.items

@@ -1,4 +1,4 @@
-/** Installed files that another process changed never run. */
+/** The gateway never runs installed files that another process has changed. */
 import { chmodSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -12,7 +12,6 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.dispose());
 
-// Isolated: every call launches a process.
 const SCRIPT = `#!/bin/sh
 read -r line
 printf '{"type":"handshake","manifest":{"plugin_id":"acme/side","plugin_version":"1.0.0","protocol_version":"rterm.plugin.v1","exposed_tools":["run"]}}\\n'
@@ -21,7 +20,7 @@ id=$(printf '%s' "$line" | sed 's/.*"request_id":"\\([^"]*\\)".*/\\1/')
 printf '{"type":"response","request_id":"%s","status":"ok","output":"the installed bytes"}\\n' "$id"
 `;
 
-verifies("pkg.immutable", "compares the bytes with the installed ones before every launch", async () => {
+verifies("pkg.immutable", "refuses to launch a package whose installed files were changed", async () => {
   const folder = writePluginFolder({
     package_id: "acme/side",
     protocol: "rterm.plugin.v1",

@@ -62,13 +62,13 @@ verifies(
     const make = (name, accessMode) => ({
       name,
       riskLevel: "ReadOnly",
-      metadata: { name, category: "Application", description: "Counts who runs beside it.", accessMode },
+      metadata: { name, category: "Application", description: "Counts the calls that run at the same time.", accessMode },
       async invoke() {
         running[name]++;
         await new Promise((done) => setTimeout(done, 300));
-        const beside = running[name];
+        const concurrent = running[name];
         running[name]--;
-        return InstrumentResult.data(beside);
+        return InstrumentResult.data(concurrent);
       },
     });
     export class Provider {
@@ -77,13 +77,13 @@ verifies(
     }
   `;
     await install(plugin("access", { isolationMode: "External" }, source));
-    const most = async (name: string) => {
+    const maxConcurrent = async (name: string) => {
       const calls = await Promise.all([1, 2, 3, 4].map(() => invoke(name, {})));
       expect(calls.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded", "succeeded"]);
       return Math.max(...calls.map(({ tool_result }) => Number(tool_result?.structured_output)));
     };
-    expect(await most("alone")).toBe(1);
-    expect(await most("together")).toBeGreaterThan(1);
+    expect(await maxConcurrent("alone")).toBe(1);
+    expect(await maxConcurrent("together")).toBeGreaterThan(1);
     await unload("access");
   },
 );

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Invocation } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { bundled, installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+import { bundle, installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;
@@ -108,7 +108,7 @@ verifies(
       reach_node: writePluginFolder({
         package_id: "acme/reach-node",
         entrypoint: ["node", "./plugin.mjs"],
-        files: { "plugin.mjs": bundled(NODE) },
+        files: { "plugin.mjs": bundle(NODE) },
         exports: [{ id: "reach_node", extra: SCOPES, effect_class: "idempotent_write" }],
       }),
       reach_python: writePluginFolder({

@@ -167,7 +167,7 @@ verifies(
       expect([chosen.status, chosen.body]).toEqual([200, { active: "acme-prod", ok: true }]);
       expect(await status("PATCH", "/api/llm-providers/active", { name: "nobody" })).toBe(404);
       expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(409);
-      // It is not active, but the last instance of its plugin.
+      // llm-echo is not active, but it is the last instance of its plugin.
       expect(await status("DELETE", "/api/llm-providers/llm-echo")).toBe(409);
       await gateway.http("PATCH", "/api/llm-providers/active", { name: "llm-echo" });
       expect(await status("DELETE", "/api/llm-providers/acme-prod")).toBe(204);
@@ -228,7 +228,7 @@ verifies(
   async () => {
     const off = await gateway.http("PATCH", "/api/plugins/web", { enabled: false });
     expect([off.status, off.body]).toMatchObject([200, { name: "web", enabled: false }]);
-    const gone = async () => {
+    const expectApiRemoved = async () => {
       for (const path of ["/api/config", "/api/plugins", "/api/llm-providers", "/api/sessions"])
         expect((await ask("GET", path)).body.error?.code, path).toBe("route.not_found");
       expect((await gateway.http("GET", "/v1/sessions")).status).toBe(200);
@@ -238,11 +238,11 @@ verifies(
       });
       expect([run.status, run.body]).toMatchObject([200, { output: { content: "still here" } }]);
     };
-    await gone();
+    await expectApiRemoved();
     const { home } = gateway;
     expect(await gateway.stop()).toBe(0);
     gateway = await startTestGateway({ home });
-    await gone();
+    await expectApiRemoved();
     // /v1 re-enables the plugin, because /api is unavailable.
     const on = await gateway.http("PATCH", "/v1/plugins/web", { enabled: true });
     expect([on.status, on.body]).toMatchObject([200, { name: "web", enabled: true, status: "loaded" }]);

@@ -6,7 +6,7 @@ import { side, vai } from "../../packages/runner/test/support/request.ts";
 import { createTestRunner } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 
-/** Above the CPU time of a start, and far below its wall time here. */
+/** More than the CPU time of a start, and much less than its wall time in this test. */
 const LIMIT_MS = 300;
 
 /** Starts busy processes, which end by themselves even if this test is killed. */

@@ -44,7 +44,7 @@ test("explains how to sign in, and continues automatically once a sign-in link w
   expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
 });
 
-test("shows the sign-in once and asks nothing more after the session of this browser has ended", async () => {
+test("shows the sign-in prompt and sends no more requests after the session of this browser has ended", async () => {
   const { page, tab } = await signedIn();
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
@@ -73,7 +73,7 @@ test("shows the sign-in once and asks nothing more after the session of this bro
   await waitUntilLive(page);
 });
 
-test("streams an answer that ends with the server's text; the examples of the empty state work", async () => {
+test("streams the answer to an example of the empty state and ends with the text on the tape", async () => {
   const { page, problems } = await signedIn();
   expect(await page.locator("#empty").textContent()).toContain(
     "backplane provider add llm-openai --secret-stdin api_key",

@@ -1,5 +1,5 @@
 /**
- * A gateway is killed again and again while it delivers events to a hook in a worker process. The events are written to
+ * A gateway is killed repeatedly while it delivers events to a hook in a worker process. The events are written to
  * the store beforehand, so that the time goes into kills and deliveries. The hook runs without the sandbox, because it
  * has to write down what it handled; the sandbox has no part in deliveries, and each start is cheaper without it.
  */

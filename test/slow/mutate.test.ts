@@ -17,10 +17,10 @@ export function below(n) {
 const TESTS = `import { expect, test } from "vitest";
 import { below } from "../src/below.ts";
 
-test("is below", () => {
+test("finds a number below the limit", () => {
   expect(below(2)).toBe(true);
 });
-test("waits for what never comes", async () => {
+test("waits forever unless below() is true", async () => {
   if (below(0)) return;
   await new Promise(() => setInterval(() => {}, 1_000));
 });
@@ -59,7 +59,7 @@ function mutant(from: string, to: string, more: Partial<Mutant> = {}): Mutant {
 }
 
 test.for<[string, Mutant, string, RegExp]>([
-  ["a failed test kills", mutant("n < limit", "n > limit"), "killed", /^is below$/],
+  ["a failed test kills", mutant("n < limit", "n > limit"), "killed", /^finds a number below the limit$/],
   ["passed tests let it survive", mutant("n < limit", "n <= limit"), "survived", /^$/],
   ["a syntax error does not run", mutant("n < limit", "n <"), "did not run", /./],
   ["an undefined name does not run", mutant("n < limit", "n < most"), "did not run", /most is not defined/],

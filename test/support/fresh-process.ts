@@ -1,6 +1,6 @@
 /**
  * The test files of a worker share its process. Each file begins with the environment and the umask of a new process,
- * because a gateway that ran in the process has changed its umask for good.
+ * because a gateway that ran in the process has changed its umask permanently.
  */
 const KEY = Symbol.for("backplane.test.environment");
 const kept = globalThis as { [KEY]?: NodeJS.ProcessEnv };

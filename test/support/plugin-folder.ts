@@ -60,7 +60,7 @@ function manifest(spec: PluginFolder): string {
 
 /**
  * A program that uses the plugin side of the wire module, for tests that need a well-behaved process with unusual tools.
- * It is one file, because the sandbox shows nothing of this repository.
+ * It is one file, because the sandbox does not contain this repository.
  */
 export function vaiProgram(package_id: string, handle: string, version = "1.0.0"): string {
   const contents = `import { stdioTransport, VaiPlugin } from "@backplane/wire";
@@ -76,11 +76,11 @@ new VaiPlugin({
 }).start();
 void appendFileSync;
 `;
-  return bundled(contents);
+  return bundle(contents);
 }
 
 /** Bundles a program and its imports from this repository into one file. */
-export function bundled(contents: string): string {
+export function bundle(contents: string): string {
   const { outputFiles } = buildSync({
     stdin: { contents, resolveDir: resolve("."), sourcefile: "plugin.mjs" },
     bundle: true,
@@ -105,7 +105,7 @@ export async function installAndBind(
   );
   if (installed.status >= 300) throw new Error(`install: ${JSON.stringify(installed.body)}`);
   const bindings: Record<string, string> = {};
-  const slots = await slotsOf(gateway, installed.body);
+  const slots = await canarySecrets(gateway, installed.body);
   if (Object.values(slots).some((secrets) => secrets !== undefined)) {
     await gateway.http("PUT", `/v1/secrets/${CANARY_NAME}`, { value: CANARY });
   }
@@ -124,8 +124,8 @@ export async function installAndBind(
   return bindings;
 }
 
-/** The secrets of a binding: the canary for each export that has a slot for it. */
-async function slotsOf(
+/** Returns the secrets to bind for each export: the canary, if the export has a slot for it. */
+async function canarySecrets(
   gateway: TestGateway,
   installed: { package_id: string; version: string },
 ): Promise<Record<string, { secrets: Record<string, string> } | undefined>> {

@@ -13,7 +13,7 @@ import { markLastTurn, toTurns } from "./turns.ts";
 
 const CACHED = { cache_control: { type: "ephemeral" } } as const;
 /** Fields that define the request itself cannot be overridden by parameters. */
-const OURS = new Set(["model", "messages", "system", "tools", "stream"]);
+const RESERVED_FIELDS = new Set(["model", "messages", "system", "tools", "stream"]);
 /** Tokens for the answer in addition to the thinking budget. */
 const ANSWER_TOKENS = 1_024;
 
@@ -49,7 +49,9 @@ function bodyOf(config: AnthropicConfig, request: GenerateRequest): Anthropic.Me
 }
 
 function sampling(config: AnthropicConfig, { params, history }: GenerateRequest) {
-  const own: JsonObject = Object.fromEntries(Object.entries(params).filter(([key]) => !OURS.has(key)));
+  const own: JsonObject = Object.fromEntries(
+    Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key)),
+  );
   const max_tokens = typeof own.max_tokens === "number" ? own.max_tokens : config.max_tokens;
   const budget = config.thinking_budget;
   // In the middle of a turn the API requires the signed thinking blocks that began the turn. The tape does

@@ -1,6 +1,6 @@
 /**
  * Assigns each fragment to its tool call. OpenAI numbers calls and sends the id once; compatible servers omit
- * the number or the id, number every call 0, repeat the name, or send each call whole.
+ * the number or the id, number every call 0, repeat the name, or send each call in one piece.
  */
 import type { LlmPart } from "@backplane/sdk/kernel";
 
@@ -48,9 +48,9 @@ export class CallSlots {
     const last = this.#slots.findLast((slot) => index === null || slot.index === index);
     if (last === undefined) return undefined;
     if (id !== null && last.id !== null) return undefined;
-    // A second whole call with the same index: the name appears again after complete arguments.
+    // A second complete call with the same index: the name appears again after complete arguments.
     if (name !== null && last.name !== null && (args.startsWith("{") || last.name !== name)) {
-      return last.args === "" && last.name === name ? last : isWhole(last.args) ? undefined : last;
+      return last.args === "" && last.name === name ? last : isComplete(last.args) ? undefined : last;
     }
     return last;
   }
@@ -67,7 +67,7 @@ function argumentText(value: unknown): string {
   return value === undefined || value === null ? "" : JSON.stringify(value);
 }
 
-function isWhole(args: string): boolean {
+function isComplete(args: string): boolean {
   if (args === "") return true;
   try {
     JSON.parse(args);

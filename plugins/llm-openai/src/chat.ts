@@ -14,7 +14,7 @@ import { type CallFragment, CallSlots } from "./call-slots.ts";
 import { chatMessages, withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
 import { isVendor, type OpenAiConfig } from "./config.ts";
-import { freeParams } from "./params.ts";
+import { mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
 
@@ -50,7 +50,7 @@ export async function* streamChat(
 }
 
 function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatCompletionCreateParamsStreaming {
-  const { max_tokens, temperature, ...params } = freeParams(config, request.params);
+  const { max_tokens, temperature, ...params } = mergeParams(config, request.params);
   const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
   const limit = isVendor(config.base_url) ? "max_completion_tokens" : "max_tokens";
   const body: JsonObject = {

@@ -5,7 +5,7 @@
 import type { JsonObject } from "@backplane/sdk/kernel";
 import type { OpenAiConfig } from "./config.ts";
 
-const OURS = new Set([
+const RESERVED_FIELDS = new Set([
   "model",
   "messages",
   "input",
@@ -17,10 +17,10 @@ const OURS = new Set([
   "n",
 ]);
 
-export function freeParams({ temperature, max_tokens }: OpenAiConfig, params: JsonObject): JsonObject {
+export function mergeParams({ temperature, max_tokens }: OpenAiConfig, params: JsonObject): JsonObject {
   return {
     ...(temperature === null ? {} : { temperature }),
     ...(max_tokens === null ? {} : { max_tokens }),
-    ...Object.fromEntries(Object.entries(params).filter(([key]) => !OURS.has(key))),
+    ...Object.fromEntries(Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key))),
   };
 }

@@ -18,7 +18,7 @@ import type { OpenAI } from "openai";
 import { withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
 import type { OpenAiConfig } from "./config.ts";
-import { freeParams } from "./params.ts";
+import { mergeParams } from "./params.ts";
 
 type Item = OpenAI.Responses.ResponseInputItem;
 type Event = OpenAI.Responses.ResponseStreamEvent;
@@ -38,7 +38,7 @@ function bodyOf(
   config: OpenAiConfig,
   request: GenerateRequest,
 ): OpenAI.Responses.ResponseCreateParamsStreaming {
-  const { max_tokens, ...params } = freeParams(config, request.params);
+  const { max_tokens, ...params } = mergeParams(config, request.params);
   const tools = request.tools.map((tool) => ({ type: "function" as const, strict: false, ...tool }));
   const effort = config.thinking_effort as OpenAI.ReasoningEffort;
   return {

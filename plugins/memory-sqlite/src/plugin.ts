@@ -138,7 +138,7 @@ function noteOf(entry: Record<string, unknown>, now: number): Note | null {
   return note;
 }
 
-/** At most this many bytes of UTF-8, never cut inside a character. */
+/** Truncates to this many bytes of UTF-8, never inside a character. */
 function cut(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;

@@ -3,7 +3,7 @@ const MIB = 1024 * 1024;
 export interface UnpackLimits {
   /** Files and folders together. */
   entries: number;
-  /** Of the whole tar stream after decompression. */
+  /** The size of the whole tar stream after decompression. */
   unpacked_bytes: number;
   file_bytes: number;
   /** Maximum of unpacked to packed size, checked from `ratio_from_bytes` of unpacked bytes on. */

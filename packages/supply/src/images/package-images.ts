@@ -25,7 +25,7 @@ export interface PackageImagesOptions {
   store: ContentStore;
   /** A folder of this gateway alone. Everything in it is removed. */
   dir: string;
-  /** Of all images together. Images in use stay, whatever their size. */
+  /** The limit for all images together. Images in use are kept, whatever their size. */
   max_bytes?: number;
   log: Logger;
 }
@@ -37,7 +37,7 @@ export interface PackageImages extends PackageFiles {
 
 const MAX_BYTES = 1024 * 1024 * 1024;
 const MAX_IMAGES = 256;
-/** From this number of files and folders on, the store is checked less often. */
+/** A package with at least this many files and folders is checked less often. */
 const LARGE = 512;
 const LARGE_CHECK_MS = 5_000;
 /** How many images one start creates when they keep being changed. */

@@ -49,7 +49,7 @@ function rootOf(exports: unknown): unknown {
   return keys.some((key) => key.startsWith(".")) ? exports["."] : exports;
 }
 
-/** As in Node: the first active condition that resolves to a path. */
+/** Like Node, uses the first active condition that resolves to a path. */
 function target(value: unknown, active: ReadonlySet<string>): string | null {
   if (typeof value === "string") return value.startsWith("./") ? value : null;
   if (Array.isArray(value)) {

@@ -1,6 +1,6 @@
 /** The registries of the operator's npm configuration, and the proxy for each of them. */
 export interface NpmSettings {
-  /** Of the default registry and of the registries of scopes. */
+  /** The origins of the default registry and of the registries of scopes. */
   origins: ReadonlySet<string>;
   upstream: (origin: string) => URL | null;
 }

@@ -5,7 +5,7 @@
 interface NameRule {
   name: RegExp;
   why: string;
-  /** With it, both name and content must match. */
+  /** If set, both name and content must match. */
   content?: RegExp;
 }
 

@@ -13,7 +13,7 @@ import { surveyFolder } from "./survey-folder.ts";
 
 export interface PackedFolder {
   digest: string;
-  /** Of the files, not of the archive. */
+  /** The total size of the files, not of the archive. */
   size_bytes: number;
   files: string[];
 }

@@ -49,7 +49,7 @@ async function compare(dir: string, expected: TreeFile): Promise<Difference | nu
   }
 }
 
-/** Without the size, because another size means another digest. */
+/** Omits the size, because another size means another digest. */
 function describe({ mode, sha256 }: TreeFile): string {
   return `${mode} sha256:${sha256}`;
 }

@@ -6,7 +6,7 @@ import { type FSWatcher, readdirSync, statSync, watch as watchPath } from "node:
 import { join } from "node:path";
 
 const QUIET_MS = 60;
-/** After a watch has failed, and for file systems without events. */
+/** The interval of scans after a watch has failed, and for file systems without events. */
 const RESCAN_MS = 2_000;
 
 /** `parts` are the subfolders that are watched recursively; null: all that are not hidden. */

@@ -7,7 +7,7 @@ import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
   name: string;
-  /** What its tools are named after, if that is not the last part of the package's id. */
+  /** The name in the names of its tools, if it is not the last part of the package's id. */
   server_name?: string;
   /** The source from which the server is installed. */
   from:

@@ -176,7 +176,7 @@ export function describeServer(name: string, about: PackageJson): { package_id: 
 const USE_SERVER_PACKAGE =
   "Name the package that the instructions of the server start with npx, not a library.";
 
-/** As npx: the path of the program that is named like the package, or of the only program. */
+/** Like npx, returns the path of the program that is named like the package, or of the only program. */
 export function selectProgram(name: string, { bin }: PackageJson): string {
   const programs: [string, unknown][] =
     typeof bin === "string" ? [[name, bin]] : Object.entries((bin ?? {}) as Record<string, unknown>);

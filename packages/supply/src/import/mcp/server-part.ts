@@ -51,7 +51,7 @@ export function serverPart(
   };
 }
 
-/** As far as the name says; the version may be a tag, which the registry resolves. */
+/** Derives the package from the spec alone; the version may be a tag, which the registry resolves. */
 function describeSpec(spec: string): { package_id: string; version: string } {
   const at = spec.lastIndexOf("@");
   const [name, version] = at > 0 ? [spec.slice(0, at), spec.slice(at + 1)] : [spec, "latest"];
