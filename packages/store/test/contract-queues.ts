@@ -191,6 +191,42 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.claim(name, "n", 1_200, 500, 9)).toHaveLength(4);
   });
 
+  test("reserves jobs once, and leases them when their calls are opened", async () => {
+    const scope = freshOrg();
+    const name = queue();
+    const enqueued = Array.from({ length: 4 }, () => sampleJob({ queue: name, lane: "l", scope }));
+    await store().jobs.enqueue(enqueued, 1_000);
+    const held = new Set<string>();
+    const reserve = async (node: string, limit: number) => {
+      const jobs = await store().jobs.reserve(name, node, 1_000, 60_000, limit, "l", false, held);
+      for (const { id } of jobs) held.add(id);
+      return jobs;
+    };
+    const [first] = await reserve("n1", 1);
+    expect(first).toMatchObject({ attempt: 1, fence: 1 });
+    const [released, dropped, failed, ...more] = await reserve("n1", 5);
+    expect(more).toEqual([]);
+    expect(held.size).toBe(4);
+    expect(await reserve("n1", 5)).toEqual([]);
+    const hold = { id: first!.id, fence: 1, leased_until: 61_000 };
+    const row = sampleInvocation({ ...scope, node_id: "n1" });
+    await store().invocations.open(row, { records: {}, job: hold });
+    const started = { state: "leased", attempt: 1, fence: 1, invocation_id: row.id };
+    expect(await store().jobs.get(first!.id)).toMatchObject(started);
+    // Jobs that were not started can be given back, dropped and failed, too.
+    expect(await store().jobs.release(released!.id, 1, 1_000, 500)).toBe(true);
+    expect(await store().jobs.get(released!.id)).toMatchObject({ attempt: 0, state: "ready", run_at: 1_500 });
+    expect(await store().jobs.complete(dropped!.id, 1, 1_000)).toBe(true);
+    expect(await store().jobs.get(dropped!.id)).toMatchObject({ state: "done" });
+    expect(await store().jobs.fail(failed!.id, 1, "no", 1_000, 700)).toBe(true);
+    expect(await store().jobs.get(failed!.id)).toMatchObject({ attempt: 1, state: "ready", run_at: 1_700 });
+    expect(await store().jobs.releaseOrphans(name, "n2", 1_000)).toBe(1);
+    const stale = store().invocations.open(sampleInvocation(scope), { records: {}, job: hold });
+    await expect(stale).rejects.toMatchObject({ code: "delivery.taken_over" });
+    held.clear();
+    expect(await reserve("n2", 5)).toMatchObject([{ id: first!.id, attempt: 2, fence: 2 }]);
+  });
+
   test("counts an attempt when its call is opened, and gives back what was not started", async () => {
     const scope = freshOrg();
     const name = queue();

@@ -63,6 +63,8 @@ export class LiveCall {
   progress: CallProgressFeed | null = null;
   /** The lease of the delivery that this call is an attempt of. */
   job: JobHold | null = null;
+  /** Called when the plugin has ended and the settlement is being written. */
+  onEnded: (() => void) | null = null;
   /** Connections that were refused to its attempts so far. */
   egress: EgressRecord | null = null;
   /** Lets the client that called answer the plugin's requests. */

@@ -110,6 +110,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   if (call.delivery?.job !== undefined) {
     also.job = call.delivery.job;
     live.job = call.delivery.job;
+    live.onEnded = call.delivery.onEnded ?? null;
   }
   try {
     if (call.harness_run !== null) await call.harness_run.write(row, also);

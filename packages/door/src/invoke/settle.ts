@@ -28,7 +28,10 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
     // A turn or a gateway that stops settles calls that do not end in time, so another ending may have come first.
     if (door.live.get(row.id) !== live) return await live.settled;
     try {
-      won = await writeEnd(door, live, final);
+      const written = writeEnd(door, live, final);
+      // What the listener starts now shares the commit.
+      live.onEnded?.();
+      won = await written;
       break;
     } catch (error) {
       deps.log.error(

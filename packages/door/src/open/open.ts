@@ -63,6 +63,8 @@ export interface RequestedDelivery {
   delivery_id: string;
   attempt: number;
   job?: JobHold;
+  /** Called when the hook has ended and its settlement is being written. */
+  onEnded?: () => void;
 }
 
 export interface InvocationRequest {

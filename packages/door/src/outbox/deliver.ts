@@ -1,11 +1,11 @@
 /**
- * Delivers events to hooks: leases due jobs and invokes the hook through the one door. The settlement of the call
+ * Delivers events to hooks: reserves due jobs and invokes the hook through the one door. The settlement of the call
  * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried with
  * back-off and jitter, and the job is dead after the last attempt. Woken by new jobs and at the next due time; never
  * polls.
  *
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. As many jobs as
- * may run at once are leased ahead, so that a delivery does not wait for a claim of its own.
+ * may run at once are reserved ahead, so that a delivery does not wait for a read of its own.
  */
 
 import { codeOf, definedFields, type JsonObject } from "@backplane/contract";
@@ -36,12 +36,19 @@ const NOT_STARTED_MS = 1_000;
 /** `settled`: the settlement of the call has completed the job. */
 type DeliveryEnd = "settled" | "dropped" | "not_started" | { retry: string };
 
+interface RunningDelivery {
+  job: Job;
+  active: boolean;
+  done: Promise<void>;
+}
+
 export class Deliverer {
   readonly #deps: KernelDeps;
   readonly #lease: Pick<NodeLease, "mayTakeOver">;
   readonly #invoke: (request: InvocationRequest) => Promise<Ticket>;
-  readonly #running = new Map<string, { job: Job; done: Promise<void> }>();
-  /** Leased jobs that are not started yet, by lane. */
+  /** Deliveries until their settlement is written. After its hook has ended, a delivery does not count as active. */
+  readonly #running = new Map<string, RunningDelivery>();
+  /** Reserved jobs that are not started yet, by lane. */
   readonly #ahead = new Map<string, Job[]>();
   /** How many deliveries of a lane may run at once, as last read. */
   readonly #limits = new Map<string, number>();
@@ -113,36 +120,51 @@ export class Deliverer {
     if (this.#again) this.wake();
   }
 
-  /** Leases due jobs up to the limits. Resolves with the ms until the next job, or null if a finished job will wake it. */
+  /** Reserves due jobs up to the limits. Resolves with the ms until the next job, or null if a finished job will wake it. */
   async #claimDue(): Promise<number | null> {
     const { store, clock, node_id, host } = this.#deps;
     let next: number | null = null;
     for (const { lane, due_in, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
-      if (host.deliveries.concurrency <= this.#running.size || this.#stopped) return null;
+      if (host.deliveries.concurrency <= this.#countActive() || this.#stopped) return null;
       const limit = await this.#readLimit(org_id, lane);
       if (limit === 0) {
         // The hook is paused. A change of its binding wakes this.
         await this.#release(lane);
         continue;
       }
-      const room = limit * 2 - this.#runningIn(lane) - (this.#ahead.get(lane)?.length ?? 0);
+      const room = limit * 2 - this.#countActive(lane) - (this.#ahead.get(lane)?.length ?? 0);
       if (room <= 0) continue;
-      next ??= due_in;
       // Lanes are sorted by due time, so the others are not due either.
-      if (due_in > 0) break;
+      if (due_in > 0) {
+        next ??= due_in;
+        break;
+      }
       // Right after an outage of the store, the lease of a job may have expired while a live gateway is running it.
       const ready_only = !this.#lease.mayTakeOver();
       const now = clock.now();
-      const jobs = await store.jobs.claim(DELIVERIES_QUEUE, node_id, now, LEASE_MS, room, lane, ready_only);
+      const held = this.#heldIn(lane);
+      const { jobs: queue } = store;
+      const jobs = await queue.reserve(
+        DELIVERIES_QUEUE,
+        node_id,
+        now,
+        LEASE_MS,
+        room,
+        lane,
+        ready_only,
+        held,
+      );
       const ahead = this.#ahead.get(lane);
-      if (ahead === undefined) this.#ahead.set(lane, jobs);
-      else ahead.push(...jobs);
+      if (ahead !== undefined) ahead.push(...jobs);
+      else if (jobs.length > 0) this.#ahead.set(lane, jobs);
       if (this.#stopped) {
         await this.#release(lane);
         return null;
       }
       this.#startAhead();
       if (jobs.length > 0) this.#again = true;
+      // Jobs that were reserved ahead stay due until they are started, and the end of a running one wakes this.
+      else if (!this.#ahead.has(lane)) next ??= due_in;
     }
     return next;
   }
@@ -157,18 +179,30 @@ export class Deliverer {
     return limit;
   }
 
-  #runningIn(lane: string): number {
+  /** The jobs of the lane that are running or reserved. */
+  #heldIn(lane: string): Set<string> {
+    const held = new Set<string>();
+    for (const { job } of this.#running.values()) if (job.lane === lane) held.add(job.id);
+    for (const { id } of this.#ahead.get(lane) ?? []) held.add(id);
+    return held;
+  }
+
+  #countActive(lane?: string): number {
     let count = 0;
-    for (const { job } of this.#running.values()) if (job.lane === lane) count++;
+    for (const { job, active } of this.#running.values()) {
+      if (active && (lane === undefined || job.lane === lane)) count++;
+    }
     return count;
   }
 
-  /** Starts leased jobs up to the limits, one of each lane in turn. */
+  /** Starts reserved jobs up to the limits, one of each lane in turn. */
   #startAhead(): void {
     const { concurrency } = this.#deps.host.deliveries;
     for (const [lane, jobs] of this.#ahead) {
-      if (this.#running.size >= concurrency || this.#stopped) return;
-      if (this.#runningIn(lane) >= (this.#limits.get(lane) ?? 1)) continue;
+      if (this.#countActive() >= concurrency || this.#stopped) return;
+      // A store that is slow to write settlements must not let them accumulate.
+      if (this.#running.size >= concurrency * 2) return;
+      if (this.#countActive(lane) >= (this.#limits.get(lane) ?? 1)) continue;
       const job = jobs.shift();
       // Moved to the end, so that the other lanes are next and this one is visited again after them.
       this.#ahead.delete(lane);
@@ -194,7 +228,19 @@ export class Deliverer {
   }
 
   #start(job: Job): void {
-    const done = this.#deliver(job)
+    const delivery: RunningDelivery = { job, active: true, done: Promise.resolve() };
+    this.#running.set(job.id, delivery);
+    const startNext = () => {
+      this.#startAhead();
+      // While enough jobs are reserved ahead, there is nothing to read.
+      const left = this.#ahead.get(job.lane)?.length ?? 0;
+      if (left * 2 <= (this.#limits.get(job.lane) ?? 1)) this.wake();
+    };
+    const onEnded = () => {
+      delivery.active = false;
+      startNext();
+    };
+    delivery.done = this.#deliver(job, onEnded)
       .catch((error: unknown) => {
         this.#deps.log.warn(
           { err: error, job_id: job.id },
@@ -203,32 +249,34 @@ export class Deliverer {
       })
       .finally(() => {
         this.#running.delete(job.id);
-        this.#startAhead();
-        // While enough jobs are leased ahead, there is nothing to read.
-        const left = this.#ahead.get(job.lane)?.length ?? 0;
-        if (left * 2 <= (this.#limits.get(job.lane) ?? 1)) this.wake();
+        startNext();
       });
-    this.#running.set(job.id, { job, done });
   }
 
-  async #deliver(job: Job): Promise<void> {
+  async #deliver(job: Job, onEnded: () => void): Promise<void> {
     const { clock, store } = this.#deps;
     const { jobs } = store;
-    const end = await this.#invokeHook(job);
+    const end = await this.#invokeHook(job, onEnded);
     if (end === "settled") return;
     if (end === "dropped") await jobs.complete(job.id, job.fence, clock.now());
     else if (end === "not_started") await jobs.release(job.id, job.fence, clock.now(), NOT_STARTED_MS);
     else await jobs.fail(job.id, job.fence, end.retry, clock.now(), this.#backoff(job.attempt));
   }
 
-  async #invokeHook(job: Job): Promise<DeliveryEnd> {
+  async #invokeHook(job: Job, onEnded: () => void): Promise<DeliveryEnd> {
     const { delivery_id, binding_id, org_id, project_id, event } = job.payload as unknown as DeliveryPayload;
     const scope = { org_id, project_id };
+    const leased_until = this.#deps.clock.now() + LEASE_MS;
     try {
       const ticket = await this.#invoke({
         caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
         body: { binding_id, input: event, ...idsOf(event) },
-        delivery: { delivery_id, attempt: job.attempt, job: { id: job.id, fence: job.fence } },
+        delivery: {
+          delivery_id,
+          attempt: job.attempt,
+          job: { id: job.id, fence: job.fence, leased_until },
+          onEnded,
+        },
       });
       const reason = retryReason(await ticket.settled);
       return reason === null ? "settled" : { retry: reason };

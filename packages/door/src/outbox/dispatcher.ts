@@ -74,10 +74,13 @@ export class Dispatcher {
   }
 
   #after(ms: number): void {
-    this.#timer = this.#deps.clock.after(ms, () => {
+    const run = () => {
       this.#timer = null;
       this.#pass_running = this.#dispatch();
-    });
+    };
+    const { clock, pause } = this.#deps;
+    // A timer waits at least one millisecond.
+    this.#timer = ms > 0 || pause === undefined ? clock.after(ms, run) : runAfter(pause, run);
   }
 
   async #dispatch(): Promise<void> {
@@ -163,6 +166,18 @@ export class Dispatcher {
       max_attempts: binding.policy.deliveries?.max_attempts ?? host.deliveries.max_attempts,
     };
   }
+}
+
+function runAfter(pause: (run: () => void) => void, run: () => void): Timer {
+  let stopped = false;
+  pause(() => {
+    if (!stopped) run();
+  });
+  return {
+    stop: () => {
+      stopped = true;
+    },
+  };
 }
 
 /** Whether the event passes the filters of the hook's author and of its binding. */

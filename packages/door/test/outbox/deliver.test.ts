@@ -186,9 +186,9 @@ test("does not delay other hooks while one hangs", async () => {
   // Each hook gets only its share, and its waiting jobs are not read repeatedly.
   await until(() => fixture.runner.running === 16);
   for (const id of hanging) expect(hookOrders(fixture, id)).toHaveLength(2);
-  const claims = vi.spyOn(fixture.store.jobs, "claim");
+  const reads = vi.spyOn(fixture.store.jobs, "reserve");
   await new Promise((resolve) => setTimeout(resolve, 350));
-  expect(claims).not.toHaveBeenCalled();
+  expect(reads).not.toHaveBeenCalled();
   await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 7);
 });

@@ -11,7 +11,7 @@ import {
   until,
   user,
 } from "@backplane/test-kit/kernel/test-kernel";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const content = manifest([
@@ -146,6 +146,22 @@ verifies("hook.contract", "delivers only events that pass the filters of author 
   // The hook subscribes to binding.changed, too. Its own filter leaves out that subject.
   const { items } = await fixture.list();
   expect(items).toMatchObject([{ event: { subject: { id: failed.id } }, max_attempts: 7 }]);
+});
+
+test("starts the next delivery of a hook while the settlement of the one before is written", async () => {
+  const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
+  const { invocations } = fixture.store;
+  const settle = invocations.settle.bind(invocations);
+  const gate = Promise.withResolvers<void>();
+  vi.spyOn(invocations, "settle").mockImplementation(async (...call) => {
+    if (call[4] !== undefined) await gate.promise;
+    return settle(...call);
+  });
+  for (let n = 0; n < 2; n++) await fixture.call({ export_id: "echo" });
+  await until(() => fixture.hookCalls().length === 2);
+  expect((await fixture.list("delivered")).items).toEqual([]);
+  gate.resolve();
+  await until(async () => (await fixture.list("delivered")).items.length === 2);
 });
 
 verifies("hook.contract", "runs as many deliveries of a hook at once as its binding says", async () => {

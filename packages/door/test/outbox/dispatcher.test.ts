@@ -232,7 +232,7 @@ describe("the deliverer", () => {
       jobs: {
         lanes: async () =>
           [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0, org_id: "" })),
-        claim: async (
+        reserve: async (
           _queue: string,
           _node: string,
           _now: number,

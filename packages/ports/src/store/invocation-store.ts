@@ -100,10 +100,12 @@ export interface OpenWith {
   job?: JobHold;
 }
 
-/** The lease of a job. */
+/** The lease or the reservation of a job. */
 export interface JobHold {
   id: string;
   fence: number;
+  /** Set for a reserved job: when the lease ends that its start may write. */
+  leased_until?: number;
 }
 
 /** A delivery that the settlement of its call completes. `error` is set if the hook failed and is not retried. */

@@ -13,6 +13,9 @@ import { endHarnessRun, insertHarnessRun, type RunColumns } from "./runs.ts";
 export const INVOCATION_COLUMNS =
   "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
 
+const ID = 0;
+const NODE = 7;
+
 export interface OpenInvocation {
   /** In the order of INVOCATION_COLUMNS. */
   row: SqlValue[];
@@ -27,7 +30,7 @@ export interface OpenInvocation {
   /** The run of a harness, whose message is the tape. */
   run: { columns: RunColumns; own_entries: number } | null;
   /** The delivery that the call is an attempt of. */
-  job: HeldJob | null;
+  job: (HeldJob & { leased_until: number | null }) | null;
   records: ChangeRecordRows;
 }
 
@@ -44,7 +47,7 @@ export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<Appe
   // Before the row is inserted, so that a key in use leaves nothing to undo.
   if (p.once !== null && p.run === null) yield* completeKey(p.once, dialect);
   if (p.execution !== null) yield* openExecution(p.execution);
-  if (p.job !== null && !(yield* startJob(p.job, p.row[0] as string))) {
+  if (p.job !== null && !(yield* startJob(p.job, p.row[ID] as string, p.row[NODE] as string, dialect))) {
     refuse("delivery.taken_over", "Another gateway has taken over the delivery.");
   }
   yield sql(INSERT_INVOCATION, p.row);

@@ -1,13 +1,25 @@
 /**
  * ready → leased → done, or → ready again (failed, released, lease expired) → dead. A ready or dead job can be discarded.
  *
+ * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready, with the fence
+ * that its start will give it, and is leased by the write that opens its call.
+ *
  * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait behind
  * others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing and
  * finishing, so that neither misses a job of the other. For the clock see nowAt.
  */
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { ofExpiredNode } from "./leases.ts";
-import { nowAt, type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import {
+  nowAt,
+  type Op,
+  type Row,
+  rowLock,
+  type SqlDialect,
+  type SqlValue,
+  selectForUpdate,
+  sql,
+} from "./op.ts";
 
 export interface JobRow {
   id: string;
@@ -35,6 +47,7 @@ export function* enqueueJobs(
     // Sorted, so that two enqueuers of the same groups take the locks in the same order.
     for (const key of [...groups].sort()) yield lockGroup(key);
   }
+  if (dialect === "sqlite") return yield* insertJobs(jobs, now);
   const at = nowAt(dialect, "$4");
   for (const job of jobs) {
     yield sql(
@@ -59,6 +72,20 @@ export function* enqueueJobs(
   }
 }
 
+const HAS_OPEN_JOB = "select exists (select 1 from jobs where queue = $1 and open_group = $2) as waiting";
+const INSERT_JOB = `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane, org_id, project_id, started)
+  values ($1, $2, $3, $3, $4, $5, $6, $7, $7, 0, 0, $8, $9, $10, $11, 0) on conflict (id) do nothing`;
+
+/** The same with plain values, whose checksum costs less than that of an expression. There is no other writer. */
+function* insertJobs(jobs: readonly JobRow[], now: number | null): Op<void> {
+  for (const { id, queue, group, max_attempts, payload, lane, org_id, project_id } of jobs) {
+    const waiting = group !== null && (yield sql(HAS_OPEN_JOB, [queue, group]))[0]!.waiting === 1;
+    const due_at = waiting ? null : now;
+    const values = [id, queue, group, "ready", now, due_at, max_attempts, payload, lane, org_id, project_id];
+    yield sql(INSERT_JOB, values);
+  }
+}
+
 export function* claimJobs(
   p: {
     queue: string;
@@ -75,7 +102,7 @@ export function* claimJobs(
 ): Op<Row[]> {
   const ready = p.ready_only ? "and state = 'ready'" : "";
   const lane = p.lane === null ? "" : "and lane = $4";
-  const due = yield sql(
+  const due = yield selectForUpdate(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
       where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${ready}
       order by due_at limit $3 ${rowLock(dialect, "for update skip locked")}`,
@@ -110,25 +137,65 @@ export function* extendJob(
   return updated.length > 0;
 }
 
-/** A job that is started as a call: the attempt counts from here on. False if another node has taken over the job. */
-export function* startJob({ id, fence }: HeldJob, invocation_id: string): Op<boolean> {
-  const started = yield sql(
-    `update jobs set started = attempt, invocation_id = $3
-      where id = $1 and fence = $2 and state = 'leased' returning id`,
-    [id, fence, invocation_id],
+/** SQLite only: due jobs to reserve. */
+export function* dueJobs(p: {
+  queue: string;
+  lane: string;
+  now: number | null;
+  limit: number;
+  ready_only: boolean;
+}): Op<Row[]> {
+  return yield sql(
+    `select ${JOB} from jobs where queue = $1 and due_at <= ${nowAt("sqlite", "$2")} and lane = $4
+      ${p.ready_only ? "and state = 'ready'" : ""} order by due_at limit $3`,
+    [p.queue, p.now, p.limit, p.lane],
   );
-  return started.length > 0;
 }
 
-/** Gives a leased job back. An attempt that was not started does not count. */
+/** A reserved job. Its start raises the fence by one, to $2. */
+const IS_RESERVED = "state = 'ready' and fence = $2 - 1 and due_at is not null";
+
+/** Leases a job that was reserved and not started, so that it can be ended as a leased one. */
+function* leaseReserved({ id, fence }: HeldJob, dialect: SqlDialect): Op<void> {
+  if (dialect === "postgres") return;
+  yield sql(
+    `update jobs set state = 'leased', attempt = attempt + 1, fence = $2 where id = $1 and ${IS_RESERVED}`,
+    [id, fence],
+  );
+}
+
+const START_LEASED = `update jobs set started = attempt, invocation_id = $3
+  where id = $1 and fence = $2 and state = 'leased'`;
+const LEASE_AND_START = `update jobs set state = 'leased', node_id = $4, due_at = cast($5 as integer), attempt = attempt + 1,
+    fence = $2, started = attempt + 1, invocation_id = $3 where id = $1 and ${IS_RESERVED}`;
+
+/** A job that is started as a call: the attempt counts from here on. False if another node has taken over the job. */
+export function* startJob(
+  { id, fence, leased_until }: HeldJob & { leased_until: number | null },
+  invocation_id: string,
+  node_id: string,
+  dialect: SqlDialect,
+): Op<boolean> {
+  if (dialect === "postgres") {
+    return (yield sql(`${START_LEASED} returning id`, [id, fence, invocation_id])).length > 0;
+  }
+  if (leased_until !== null) {
+    const started = yield sql(LEASE_AND_START, [id, fence, invocation_id, node_id, leased_until]);
+    if (started.length > 0) return true;
+  }
+  return (yield sql(START_LEASED, [id, fence, invocation_id])).length > 0;
+}
+
+/** Gives a leased or reserved job back. An attempt that was not started does not count. */
 export function* releaseJob(
   p: HeldJob & { now: number | null; delay_ms: number },
   dialect: SqlDialect,
 ): Op<boolean> {
   const at = `${nowAt(dialect, "$3")} + $4`;
+  const reserved = dialect === "sqlite" ? `or (${IS_RESERVED})` : "";
   const released = yield sql(
     `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, ${UNCOUNT_UNSTARTED}
-      where id = $1 and fence = $2 and state = 'leased' returning id`,
+      where id = $1 and ((fence = $2 and state = 'leased') ${reserved}) returning id`,
     [p.id, p.fence, p.now, p.delay_ms],
   );
   return released.length > 0;
@@ -149,11 +216,18 @@ export function* releaseOrphanJobs(
   return released.length;
 }
 
-const UNCOUNT_UNSTARTED = "attempt = case when started < attempt then attempt - 1 else attempt end";
+const UNCOUNT_UNSTARTED =
+  "attempt = case when started < attempt and state = 'leased' then attempt - 1 else attempt end";
 
 export interface HeldJob {
   id: string;
   fence: number;
+}
+
+/** Completes a job that need not have been started. */
+export function* completeHeldJob(p: HeldJob & { now: number | null }, dialect: SqlDialect): Op<boolean> {
+  yield* leaseReserved(p, dialect);
+  return yield* completeJob(p, dialect);
 }
 
 /** `error` is the reason of a hook that failed and is not retried; null clears the error of an earlier attempt. */
@@ -175,6 +249,7 @@ export function* failJob(
   p: { id: string; fence: number; error: string; now: number | null; retry_ms: number | null },
   dialect: SqlDialect,
 ): Op<boolean> {
+  yield* leaseReserved(p, dialect);
   const [job] = yield sql(
     `select id, queue, group_name, attempt, last_attempt from jobs
       where id = $1 and fence = $2 and state = 'leased' ${rowLock(dialect, "for update")}`,

@@ -24,7 +24,7 @@ import {
 } from "./invocations.ts";
 import {
   claimJobs,
-  completeJob,
+  completeHeldJob,
   discardJob,
   enqueueJobs,
   extendJob,
@@ -125,7 +125,7 @@ const WRITES = {
   enqueueJobs,
   claimJobs,
   extendJob,
-  completeJob,
+  completeJob: completeHeldJob,
   failJob,
   releaseJob,
   releaseOrphanJobs,

@@ -29,7 +29,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
           also.run === undefined
             ? null
             : { columns: encodeRun(also.run.row), own_entries: also.run.own_entries },
-        job: also.job ?? null,
+        job: also.job === undefined ? null : { ...also.job, leased_until: also.job.leased_until ?? null },
         records: encodeRecords(also.records),
       });
       // The most frequent write: without events it returns the promise as it is (bench row http.invoke).

@@ -1,27 +1,39 @@
 import type { Json } from "@backplane/contract";
 import type { Job, JobQueue, NewJob } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { deadJobs, dueLanes, type JobRow, listJobs, readJob } from "../ops/jobs.ts";
+import { deadJobs, dueJobs, dueLanes, type JobRow, listJobs, readJob } from "../ops/jobs.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
 import { beforeOf, pageOf } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 export function createJobQueue(backend: Backend): JobQueue {
+  const claim: JobQueue["claim"] = async (queue, node_id, now, lease_ms, limit, lane, ready_only = false) => {
+    const rows = await backend.write("claimJobs", {
+      queue,
+      lane: lane ?? null,
+      node_id,
+      now: backend.callerTime(now),
+      lease_ms,
+      limit,
+      ready_only,
+    });
+    return rows.map(decodeJob);
+  };
   return {
     enqueue: (jobs, now) =>
       backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.callerTime(now) }),
-    async claim(queue, node_id, now, lease_ms, limit, lane, ready_only = false) {
-      const rows = await backend.write("claimJobs", {
-        queue,
-        lane: lane ?? null,
-        node_id,
-        now: backend.callerTime(now),
-        lease_ms,
-        limit,
-        ready_only,
-      });
-      return rows.map(decodeJob);
+    claim,
+    async reserve(queue, node_id, now, lease_ms, limit, lane, ready_only, held) {
+      const isFree = (job: Row | Job) => !held.has(job.id as string);
+      const wanted = limit + held.size;
+      if (backend.dialect === "sqlite") {
+        const due = { queue, lane, now: backend.callerTime(now), limit: wanted, ready_only };
+        const free = (await backend.read(() => dueJobs(due))).filter(isFree);
+        // An expired lease has to be taken over by a write, which also ends jobs without attempts.
+        if (free.every(canBeReserved)) return free.slice(0, limit).map((row) => decodeJob(startedRow(row)));
+      }
+      return (await claim(queue, node_id, now, lease_ms, wanted, lane, ready_only)).filter(isFree);
     },
     extend: (id, fence, now, lease_ms) =>
       backend.write("extendJob", { id, fence, now: backend.callerTime(now), lease_ms }),
@@ -89,6 +101,15 @@ export function encodeJob(job: NewJob): JobRow {
     org_id: job.scope?.org_id ?? "",
     project_id: projectColumn(job.scope?.project_id ?? null),
   };
+}
+
+function canBeReserved(row: Row): boolean {
+  return row.state === "ready" && (row.attempt as number) < (row.last_attempt as number);
+}
+
+/** The row as the start of its next attempt will write it. */
+function startedRow(row: Row): Row {
+  return { ...row, attempt: (row.attempt as number) + 1, fence: (row.fence as number) + 1 };
 }
 
 function decodeJob(row: Row): Job {
