@@ -1,6 +1,7 @@
 /**
  * Deliveries/s of stored events to a hook in a worker process, compared with direct calls of the same export through the
- * door, and the time from an event to its handler in an idle gateway. Both use a SQLite store on disk and real processes.
+ * door and with published job queues, and the time from an event to its handler in an idle gateway. All use databases on
+ * disk and real processes.
  */
 import { randomFillSync } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -17,6 +18,7 @@ import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { buildEchoPackage } from "./echo-package.ts";
 import { invocationRow } from "./invocation-row.ts";
 import { median, percentile } from "./measure.ts";
+import { openQueuePeers } from "./queue-peers.ts";
 import { type Row, row } from "./row.ts";
 
 const IN_FLIGHT = 16;
@@ -28,19 +30,27 @@ const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"]
 
 export async function hooksDelivery(): Promise<Row[]> {
   const bench = await openBench();
+  const queues = await openQueuePeers(IN_FLIGHT);
   try {
     await bench.callDirectly(DELIVERIES / 4);
     await bench.deliver(DELIVERIES / 4);
+    for (const queue of queues) await queue.run(DELIVERIES / 4);
+    const queue_rates = new Map<string, number[]>(queues.map(({ key }) => [key, []]));
     const rates = { delivered: [] as number[], direct: [] as number[] };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       rates.direct.push(await rateOf(() => bench.callDirectly(DELIVERIES)));
       rates.delivered.push(await rateOf(() => bench.deliver(DELIVERIES)));
+      for (const queue of queues) {
+        queue_rates.get(queue.key)!.push(await rateOf(() => queue.run(DELIVERIES)));
+      }
     }
+    for (const queue of queues.splice(0)) await queue.close();
     const times: number[] = [];
     for (let n = 0; n < LATENCIES; n++) times.push(await bench.timeToHandler());
+    const peers = Object.fromEntries([...queue_rates].map(([key, measured]) => [key, median(measured)]));
     const metric = `deliveries/s, ${IN_FLIGHT} in flight; limit: direct calls of the hook`;
     return [
-      row("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct)),
+      row("hooks.delivery", metric, "higher", median(rates.delivered), median(rates.direct), peers),
       row(
         "hooks.latency",
         "ms from the event to its handler, p50, idle; limit: 10 ms",
@@ -53,6 +63,7 @@ export async function hooksDelivery(): Promise<Row[]> {
       ),
     ];
   } finally {
+    for (const queue of queues) await queue.close();
     await bench.close();
   }
 }

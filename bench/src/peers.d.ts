@@ -7,4 +7,7 @@ declare module "@modelcontextprotocol/sdk/client/index.js";
 declare module "@modelcontextprotocol/sdk/client/stdio.js";
 declare module "ai";
 declare module "ai/test";
+declare module "bullmq";
+declare module "graphile-worker";
+declare module "ioredis";
 declare module "vscode-jsonrpc/node";

@@ -21,7 +21,7 @@ import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { readExecution } from "../src/ops/executions.ts";
 import { readHeldRun } from "../src/ops/holds.ts";
 import { countCalls, listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
-import { deadJobs, dueLanes, listJobs } from "../src/ops/jobs.ts";
+import { deadJobs, dueJobs, dueLanes, listJobs } from "../src/ops/jobs.ts";
 import { listKeys, readKey } from "../src/ops/keys.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
@@ -331,6 +331,10 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["runs of a session", () => listRuns({ ...runs, session_id: "s" })],
   ["runs of a chain", () => listRuns({ ...runs, project_id: "", chain_id: "c" })],
   ["dead jobs", () => deadJobs("q", 5)],
+  [
+    "reserve jobs of a lane",
+    () => dueJobs({ queue: "q", lane: "l", now: 0, limit: 5, ready_only: true, held: "[]" }),
+  ],
   ...["", "dead", "done"].flatMap((state): [string, () => Op<unknown>][] =>
     ["", "p"].map((project_id) => [
       `list ${state} jobs`,

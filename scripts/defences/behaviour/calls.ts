@@ -171,4 +171,19 @@ export const CALL_MUTANTS: Mutant[] = [
     to: "throw error;",
     tests: ONCE_CALLS,
   },
+  {
+    defence: "metrics: a settled call is counted at the door",
+    file: "packages/door/src/invoke/settle.ts",
+    from: "if (won) door.ended.add(final);\n  else final =",
+    to: "if (!won) final =",
+    tests: ["packages/agent/test/loop/hook-events.test.ts"],
+    hangs: true,
+  },
+  {
+    defence: "metrics: a refused call is counted at the door",
+    file: "packages/door/src/invoke/record.ts",
+    from: "    door.ended.add(row);\n",
+    to: "",
+    tests: ["packages/agent/test/loop/hook-events.test.ts"],
+  },
 ];

@@ -162,6 +162,8 @@ export class Deliverer {
         return null;
       }
       this.#startAhead();
+      // The end of a running job wakes this when the lane has no room.
+      if (jobs.length >= room) continue;
       if (jobs.length > 0) this.#again = true;
       // Jobs that were reserved ahead stay due until they are started, and the end of a running one wakes this.
       else if (!this.#ahead.has(lane)) next ??= due_in;
@@ -266,17 +268,12 @@ export class Deliverer {
   async #invokeHook(job: Job, onEnded: () => void): Promise<DeliveryEnd> {
     const { delivery_id, binding_id, org_id, project_id, event } = job.payload as unknown as DeliveryPayload;
     const scope = { org_id, project_id };
-    const leased_until = this.#deps.clock.now() + LEASE_MS;
+    const held = { id: job.id, fence: job.fence, leased_until: this.#deps.clock.now() + LEASE_MS };
     try {
       const ticket = await this.#invoke({
         caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
         body: { binding_id, input: event, ...idsOf(event) },
-        delivery: {
-          delivery_id,
-          attempt: job.attempt,
-          job: { id: job.id, fence: job.fence, leased_until },
-          onEnded,
-        },
+        delivery: { delivery_id, attempt: job.attempt, job: held, onEnded },
       });
       const reason = retryReason(await ticket.settled);
       return reason === null ? "settled" : { retry: reason };

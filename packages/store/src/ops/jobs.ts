@@ -11,6 +11,7 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { ofExpiredNode } from "./leases.ts";
 import {
+  jsonTexts,
   nowAt,
   type Op,
   type Row,
@@ -137,18 +138,19 @@ export function* extendJob(
   return updated.length > 0;
 }
 
-/** SQLite only: due jobs to reserve. */
+/** SQLite only: due jobs to reserve, without those in the JSON list `held`. */
 export function* dueJobs(p: {
   queue: string;
   lane: string;
   now: number | null;
   limit: number;
   ready_only: boolean;
+  held: string;
 }): Op<Row[]> {
   return yield sql(
     `select ${JOB} from jobs where queue = $1 and due_at <= ${nowAt("sqlite", "$2")} and lane = $4
-      ${p.ready_only ? "and state = 'ready'" : ""} order by due_at limit $3`,
-    [p.queue, p.now, p.limit, p.lane],
+      and id not in (${jsonTexts("sqlite", "$5")}) ${p.ready_only ? "and state = 'ready'" : ""} order by due_at limit $3`,
+    [p.queue, p.now, p.limit, p.lane, p.held],
   );
 }
 

@@ -25,15 +25,14 @@ export function createJobQueue(backend: Backend): JobQueue {
       backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.callerTime(now) }),
     claim,
     async reserve(queue, node_id, now, lease_ms, limit, lane, ready_only, held) {
-      const isFree = (job: Row | Job) => !held.has(job.id as string);
-      const wanted = limit + held.size;
       if (backend.dialect === "sqlite") {
-        const due = { queue, lane, now: backend.callerTime(now), limit: wanted, ready_only };
-        const free = (await backend.read(() => dueJobs(due))).filter(isFree);
+        const due = { queue, lane, now: backend.callerTime(now), limit, ready_only };
+        const rows = await backend.read(() => dueJobs({ ...due, held: JSON.stringify([...held]) }));
         // An expired lease has to be taken over by a write, which also ends jobs without attempts.
-        if (free.every(canBeReserved)) return free.slice(0, limit).map((row) => decodeJob(startedRow(row)));
+        if (rows.every(canBeReserved)) return rows.map((row) => decodeJob(startedRow(row)));
       }
-      return (await claim(queue, node_id, now, lease_ms, wanted, lane, ready_only)).filter(isFree);
+      const claimed = await claim(queue, node_id, now, lease_ms, limit + held.size, lane, ready_only);
+      return claimed.filter(({ id }) => !held.has(id));
     },
     extend: (id, fence, now, lease_ms) =>
       backend.write("extendJob", { id, fence, now: backend.callerTime(now), lease_ms }),
