@@ -232,7 +232,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "delegated token: the relay names the listener of a request",
     file: "packages/runner/src/egress/proxy/forward-request.ts",
-    from: 'adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]',
+    from: 'extra_field === undefined ? ["host"] : ["host", extra_field[0].toLowerCase()]',
     to: '["host"]',
     tests: ["packages/runner/test/egress/proxy/reach-gateway.test.ts"],
   },

@@ -167,7 +167,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "editable: a plugin reports the version of its manifest",
     file: "packages/runner/src/pool/pool.ts",
-    from: "version: statedVersion(pkg.version) }",
+    from: "version: manifestVersion(pkg.version) }",
     to: "version: pkg.version }",
     tests: ["packages/cli/test/install/linked-folders.test.ts"],
   },

@@ -31,8 +31,8 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "hosted: no network except the operator's names",
     file: `${RUNNER}/module-host/prepare-plugin.ts`,
-    from: "const grant = grantOf(reach);",
-    to: 'const grant = grantOf({ ...reach, allowed_domains: ["*", "localhost"] });',
+    from: "const grant = grantOf(network);",
+    to: 'const grant = grantOf({ ...network, allowed_domains: ["*", "localhost"] });',
     tests: LOADER,
   },
   {
@@ -73,8 +73,8 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "data folder: a process waits for the provider inside the gateway",
     file: `${RUNNER}/runner/create-runner.ts`,
-    from: "inlineLeaves: (folder) => inline.leaveFolder(folder),",
-    to: "inlineLeaves: async () => {},",
+    from: "waitForInline: (folder) => inline.releaseFolder(folder),",
+    to: "waitForInline: async () => {},",
     tests: ["packages/runner/test/inline/inline-instruments.test.ts"],
   },
   {

@@ -4,7 +4,7 @@ export {
   BackplaneError,
   codeOf,
   type ErrorDetails,
-  ownFix,
+  specificFix,
   toBackplaneError,
   withFix,
 } from "./errors/error.ts";
@@ -33,12 +33,12 @@ export type * from "./schema/index.ts";
 export * from "./values/artifact.ts";
 export * from "./values/content-block.ts";
 export { definedFields } from "./values/defined-fields.ts";
-export { editedVersion, statedVersion } from "./values/edited-version.ts";
+export { editedVersion, manifestVersion } from "./values/edited-version.ts";
 export { eventText } from "./values/event-text.ts";
 export { IdTable } from "./values/id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";
-export { spendJson } from "./values/json-budget.ts";
+export { remainingJsonBudget } from "./values/json-budget.ts";
 export { type MaybePromise, mapMaybe } from "./values/maybe-promise.ts";
 export { createRedactor, REDACTED, type Redactor, type TextRange } from "./values/redact.ts";
 export {
@@ -54,7 +54,7 @@ export { boundServerName, plainName, serverName } from "./values/server-name.ts"
 export type * from "./views/catalog.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
 export type * from "./views/plugins.ts";
-export { isPartFault, leftOut } from "./views/unusable-parts.ts";
+export { isPartFault, toLeftOut } from "./views/unusable-parts.ts";
 export {
   AGENT_SEPARATOR,
   BRIDGE_PREFIX,

@@ -53,7 +53,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
   {
     defence: "content: a reference that no runner checked opens no file",
     file: "packages/door/src/invoke/store-content.ts",
-    from: 'checked ? { ...block, invocation_id } : leftOut(block, "its file was not checked")',
+    from: 'checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked")',
     to: "{ ...block, invocation_id }",
     tests: ["packages/door/test/invoke/store-content.test.ts"],
   },

@@ -47,7 +47,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
     const { head_chain_id } = await sessions.get(key);
     if (head_chain_id !== body.chain_id) {
       throw new BackplaneError("chain.changed", `chain ${body.chain_id} is not the head of its session`, {
-        fix: `Run on ${head_chain_id}, or fork the chain into a session of its own.`,
+        fix: `Run on ${head_chain_id}, or fork the chain into a new session.`,
       });
     }
     return key;

@@ -212,7 +212,7 @@ async function historyAt(
 
 /**
  * Returns whether a message may join a running turn. The turn acts with the rights of its caller, so a sender
- * with fewer rights would borrow them. Such a message waits and begins a turn of its own.
+ * with fewer rights would borrow them. Such a message waits and begins its own turn.
  */
 export function mayJoin(turn: Caller, sender: Caller): boolean {
   if (sender.actor === turn.actor) return true;

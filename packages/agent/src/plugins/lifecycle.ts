@@ -10,7 +10,7 @@ import {
   type KernelTool,
   type PluginEntry,
 } from "@backplane/contract";
-import type { PluginReach } from "@backplane/ports";
+import type { PluginNetworkAccess } from "@backplane/ports";
 import type { MountedAdapters } from "./adapters.ts";
 import { Instance, type InstanceHooks, type Mode } from "./instance.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
@@ -47,9 +47,9 @@ export class PluginLifecycle {
   }
 
   /** Loads the module or starts the process. Only `subscriptions()` of the plugin runs in this step. */
-  async startInstance(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
+  async startInstance(entry: PluginEntry, mode: Mode, network: PluginNetworkAccess): Promise<Instance> {
     const { deps, timeouts, hooks } = this.#parts;
-    const loading = deps.loader.load(entry, mode, reach);
+    const loading = deps.loader.load(entry, mode, network);
     const loaded = await withTimeout(
       deps.clock,
       timeouts.load_ms,

@@ -72,12 +72,12 @@ async function tokensWith(fixture: TestSession, text: string): Promise<number> {
   return context.tokens;
 }
 
-/** A session that answers LOREM next with a window that this message fills to 80 % and `more` tokens. */
+/** Opens a session in which the returned text, as the next message, fills the window to 80 % plus `more` tokens. */
 async function openAtThreshold(more: number, setUp = async (_fixture: TestSession) => {}) {
   const fixture = await createTestSession();
   await setUp(fixture);
   for (let n = 0; n < 4; n++) await fixture.say(LOREM);
-  // Both are whole numbers if the tokens are a multiple of four.
+  // The window is a whole number if the number of tokens is a multiple of four.
   let text = LOREM;
   while ((await tokensWith(fixture, text)) % 4 !== 0) text += " x";
   const tokens = await tokensWith(fixture, text);
@@ -123,9 +123,9 @@ verifies(
     const [call] = (await fixture.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
     expect(call).toMatchObject({ status: "succeeded", session_id: "s1", run_id: run.id });
     // No model call was made for a summary, and the next one has the compactor's result as its context.
-    const asked = fixture.events.filter(({ kind }) => kind === "llm.call.request");
-    expect(new Set(asked.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
-    const messages = asked.at(-1)!.payload.messages as object[];
+    const model_calls = fixture.events.filter(({ kind }) => kind === "llm.call.request");
+    expect(new Set(model_calls.map(({ session_id }) => session_id))).toEqual(new Set(["s1"]));
+    const messages = model_calls.at(-1)!.payload.messages as object[];
     expect(messages.slice(-3)).toEqual([
       { role: "system", content: "of the compactor" },
       { role: "assistant", content: [{ type: "text", text: "kept" }] },
@@ -173,10 +173,10 @@ verifies(
       target_session_id: "s1",
       error: expect.stringContaining("no"),
     });
-    const asked = fixture.events.filter(
+    const failed_calls = fixture.events.filter(
       ({ kind, session_id }) => kind === "llm.call.error" && session_id !== "s1",
     );
-    expect(asked).toHaveLength((events.length / 2) * 3);
+    expect(failed_calls).toHaveLength((events.length / 2) * 3);
     const { items } = await fixture.kernel.chains.list(user, { session_id: "s1" }, { limit: 5 });
     expect(items.map(({ origin }) => origin)).toEqual(["start"]);
   },

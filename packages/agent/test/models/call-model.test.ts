@@ -89,7 +89,7 @@ test("waits as long as the vendor asks, up to a limit", async () => {
   expect(pauses).toEqual([3_000, LLM_LIMITS.max_backoff_ms]);
 });
 
-test("gives every tool call of an answer an id of its own", () => {
+test("gives every tool call of an answer its own id", () => {
   const calls = ["a", "a", "", ""].map((id) => ({ id, name: "add", args: {} }));
   const { tool_calls } = modelAnswerOf("step", { payload: { tool_calls: calls } as never });
   expect(tool_calls.map(({ id }) => id)).toEqual(["a", "a_1", "call_2", "call_3"]);

@@ -31,13 +31,13 @@ export class BackplaneError extends Error {
 }
 
 /** The remedy of this specific error; undefined if only the general remedy of its code is known. */
-export function ownFix({ code, fix }: Pick<BackplaneError, "code" | "fix">): string | undefined {
+export function specificFix({ code, fix }: Pick<BackplaneError, "code" | "fix">): string | undefined {
   return fix === ERROR_CODES[code].remedy ? undefined : fix;
 }
 
 /** The details with the specific remedy included, for records without a field for it. */
 export function withFix(error: Pick<BackplaneError, "code" | "fix" | "details">): ErrorDetails | undefined {
-  const fix = ownFix(error);
+  const fix = specificFix(error);
   return fix === undefined ? error.details : { ...error.details, fix };
 }
 

@@ -91,7 +91,7 @@ function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
   const at = `the instrument ${name}`;
   if (!isRecord(metadata)) throw new Error(`${at} has no metadata`);
   if (metadata.name !== name) {
-    throw new Error(`${at} calls itself ${show(metadata.name)} in its metadata; both names must be the same`);
+    throw new Error(`${at} has the name ${show(metadata.name)} in its metadata; both names must be the same`);
   }
   oneOf(riskLevel, INSTRUMENT_RISKS, `${at}: riskLevel`);
   return {

@@ -13,12 +13,12 @@ export function isPluginName(name: unknown): boolean {
 }
 
 /**
- * Describes the problem of a plugin object as one clause with its remedy; null if there is none. `announced` is the
+ * Describes the problem of a plugin object as one clause with its remedy; null if there is none. `declared` is the
  * declaration in package.json that the operator agreed to.
  */
 export function kernelPluginProblem(
   value: unknown,
-  announced?: { name: string; category: string },
+  declared?: { name: string; category: string },
 ): string | null {
   if (!isRecord(value))
     return "it is not an object; export `plugin` as an object with name, version and category";
@@ -26,9 +26,9 @@ export function kernelPluginProblem(
     return `its name ${show(value.name)} is not kebab-case; use a-z, 0-9 and single dashes, at most 64 characters`;
   }
   if (typeof value.version !== "string" || value.version === "")
-    return "it has no version; give it one, such as 1.0.0";
+    return "it has no version; add one, such as 1.0.0";
   if (!(PLUGIN_CATEGORIES as readonly unknown[]).includes(value.category)) {
-    return `its category ${show(value.category)} is none of ${PLUGIN_CATEGORIES.join(", ")}`;
+    return `its category ${show(value.category)} is not one of ${PLUGIN_CATEGORIES.join(", ")}`;
   }
   if (typeof value.subscriptions !== "function") {
     return "subscriptions is not a function; return the list of event kinds, which may be empty";
@@ -44,17 +44,17 @@ export function kernelPluginProblem(
   }
   if (value.configSchema !== undefined && !isRecord(value.configSchema))
     return "configSchema is not a JSON Schema";
-  return toolProblem(value) ?? routesProblem(value) ?? otherProblem(value, announced);
+  return toolProblem(value) ?? routesProblem(value) ?? declarationProblem(value, declared);
 }
 
-function otherProblem(
+function declarationProblem(
   { category, name }: Record<string, unknown>,
-  announced: { name: string; category: string } | undefined,
+  declared: { name: string; category: string } | undefined,
 ): string | null {
-  if (announced === undefined) return null;
-  if (name !== announced.name) return `it calls itself ${show(name)}; package.json says ${announced.name}`;
-  if (category === announced.category) return null;
-  return `its category is ${String(category)}; package.json says ${announced.category}`;
+  if (declared === undefined) return null;
+  if (name !== declared.name) return `its name is ${show(name)}; package.json says ${declared.name}`;
+  if (category === declared.category) return null;
+  return `its category is ${String(category)}; package.json says ${declared.category}`;
 }
 
 function toolProblem(value: Record<string, unknown>): string | null {
@@ -66,7 +66,7 @@ function toolProblem(value: Record<string, unknown>): string | null {
   if (!isRecord(value.jsonSchema)) return "a plugin with a toolName needs the jsonSchema of its arguments";
   return typeof value.onEvent === "function"
     ? null
-    : "a plugin with a toolName answers in onEvent, which it has not";
+    : "a plugin with a toolName needs onEvent, which answers its calls";
 }
 
 function routesProblem(value: Record<string, unknown>): string | null {
@@ -84,7 +84,7 @@ function routesProblem(value: Record<string, unknown>): string | null {
   if (value.category !== "adapter") return "only a plugin of category adapter has routes";
   return typeof value.onRequest === "function"
     ? null
-    : "a plugin with routes answers in onRequest, which it has not";
+    : "a plugin with routes needs onRequest, which answers its requests";
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

@@ -10,6 +10,6 @@ export function editedVersion(version: string, digest: string): string {
 }
 
 /** The version in the manifest, which is the one that the plugin itself knows. */
-export function statedVersion(version: string): string {
+export function manifestVersion(version: string): string {
   return version.replace(EDITED, "");
 }

@@ -1,5 +1,5 @@
 /** Explains why a part of a plugin cannot be used. */
-import { codeOf, ownFix, toBackplaneError } from "../errors/error.ts";
+import { codeOf, specificFix, toBackplaneError } from "../errors/error.ts";
 import type { LeftOut } from "../schema/index.ts";
 
 const NAME_LENGTH = 64;
@@ -9,10 +9,10 @@ export function isPartFault(thrown: unknown): boolean {
   return /^(?:package\.|plugin\.install_failed$)/.test(codeOf(thrown) ?? "");
 }
 
-export function leftOut(kind: LeftOut["kind"], name: string, thrown: unknown): LeftOut {
+export function toLeftOut(kind: LeftOut["kind"], name: string, thrown: unknown): LeftOut {
   const known = toBackplaneError(thrown);
   const { message, fix, code } = known;
   // The remedy of package.invalid is too general; the remedies of other codes are specific.
-  const general = code === "package.invalid" && ownFix(known) === undefined;
+  const general = code === "package.invalid" && specificFix(known) === undefined;
   return { kind, name: name.slice(0, NAME_LENGTH), reason: message, fix: general ? null : fix };
 }

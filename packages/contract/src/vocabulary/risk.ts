@@ -25,15 +25,15 @@ const RANK = { low: 0, medium: 1, unknown: 2, high: 2, critical: 3 } as const sa
 /** The highest rank that runs without approval. Critical is above all of them. */
 const RUNS_UP_TO = { none: -1, low: 0, medium: 1, full: 2 } as const satisfies Record<Tolerance, number>;
 
-/** Positive if `a` is higher; unknown and high are equal. */
+/** Returns a positive number if `a` is higher; unknown and high are equal. */
 export function compareRisk(a: Risk, b: Risk): number {
   return RANK[a] - RANK[b];
 }
 
-/** Returns the higher risk; of two equals the known one. */
+/** Returns the higher risk; if both are equal, the one that is not unknown. */
 export function higherRisk(a: Risk, b: Risk): Risk {
-  const apart = compareRisk(a, b);
-  if (apart !== 0) return apart > 0 ? a : b;
+  const difference = compareRisk(a, b);
+  if (difference !== 0) return difference > 0 ? a : b;
   return a === "unknown" ? b : a;
 }
 

@@ -229,7 +229,7 @@ export const HARNESS_MODES = ["start", "resume"] as const;
 /** What a resumed harness gets: the data of its last checkpoint, its trigger and chain, or a chain made of its summary. */
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;
 export type HarnessFidelity = (typeof HARNESS_FIDELITIES)[number];
-/** `composite` starts child runs; `hosted` runs an agent loop of its own and starts none. */
+/** `composite` starts child runs; `hosted` runs its own agent loop and starts none. */
 export const HARNESS_KINDS = ["composite", "hosted"] as const;
 /** What a harness does through the gateway's API. The host withholds the scopes of what it does not name. */
 export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"] as const;

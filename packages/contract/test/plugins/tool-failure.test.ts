@@ -5,7 +5,7 @@ import { failureNote, toolFailureOf } from "../../src/plugins/tool-failure.ts";
 const base = { status: "failed" as const, result: null, error: null, stderr_tail: null };
 const coded = (code: string, details = {}) => ({ ...base, error: { code, message: "why", details } });
 
-verifies("content.errors", "gives an author's error a kind of its own, whichever way it is reported", () => {
+verifies("content.errors", "gives an author's error its own kind, whichever way it is reported", () => {
   const returned = toolFailureOf({ ...base, status: "succeeded", result: { content: [], is_error: true } });
   expect(returned).toEqual({ kind: "failed", code: "plugin_failed", retryable: false });
   expect(toolFailureOf(coded("plugin_failed", { plugin_code: "CONNECTION_ERROR" }))).toEqual({

@@ -273,7 +273,7 @@ export const RULES: readonly Rule[] = [
     decide(call, grant, state) {
       const { protocol } = call.plan.bound.package.manifest.runtime;
       if (grant.class === "inline" && !protocol.startsWith("module.")) {
-        const message = `A ${protocol} plugin is a process of its own and cannot run inline.`;
+        const message = `A ${protocol} plugin runs in its own process and cannot run inline.`;
         return deny("class.unsupported", message);
       }
       // The sandbox is not needed: the code runs in the gateway, on the host by permission, or on another machine.

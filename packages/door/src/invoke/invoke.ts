@@ -77,7 +77,7 @@ function requireCapacity(door: Door): void {
   }
 }
 
-/** A class, because each object literal with an accessor gets a hidden class of its own (bench row http.invoke). */
+/** A class, because each object literal with an accessor gets its own hidden class (bench row http.invoke). */
 class LiveTicket implements Ticket {
   readonly id: string;
   readonly settled: Promise<Invocation>;

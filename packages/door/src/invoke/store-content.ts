@@ -77,7 +77,7 @@ async function storeBlocks(
   for (const [index, raw] of content.entries()) {
     const block = normalizeContent(raw);
     if (isArtifact(block)) {
-      stored.push(checked ? { ...block, invocation_id } : leftOut(block, "its file was not checked"));
+      stored.push(checked ? { ...block, invocation_id } : omittedBlock(block, "its file was not checked"));
       continue;
     }
     const base64 = inlineDataOf(block)?.base64;
@@ -88,7 +88,7 @@ async function storeBlocks(
     ) {
       stored.push(block);
     } else if (++files > ARTIFACT_LIMITS.per_result) {
-      stored.push(leftOut(block, `a result may hold at most ${ARTIFACT_LIMITS.per_result} files`));
+      stored.push(omittedBlock(block, `a result may hold at most ${ARTIFACT_LIMITS.per_result} files`));
     } else {
       stored.push(await storeBlock(deps, invocation_id, index, block, base64));
     }
@@ -103,16 +103,16 @@ async function storeBlock(
   block: ContentBlock,
   base64: string,
 ): Promise<ContentBlock> {
-  if (!BASE64.test(base64)) return leftOut(block, "its data is not base64");
+  if (!BASE64.test(base64)) return omittedBlock(block, "its data is not base64");
   const bytes = Buffer.from(base64, "base64");
   if (bytes.length > deps.host.artifact_bytes)
-    return leftOut(block, "it is larger than limits.artifact_bytes");
+    return omittedBlock(block, "it is larger than limits.artifact_bytes");
   const sha256 = hash("sha256", bytes, "hex");
   try {
     await deps.artifacts!.keep(sha256, bytes);
   } catch (error) {
     deps.log.warn({ err: error, invocation_id }, "a block of a result could not be stored");
-    return leftOut(block, "it could not be stored");
+    return omittedBlock(block, "it could not be stored");
   }
   const path = `block-${index + 1}.${extensionOf(inlineDataOf(block)!.mimeType)}`;
   const reference = { transport: "artifact", path, bytes: bytes.length, sha256, invocation_id };
@@ -126,7 +126,7 @@ async function storeBlock(
 
 const BASE64 = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
 
-function leftOut(block: ContentBlock, why: string): ContentBlock {
+function omittedBlock(block: ContentBlock, why: string): ContentBlock {
   return { type: "text", text: `${describeContent(block)} [left out: ${why}]` };
 }
 

@@ -83,7 +83,7 @@ export interface InvocationRequest {
   context?: CallContext;
   /** Answers the plugin's requests while it runs. A call that is resumed from its row has nobody to answer. */
   answerRequest?: AnswerPluginRequest;
-  /** Set for a harness that has a run of its own, which is written with the row of the call. */
+  /** Set for a harness that has its own run, which is written with the row of the call. */
   harness_run?: HarnessRun;
 }
 

@@ -5,7 +5,7 @@
  * polls.
  *
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. As many jobs as
- * may run at once are reserved ahead, so that a delivery does not wait for a read of its own.
+ * may run at once are reserved ahead, so that a delivery does not wait for its own read.
  */
 
 import { codeOf, definedFields, type JsonObject } from "@backplane/contract";

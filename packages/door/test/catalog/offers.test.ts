@@ -58,7 +58,7 @@ test("lists tools of plugins and bound exports together, filtered by what the ca
   expect(await catalog.find(user, "heard")).toBe(null);
 });
 
-test("notifies of changed bindings with their org and of changed plugins without one, and shows both at once", async () => {
+test("reports a changed binding with its org and a changed plugin without one, and lists the new tools immediately", async () => {
   const fixture = await createTestKernel({ plugins: [writer] });
   const { catalog, plugins, bindings } = fixture.kernel;
   const notified: (string | null)[] = [];

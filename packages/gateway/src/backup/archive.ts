@@ -1,6 +1,6 @@
 /**
- * The archive of a backup: a compressed tar file. Its last entry is the manifest with the checksum of every other entry, so an
- * archive that was cut off has none.
+ * The archive of a backup: a compressed tar file. Its last entry is the manifest with the checksum of every other entry, so
+ * a truncated archive has none.
  */
 import { createHash } from "node:crypto";
 import { constants, createReadStream, createWriteStream } from "node:fs";
@@ -56,7 +56,7 @@ export function createArchive(file: string): ArchiveWriter {
     createGzip({ level: GZIP_LEVEL }),
     createWriteStream(file, { mode: 0o600, flags: "wx", flush: true }),
   );
-  // Reported by `finish`.
+  // `finish` reports the error.
   written.catch(() => {});
   const entries: ArchivedEntry[] = [];
   const addEntry = async (
@@ -91,7 +91,7 @@ export function createArchive(file: string): ArchiveWriter {
         const { size, mode, mtime, uid, gid } = info;
         const header = { name: path, mode: mode & 0o777, mtime, uid, gid };
         if (info.isDirectory()) return await addEntry({ ...header, type: "directory" }, "folder", null);
-        // Exactly the bytes that the file had when it was opened: it may grow meanwhile.
+        // Only the bytes that the file had when it was opened are read, because it may grow meanwhile.
         const content =
           size === 0 ? Readable.from([]) : handle.createReadStream({ end: size - 1, autoClose: false });
         await addEntry({ ...header, type: "file", size }, "file", content);
@@ -137,7 +137,7 @@ const PROGRESS_MS = 1_000;
 /** Unpacks and compares every entry with the manifest. Throws `backup.invalid`. */
 export async function readBackupArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
   const found = new Map<string, ArchivedEntry>();
-  const later: Later = { links: [], owners: [] };
+  const deferred: DeferredWork = { links: [], owners: [] };
   let last = performance.now();
   let manifest: BackupManifest | undefined;
   const unpack = extract();
@@ -158,10 +158,10 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
         options.progress(`Unpacked ${found.size} files; now ${path}`);
       }
       if (!isSafePath(path) || !options.isExpected(path) || found.has(path))
-        throw invalid(`${name} does not belong there`);
+        throw invalid(`${name} is not part of a backup`);
       if (type !== "file" && type !== "directory" && type !== "symlink")
         throw invalid(`${name} is a ${type}`);
-      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(options.to, path), later));
+      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(options.to, path), deferred));
     }
     await read;
   } catch (error) {
@@ -171,19 +171,20 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
     if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
     throw invalid(message, error);
   }
-  if (manifest === undefined) throw invalid("it has no manifest, so it was cut off");
+  if (manifest === undefined) throw invalid("it has no manifest, so it is truncated");
   compare(manifest.entries, found);
-  // Last, so that no entry is written through a link.
-  for (const { path, target } of later.links) await symlink(target, path);
+  // Links are created last, so that no entry is written through a link.
+  for (const { path, target } of deferred.links) await symlink(target, path);
   // Data of plugins belongs to the users of their sandboxes, which only root can restore.
   if (process.getuid?.() === 0) {
-    for (const { path, uid, gid } of later.owners) if (uid !== manifest.owner) await lchown(path, uid, gid);
+    for (const { path, uid, gid } of deferred.owners)
+      if (uid !== manifest.owner) await lchown(path, uid, gid);
   }
   return manifest;
 }
 
-/** What is done when the whole archive has been verified. */
-interface Later {
+/** Links and owners, which are set after the whole archive has been verified. */
+interface DeferredWork {
   links: { path: string; target: string }[];
   owners: { path: string; uid: number; gid: number }[];
 }
@@ -194,7 +195,7 @@ async function unpackEntry(
   entry: UnpackedEntry,
   path: string,
   target: string,
-  { links, owners }: Later,
+  { links, owners }: DeferredWork,
 ): Promise<ArchivedEntry> {
   const { type, mode, mtime, uid, gid, linkname } = entry.header;
   await mkdir(dirname(target), { recursive: true, mode: 0o700 });
@@ -244,7 +245,7 @@ function compare(expected: readonly ArchivedEntry[], found: ReadonlyMap<string, 
 function parseManifest(text: string): BackupManifest {
   const manifest = JSON.parse(text) as BackupManifest;
   if (manifest.format !== 1 || !Array.isArray(manifest.entries))
-    throw invalid("a later version of Backplane wrote it");
+    throw invalid("it was written by a later version of Backplane");
   return manifest;
 }
 

@@ -46,7 +46,7 @@ function checkNode(): DoctorCheck {
 
 function checkShell(): DoctorCheck {
   if (existsSync("/bin/sh"))
-    return { name: "watchdog", status: "ok", message: "plugins end with the gateway" };
+    return { name: "watchdog", status: "ok", message: "plugins are stopped when the gateway exits" };
   return {
     name: "watchdog",
     status: "degraded",
@@ -81,7 +81,7 @@ function checkHome(config: GatewayConfig): DoctorCheck {
   }
 }
 
-/** The gateway does not start with credentials that others can read, because somebody may have read them. */
+/** The gateway does not start with credentials that others can read, because other users may have read them. */
 function findReadableCredentials(config: GatewayConfig): Pick<HomeProblem, "message" | "fix" | "action">[] {
   return [join(config.home, "admin.token"), config.secret_key_file]
     .filter((file) => existsSync(file) && (statSync(file).mode & 0o077) !== 0)
@@ -140,7 +140,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   const file = `${config.home}/store.db`;
   const bytes = existsSync(file) ? storeBytes(file) : undefined;
   if ((bytes ?? 0) > MAX_CHECKED_BYTES) {
-    const message = `not read, it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
+    const message = `not checked, because it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
     return { name: "store", status: "degraded", message, fix: "backplane store check" };
   }
   const report = existsSync(config.home) ? storeFiles(config).check() : null;
@@ -151,7 +151,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
     return {
       name: "store",
       status: "ok",
-      message: `SQLite, schema ${storeSchemaVersion(file)}, whole, every row's checksum matches (${report.bytes} bytes)`,
+      message: `SQLite, schema ${storeSchemaVersion(file)}, intact, every row's checksum matches (${report.bytes} bytes)`,
     };
   const parts = [
     ...(lost_commits === 0 ? [] : [`${lost_commits} acknowledged commits are missing`]),
@@ -172,7 +172,7 @@ function checkBackup({ home }: GatewayConfig): DoctorCheck {
   const last = readLastBackup(home);
   const message =
     last === null
-      ? "none yet; to make one: backplane backup"
+      ? "none yet; create one with: backplane backup"
       : `${last.at}, ${last.file} (${last.bytes} bytes)`;
   return { name: "backup", status: "ok", message };
 }
@@ -209,7 +209,7 @@ async function checkGateway(config: GatewayConfig): Promise<DoctorCheck> {
     return {
       name: "gateway",
       status: "degraded",
-      message: `runs ${daemon.version}, this is ${VERSION}`,
+      message: `runs version ${daemon.version}, but this program is version ${VERSION}`,
       fix: "backplane down && backplane up",
     };
   }

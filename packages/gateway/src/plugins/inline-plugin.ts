@@ -17,7 +17,7 @@ import {
   type PluginLog,
   type ProviderInstance,
 } from "@backplane/contract";
-import type { Logger, PluginReach } from "@backplane/ports";
+import type { Logger, PluginNetworkAccess } from "@backplane/ports";
 import {
   type AddressCheck,
   allowList,
@@ -50,7 +50,7 @@ interface AllowedAddress {
 
 export function inlinePlugin(
   { name, category }: { name: string; category: PluginEntry["category"] | "instrument" },
-  { allowed_domains }: PluginReach,
+  { allowed_domains }: PluginNetworkAccess,
   check: AddressCheck,
   log: Logger,
 ): InlinePlugin {

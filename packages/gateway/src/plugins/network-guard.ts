@@ -105,7 +105,7 @@ function guardFetch(running: RunningPlugin): void {
 
 type AddRequest = (this: HttpAgent, request: unknown, options: unknown, ...more: unknown[]) => void;
 
-/** Shared agents of Node reuse connections, so a request of a plugin gets a connection of its own. */
+/** Shared agents of Node reuse connections, so a request of a plugin gets its own connection. */
 function guardAgents(running: RunningPlugin): void {
   const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
   const { addRequest } = agents;

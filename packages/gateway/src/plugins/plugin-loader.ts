@@ -1,7 +1,7 @@
 /**
  * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like any others.
  * An inline plugin is imported into this process behind the network guard; it requires the operator's trust and cannot be
- * stopped. A hosted plugin runs in a sandboxed process of its own.
+ * stopped. A hosted plugin runs in its own sandboxed process.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
@@ -14,7 +14,7 @@ import {
   kernelPluginProblem,
   type PluginEntry,
 } from "@backplane/contract";
-import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@backplane/ports";
+import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginNetworkAccess } from "@backplane/ports";
 import {
   type AddressCheck,
   createAddressCheck,
@@ -89,15 +89,15 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     inspect: (source) => sources.inspect(source),
     install: (source, options) => sources.install(source, options),
     remove: (name) => sources.remove(name),
-    async load(entry, mode, reach) {
+    async load(entry, mode, network) {
       // Before it is loaded: files that change meanwhile are then not the approved ones.
       // What cannot be read is never the same.
       const digest =
         entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());
       const loaded =
         mode === "inline"
-          ? await loadInline(entry, { reach, check, log: options.log }, imported)
-          : await moduleHost().start(entry, reach);
+          ? await loadInline(entry, { network, check, log: options.log }, imported)
+          : await moduleHost().start(entry, network);
       return digest === undefined ? loaded : { ...loaded, digest };
     },
     stateDir,
@@ -109,11 +109,11 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
 
 async function loadInline(
   entry: PluginEntry,
-  { reach, check, log }: { reach: PluginReach; check: AddressCheck; log: Logger },
+  { network, check, log }: { network: PluginNetworkAccess; check: AddressCheck; log: Logger },
   imports: Map<string, number>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
-  const who = inlinePlugin(entry, reach, check, log);
+  const who = inlinePlugin(entry, network, check, log);
   const imported = await guard.enter(who, () => importPlugin(entry, imports));
   const plugin = guardPlugin(imported, who, guard);
   return { plugin, close: async () => {}, onExit: () => {} };

@@ -80,10 +80,10 @@ verifies("run.backup", "unpacks files, folders and links with their modes and ti
 });
 
 test.each([
-  ["a path outside of the folder", rawArchiveOf("blobs/../../x"), "does not belong there"],
-  ["an absolute path", rawArchiveOf("/x"), "does not belong there"],
-  ["a name that no backup contains", rawArchiveOf("gateway.json"), "does not belong there"],
-  ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "does not belong there"],
+  ["a path outside of the folder", rawArchiveOf("blobs/../../x"), "is not part of a backup"],
+  ["an absolute path", rawArchiveOf("/x"), "is not part of a backup"],
+  ["a name that no backup contains", rawArchiveOf("gateway.json"), "is not part of a backup"],
+  ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "is not part of a backup"],
   ["an entry that its manifest lacks", rawArchiveOf("blobs"), "is not in its manifest"],
 ])("refuses an archive with %s", async (_, entries, reason) => {
   const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
@@ -99,7 +99,7 @@ function rawArchiveOf(...names: string[]) {
 }
 
 test("refuses an archive without a manifest, and one of a later format", async () => {
-  await expect(unpack(await rawArchive([]))).rejects.toThrow("was cut off");
+  await expect(unpack(await rawArchive([]))).rejects.toThrow("is truncated");
   const later = await rawArchive([], JSON.stringify({ format: 2, entries: [] }));
   await expect(unpack(later)).rejects.toThrow("a later version of Backplane");
 });

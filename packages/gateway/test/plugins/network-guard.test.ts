@@ -5,7 +5,7 @@ import { type AddressInfo, connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { codeOf, type PluginCategory } from "@backplane/contract";
-import type { PluginReach } from "@backplane/ports";
+import type { PluginNetworkAccess } from "@backplane/ports";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { logTo } from "@backplane/test-kit/log-to";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -86,7 +86,7 @@ afterAll(() => {
 
 async function load(
   category: PluginCategory,
-  reach: PluginReach,
+  network: PluginNetworkAccess,
   options: KernelTestOptions & { vendor?: string; egress?: PluginLoaderOptions["egress"] } = {},
 ) {
   const name = `dialler-${category}`;
@@ -96,7 +96,7 @@ async function load(
   const { egress = {} } = options;
   const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [], egress });
   const entry = { name, version: "1.0.0", category, origin: "local" as const, source: dir, dir };
-  const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", reach);
+  const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", network);
   /** The plugin in the context of one org. */
   const serve = async (org: KernelTestOptions) => {
     const run = await testKernelPlugin(plugin, { state_dir: home, ...org });

@@ -15,7 +15,7 @@ import {
   entryOf,
   FIXTURES,
   loadInto,
-  NO_REACH,
+  NO_NETWORK,
   rejection,
   usePluginLoaders,
   WAYS,
@@ -25,7 +25,7 @@ usePluginLoaders();
 
 describe.each(WAYS)("%s", (_how, mode, loader) => {
   const using = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {
-    const loaded = await loader.load(entryOf(name), mode, NO_REACH);
+    const loaded = await loader.load(entryOf(name), mode, NO_NETWORK);
     try {
       await work(loaded);
     } finally {

@@ -22,7 +22,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/plugin-loader.ts";
 
-const NO_REACH = { allowed_domains: [] };
+const NO_NETWORK = { allowed_domains: [] };
 const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
 const afters: (() => Promise<void> | void)[] = [];
 
@@ -99,7 +99,7 @@ verifies(
     // Every plugin loads in either mode from its entry alone.
     for (const entry of entries) {
       for (const mode of ["inline", "hosted"] as const) {
-        const loaded = await loader.load(entry, mode, NO_REACH);
+        const loaded = await loader.load(entry, mode, NO_NETWORK);
         expect(loaded.plugin.name).toBe(entry.name);
         await loaded.close();
       }
@@ -115,7 +115,7 @@ verifies("approval.digest", "changes the digest when files change under the same
   await loader.install(folder, { editable: true });
   const { entries } = await loader.discover();
   const digestOf = async (name: string, mode: "inline" | "hosted") => {
-    const loaded = await loader.load(entries.find((entry) => entry.name === name)!, mode, NO_REACH);
+    const loaded = await loader.load(entries.find((entry) => entry.name === name)!, mode, NO_NETWORK);
     await loaded.close();
     return loaded.digest;
   };
@@ -138,7 +138,7 @@ test("loads every bundled plugin inline and hosted with the same description", a
   for (const entry of entries) {
     const results = [];
     for (const mode of ["inline", "hosted"] as const) {
-      const loaded = await loader.load(entry, mode, NO_REACH);
+      const loaded = await loader.load(entry, mode, NO_NETWORK);
       const { plugin } = loaded;
       results.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
       await loaded.close();
@@ -172,7 +172,7 @@ test("executes nothing when it discovers or inspects plugins", async () => {
   // Control: loading the plugin does execute it.
   expect(
     codeOf(
-      await loader.load((await loader.discover()).entries[0]!, "hosted", NO_REACH).catch((e: unknown) => e),
+      await loader.load((await loader.discover()).entries[0]!, "hosted", NO_NETWORK).catch((e: unknown) => e),
     ),
   ).toBe("plugin.invalid");
   expect(existsSync(mark)).toBe(true);
@@ -201,7 +201,7 @@ test("starts a hosted plugin with a clean environment and its own home, and ends
   });
   const loader = open(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
   const [entry] = (await loader.discover()).entries;
-  const { plugin } = await loader.load(entry!, "hosted", NO_REACH);
+  const { plugin } = await loader.load(entry!, "hosted", NO_NETWORK);
   const run = await testKernelPlugin(plugin, { state_dir: home });
   await run.event("x.mirror.look", {});
   const { cwd, env, pid } = run.emitted[0]!.payload as { env: object; pid: number; cwd: string };
@@ -254,7 +254,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
   );
   afters.push(() => loader.close());
   const [entry] = (await loader.discover()).entries;
-  const { plugin } = await loader.load(entry!, "hosted", NO_REACH);
+  const { plugin } = await loader.load(entry!, "hosted", NO_NETWORK);
   const run = await testKernelPlugin(plugin, { state_dir: home });
   await run.event("x.mirror.look", { home, port });
   expect(run.emitted[0]!.payload).toEqual({
@@ -290,7 +290,7 @@ test("ends a sandboxed plugin that exceeds its memory limit and reports why", as
   const { plugin } = await loader.load(
     { ...entry, source: dir, dir, module: join(dir, "plugin.mjs") },
     "hosted",
-    NO_REACH,
+    NO_NETWORK,
   );
   const run = await testKernelPlugin(plugin, { state_dir: home });
   const error = await run.event("x.glutton.eat", {}).then(

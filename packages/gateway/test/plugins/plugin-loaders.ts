@@ -15,7 +15,7 @@ export const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
 const names = ["shop", "door", "teller", "grump", "sleeper"];
 let home: string;
 let opened: { plain: Loader; confined: Loader; entries: Entries };
-export const NO_REACH = { allowed_domains: [] };
+export const NO_NETWORK = { allowed_domains: [] };
 
 type Loader = ReturnType<typeof createPluginLoader>;
 type Entries = Awaited<ReturnType<Loader["discover"]>>["entries"];

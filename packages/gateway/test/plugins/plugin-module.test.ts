@@ -5,7 +5,7 @@ import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import {
   entryOf,
-  NO_REACH,
+  NO_NETWORK,
   openFolder,
   pluginText,
   rejection,
@@ -20,16 +20,12 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     ["a syntax error", "export const plugin = {", /could not be loaded: (?!undefined)/],
     ["a throw at import", "throw new Error('no import today');", /could not be loaded: no import today$/],
     ["no plugin", "export const other = 1;", "The module of odd exports no `plugin`."],
-    [
-      "another name",
-      pluginText({ name: "even" }),
-      /not valid: it calls itself "even"; package.json says odd/,
-    ],
+    ["another name", pluginText({ name: "even" }), /not valid: its name is "even"; package.json says odd/],
     ["another category", pluginText({ category: "skill" }), /its category is skill; package.json says tool/],
     [
       "no such category",
       pluginText({ category: "gadget" }),
-      /its category "gadget" is none of adapter, tool/,
+      /its category "gadget" is not one of adapter, tool/,
     ],
     ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is not a function/],
   ])("a module with %s is refused, in the same words", async (_what, text, message) => {
@@ -37,7 +33,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
     const plugin = { ...entryOf("shop"), name: "odd", dir, module };
-    const error = await rejection(loader.load(plugin, mode, NO_REACH));
+    const error = await rejection(loader.load(plugin, mode, NO_NETWORK));
     expect(codeOf(error)).toBe("plugin.invalid");
     if (typeof message === "string") expect(error.message).toBe(message);
     else expect(error.message).toMatch(message);
@@ -50,7 +46,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     const versions: string[] = [];
     for (const version of ["1.0.0", "1.0.1"]) {
       writeFileSync(entry.module, pluginText({ version }));
-      const loaded = await loader.load(entry, mode, NO_REACH);
+      const loaded = await loader.load(entry, mode, NO_NETWORK);
       versions.push(loaded.plugin.version);
       await loaded.close();
     }

@@ -7,7 +7,7 @@ import {
   confined,
   entryOf,
   loadInto,
-  NO_REACH,
+  NO_NETWORK,
   plain,
   rejection,
   usePluginLoaders,
@@ -21,7 +21,7 @@ describe.each([
   ["without a sandbox", plain],
 ] as const)("in its own process, %s", (_how, loader) => {
   test("kills a plugin whose onLoad hangs and reports it", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
     const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
@@ -36,7 +36,7 @@ describe.each([
   ])(
     "reports a process that exits by itself (%s) once, with its last output",
     async (how, message, trace) => {
-      const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+      const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
       const run = await loadInto(loaded.plugin);
       const errors: Error[] = [];
       const exited = new Promise<void>((resolve) => {
@@ -58,7 +58,7 @@ describe.each([
   );
 
   test("kills a plugin that spins", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
     // The process writes to the folder that the kernel names, although the sandbox shows it under another path.
     const state_dir = loader.stateDir("sleeper");
     rmSync(join(state_dir, "spins"), { force: true });

@@ -1,4 +1,4 @@
-/** A gateway in this process, on a home of its own; its modules are the sources. */
+/** A gateway in this process, with its own home; its modules are the sources. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

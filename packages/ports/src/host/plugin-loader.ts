@@ -20,7 +20,7 @@ export interface LoadedPlugin {
 }
 
 /** The network access of one plugin instance. */
-export interface PluginReach {
+export interface PluginNetworkAccess {
   /** Domain names as in a grant; empty for no network access. */
   allowed_domains: readonly string[];
 }
@@ -28,7 +28,7 @@ export interface PluginReach {
 export interface PluginLoader {
   discover(): Promise<DiscoveredPlugins>;
   /** Throws with the original stack trace if the module cannot be loaded. Changed files are read again. */
-  load(entry: PluginEntry, mode: "inline" | "hosted", reach: PluginReach): Promise<LoadedPlugin>;
+  load(entry: PluginEntry, mode: "inline" | "hosted", network: PluginNetworkAccess): Promise<LoadedPlugin>;
   /** Lists the plugins that an installation would add, without installing or running anything. */
   inspect(source: string): Promise<PluginEntry[]>;
   /** Installs all plugins of the source or none, without running scripts. `editable` links a local folder. */

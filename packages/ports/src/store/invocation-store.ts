@@ -37,7 +37,7 @@ export interface InvocationRow extends Invocation {
   channel: string | null;
   /** The harness execution that the call belongs to: its own if it is a harness, or the one that caused it. */
   within: string | null;
-  /** Set for a harness that has a run of its own, `run_id`, which ends with the call. */
+  /** Set for a harness that has its own run, `run_id`, which ends with the call. */
   harness_run: { workspace: string } | null;
 }
 

@@ -164,7 +164,7 @@ function policyIssues({ package: pack, export: item }: CheckedExport, policy: Bi
   const { protocol } = pack.manifest.runtime;
   // The door refuses such a call as well, but only when it is made.
   if (policy.class === "inline" && !protocol.startsWith("module.")) {
-    const message = `a ${protocol} plugin is a process of its own and cannot run inline; choose worker or isolated`;
+    const message = `a ${protocol} plugin runs in its own process and cannot run inline; choose worker or isolated`;
     issues.push({ path: "/policy/class", message });
   }
   return issues;

@@ -2,13 +2,13 @@
  * Checks the size of a value as JSON. Small values, which are almost all, are not serialized (bench row
  * http.invoke).
  */
-import { type Json, spendJson } from "@backplane/contract";
+import { type Json, remainingJsonBudget } from "@backplane/contract";
 
 /** The length of the longest number in JSON. */
 const MAX_SCALAR_LENGTH = 24;
 
 export function fitsBytes(value: Json, limit: number): boolean {
   // A character takes at most 6 bytes in JSON (\u0000), so a value of at most limit / 6 characters fits.
-  if (spendJson(value, Math.floor(limit / 6), MAX_SCALAR_LENGTH) >= 0) return true;
+  if (remainingJsonBudget(value, Math.floor(limit / 6), MAX_SCALAR_LENGTH) >= 0) return true;
   return Buffer.byteLength(JSON.stringify(value)) <= limit;
 }

@@ -11,8 +11,8 @@ import {
   type Definitions,
   isDescribed,
   type ManifestToolExport,
-  ownFix,
   type Runtime,
+  specificFix,
   toBackplaneError,
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
@@ -289,7 +289,7 @@ function isolationNotices({ instrument, protocol }: Runtime): string[] {
 function errorRecordOf(error: unknown): NonNullable<Definitions["error"]> {
   const known = toBackplaneError(error);
   const { code, message } = known;
-  const fix = ownFix(known);
+  const fix = specificFix(known);
   return { code, message, ...(fix === undefined ? {} : { fix }) };
 }
 

@@ -3,7 +3,7 @@
  * `strict` it fails the installation. Imported bytes are held until they are stored or discarded.
  */
 
-import { BackplaneError, isPartFault, type LeftOut, leftOut, type Package } from "@backplane/contract";
+import { BackplaneError, isPartFault, type LeftOut, type Package, toLeftOut } from "@backplane/contract";
 import {
   type Caller,
   type KernelDeps,
@@ -129,7 +129,7 @@ function requireUnique(parts: readonly ImportedPart[], { package_id, version }: 
 function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
   const single = parts.length === 1 && kind !== "agent_plugin";
   if (single || part.kind === "package" || !isPartFault(thrown)) throw thrown;
-  return leftOut(part.kind, part.name, thrown);
+  return toLeftOut(part.kind, part.name, thrown);
 }
 
 function requireComplete(left_out: readonly LeftOut[], opened: OpenedSource): void {

@@ -35,7 +35,7 @@ test("lets only the host's admin set the class inline, and nobody for a program"
   // A program cannot run in the gateway, so the class is refused when it is set and not at every call.
   await expect(bindings.patch(admin, binding_id, inline, undefined)).rejects.toMatchObject({
     code: "binding.invalid",
-    message: expect.stringContaining("/policy/class: a vai.rpc.v1 plugin is a process of its own"),
+    message: expect.stringContaining("/policy/class: a vai.rpc.v1 plugin runs in its own process"),
   });
 });
 

@@ -8,7 +8,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 const version = (number: string) => manifest([toolExport("echo")], { version: number });
 const percent = (traffic_percent: number) => ({ rollout: { traffic_percent } });
 
-/** Counts how many of `bodies` each version took; "refused" counts export.not_found. */
+/** Counts how many of `bodies` ran on each version; "refused" counts export.not_found. */
 async function share(fixture: TestKernel, bodies: InvokeBody[]): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   await Promise.all(
@@ -45,9 +45,9 @@ verifies(
       [...Array(20)].map(() => sessions(1)[0]!),
     );
     expect(Object.keys(again)).toHaveLength(1);
-    const loose = await share(fixture, singles(2_000));
-    expect(loose["2.0.0"]).toBeGreaterThan(400);
-    expect(loose["2.0.0"]).toBeLessThan(600);
+    const withoutSession = await share(fixture, singles(2_000));
+    expect(withoutSession["2.0.0"]).toBeGreaterThan(400);
+    expect(withoutSession["2.0.0"]).toBeLessThan(600);
     // The remainder goes to the org's binding, and the rest is refused.
     const lower = (id: string, traffic: number) =>
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
@@ -79,7 +79,7 @@ test("keeps sessions on the new version when its share is raised", async () => {
   const fixture = await createTestKernel();
   const newest = await fixture.bind(version("2.0.0"), percent(20));
   await fixture.bind(version("1.0.0"));
-  const on = async () => {
+  const sessionsOnNewest = async () => {
     const taken = new Set<string>();
     await Promise.all(
       sessions(200).map(async (body) => {
@@ -89,9 +89,9 @@ test("keeps sessions on the new version when its share is raised", async () => {
     );
     return taken;
   };
-  const before = await on();
+  const before = await sessionsOnNewest();
   await fixture.kernel.bindings.patch(admin, newest.binding_id, percent(60), undefined);
-  const after = await on();
+  const after = await sessionsOnNewest();
   expect(before.size).toBeGreaterThan(0);
   expect(after.size).toBeGreaterThan(before.size);
   for (const session of before) expect(after).toContain(session);

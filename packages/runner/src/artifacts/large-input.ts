@@ -10,7 +10,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
-  spendJson,
+  remainingJsonBudget,
 } from "@backplane/contract";
 
 const LARGE_FIELDS: Partial<Record<ExportOp, readonly string[]>> = {
@@ -59,5 +59,5 @@ function replaceAt(body: JsonObject, [key, ...rest]: readonly string[], referenc
 
 /** A cheap estimate that never underestimates: a character takes at most six bytes in JSON (\u0000), a number at most 30. */
 function mayExceed(value: Json, limit: number): boolean {
-  return spendJson(value, limit / 6, 5) < 0;
+  return remainingJsonBudget(value, limit / 6, 5) < 0;
 }

@@ -1,5 +1,5 @@
 /** Names the connections that were refused to a process that failed outside calls, because they are often the reason. */
-import { BackplaneError, ownFix, REDACTED } from "@backplane/contract";
+import { BackplaneError, REDACTED, specificFix } from "@backplane/contract";
 import { formatDestination } from "../egress/destinations/destination.ts";
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from "../egress/destinations/refusals.ts";
 import type { Worker } from "../pool/worker.ts";
@@ -27,7 +27,7 @@ export function explainRefusals(
   const [destination, { reason }] = first;
   const { code, message, details } = error;
   const intro = when === "" ? "Connections refused" : `Connections refused ${when}`;
-  const fix = ownFix(error) ?? fixFor(reason, destination, binding_id);
+  const fix = specificFix(error) ?? fixFor(reason, destination, binding_id);
   return new BackplaneError(
     code,
     `${message}${/[.!?)]$/.test(message) ? "" : "."} ${intro}: ${shown.join(", ")}${more}.`,

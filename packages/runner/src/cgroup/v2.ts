@@ -9,8 +9,8 @@ const WANTED = ["cpu"] as const;
 const CPU_PERIOD_US = 100_000;
 
 /**
- * A cgroup with processes cannot delegate controllers, and the gateway's own usually has some. So the nearest
- * ancestor that delegates them, or can be told to, becomes the parent of ours. Null when there is none.
+ * A cgroup with processes cannot delegate controllers, and the gateway's own cgroup usually has some. So the nearest
+ * ancestor that can delegate them becomes the parent of the new cgroup. Resolves to null if there is none.
  */
 export async function openCgroupsV2(
   mount: string,
@@ -34,7 +34,7 @@ export async function openCgroupsV2(
         folders: [folder],
         make: async (slot, limits) => {
           await makeFolder(join(folder, slot));
-          return await boundSlot(join(folder, slot), limits);
+          return await limitSlot(join(folder, slot), limits);
         },
         close: () => removeFolder(folder),
       };
@@ -57,7 +57,7 @@ async function delegateControllers(folder: string): Promise<boolean> {
   return NEEDED.every((controller) => delegated.includes(controller));
 }
 
-async function boundSlot(folder: string, limits: CgroupLimits): Promise<SlotCgroup> {
+async function limitSlot(folder: string, limits: CgroupLimits): Promise<SlotCgroup> {
   await writeControl(join(folder, "memory.max"), String(limits.memory_bytes));
   await writeControl(join(folder, "memory.swap.max"), "0");
   // Kills the whole plugin when one of its processes runs out of memory.

@@ -54,7 +54,7 @@ class SideSession implements DialectSession {
     if (own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own) {
       throw new BackplaneError(
         "handshake_failed",
-        `The plugin calls itself ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
+        `The plugin reports the id ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
         {
           details: { expected, actual: plugin_id },
           fix: "Set plugin_id under [runtime] in vai-plugin.toml to the name that the plugin uses.",

@@ -1,6 +1,6 @@
 /**
  * Instrument plugins inside the gateway process (InProcess and ClassLoaderIsolated), only for bindings of class
- * inline, by which the operator trusts them. Their code cannot be stopped: at its deadline a call ends, its signal
+ * inline, which the operator trusts. Their code cannot be stopped: at its deadline a call ends, its signal
  * is aborted, and a later answer is ignored.
  */
 import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
@@ -34,7 +34,7 @@ export interface InlineDeps {
   services: InstrumentServices | null;
   guard: InlineGuard;
   /** Resolves when no process uses the data folder. */
-  processesLeave: (folder: string) => Promise<void>;
+  waitForProcesses: (folder: string) => Promise<void>;
   log: Logger;
 }
 
@@ -43,7 +43,7 @@ interface ProviderEntry {
   readonly binding_id: string;
   readonly provider: Promise<InlineProvider>;
   /** Resolves when the next provider may use the data folder. */
-  readonly gone: Promise<void>;
+  readonly closed: Promise<void>;
   calls: number;
   close: (() => void) | null;
 }
@@ -136,18 +136,18 @@ export class InlineInstruments {
   }
 
   /** Retires the provider that uses a data folder; resolves when it has shut down. */
-  async leaveFolder(folder: string): Promise<void> {
+  async releaseFolder(folder: string): Promise<void> {
     const owner = this.#folders.get(folder);
     if (owner === undefined) return;
     this.#retire(owner);
-    await owner.gone;
+    await owner.closed;
   }
 
   async close(): Promise<void> {
     for (const id of this.#running.keys()) this.cancel(id, "shutdown");
     const entries = [...this.#entries.values()];
     for (const entry of entries) this.#retire(entry);
-    await Promise.all(entries.map((entry) => entry.gone));
+    await Promise.all(entries.map((entry) => entry.closed));
   }
 
   async #use<T>(request: ProcessRequest, work: (provider: InlineProvider) => Promise<T>): Promise<T> {
@@ -170,20 +170,20 @@ export class InlineInstruments {
     const key = this.#keyOf(request);
     const before = this.#entries.get(folder);
     if (before?.key === key) return before;
-    const free = Promise.all([this.leaveFolder(folder), this.#deps.processesLeave(folder)]);
+    const free = Promise.all([this.releaseFolder(folder), this.#deps.waitForProcesses(folder)]);
     const { promise: closing, resolve: close } = Promise.withResolvers<void>();
     const provider = this.#open(request, free);
     const entry: ProviderEntry = {
       key,
       binding_id: request.binding_id,
       provider,
-      gone: closing.then(() => this.#shutDown(request, provider)),
+      closed: closing.then(() => this.#shutDown(request, provider)),
       calls: 0,
       close,
     };
     this.#entries.set(folder, entry);
     this.#folders.set(folder, entry);
-    void entry.gone.then(() => {
+    void entry.closed.then(() => {
       if (this.#folders.get(folder) === entry) this.#folders.delete(folder);
     });
     // The next call retries a provider that failed to start.
@@ -228,7 +228,7 @@ export class InlineInstruments {
     }
   }
 
-  /** Takes no new calls and shuts down when its current calls have finished. */
+  /** The provider gets no new calls and shuts down when its current calls have finished. */
   #retire(entry: ProviderEntry): void {
     for (const [folder, candidate] of this.#entries) if (candidate === entry) this.#entries.delete(folder);
     this.#closeIfUnused(entry);
@@ -261,10 +261,10 @@ export class InlineInstruments {
 
 /** Class inline is the operator's permission to run a module inside the gateway; nothing else is. */
 export function isInline({
-  class: given,
+  class: isolation,
   package: { runtime },
 }: Pick<RunRequest, "class" | "package">): boolean {
-  return given === "inline" && runtime.protocol === "module.instrument";
+  return isolation === "inline" && runtime.protocol === "module.instrument";
 }
 
 /** An error without one of our codes is an error of the protocol. */

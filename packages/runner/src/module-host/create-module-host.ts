@@ -5,7 +5,7 @@
  */
 import { homedir } from "node:os";
 import { BackplaneError, type KernelToolCall, type PluginEntry } from "@backplane/contract";
-import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/ports";
+import type { Clock, LoadedPlugin, Logger, PluginNetworkAccess } from "@backplane/ports";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../ports/settings.ts";
 import { PluginProcess, type ProcessDeps } from "../processes/plugin-process.ts";
@@ -59,7 +59,7 @@ export interface ModuleHostOptions {
 }
 
 export interface ModuleHost {
-  start(entry: PluginEntry, reach: PluginReach): Promise<LoadedPlugin>;
+  start(entry: PluginEntry, network: PluginNetworkAccess): Promise<LoadedPlugin>;
   /** Stops all processes. */
   close(): Promise<void>;
 }
@@ -116,10 +116,10 @@ export function createModuleHost(
   let closed = false;
 
   return {
-    async start(entry, reach) {
+    async start(entry, network) {
       const secrets = new SeenSecrets();
       const refused = logRefusals(options.log, entry.name, secrets);
-      const where = await preparePlugin(parts, entry, reach, refused);
+      const where = await preparePlugin(parts, entry, network, refused);
       if (closed) {
         await where.cleanUp();
         throw new BackplaneError("gateway_stopping");

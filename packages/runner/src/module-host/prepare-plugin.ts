@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { BackplaneError, type Grant, type PluginEntry, type Runtime } from "@backplane/contract";
-import type { PluginReach } from "@backplane/ports";
+import type { PluginNetworkAccess } from "@backplane/ports";
 import type { Egress } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
@@ -54,11 +54,11 @@ const COPY = "copy";
 export async function preparePlugin(
   options: PrepareOptions,
   entry: PluginEntry,
-  reach: PluginReach,
+  network: PluginNetworkAccess,
   refused: (refusal: Refusal) => void,
 ): Promise<PreparedPlugin> {
   const sandbox = await sandboxFor(options.boundary, entry);
-  if (sandbox !== null) return await prepareConfined(options, sandbox, entry, reach, refused);
+  if (sandbox !== null) return await prepareConfined(options, sandbox, entry, network, refused);
   const plan = {
     runtime: runtimeOf(options, options.host_module),
     folder: entry.dir,
@@ -91,14 +91,14 @@ async function prepareConfined(
   options: PrepareOptions,
   sandbox: Sandbox,
   entry: PluginEntry,
-  reach: PluginReach,
+  network: PluginNetworkAccess,
   refused: (refusal: Refusal) => void,
 ): Promise<PreparedPlugin> {
   const { egress, scratch } = options.boundary!;
   const tree = await pluginTree(entry, options.hidden_folders);
   const copy = tree.closed ? await copyOf(scratch, tree) : null;
   const program = options.host_program();
-  const grant = grantOf(reach);
+  const grant = grantOf(network);
   const state = options.state(entry.name);
   return {
     module: tree.module,
@@ -140,7 +140,7 @@ async function copyOf(scratch: ScratchFolders, tree: PluginTree): Promise<string
 }
 
 /** Scratch is the plugin's TMPDIR. It is in memory and removed with the process. */
-function grantOf({ allowed_domains }: PluginReach): Grant {
+function grantOf({ allowed_domains }: PluginNetworkAccess): Grant {
   return {
     class: "isolated",
     network: allowed_domains.length === 0 ? "none" : "egress",

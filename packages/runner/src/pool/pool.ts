@@ -3,7 +3,7 @@
  * calls, shared by them, and stopped when it is idle, retired or evicted. A one-call process belongs to its call.
  * The number of processes is bounded. A process that is stopping gets no further call.
  */
-import { type BackplaneError, statedVersion } from "@backplane/contract";
+import { type BackplaneError, manifestVersion } from "@backplane/contract";
 import type { Clock, ProcessRequest, RunnerHealth, RunnerNotice, ServerProcess } from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
 import type { Dialect } from "../ports/dialect.ts";
@@ -27,7 +27,7 @@ export interface PoolDeps extends ProcessDeps, PlanDeps {
   clock: Clock;
   notice: (notice: RunnerNotice) => void;
   /** Resolves when no instrument plugin inside the gateway uses the data folder. */
-  inlineLeaves: (folder: string) => Promise<void>;
+  waitForInline: (folder: string) => Promise<void>;
 }
 
 /** How long a check of the files of a process stays valid; see `check`. */
@@ -183,7 +183,7 @@ export class Pool {
   }
 
   /** Takes the process that uses a data folder out of use; resolves when it has ended its calls and is gone. */
-  async leaveFolder(folder: string): Promise<void> {
+  async releaseFolder(folder: string): Promise<void> {
     const owner = this.#workers.folderOwner(folder);
     if (owner !== undefined) await this.#waitForExit(owner);
   }
@@ -226,12 +226,12 @@ export class Pool {
     const folder = dialect.keeps_data === true ? dataKey(request) : null;
     // Asked now: a user of the folder that comes later waits for this process.
     const before = folder === null ? undefined : this.#workers.folderOwner(folder);
-    const inline_left = folder === null ? Promise.resolve() : this.#deps.inlineLeaves(folder);
+    const inline_released = folder === null ? Promise.resolve() : this.#deps.waitForInline(folder);
     const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {
       waitUntilAllowed: () => this.#breaker.waitUntilAllowed(subject),
       waitForFolder: async () => {
         if (before !== undefined) await this.#waitForExit(before);
-        await inline_left;
+        await inline_released;
       },
       // A prewarmed process must not take a slot that a call waits for.
       takeSlot: async () => (start.prewarmed === true ? this.#slots.tryTake() : await this.#takeSlot(worker)),
@@ -243,7 +243,7 @@ export class Pool {
     let begun = false;
     const process = this.#createInstance(dialect, {
       dialect,
-      package: { package_id: pkg.package_id, version: statedVersion(pkg.version) },
+      package: { package_id: pkg.package_id, version: manifestVersion(pkg.version) },
       request,
       notice,
       violation: (_kind, request_id) => worker.recordViolation(request_id),

@@ -98,7 +98,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     notice: (notice) => {
       for (const listener of notices) listener(notice);
     },
-    inlineLeaves: (folder) => inline.leaveFolder(folder),
+    waitForInline: (folder) => inline.releaseFolder(folder),
   });
   const deps: RunnerCallDeps = {
     pool,
@@ -117,7 +117,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     data_root: options.data_root ?? null,
     services: options.services ?? null,
     guard: options.guard ?? NO_GUARD,
-    processesLeave: (folder) => pool.leaveFolder(folder),
+    waitForProcesses: (folder) => pool.releaseFolder(folder),
     log,
   });
   const running = new RunningCalls();

@@ -31,7 +31,6 @@ interface Case {
   message: JsonObject;
 }
 
-/** The request is known, so only its call ends. */
 const cases = (list: Record<string, JsonObject>): Case[] =>
   Object.entries(list).map(([name, message]) => ({ name, message }));
 
@@ -43,7 +42,7 @@ const VAI_CASES = cases({
   "ok:false with ack": { ...VAI, ok: false, error: ERROR, body: { status: "ack" } },
   "ok:false without an error": { ...VAI, ok: false },
   "ok:true without a body": { ...VAI, ok: true },
-  "ok as a text": { ...VAI, ok: "true", body: BODY },
+  "ok as a string": { ...VAI, ok: "true", body: BODY },
 });
 const VAI_WRONG_IDS = cases({
   "a number as id": { ...VAI, id: 1, ok: true, body: BODY },
@@ -61,19 +60,19 @@ const SIDE_CASES = cases({
   "a number as id": { ...SIDE, request_id: 1, status: "ok" },
   "null as id": { ...SIDE, request_id: null, status: "ok" },
   "no id": { type: "response", status: "ok" },
-  "a status of its own": { ...SIDE, status: "succeeded" },
+  "an unknown status": { ...SIDE, status: "succeeded" },
 });
 const rpcCases = (result: JsonObject) =>
   cases({
     "both result and error": { ...RPC, result, error: RPC_ERROR },
     "a result and an error of null": { ...RPC, result, error: null },
     "neither result nor error": { ...RPC },
-    "the id as a text": { ...RPC, id: "$text", result },
-    "the id as a text, and an error": { ...RPC, id: "$text", error: RPC_ERROR },
-    "the id as a text and neither": { ...RPC, id: "$text" },
+    "the id as a string": { ...RPC, id: "$text", result },
+    "the id as a string, and an error": { ...RPC, id: "$text", error: RPC_ERROR },
+    "the id as a string and neither": { ...RPC, id: "$text" },
     "an error without a message": { ...RPC, error: { code: 1 } },
     "another version of the protocol": { ...RPC, jsonrpc: "1.0", result },
-    "a method beside the result": { ...RPC, method: "invoke", result },
+    "both a method and a result": { ...RPC, method: "invoke", result },
   });
 const rpcWrongIds = (result: JsonObject) =>
   cases({
@@ -81,7 +80,7 @@ const rpcWrongIds = (result: JsonObject) =>
     "a result without an id": { jsonrpc: "2.0", result },
     "a result for a list": { ...RPC, id: ["$id"], result },
     "a result for true": { ...RPC, id: true, result },
-    "a result for another text": { ...RPC, id: "request-$id", result },
+    "a result for another string id": { ...RPC, id: "request-$id", result },
   });
 const INSTRUMENT_RESULT = { status: "Success", data: { stdout: "done", stderr: "" } };
 const INSTRUMENT_CASES = [
@@ -92,7 +91,7 @@ const INSTRUMENT_CASES = [
   }),
 ];
 
-const speaks = (protocol: RequestChange["protocol"], dialect: string): RequestChange => ({
+const requestTo = (protocol: RequestChange["protocol"], dialect: string): RequestChange => ({
   protocol: protocol!,
   entrypoint: ["node", "./replies.mjs", dialect],
   timeout_ms: TEN_MINUTES,
@@ -150,7 +149,7 @@ const all = (list: readonly Case[], check: (answerCase: Case) => Promise<void>):
 const keyed = (request: RequestChange, { name }: Case): RequestChange => ({ ...request, pool_key: name });
 
 describe("vai.rpc.v1", () => {
-  const request = speaks("vai.rpc.v1", "vai");
+  const request = requestTo("vai.rpc.v1", "vai");
 
   verifies(
     "wire.contradiction",
@@ -176,7 +175,7 @@ describe("vai.rpc.v1", () => {
     TEST_MS,
   );
 
-  test("accepts a null error beside succeeded", async () => {
+  test("accepts a null error with status succeeded", async () => {
     const message = { ...VAI, ok: true, body: BODY, error: null };
     const outcome = await createTestRunner().run({ ...request, input: { messages: [message] } });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
@@ -188,10 +187,10 @@ describe("vai.rpc.v1", () => {
     async () => {
       const first = { ...VAI, ok: true, body: { status: "succeeded", result: 1 } };
       const second = { ...VAI, ok: true, body: BODY, error: ERROR };
-      const stranger = { ...first, id: "req_stranger" };
+      const unknown = { ...first, id: "req_stranger" };
       const outcome = await createTestRunner().run({
         ...request,
-        input: { messages: [stranger, first, second] },
+        input: { messages: [unknown, first, second] },
       });
       expect(outcome).toMatchObject({ status: "succeeded", result: 1 });
       expect(outcome.violations).toBeGreaterThan(0);
@@ -204,7 +203,7 @@ verifies(
   "rterm.plugin.v1: fails a contradictory response immediately as malformed",
   async () => {
     const testRunner = createTestRunner();
-    const request = speaks("rterm.plugin.v1", "side");
+    const request = requestTo("rterm.plugin.v1", "side");
     await all(SIDE_CASES, async ({ message }) => {
       const outcome = await testRunner.run({ ...request, input: { messages: [message] } });
       expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
@@ -214,7 +213,7 @@ verifies(
 );
 
 describe("hefty.jsonrpc", () => {
-  const request = speaks("hefty.jsonrpc", "instrument");
+  const request = requestTo("hefty.jsonrpc", "instrument");
   const own = (answerCase: Case): RequestChange => ({
     ...keyed(request, answerCase),
     // Processes of one plugin in one project take turns.
@@ -335,7 +334,7 @@ verifies(
 );
 
 describe("mcp.stdio", () => {
-  const request: RequestChange = { ...speaks("mcp.stdio", "mcp"), native_name: "echo", class: "isolated" };
+  const request: RequestChange = { ...requestTo("mcp.stdio", "mcp"), native_name: "echo", class: "isolated" };
 
   verifies(
     "wire.contradiction",
@@ -401,7 +400,7 @@ describe("mcp.http", () => {
       JSON.stringify(message).replaceAll('"$id"', String(id)).replaceAll('"$text"', `"${id}"`),
     ) as JsonObject;
 
-  /** `how` sends the reply. The server keeps the connection open after an event. */
+  /** `contradict` sends the reply. The server keeps the connection open after an event. */
   async function check(contradict: (reply: Reply, message: JsonObject) => void): Promise<void> {
     for (const { name, message } of [...rpcCases(CONTENT), ...rpcWrongIds(CONTENT)]) {
       const server = await mcpHttpServer((seen, reply) => {

@@ -23,7 +23,7 @@ import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
 
 const HOST = join(import.meta.dirname, "../../../sdk/src/host/main.ts");
-const NO_REACH = { allowed_domains: [] };
+const NO_NETWORK = { allowed_domains: [] };
 let root: string;
 const hosts: ModuleHost[] = [];
 
@@ -85,7 +85,9 @@ test.each([
     writeFileSync(${JSON.stringify(pids)}, process.pid + " " + child.pid);
     console.log("loading the whole internet");
     ${hang}`;
-  const error = await rejection(open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH));
+  const error = await rejection(
+    open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_NETWORK),
+  );
   expect(codeOf(error)).toBe("launch_failed");
   expect(error.message).toBe(
     "The module of probe did not finish loading within 3000 ms, so its process was killed. " +
@@ -99,7 +101,7 @@ test.each([
 
 test("reports exit code and last line of stderr of a module that exits at import", async () => {
   const error = await rejection(
-    open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_REACH),
+    open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("crashed");
   expect(error.message).toMatch(/exited with code 3 before it answered.*Last line on stderr: no licence/);
@@ -120,7 +122,7 @@ test("keeps the protocol intact whatever a plugin prints or writes to descriptor
     noise();`;
   const loaded = await open().start(
     entryOf("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
-    NO_REACH,
+    NO_NETWORK,
   );
   const run = await loadInto(loaded.plugin);
   for (let i = 0; i < 3; i++) await run.event("x.probe.b", {});
@@ -139,7 +141,7 @@ verifies(
     });
     const replies = {
       "both result and error": Array.from({ length: 20 }, (_, n) => both(n + 1)),
-      "the id as a text": Array.from({ length: 20 }, (_, n) => ({ ...both(`${n + 1}`), error: undefined })),
+      "the id as a string": Array.from({ length: 20 }, (_, n) => ({ ...both(`${n + 1}`), error: undefined })),
       "a result for null": [{ ...both(null), error: undefined }],
     };
     for (const [name, messages] of Object.entries(replies)) {
@@ -149,7 +151,7 @@ verifies(
           `onEvent: () => { writeSync(1, ${JSON.stringify(text)}); return new Promise(() => {}); }`,
           'import { writeSync } from "node:fs";',
         ),
-        NO_REACH,
+        NO_NETWORK,
       );
       const run = await loadInto(loaded.plugin);
       expect(codeOf(await rejection(run.event("x.probe.a", {}))), name).toBe("malformed_response");
@@ -166,7 +168,7 @@ test("redacts a plugin's secrets from the error about its exit", async () => {
       setTimeout(() => { throw new Error("rejected: " + api_key + " and " + config.token); });
       await new Promise(() => {});
     }`),
-    NO_REACH,
+    NO_NETWORK,
   );
   const run = await loadInto(loaded.plugin, {
     config: { api_key: "sk-very-secret-1" },
@@ -194,7 +196,7 @@ test("rejects requests with wrong parameter types", async () => {
       ctx.log.info(loop, "a cycle");
       await ctx.emit("x.probe.answers", { answers }, event);
     }`),
-    NO_REACH,
+    NO_NETWORK,
   );
   const run = await loadInto(loaded.plugin);
   await run.event("x.probe.b", {});
@@ -215,7 +217,7 @@ test("exits when the gateway closes the pipe", async () => {
   const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
     setInterval(() => {}, 1000);`;
-  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before), NO_REACH);
+  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before), NO_NETWORK);
   const errors: Error[] = [];
   loaded.onExit((error) => errors.push(error));
   await loaded.close();
@@ -257,7 +259,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
   const scratch = new ScratchFolders(mkdtempSync(join(root, "scratch-")), options.log);
   const host = createModuleHost(options, { confinement, egress, scratch });
   hosts.push(host);
-  const error = await rejection(host.start(entry, NO_REACH));
+  const error = await rejection(host.start(entry, NO_NETWORK));
   expect(error).toMatchObject({
     code: "sandbox.unavailable",
     fix: expect.stringMatching(/^Install Backplane again/),
@@ -270,7 +272,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
 test("passes large conversations in both directions", async () => {
   const loaded = await open().start(
     entryOf("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
-    NO_REACH,
+    NO_NETWORK,
   );
   const run = await loadInto(loaded.plugin);
   const text = "é".repeat(2 * 1024 * 1024);

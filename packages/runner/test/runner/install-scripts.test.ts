@@ -17,7 +17,7 @@ const NPM_CLI = join(
   "npm-cli.js",
 );
 
-/** A tree as npm installs it, in a folder of its own below a private one. */
+/** A tree as npm installs it, in its own folder below a private one. */
 function treeOf(packages: Record<string, object>): string {
   const folder = join(emptyFolder(), "tree");
   mkdirSync(folder);

@@ -196,7 +196,7 @@ test("reports a missing mount as an error of the binding with its fix", async ()
 
 describe("limits", () => {
   const root = process.getuid!() === 0;
-  /** Without cgroups the system refuses memory and processes, and the plugin exits with an error of its own. */
+  /** Without cgroups the system refuses memory and processes, and the plugin exits with its own error. */
   const FAILED = { cause: "exit", code: 1 };
 
   verifies(

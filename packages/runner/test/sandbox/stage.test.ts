@@ -35,7 +35,7 @@ test("shows the requested files, /proc and /dev, and nothing else of the host", 
   const mounts = new Map(
     rest.filter((line) => line.startsWith("/")).map((line) => line.split(" ") as [string, string]),
   );
-  // Without root, devices cannot be created, so each is a mount of its own.
+  // Without root, devices cannot be created, so each is a separate mount.
   const own = [...mounts.keys()].filter((path) => !/^\/(?:usr|dev)\//.test(path));
   expect(own.sort()).toEqual(["/", "/dev", "/proc", "/usr"]);
   for (const [path, flags] of mounts) {

@@ -33,7 +33,7 @@ for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_m
 open("/proc/sys/user/max_user_namespaces", "w").write("0")
 os.execv(sys.argv[1], sys.argv[1:])`;
 
-verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a right of its own", () => {
+verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a privilege", () => {
   const { status, out } = statusOf([]);
   expect(status).toMatchObject({ available: true, reason: expect.stringMatching(/^embedded sandbox-init /) });
   expect(out).toMatch(/^1000\n\/plugin\nCapBnd:\t0+\nNoNewPrivs:\t1\nSeccomp:\t2\n\/proc\/1 \/proc\/\d+\n$/);

@@ -106,16 +106,16 @@ test.each([
   [{ name: "Tool_Weather" }, /its name "Tool_Weather" is not kebab-case/],
   [{ name: "a--b" }, /not kebab-case/],
   [{ version: "" }, /it has no version/],
-  [{ category: "gadget" }, /its category "gadget" is none of adapter, tool, llm-provider/],
+  [{ category: "gadget" }, /its category "gadget" is not one of adapter, tool, llm-provider/],
   [{ subscriptions: ["a"] }, /subscriptions is not a function/],
   [{ onLoad: true }, /onLoad is not a function/],
   [{ requires: "web" }, /requires is not a list of strings/],
-  [{ toolName: "old", jsonSchema: {} }, /answers in onEvent/],
+  [{ toolName: "old", jsonSchema: {} }, /needs onEvent/],
   [{ toolName: "old" }, /needs the jsonSchema/],
   [{ category: "skill", toolName: "old" }, /only a plugin of category tool/],
   [{ routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /only a plugin of category adapter/],
   [{ category: "adapter", routes: [{ method: "GET", path: "a", scope: "admin" }] }, /must start with \//],
-  [{ category: "adapter", routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /answers in onRequest/],
+  [{ category: "adapter", routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /needs onRequest/],
 ])("refuses a plugin with %j at its definition", (change, message) => {
   let thrown: unknown;
   try {

@@ -1,7 +1,7 @@
 /**
  * Requests to the repositories of registries: authentication and redirects. A credential belongs to the host that it is
- * stored for (docs/decisions/0019-credentials-and-destinations.md): neither a redirect nor the address of a token server
- * can make it leave for another one.
+ * stored for (docs/decisions/0019-credentials-and-destinations.md): it is sent to no other host, whatever
+ * a redirect or a challenge names.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
 import { invalidAnswer, unreachableRegistry } from "./registry-errors.ts";
@@ -22,7 +22,7 @@ export interface SessionOptions {
   send: SendToRegistry;
   credentials: FindCredential;
   limits: RegistryLimits;
-  /** Registries, with their port, that are reached without TLS. Loopback is always. */
+  /** Registries, with their port, that are reached without TLS. Loopback needs no entry. */
   insecure: readonly string[];
 }
 
@@ -32,7 +32,7 @@ export interface RepositoryRequest extends Omit<RegistryRequest, "url" | "header
   registry: string;
   repository: string;
   action: Action;
-  /** Below `/v2/REPOSITORY/`, or an absolute URL that the registry has given. */
+  /** A path below `/v2/REPOSITORY/`, or an absolute URL that the registry sent. */
   path: string | URL;
   headers?: Record<string, string>;
 }
@@ -59,7 +59,7 @@ export class RegistrySession {
     this.#options = options;
   }
 
-  /** Resolves to any status except those that mean that the caller may not do this. The caller reads or discards the body. */
+  /** Resolves to any status but 401 and 403, which throw `registry.denied`. The caller reads or discards the body. */
   async request(request: RepositoryRequest): Promise<SessionResponse> {
     const key = `${request.registry} ${request.repository} ${request.action}`;
     const first = await this.#follow(request, this.#authorizations.get(key));
@@ -138,10 +138,10 @@ export class RegistrySession {
   async #authorize(request: RepositoryRequest, response: SessionResponse): Promise<string | null> {
     const { registry } = request;
     const base = this.#baseOf(registry);
-    // A storage server behind a redirect has no say in where credentials go.
+    // A storage server behind a redirect must not decide where credentials are sent.
     if (response.url.origin !== base.origin) return null;
     const challenge = parseChallenge(response.headers["www-authenticate"]);
-    if (challenge === null) throw invalidAnswer(registry, "asks for a login without saying which");
+    if (challenge === null) throw invalidAnswer(registry, "requires a login but sends no valid challenge");
     const credential = await this.#options.credentials(registry);
     if (challenge.scheme === "basic") return credential === null ? null : basicHeader(credential);
     const realm = URL.canParse(challenge.realm) ? new URL(challenge.realm) : null;
@@ -159,7 +159,7 @@ export class RegistrySession {
   ): Promise<string> {
     const url = new URL(realm);
     if (service !== null) url.searchParams.set("service", service);
-    // Not the scope of the challenge, which could name another repository.
+    // The scope of the challenge is not used, because it could name another repository.
     url.searchParams.set("scope", `repository:${repository}:${action}`);
     const headers: Record<string, string> =
       credential === null ? {} : { authorization: basicHeader(credential) };
@@ -192,7 +192,7 @@ interface BearerChallenge {
   service: string | null;
 }
 
-/** Bearer wins over Basic, because a registry that offers both wants the password at its token server only. */
+/** Prefers Bearer to Basic, because a registry that offers both expects the password only at its token server. */
 function parseChallenge(header: string | undefined): BearerChallenge | { scheme: "basic" } | null {
   const text = (header ?? "").slice(0, 4_096);
   const at = /(?:^|,\s*)bearer\s+/i.exec(text);
@@ -213,26 +213,30 @@ function basicHeader({ username, password }: RegistryCredential): string {
 }
 
 /** Throws `registry.invalid` for a larger body, without reading the rest. */
-export async function readBody(response: RegistryResponse, most: number, registry: string): Promise<Buffer> {
+export async function readBody(
+  response: RegistryResponse,
+  max_bytes: number,
+  registry: string,
+): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let size = 0;
   try {
     for await (const chunk of response.body as AsyncIterable<Buffer>) {
       size += chunk.length;
-      if (size > most) throw invalidAnswer(registry, `sent a response of more than ${most} bytes`);
+      if (size > max_bytes) throw invalidAnswer(registry, `sent a response of more than ${max_bytes} bytes`);
       chunks.push(chunk);
     }
   } catch (error) {
     response.body.destroy();
     if (error instanceof BackplaneError) throw error;
-    throw unreachableRegistry(registry, "the connection broke", error);
+    throw unreachableRegistry(registry, "the connection was lost", error);
   }
   return Buffer.concat(chunks);
 }
 
 /** Reads a short body, so that the connection can be used again. */
-export async function discardBody(response: RegistryResponse, most: number): Promise<void> {
-  await readBody(response, most, "").catch(() => response.body.destroy());
+export async function discardBody(response: RegistryResponse, max_bytes: number): Promise<void> {
+  await readBody(response, max_bytes, "").catch(() => response.body.destroy());
 }
 
 function denied(registry: string, repository: string, used: boolean): BackplaneError {

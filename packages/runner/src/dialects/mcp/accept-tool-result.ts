@@ -9,7 +9,7 @@ import {
   type Json,
   type JsonObject,
   normalizeContent,
-  spendJson,
+  remainingJsonBudget,
 } from "@backplane/contract";
 import type { PluginAnswer } from "../../ports/answer.ts";
 
@@ -30,7 +30,7 @@ export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
   const value: JsonObject = { content, is_error: isError };
   if (structuredContent !== undefined) value.structured_output = structuredContent;
   const counted = { ...value, content: content.map((block) => withoutData(block as ContentBlock)) };
-  const fits = spendJson(counted, output_bytes, SCALAR_CHARS) >= 0;
+  const fits = remainingJsonBudget(counted, output_bytes, SCALAR_CHARS) >= 0;
   return { status: "succeeded", result: fits ? value : cut(value, output_bytes), error: null };
 }
 
@@ -38,7 +38,7 @@ export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
 export function acceptError(error: { code: number; message: string; data?: Json }): PluginAnswer {
   const message = error.message.slice(0, MESSAGE_CHARS) || "The MCP server answered with an error.";
   const details: JsonObject = { plugin_code: String(error.code) };
-  if (error.data !== undefined && spendJson(error.data, MESSAGE_CHARS, SCALAR_CHARS) >= 0)
+  if (error.data !== undefined && remainingJsonBudget(error.data, MESSAGE_CHARS, SCALAR_CHARS) >= 0)
     details.data = error.data;
   return { status: "failed", result: null, error: { code: "plugin_failed", message, details } };
 }
@@ -57,7 +57,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
   const notes: string[] = [];
   let left = limit;
   for (const block of value.content as ContentBlock[]) {
-    const after = spendJson(withoutData(block), left, SCALAR_CHARS);
+    const after = remainingJsonBudget(withoutData(block), left, SCALAR_CHARS);
     if (after >= 0) {
       kept.push(block);
       left = after;
@@ -72,7 +72,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
   }
   const result: JsonObject = { ...value, content: kept };
   const { structured_output } = value;
-  if (structured_output !== undefined && spendJson(structured_output, limit, SCALAR_CHARS) < 0) {
+  if (structured_output !== undefined && remainingJsonBudget(structured_output, limit, SCALAR_CHARS) < 0) {
     delete result.structured_output;
     notes.push("the structured output was left out");
   }

@@ -11,7 +11,7 @@ export interface ForwardTarget {
   path: string;
   dial: () => Promise<Socket | null>;
   /** A field that replaces any field of the same name in the request. */
-  adds?: readonly [name: string, value: string];
+  extra_field?: readonly [name: string, value: string];
 }
 
 /** The destination of the response: an ordinary response, or the raw socket of an upgrade. */
@@ -21,29 +21,29 @@ export async function forward(
   connection: ProxyConnection,
   request: IncomingMessage,
   reply: ReplyTarget,
-  { host, path, dial, adds }: ForwardTarget,
+  { host, path, dial, extra_field }: ForwardTarget,
 ): Promise<void> {
   await connection.state.whenReleased();
   if (connection.ended) return;
   if (!connection.acquireSlot()) return sendProxyResponse(request, reply, 429, "Too many connections.\n");
   let holdsSlot = true;
-  const rest = () => {
+  const releaseSlot = () => {
     if (holdsSlot) connection.releaseSlot();
     holdsSlot = false;
   };
   const upstream = await dial();
-  // The session may be held since then.
+  // The session may have been held while the socket was dialled.
   await connection.state.whenReleased();
   if (connection.ended) return;
   if (upstream === null) {
-    rest();
+    releaseSlot();
     return sendProxyResponse(request, reply, 502, `${host} cannot be reached.\n`);
   }
   const upgrade = "socket" in reply ? request.headers.upgrade : undefined;
   const fields: [string, string][] = [
     ["Host", host],
-    ...endToEndFields(request, adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]),
-    ...(adds === undefined ? [] : [[...adds] as [string, string]]),
+    ...endToEndFields(request, extra_field === undefined ? ["host"] : ["host", extra_field[0].toLowerCase()]),
+    ...(extra_field === undefined ? [] : [[...extra_field] as [string, string]]),
     ...(upgrade === undefined
       ? [["Connection", "close"] as [string, string]]
       : [["Connection", "Upgrade"] as [string, string], ["Upgrade", upgrade] as [string, string]]),
@@ -60,14 +60,14 @@ export async function forward(
   });
   sent.on("error", () => {
     upstream.destroy();
-    rest();
+    releaseSlot();
     // A server may respond and close before it has read the whole request.
     if ("response" in reply && reply.response.writableEnded) return;
     if ("response" in reply && reply.response.headersSent) connection.end();
     else sendProxyResponse(request, reply, 502, `${host} sent a response that cannot be read.\n`);
   });
   sent.on("response", (upstreamResponse) =>
-    relayResponse(connection, request, reply, upstreamResponse, rest),
+    relayResponse(connection, request, reply, upstreamResponse, releaseSlot),
   );
   sent.on("upgrade", (upstreamResponse, socket, head) =>
     connection.endOnError(relayUpgrade(connection, reply, upstreamResponse, socket as Socket, head)),
@@ -75,7 +75,7 @@ export async function forward(
   if ("response" in reply) {
     reply.response.once("close", () => {
       upstream.destroy();
-      rest();
+      releaseSlot();
     });
     pump(request, sent, connection.countOut, connection.state);
   } else {
@@ -88,7 +88,7 @@ function relayResponse(
   request: IncomingMessage,
   reply: ReplyTarget,
   upstreamResponse: IncomingMessage,
-  rest: () => void,
+  releaseSlot: () => void,
 ): void {
   const fields = endToEndFields(upstreamResponse);
   const response = "response" in reply ? reply.response : responseOn(request, reply.socket);
@@ -106,7 +106,7 @@ function relayResponse(
   upstreamResponse.once("close", () => {
     if (!upstreamResponse.complete) connection.end();
   });
-  response.once("close", rest);
+  response.once("close", releaseSlot);
   pump(upstreamResponse, response, connection.countIn, connection.state);
 }
 

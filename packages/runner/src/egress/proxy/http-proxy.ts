@@ -153,8 +153,8 @@ export function createHttpProxy(
       const refusal = route!.check(request, path);
       if (refusal !== null) return refused(refusal.reason, refusal.detail);
       const dial = () => connectToGateway(connection, route!);
-      const adds = [LISTENER_HEADER, route!.proof] as const;
-      await forward(connection, request, reply, { host: route!.host, path, dial, adds });
+      const extra_field = [LISTENER_HEADER, route!.proof] as const;
+      await forward(connection, request, reply, { host: route!.host, path, dial, extra_field });
     }
   }
 

@@ -116,11 +116,11 @@ test("refuses a private address unless the operator allows it, and only with a g
 
 test("dials the checked address when a name resolves to another one later", async () => {
   const server = await mcpHttpServer(() => false);
-  let looks = 0;
+  let lookups = 0;
   // Public at first. The checked address is dialled, so the loopback server is never reached.
   const testRunner = createTestRunner({
     egress: {
-      resolve: async () => (++looks === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
+      resolve: async () => (++lookups === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
       forbidden: (address) => (address === "127.0.0.1" ? "loopback" : null),
     },
   });
@@ -145,10 +145,10 @@ test("closes the request of a cancelled call, and ends an unanswered call at its
 });
 
 test("fails the call, not the server, after a response over the limit or without JSON", async () => {
-  let how = 0;
+  let calls = 0;
   const server = await mcpHttpServer(
     answers("tools/call", (_seen, reply) => {
-      if (++how === 1) reply.result({ content: [{ type: "text", text: "x".repeat(50_000) }] });
+      if (++calls === 1) reply.result({ content: [{ type: "text", text: "x".repeat(50_000) }] });
       else reply.status(200, "<html>", { "content-type": "text/html" });
     }),
   );
@@ -176,16 +176,19 @@ test("uses a rotated secret for the next request that is not a call", async () =
   const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
   await testRunner.run(change("first-token"));
   const request = requestOf(change("second-token"));
-  const nobody = { notify: () => {}, answerRequest: () => Promise.reject(new Error("nobody")) };
+  const listener = {
+    notify: () => {},
+    answerRequest: () => Promise.reject(new Error("There is no caller.")),
+  };
   await testRunner.runner.request!(
     { ...request, method: "resources/read", params: { uri: "a://x" } },
-    nobody,
+    listener,
   );
   const read = server.seen.find(({ message }) => message.method === "resources/read");
   expect(read?.headers.authorization).toBe("Bearer second-token");
 });
 
-test("fails immediately without a server and does not hold later calls back", async () => {
+test("fails immediately without a server and does not delay later calls", async () => {
   const address = "127.0.0.1:9";
   const testRunner = testRunnerFor({ address });
   const server = { url: `http://${address}/mcp`, address };
@@ -217,7 +220,7 @@ test("reports a required sign-in, also if the body is a JSON-RPC error", async (
   expect((await testRunner.run(mcp(server, { context }))).status).toBe("succeeded");
 });
 
-test("sends a notification when a resident server is gone", async () => {
+test("sends a notification when a resident server is retired", async () => {
   const notices: RunnerNotice[] = [];
   const server = await mcpHttpServer(() => false);
   const testRunner = testRunnerFor(server);

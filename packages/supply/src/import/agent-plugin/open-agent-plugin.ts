@@ -1,5 +1,5 @@
 /**
- * Reads an unpacked Agent Plugins folder. Each server becomes a package of its own, and all skills together become one. A
+ * Reads an unpacked Agent Plugins folder. Each server becomes a separate package, and all skills together become one. A
  * server from npm is installed from the registry; the others get a manifest and the files of the plugin.
  */
 import { lstat, writeFile } from "node:fs/promises";

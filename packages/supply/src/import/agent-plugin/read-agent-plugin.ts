@@ -5,7 +5,7 @@
  */
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { BackplaneError, isObject, type LeftOut, leftOut, type Skill } from "@backplane/contract";
+import { BackplaneError, isObject, type LeftOut, type Skill, toLeftOut } from "@backplane/contract";
 import { type McpServerEntry, readMcpServer, readServers } from "../mcp/mcp-json.ts";
 import { readFrontMatter } from "./front-matter.ts";
 
@@ -86,7 +86,7 @@ async function serversOf(folder: string, left_out: LeftOut[]): Promise<McpServer
     servers = parse(await text(join(folder, "mcp.json")), "mcp.json").mcpServers;
     if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
   } catch (error) {
-    left_out.push(leftOut("server", "mcp.json", error));
+    left_out.push(toLeftOut("server", "mcp.json", error));
     return [];
   }
   const read = readServers(servers as Fields, (name, about) => serverOf(name, about, folder));
@@ -130,7 +130,7 @@ async function skillsOf(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
     try {
       skills.push(await skillOf(folder, entry.name));
     } catch (error) {
-      left_out.push(leftOut("skill", entry.name, error));
+      left_out.push(toLeftOut("skill", entry.name, error));
     }
   }
   return skills;

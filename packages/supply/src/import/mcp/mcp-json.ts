@@ -2,7 +2,7 @@
  * Reads `mcp.json` as editors and agents write it: a map of servers, each with a command or a URL. Values that are secret by
  * name or by form are never imported. They become slots, to which the operator binds stored secrets.
  */
-import { BackplaneError, isObject, type LeftOut, leftOut } from "@backplane/contract";
+import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
 import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
@@ -95,7 +95,7 @@ export function readServers(
     try {
       servers.push(read(name, about));
     } catch (error) {
-      left_out.push(leftOut("server", name, error));
+      left_out.push(toLeftOut("server", name, error));
     }
   }
   return { servers, left_out };
