@@ -106,7 +106,7 @@ test("is unavailable if the plugin's user is root inside", async () => {
 
 const PROPAGATION = fileURLToPath(new URL("./programs/propagation.ts", import.meta.url));
 
-/** In a mount namespace of its own, so that a failure cannot reach this machine. */
+/** In its own mount namespace, so that a failure cannot reach this machine. */
 test.runIf(root)("a mount in the sandbox does not propagate to a host whose mounts are shared", () => {
   const script = 'mount --make-rshared / && exec "$@"';
   const { stdout, stderr } = spawnSync(

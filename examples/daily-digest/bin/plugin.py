@@ -1,4 +1,4 @@
-"""digest asks about each line of the message in a run of its own and joins the answers."""
+"""digest asks about each line of the message in its own run and joins the answers."""
 
 import os
 import sys

@@ -7,7 +7,7 @@ import { createMemoryFolder } from "./memory-folder.ts";
 const NAME = "store.db";
 let template: Promise<string> | undefined;
 
-/** Copies an empty store to `file`, which must be named store.db in a folder of its own. */
+/** Copies an empty store to `file`, which must be named store.db in its own folder. */
 export async function copyEmptyStore(file: string): Promise<void> {
   template ??= createTemplate();
   cpSync(await template, dirname(file), { recursive: true });

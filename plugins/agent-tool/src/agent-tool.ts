@@ -78,7 +78,8 @@ export function agentTool(ctx: PluginContext): KernelTool {
 
 function resultOf(end: ChildEnd): ToolReturn {
   const refused = end.forbidden_tool_hits;
-  const note = refused.length === 0 ? "" : `\n\n(Refused, as not in \`tools\`: ${refused.join(", ")}.)`;
+  const note =
+    refused.length === 0 ? "" : `\n\n(Refused because they are not in \`tools\`: ${refused.join(", ")}.)`;
   if (end.status === "completed") {
     const steps = `${end.steps_used} ${end.steps_used === 1 ? "step" : "steps"}`;
     const text = end.final_text.trim() === "" ? "The sub-agent ended without an answer." : end.final_text;

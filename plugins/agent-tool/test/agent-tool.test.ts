@@ -42,7 +42,7 @@ async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { 
     progress: () => undefined,
   };
   const run = (args: JsonObject) => tool.run(args, call);
-  return { ctx, tool, asked: requests, run, stop };
+  return { ctx, tool, requests, run, stop };
 }
 
 test("asks for approval on every spawn and describes the spawn in 80 characters", async () => {
@@ -85,7 +85,7 @@ test("accepts only parameters within the limits", async () => {
 });
 
 test("announces a completed child from fork to end, on the plugin's session and for the caller", async () => {
-  const { ctx, asked, run } = await load(done);
+  const { ctx, requests, run } = await load(done);
   const args = {
     goal: "sum it up",
     tools: ["read_file"],
@@ -98,7 +98,7 @@ test("announces a completed child from fork to end, on the plugin's session and 
     brief: "agent: done in 3 steps",
     display: { kind: "markdown", markdown: "42" },
   });
-  expect(asked).toEqual([
+  expect(requests).toEqual([
     { name: "subagent.start", args: { ...args, tool_call_id: "call_1", key: "call_1" }, as: "as_1" },
     { name: "subagent.wait", args: { child_id: CHILD }, as: "as_1" },
   ]);
@@ -124,7 +124,7 @@ test("announces a completed child from fork to end, on the plugin's session and 
 });
 
 test("leaves omitted parameters to the kernel's defaults", async () => {
-  const { ctx, asked, run } = await load(
+  const { ctx, requests, run } = await load(
     { ...done, final_text: "", steps_used: 1 },
     {
       child_id: CHILD,
@@ -135,15 +135,15 @@ test("leaves omitted parameters to the kernel's defaults", async () => {
     brief: "agent: done in 1 step",
     display: { markdown: "The sub-agent ended without an answer." },
   });
-  expect(asked[0]!.args).toEqual({ goal: "g", tool_call_id: "call_1", key: "call_1" });
+  expect(requests[0]!.args).toEqual({ goal: "g", tool_call_id: "call_1", key: "call_1" });
   expect(ctx.emitted[0]!.payload).toMatchObject({ strategy: "planner", tools: null });
 });
 
 test("publishes the start event before it waits for the end", async () => {
   const { promise, resolve } = Promise.withResolvers<Json>();
-  const { ctx, asked, run } = await load(promise);
+  const { ctx, requests, run } = await load(promise);
   const running = run({ goal: "g" });
-  await expect.poll(() => asked.length).toBe(2);
+  await expect.poll(() => requests.length).toBe(2);
   expect(ctx.emitted.map(({ kind }) => kind)).toEqual(["x.agent.subagent.started"]);
   resolve(done);
   await running;
@@ -155,7 +155,7 @@ test("reports calls outside the allow-list once, to watchers and to the model", 
   const result = await run({ goal: "g", tools: ["read_file"] });
   expect(result.display).toEqual({
     kind: "markdown",
-    markdown: "42\n\n(Refused, as not in `tools`: rm, curl.)",
+    markdown: "42\n\n(Refused because they are not in `tools`: rm, curl.)",
   });
   const narrowed = ctx.emitted.filter(({ kind }) => kind === "x.agent.allowlist.narrowed");
   expect(narrowed.map(({ payload }) => payload)).toEqual([
@@ -188,9 +188,9 @@ test("emits no event for a spawn that the kernel refuses", async () => {
     [new Error("boom"), "internal"],
   ] as const;
   for (const [refusal, kind] of kinds) {
-    const { ctx, asked, run } = await load(done, refusal);
+    const { ctx, requests, run } = await load(done, refusal);
     expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind, brief: refusal.message });
-    expect(asked).toHaveLength(1);
+    expect(requests).toHaveLength(1);
     expect(ctx.emitted).toEqual([]);
   }
 });
@@ -198,9 +198,9 @@ test("emits no event for a spawn that the kernel refuses", async () => {
 test("ends a stopped call immediately, also before the child exists", async () => {
   const never = new Promise<Json>(() => undefined);
   for (const early of [true, false]) {
-    const { ctx, asked, run, stop } = await load(never);
+    const { ctx, requests, run, stop } = await load(never);
     const running = run({ goal: "g" });
-    if (!early) await expect.poll(() => asked.length).toBe(2);
+    if (!early) await expect.poll(() => requests.length).toBe(2);
     stop.abort();
     expect(await running).toMatchObject({ ok: false, kind: "internal", brief: "agent: cancelled" });
     expect(ctx.emitted.map(({ kind, payload }) => [kind, payload.reason])).toEqual([
@@ -229,8 +229,8 @@ test("completes the call when an event cannot be published", async () => {
 });
 
 test("returns an error for an invalid answer of the kernel", async () => {
-  const lost = await load(done, {});
-  expect(await lost.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
-  const odd = await load(null);
-  expect(await odd.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  const withoutChild = await load(done, {});
+  expect(await withoutChild.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  const withoutEnd = await load(null);
+  expect(await withoutEnd.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
 });

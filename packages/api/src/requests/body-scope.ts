@@ -13,7 +13,7 @@ export interface ScopedBody {
   scope: Scope | null;
 }
 
-/** `schema` is that of the route; a schema with a field `scope` of its own keeps it. */
+/** `schema` is that of the route; a schema that has its own field `scope` keeps it. */
 export function takeBodyScope(caller: Caller | null, schema: z.ZodType, body: unknown): ScopedBody {
   if (caller === null || !isObject(body) || !isObject(body.scope) || hasOwnScope(schema))
     return { body, scope: null };

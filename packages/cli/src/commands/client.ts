@@ -1,4 +1,4 @@
-/** `client`: enters the gateway in the configuration of MCP clients, each with a key of its own. */
+/** `client`: enters the gateway in the configuration of MCP clients, each with its own key. */
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {

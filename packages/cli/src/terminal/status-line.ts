@@ -18,7 +18,7 @@ export interface Wait {
 export interface StatusLine {
   /** Waits may be nested; the newest one is shown. */
   begin(text: string): Wait;
-  /** Removes the line. To be called before anything else is printed. */
+  /** Removes the line. Callers do this before they print anything else. */
   clear(): void;
 }
 

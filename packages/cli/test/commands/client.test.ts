@@ -92,7 +92,7 @@ const FILES: [string, string, string, (entry: string) => JsonObject][] = [
 
 verifies(
   "client.connect",
-  "connects each client with a key of its own in a private file, and disconnects it",
+  "connects each client with its own key in a private file, and disconnects it",
   async () => {
     for (const [name, path, project_path, entryOf] of FILES) {
       const file = join(home, path);

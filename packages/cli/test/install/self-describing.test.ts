@@ -204,7 +204,7 @@ test("installing a server suggests a policy command that works", async () => {
   expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Reset ${field}`);
 });
 
-test("suggests a policy for all tools of a server with a name of its own, and for no tool of another", async () => {
+test("suggests a policy for all tools of a server with a configured name, and for no tool of another server", async () => {
   const manifest = [
     'api_version = "vai.plugin.v1"\npackage_id = "acme/paper"\nversion = "1.0.0"\nname = "Paper"',
     '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',

@@ -56,7 +56,7 @@ export interface Persister extends TapeFeed {
   write(key: SessionKey, event: TapedEvent): Promise<void>;
   append(key: SessionKey, items: readonly TapeItem[]): Promise<AppendedEntries>;
   /**
-   * `write` stores the entries together with a record of its own in one transaction. It resolves to their ids, or to
+   * `write` stores the entries together with its own record in one transaction. It resolves to their ids, or to
    * null if it wrote nothing. Entries queued before them are part of the same transaction.
    */
   appendInTransaction(

@@ -1,5 +1,5 @@
 /**
- * The entries of one append become one row (ops/spans.ts). Each existing entry gets a row of its own: its hash, and so the
+ * The entries of one append become one row (ops/spans.ts). Each existing entry gets its own row: its hash, and so the
  * bytes that the hash covers, must not change.
  */
 import type { Migration } from "./migration.ts";

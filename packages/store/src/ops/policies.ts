@@ -1,4 +1,4 @@
-/** One row per org and per project with a policy of its own. The generation is an optimistic lock. */
+/** One row per org and per project with its own policy. The generation is an optimistic lock. */
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, sql } from "./op.ts";

@@ -72,7 +72,7 @@ async function untilAnswered<T>(query: () => Promise<T>, reason: unknown): Promi
 }
 
 /**
- * Inserts a row that has an id of its own with one statement and no transaction. When the connection breaks it is unknown
+ * Inserts a row that has its own id with one statement and no transaction. When the connection breaks it is unknown
  * whether the row was stored: it is inserted again once the database is back, and a duplicate means that it was.
  */
 export async function insertOnce<T>(

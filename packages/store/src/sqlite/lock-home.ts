@@ -1,5 +1,5 @@
 /**
- * Allows one gateway per home. The lock is an open SQLite transaction on a file of its own. The operating system releases
+ * Allows one gateway per home. The lock is an open SQLite transaction on a separate file. The operating system releases
  * it when the process ends for any reason, so there is never a stale lock to clean up.
  */
 import { join } from "node:path";

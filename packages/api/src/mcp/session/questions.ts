@@ -20,26 +20,27 @@ interface PendingQuestion extends Question {
 
 export class Questions {
   readonly #capabilities: JsonObject;
-  /** Answers that the request brought along. */
-  readonly #given: Map<string, JsonObject> | null;
+  /** Answers that the request already contained. */
+  readonly #supplied: Map<string, JsonObject> | null;
   /** Created for the first question: most calls ask nothing (bench row mcp.http-call.cpu). */
   #pending: Map<string, PendingQuestion> | null = null;
   #asked = 0;
   #listener: ((question: Question) => void) | null = null;
   #closed = false;
 
-  constructor(capabilities: JsonObject, given?: JsonObject) {
+  constructor(capabilities: JsonObject, supplied?: JsonObject) {
     this.#capabilities = capabilities;
-    this.#given = given === undefined ? null : new Map(Object.entries(given) as [string, JsonObject][]);
+    this.#supplied =
+      supplied === undefined ? null : new Map(Object.entries(supplied) as [string, JsonObject][]);
   }
 
   readonly answerRequest: AnswerPluginRequest = (method, params, key) => {
     if (this.#closed || !supports(this.#capabilities, method, params)) return null;
     const name = this.#uniqueKey(key);
-    const given = this.#given?.get(name);
-    if (given !== undefined) {
-      this.#given?.delete(name);
-      return Promise.resolve(given);
+    const supplied = this.#supplied?.get(name);
+    if (supplied !== undefined) {
+      this.#supplied?.delete(name);
+      return Promise.resolve(supplied);
     }
     return new Promise((resolve, reject) => {
       const question: PendingQuestion = { key: name, method, params, resolve, reject };

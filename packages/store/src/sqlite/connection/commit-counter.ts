@@ -1,7 +1,7 @@
 /**
  * Counts the commits of a store, in the store and in a small file beside it. SQLite silently ends a damaged log at its
  * first bad frame, so acknowledged commits could be lost without notice; the count detects this. The file is written after
- * the commit and before its acknowledgement, without a sync of its own. After a power failure it may be behind the store,
+ * the commit and before its acknowledgement, without a separate sync. After a power failure it may be behind the store,
  * but it is ahead only if the store has lost commits.
  */
 import { closeSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";

@@ -1,4 +1,4 @@
-/** Runs batches, in a thread of its own or on the main thread. */
+/** Runs batches, in a separate thread or on the main thread. */
 import type { CommitCounter } from "../connection/commit-counter.ts";
 import type { SqliteConnection } from "../connection/connection.ts";
 import { type BatchResult, runBatch, type WriteCall } from "./run-batch.ts";
