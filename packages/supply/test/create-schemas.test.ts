@@ -107,6 +107,22 @@ describe("dialects of JSON Schema", () => {
     expect(await check(schema, { a: 1, b: 2, c: "x" })).toEqual([]);
     expect((await check(schema, { a: "x", b: 2, c: 3 })).length).toBe(1);
   });
+  test("checks each schema against its meta-schema alone, whatever was checked before", async () => {
+    for (const $schema of [
+      "https://json-schema.org/draft/2020-12/schema",
+      "http://json-schema.org/draft-07/schema#",
+    ]) {
+      const schema = { $schema, $id: "https://acme.example/one", $defs: { a: { type: "string" } } };
+      expect(await check({ ...schema, $ref: "#/$defs/a" }, 1)).not.toEqual([]);
+      expect(await refusalOf({ $schema, type: "strin" })).toMatchObject({ code: "package.schema" });
+      expect(await refusalOf({ $schema, $ref: "https://acme.example/one" })).toMatchObject({
+        code: "package.schema",
+      });
+      expect(await refusalOf({ $schema, $ref: $schema })).toMatchObject({ code: "package.schema" });
+      expect(await check({ ...schema, type: "integer" }, 1)).toEqual([]);
+    }
+  });
+
   test("accepts true and false as schemas", async () => {
     expect(await check(true, 1)).toEqual([]);
     expect((await check(false, 1)).length).toBe(1);

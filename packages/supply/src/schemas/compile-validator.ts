@@ -42,31 +42,38 @@ export async function loadCompiler(): Promise<Compiler> {
   };
   const regExp = Object.assign((source: string) => pattern(source), { code: "re2" });
 
-  const build = (schema: AnySchema, checked: boolean, allErrors: boolean) => {
-    const options: Options = {
-      strict: false,
-      allErrors,
-      logger: false,
-      meta: !checked,
-      validateSchema: !checked,
-      code: { regExp },
-    };
-    const ajv = isDraft07(schema) ? new Ajv(options) : new Ajv2020(options);
+  const createAjv = (draft_07: boolean, more: Options) => {
+    const options: Options = { strict: false, logger: false, code: { regExp }, ...more };
+    const ajv = draft_07 ? new Ajv(options) : new Ajv2020(options);
     formats.default.default(ajv);
     // The expression of the library for this format backtracks.
     ajv.addFormat("url", (text: string) => /^(https?|ftp):\/\//i.test(text) && URL.canParse(text));
-    return ajv.compile(checked ? withoutDialect(schema) : schema);
+    return ajv;
+  };
+  // Compiling a meta-schema takes longer than compiling most schemas. Each of these two holds nothing but its meta-schema.
+  const withMetaSchema = new Map<boolean, ReturnType<typeof createAjv>>();
+  const checkAgainstMetaSchema = (schema: AnySchema) => {
+    const draft_07 = isDraft07(schema);
+    const ajv = withMetaSchema.get(draft_07) ?? createAjv(draft_07, { meta: true });
+    withMetaSchema.set(draft_07, ajv);
+    ajv.validateSchema(schema, true);
+  };
+
+  const build = (schema: AnySchema, allErrors: boolean) => {
+    const ajv = createAjv(isDraft07(schema), { allErrors, meta: false, validateSchema: false });
+    return ajv.compile(withoutDialect(schema));
   };
 
   return {
     pattern,
     compile(schema, checked) {
-      const first = build(schema, checked, false);
+      if (!checked) checkAgainstMetaSchema(schema);
+      const first = build(schema, false);
       let every: typeof first | undefined;
       return (value, all) => {
         if (first(value)) return [];
         if (!all) return toIssues(first.errors ?? []);
-        every ??= build(schema, true, true);
+        every ??= build(schema, true);
         return every(value) === true ? [] : toIssues(every.errors ?? []);
       };
     },
