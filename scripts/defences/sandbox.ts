@@ -176,7 +176,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     from: "  if (end.revents != 0) _exit(126);",
     to: "",
     tests: ["test/hostile/doomed-starts.test.ts"],
-    only: "before the two were tied",
+    only: "before they were linked",
   },
   {
     defence: "a sandbox needs a program with its checksum",

@@ -232,7 +232,7 @@ test.runIf(root)("another user cannot reach any file of a home by its path", () 
 
 verifies(
   "sec.home-modes",
-  "closes an opened home at the next start and reports it",
+  "repairs the modes of a home that is open to other users at the next start and reports it",
   async () => {
     await gateway.stop();
     const opened = ["", "store.db", "blobs", "blobs/sha256", "blobs/artifacts", "workspaces.json", "plugins"];

@@ -67,7 +67,7 @@ for (const [step, file, code] of STEPS) {
   });
 }
 
-test("PID 1 ends if its outer process was killed before the two were tied", async () => {
+test("PID 1 exits if its outer process was killed before they were linked", async () => {
   // The plugin would never end, and the gateway is alive, so nothing else ends PID 1.
   const forever: Change = [
     "init.c",

@@ -25,7 +25,7 @@ function occupyProcessors(count: number, seconds: number): void {
 
 verifies(
   "launch.slow",
-  "starts plugins beside sixteen busy threads per processor, with limits far below the elapsed time",
+  "starts plugins while sixteen threads per processor are busy, with limits far below the elapsed time",
   async () => {
     occupyProcessors(availableParallelism() * 16, 110);
     const testRunner = createTestRunner({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });

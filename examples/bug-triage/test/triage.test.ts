@@ -62,7 +62,7 @@ async function triage(request: Parameters<Awaited<ReturnType<typeof runPlugin>>[
   );
 }
 
-test("investigates on sessions of their own and proposes a fix on the session of the user", async () => {
+test("investigates in separate sessions and proposes a fix in the session of the user", async () => {
   const outcome = await triage({});
   expect(outcome.result?.summary).toEqual({ text: "answer to propose-1" });
   expect(started.map(({ key, session_id }) => `${key} ${session_id}`).toSorted()).toEqual([
@@ -77,7 +77,7 @@ test("investigates on sessions of their own and proposes a fix on the session of
   expect(checkpoints).toHaveLength(2);
 });
 
-test("repeats no investigation of its checkpoint, and starts an interrupted run again under the next key", async () => {
+test("does not repeat the investigations of its checkpoint, and starts an interrupted run again under the next key", async () => {
   failing.add("locate-1");
   const checkpoint = { kind: "checkpoint", data: { findings: { reproduce: "click twice" } } };
   const outcome = await triage({ mode: "resume", checkpoint });

@@ -132,7 +132,7 @@ describe("manifests", () => {
     );
   });
 
-  test("ends with request.cancelled when the caller does not wait any more", async () => {
+  test("ends with request.cancelled when the caller cancels", async () => {
     registry.intercept = () => true;
     const cancel = new AbortController();
     setTimeout(() => cancel.abort(), 50);

@@ -59,22 +59,26 @@ const turns = async () => {
   for (let i = 0; i < 4; i++) await new Promise(setImmediate);
 };
 
-verifies(["side.wire", "side.handshake"], "the two questions and their answers, line by line", async () => {
-  const { host, plugin, received, violations } = openPair();
-  const handshake = host.handshake();
-  await turns();
-  expect(received()).toEqual([{ type: "handshake", protocol_version: "rterm.plugin.v1" }]);
-  plugin.write(line({ type: "handshake", manifest: { ...MANIFEST, capabilities: ["files"] } }));
-  expect(await handshake).toEqual({ ...MANIFEST, capabilities: ["files"] });
-  const answer = host.execute(REQUEST);
-  await turns();
-  expect(received().slice(1)).toEqual([REQUEST]);
-  plugin.write(line(RESPONSE));
-  expect(await answer).toEqual(RESPONSE);
-  plugin.close();
-  await turns();
-  expect({ extra: host.extraOutput, violations }).toEqual({ extra: false, violations: [] });
-});
+verifies(
+  ["side.wire", "side.handshake"],
+  "exchanges a handshake and a request, each with one line",
+  async () => {
+    const { host, plugin, received, violations } = openPair();
+    const handshake = host.handshake();
+    await turns();
+    expect(received()).toEqual([{ type: "handshake", protocol_version: "rterm.plugin.v1" }]);
+    plugin.write(line({ type: "handshake", manifest: { ...MANIFEST, capabilities: ["files"] } }));
+    expect(await handshake).toEqual({ ...MANIFEST, capabilities: ["files"] });
+    const answer = host.execute(REQUEST);
+    await turns();
+    expect(received().slice(1)).toEqual([REQUEST]);
+    plugin.write(line(RESPONSE));
+    expect(await answer).toEqual(RESPONSE);
+    plugin.close();
+    await turns();
+    expect({ extra: host.extraOutput, violations }).toEqual({ extra: false, violations: [] });
+  },
+);
 
 verifies("side.wire", "returns code and message of an error answer", async () => {
   const { host, plugin } = await ready();

@@ -194,7 +194,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     from: 'ended.status === "succeeded" || hasFailedForGood(ended) ? null',
     to: 'ended.status === "succeeded" ? null',
     tests: DELIVERED,
-    only: "does not retry the plugin's own failed",
+    only: "does not retry after the plugin reports failed",
   },
   {
     defence: "delivery: other failures are retried",

@@ -179,7 +179,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    calls.drop(live);\n",
     tests: INVOKED,
-    only: "keeps no place",
+    only: "releases the queue place",
   },
   {
     defence: "call: a rejected row is not counted as running",
@@ -187,7 +187,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     from: "    reservation?.release();\n    calls.drop(live);\n",
     to: "    reservation?.release();\n",
     tests: INVOKED,
-    only: "keeps no place",
+    only: "releases the queue place",
   },
   {
     defence: "call: a queued call has not started",

@@ -154,12 +154,16 @@ for (const [promise, message, answer] of BROKEN) {
   });
 }
 
-verifies("compactor.contract", "allows a compactor to drop what the caller gave up", async () => {
-  const fixture = await openSession(() => ({ seed_blocks: [], summary: { text: "short" } }));
-  const policy = { retain_system: false, retain_open_tasks: false };
-  await fixture.kernel.sessions.compact(user, REF, { ...NAMED, ...policy });
-  expect(fixture.runner.requests[0]!.body.policy).toEqual(policy);
-});
+verifies(
+  "compactor.contract",
+  "allows a compactor to drop entries that the caller's policy does not retain",
+  async () => {
+    const fixture = await openSession(() => ({ seed_blocks: [], summary: { text: "short" } }));
+    const policy = { retain_system: false, retain_open_tasks: false };
+    await fixture.kernel.sessions.compact(user, REF, { ...NAMED, ...policy });
+    expect(fixture.runner.requests[0]!.body.policy).toEqual(policy);
+  },
+);
 
 verifies("compactor.contract", "leaves nothing after a kill in the middle of a compaction", async () => {
   let called = () => {};

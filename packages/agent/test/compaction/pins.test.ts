@@ -126,7 +126,7 @@ verifies(
   },
 );
 
-verifies("compactor.pins", "puts pins back itself for a compactor that does not support them", async () => {
+verifies("compactor.pins", "restores pins after a compactor that does not support them", async () => {
   const fixture = await openWithHistory();
   const { sessions } = fixture.kernel;
   const [first] = await userMessages(fixture);

@@ -265,26 +265,22 @@ test("separates sessions with the same id in different workspaces", async () => 
   expect([here.ids(), there.ids()]).toEqual([[1, 2], [1]]);
 });
 
-verifies(
-  "fanout.attach",
-  "sends what a model thinks to watchers, and no other delta of a provider",
-  async () => {
-    const fixture = await createTestFanout();
-    await fixture.sessions.create(keyOf());
-    await fixture.say("tell me");
-    const watcher = await fixture.watch();
-    const delta = (payload: object) =>
-      fixture.publish("llm.call.delta", { request_id: "evt_1", ...payload }, "s");
-    await delta({ thinking: "Let me see." });
-    await delta({ thinking: "" });
-    await delta({ content: "An answer" });
-    await delta({ tool_call_partial: { index: 0 } });
-    await fixture.publish("assistant.message.delta", { content: "An answer" }, "s");
-    await until(() => watcher.kinds().includes("assistant.message.delta"));
-    const thoughts = watcher.ops.filter(({ event }) => event.kind === "llm.call.delta");
-    expect(thoughts.map(({ event }) => event.payload)).toEqual([
-      { request_id: "evt_1", thinking: "Let me see." },
-    ]);
-    expect(thoughts[0]!.entry_id ?? null).toBeNull();
-  },
-);
+verifies("fanout.attach", "sends thinking deltas to watchers, and no other delta of a provider", async () => {
+  const fixture = await createTestFanout();
+  await fixture.sessions.create(keyOf());
+  await fixture.say("tell me");
+  const watcher = await fixture.watch();
+  const delta = (payload: object) =>
+    fixture.publish("llm.call.delta", { request_id: "evt_1", ...payload }, "s");
+  await delta({ thinking: "Let me see." });
+  await delta({ thinking: "" });
+  await delta({ content: "An answer" });
+  await delta({ tool_call_partial: { index: 0 } });
+  await fixture.publish("assistant.message.delta", { content: "An answer" }, "s");
+  await until(() => watcher.kinds().includes("assistant.message.delta"));
+  const thoughts = watcher.ops.filter(({ event }) => event.kind === "llm.call.delta");
+  expect(thoughts.map(({ event }) => event.payload)).toEqual([
+    { request_id: "evt_1", thinking: "Let me see." },
+  ]);
+  expect(thoughts[0]!.entry_id ?? null).toBeNull();
+});

@@ -104,7 +104,7 @@ verifies("approval.flow", "publishes an answer from outside the bus with its fee
 
 verifies(
   "ktool.dispatch",
-  "lets a tool deny its own call before anybody is asked, never grant it",
+  "lets a tool deny its own call before an approval is requested, but never grant it",
   async () => {
     runs.length = 0;
     const ui = surface();

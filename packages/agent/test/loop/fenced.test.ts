@@ -189,7 +189,7 @@ test("dispatches nothing while the lease is expired", async () => {
 
 verifies(
   "node.store-outage",
-  "leaves calls and deliveries of live gateways alone for one lease after a store outage",
+  "takes over no calls or deliveries of live gateways for one lease after a store outage",
   async () => {
     const [first, second, schema] = await twoNodes();
     const content = manifest([

@@ -224,7 +224,7 @@ verifies(
 
 verifies(
   ["metrics.door", "contract.ids"],
-  "counts every call at the door by kind, class and status, whoever asked for it",
+  "counts every call at the door by kind, class and status, whoever made it",
   async () => {
     const fixture = await createTestSession();
     await bindHook(fixture);

@@ -267,7 +267,7 @@ test("changes only the key of an entry that is connected again, and keeps its co
   }
 });
 
-test("leaves a read-only file alone and revokes the key that was meant for it", async () => {
+test("does not change a read-only file and revokes the key that was created for it", async () => {
   const file = join(home, ".claude.json");
   writeFileSync(file, "{}\n", { mode: 0o444 });
   const { exit, err } = await client("connect", "claude");
@@ -280,7 +280,7 @@ test("leaves a read-only file alone and revokes the key that was meant for it", 
 
 verifies(
   "client.connect",
-  "leaves an invalid file and an entry of somebody else alone, and creates no key",
+  "changes neither an invalid file nor an entry that it did not write, and creates no key",
   async () => {
     const file = join(home, ".claude.json");
     for (const text of ['{\n  "a": 1,\n  oops\n}', '{"mcpServers": {"backplane": {"command": "mine"}}}']) {

@@ -49,7 +49,7 @@ test("prints nothing with --quiet or --json", () => {
   }
 });
 
-test("removes the line before other output, which counts as a sign of life", () => {
+test("removes the line before other output, which restarts the interval", () => {
   const io = captureIo({ tty: true, silence_ms: 1_000 });
   const out = createOutput(io, {});
   const wait = out.status.begin("Waiting");

@@ -258,7 +258,7 @@ describe("a call that needs approval", () => {
     expect(decide({ item, state, call: { ...call, row: {} as never } })).toBe("ask: risk");
   });
 
-  test("is never a hook", () => {
+  test("is never a call of a hook", () => {
     const binding = { policy: { approval: "always" as const } };
     expect(decide({ binding })).toBe("ask: approval");
     expect(decide({ binding, item: hookExport("h", ["invocation.settled"]) })).toBe("run");

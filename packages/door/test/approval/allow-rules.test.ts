@@ -233,7 +233,7 @@ test("does not cover a call whose arguments raise the risk above the rule", asyn
   expect((await call(fixture, "move", { input: { path: "/etc/x" } })).asked).toContain("its risk is high");
 });
 
-test("keeps to the ceiling of the policy, also for rules that exist", async () => {
+test("respects the ceiling of the policy, also for existing rules", async () => {
   const fixture = await openKit();
   const { kernel } = fixture;
   const rule = await add(fixture, { tool: "write" });
@@ -321,7 +321,7 @@ test("explains which rule allows a call", async () => {
   expect(await fixture.kernel.policy.explain(user, about)).toMatchObject({ outcome: "deny" });
 });
 
-test("needs no free place among the calls that await approval", async () => {
+test("runs a covered call although the limit of calls that await approval is reached", async () => {
   const fixture = await createTestKernel({ host: { max_waiting: 1 } });
   await fixture.bind(kit());
   expect((await call(fixture, "write")).asked).not.toBeNull();

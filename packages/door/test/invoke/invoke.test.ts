@@ -258,7 +258,7 @@ test("neither acknowledges nor runs a call whose row the store rejects", async (
   expect((await fixture.call({ export_id: "echo" }, admin)).status).toBe("succeeded");
 });
 
-test("keeps no place and no slot for a call whose row the store rejects", async () => {
+test("releases the queue place and the slot of a call whose row the store rejects", async () => {
   const fixture = await createTestKernel({ host: { max_running: 1, queue_per_binding: 0 } });
   await fixture.bind(manifest([toolExport("one", { max_concurrency: 1 })]));
   const { invocations } = fixture.store;

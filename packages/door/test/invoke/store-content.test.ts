@@ -72,7 +72,7 @@ verifies("content.blocks", "records every block of a result, with large data as 
   expect(file.bytes).toBe(LARGE.length);
 });
 
-verifies("content.blocks", "replaces a reference that no runner checked by a text", async () => {
+verifies("content.blocks", "replaces a reference that no runner checked with a text block", async () => {
   const { call, files, kernel } = await createKernel();
   files.set(SHA256, LARGE);
   const forged = {
@@ -92,15 +92,19 @@ verifies("content.blocks", "replaces a reference that no runner checked by a tex
   });
 });
 
-verifies("content.blocks", "says in a text which data could not be kept, and why", async () => {
-  const { call } = await createKernel(async () => {
-    throw new Error("disk full");
-  });
-  const image = (data: string) => ({ type: "image", data, mimeType: "image/png" });
-  const failed = await call([image(LARGE.toString("base64")), image(`?${"!".repeat(20_000)}`)]);
-  expect(failed.status).toBe("succeeded");
-  expect(failed.tool_result?.content.map(({ text }) => text)).toEqual([
-    expect.stringContaining("[left out: it could not be stored]"),
-    expect.stringContaining("[left out: its data is not base64]"),
-  ]);
-});
+verifies(
+  "content.blocks",
+  "names data that could not be stored in a text block, with the reason",
+  async () => {
+    const { call } = await createKernel(async () => {
+      throw new Error("disk full");
+    });
+    const image = (data: string) => ({ type: "image", data, mimeType: "image/png" });
+    const failed = await call([image(LARGE.toString("base64")), image(`?${"!".repeat(20_000)}`)]);
+    expect(failed.status).toBe("succeeded");
+    expect(failed.tool_result?.content.map(({ text }) => text)).toEqual([
+      expect.stringContaining("[left out: it could not be stored]"),
+      expect.stringContaining("[left out: its data is not base64]"),
+    ]);
+  },
+);

@@ -119,7 +119,7 @@ test("marks a failing hook's job dead after its attempts without delaying other 
   expect([...attempts.values()]).toEqual(Array(5).fill([1, 2, 3]));
 });
 
-test("does not retry the plugin's own failed and delivers nothing to a disabled hook", async () => {
+test("does not retry after the plugin reports failed, and delivers nothing to a disabled hook", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   fixture.runner.script = ({ request }) =>

@@ -51,7 +51,7 @@ const found = async (fixture: TestKernel, id: string) => ({
   call: (await fixture.kernel.invocations.get(user, id)).status,
 });
 
-test("deletes each kind of data after its own time and keeps calls", async () => {
+test("deletes each kind of data after its retention period and keeps calls", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   const id = await leave(fixture);
   const retention = new Retention(fixture.deps);

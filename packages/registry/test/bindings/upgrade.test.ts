@@ -325,7 +325,7 @@ test("refuses one of two patches that move a binding to different versions", asy
   expect(lost?.reason).toMatchObject({ code: "binding.conflict" });
 });
 
-test("drops secrets of slots that are gone, and keeps a raised class and a refusal to run on the host", async () => {
+test("drops secrets of removed slots, and keeps a raised class and a refusal to run on the host", async () => {
   const policy = { class: "isolated", host_target: false } as const;
   const { fixture } = await openWith(undefined, { policy });
   await install(fixture, "0.2.0", [toolExport("greet")]);

@@ -45,7 +45,7 @@ verifies(
   },
 );
 
-test("a launch continues while somebody else waits for it", async () => {
+test("a launch continues while another caller waits for it", async () => {
   const t = createTestRunner();
   const [one, other] = [createOperation(), createOperation()];
   const described = [one, other].map((operation) => describeServer(t, operation));

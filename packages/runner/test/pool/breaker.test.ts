@@ -15,7 +15,7 @@ function failing(times: number) {
   return { clock, breaker };
 }
 
-test("holds a plugin back after three failures until the first is five minutes old", () => {
+test("refuses to start a plugin after three failures until the first is five minutes old", () => {
   const { clock, breaker } = failing(3);
   const held = breaker.checkLaunch(subject);
   expect(held).toEqual({

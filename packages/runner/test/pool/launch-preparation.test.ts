@@ -70,7 +70,7 @@ test("performs the steps in order and releases what was acquired", async () => {
   expect(folders()).toEqual([]);
 });
 
-test("acquires nothing for a plugin that is held back", async () => {
+test("acquires nothing for a plugin in a crash loop", async () => {
   const held = new BackplaneError("crash_loop");
   const { preparation, done } = prepare(vai("echo"), { waitUntilAllowed: () => Promise.reject(held) });
   await expect(preparation.prepare()).rejects.toBe(held);

@@ -93,7 +93,7 @@ test("kills the children that a process leaves behind when it exits", async () =
 
 verifies(
   "fault.crash-loop",
-  "starts a plugin that fails at launch three times, holds it back visibly, and recovers after a fix",
+  "starts a plugin that fails at launch three times, then reports crash_loop, and recovers after a fix",
   async () => {
     const testRunner = createTestRunner();
     const fixed = join(testRunner.scratch_root, "fixed");

@@ -54,7 +54,7 @@ test("keeps a side process waiting between handshake and request", async () => {
   }
 });
 
-test("raises the number of a key when calls come faster than processes start, up to a limit", async () => {
+test("raises the number of prewarmed processes of a key when calls come faster than processes start, up to a limit", async () => {
   const testRunner = prewarming({ prewarmed_per_key: 2 });
   await Promise.all(Array.from({ length: 6 }, () => served(testRunner)));
   await ready(testRunner, 2);
@@ -62,7 +62,7 @@ test("raises the number of a key when calls come faster than processes start, up
   expect(testRunner.runner.health().prewarmed).toBe(2);
 });
 
-test("limits the number over all keys in favour of the most recently called", async () => {
+test("limits the number of prewarmed processes over all keys, and keeps those of the most recent calls", async () => {
   const testRunner = prewarming({ prewarmed: 2 });
   let most = 0;
   const look = () => {
@@ -79,7 +79,7 @@ test("limits the number over all keys in favour of the most recently called", as
   expect(most).toBe(2);
 });
 
-test("limits the memory over all keys", async () => {
+test("limits the memory of prewarmed processes over all keys", async () => {
   const testRunner = prewarming({ prewarmed_bytes: 1024 });
   await served(testRunner);
   // The process of the call itself may still be exiting.
@@ -108,7 +108,7 @@ test("stops a prewarmed process when a call needs its slot", async () => {
   }
 });
 
-test("stops them after the idle time without a call", async () => {
+test("stops prewarmed processes after the idle time without a call", async () => {
   const testRunner = prewarming({ idle_ms: 3_000 });
   await served(testRunner);
   await ready(testRunner, 1);
@@ -116,7 +116,7 @@ test("stops them after the idle time without a call", async () => {
   expect(testRunner.runner.health().prewarmed).toBe(0);
 });
 
-test("stops those of an old binding generation", async () => {
+test("stops prewarmed processes of an old binding generation", async () => {
   const testRunner = prewarming();
   await served(testRunner);
   await ready(testRunner, 1);
@@ -127,7 +127,7 @@ test("stops those of an old binding generation", async () => {
   expect(processesWith(testRunner.mark)).toEqual([]);
 });
 
-test("verifies the package once more when it is used", async () => {
+test("verifies the package again when a prewarmed process is used", async () => {
   let intact = true;
   const files = {
     open: async (digest: string) => {
@@ -142,7 +142,7 @@ test("verifies the package once more when it is used", async () => {
   expect(await testRunner.run(vai("who", isolated))).toMatchObject({ error: { code: "package.corrupt" } });
 });
 
-test("keeps no secret of an earlier call", async () => {
+test("keeps no secret of an earlier call in a prewarmed process", async () => {
   const testRunner = prewarming();
   const context = { secrets: { token: "canary-of-the-first-call" } };
   await served(testRunner, { context });
@@ -151,7 +151,7 @@ test("keeps no secret of an earlier call", async () => {
   expect(JSON.stringify(result)).not.toContain("canary-of-the-first-call");
 });
 
-verifies("sandbox.kill", "stops all of them with the runner", async () => {
+verifies("sandbox.kill", "stops all prewarmed processes with the runner", async () => {
   const testRunner = prewarming();
   await Promise.all([served(testRunner), served(testRunner)]);
   await until(() => testRunner.runner.health().prewarmed > 0);

@@ -20,7 +20,7 @@ test("takes no more slots than there are and serves the queue in order", async (
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
 });
 
-test("does not let callers overtake the queue, and removes only the one that leaves it", async () => {
+test("does not let callers overtake the queue, and removes only the caller that cancels", async () => {
   const slots = new ProcessSlots(1, 10);
   slots.tryTake();
   let leave = () => {};

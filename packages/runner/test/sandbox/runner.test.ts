@@ -76,7 +76,7 @@ test("uses an isolated process once and keeps a worker", async () => {
   expect(testRunner.runner.health().sandbox).toMatchObject({ available: true });
 });
 
-test("holds a call back until the self-test has finished, and can cancel it", async () => {
+test("delays a call until the self-test has finished, and can cancel it", async () => {
   const testRunner = createConfinedTestRunner();
   const waits = testRunner.run(vai("echo", isolated));
   const called = testRunner.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
@@ -160,7 +160,7 @@ test("refuses isolated with a fix if there is no sandbox, and never falls back",
   await confinement.close();
 });
 
-test("explains a program that cannot run inside as it does outside", async () => {
+test("explains a program that cannot start in the same words as without a sandbox", async () => {
   const testRunner = createConfinedTestRunner();
   const outcome = await testRunner.run({ ...isolated, entrypoint: ["./frames.mjs"] });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "launch_failed" } });

@@ -65,7 +65,7 @@ verifies(
   },
 );
 
-verifies("mcp.client", "tells an invalid configuration of a server from a failed start", async () => {
+verifies("mcp.client", "distinguishes an invalid configuration of a server from a failed start", async () => {
   const events: BusEvent[] = [];
   const fixture = await createTestKernel({ plugins: [listener(events)] });
   fixture.runner.description = () => Promise.reject(new BackplaneError("binding.not_active", "no key"));
@@ -110,7 +110,7 @@ verifies(
   },
 );
 
-test("describes a server that sends list_changed all the time less and less often, without missing a change", async () => {
+test("backs off from describing a server that keeps sending list_changed, without missing a change", async () => {
   const due: { ms: number; run: () => void }[] = [];
   let say: (notice: RunnerNotice) => void = () => {};
   let now = 1_000_000;

@@ -16,7 +16,7 @@ import {
   URL_OF_SERVER,
 } from "./signed-in-kernel.ts";
 
-test("renews an expired token before it is used and leaves a valid one alone", async () => {
+test("renews an expired token before it is used, but not a valid one", async () => {
   const { as, fixture, runner, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   expect((await call(fixture)).status).toBe("succeeded");

@@ -35,7 +35,7 @@ test("queues 1,000 events per session; then publish waits and tryPublish returns
   expect(seen.length).toBe(1_002);
 });
 
-test("admits waiting publishers in order of arrival, before newcomers, with ascending ids", async () => {
+test("admits waiting publishers in order of arrival, before later ones, with ascending ids", async () => {
   const { publish, tryPublish, release, seen, idle, bus } = await blocked({ queue: 2, reserve: 5 });
   const all = ["a", "b", "c", "d", "e"].map(publish);
   expect(bus.stats()).toMatchObject({ queued: 2, waiting: 3 });

@@ -69,7 +69,7 @@ verifies(
   },
 );
 
-test("names stored data that is gone or over the limit", async () => {
+test("describes stored data that is missing or over the limit", async () => {
   const gone = { type: "image", mimeType: "image/png", ...reference, sha256: "cd" };
   const large = { type: "image", mimeType: "image/png", ...reference, bytes: 5_000_000 };
   const { content } = await callResult(invocationWith([gone, large]), openFile);
