@@ -56,7 +56,8 @@ export async function loadCompiler(): Promise<Compiler> {
     const draft_07 = isDraft07(schema);
     const ajv = withMetaSchema.get(draft_07) ?? createAjv(draft_07, { meta: true });
     withMetaSchema.set(draft_07, ajv);
-    ajv.validateSchema(schema, true);
+    // The result is a promise only for asynchronous meta-schemas; these two are not.
+    void ajv.validateSchema(schema, true);
   };
 
   const build = (schema: AnySchema, allErrors: boolean) => {
