@@ -4,6 +4,7 @@ import {
   configText,
   configTimeout,
   type JsonObject,
+  MODELS_FIELD,
   type ProviderInstance,
   TIMEOUT_FIELD,
 } from "@backplane/sdk/kernel";
@@ -12,6 +13,13 @@ export const ANTHROPIC_HOST = "api.anthropic.com";
 const VENDOR_URL = `https://${ANTHROPIC_HOST}`;
 /** The thinking budget of each effort, in tokens. */
 const EFFORT_TOKENS: Readonly<Record<string, number>> = { off: 0, low: 2_048, medium: 8_192, high: 24_576 };
+/** Efforts that clients of other vendors ask for. */
+const OTHER_EFFORTS: Readonly<Record<string, number>> = {
+  none: 0,
+  minimal: 1_024,
+  xhigh: 32_768,
+  max: 32_768,
+};
 /** The API requires a limit in every request. */
 const MAX_TOKENS = 8_192;
 
@@ -33,6 +41,7 @@ export const configSchema: JsonObject = {
     api_key: { type: "string", title: "API key" },
     base_url: { type: "string", format: "uri", title: "Base URL", default: VENDOR_URL },
     model: { type: "string", title: "Model" },
+    models: MODELS_FIELD,
     max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1, default: MAX_TOKENS },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 1 },
     thinking_effort: {
@@ -71,4 +80,9 @@ export function readConfig({ config }: ProviderInstance): AnthropicConfig {
     cache: config.cache !== false,
     timeout_s: configTimeout(config.timeout_s),
   };
+}
+
+/** Null for an effort that is not known, which leaves the budget as configured. */
+export function budgetOf(effort: string): number | null {
+  return EFFORT_TOKENS[effort] ?? OTHER_EFFORTS[effort] ?? null;
 }

@@ -5,16 +5,23 @@ import { llmProviderPlugin, vendorHealth } from "@backplane/sdk/kernel";
 import { classifyAnthropicError } from "./classify.ts";
 import { anthropicAccess, anthropicClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
+import { passMessagesRequest } from "./native.ts";
 import { streamMessage } from "./stream-message.ts";
 
 export const plugin = llmProviderPlugin({
   name: "llm-anthropic",
   version: "0.1.0",
   configSchema,
+  protocols: ["messages"],
   create(instance) {
     const config = readConfig(instance);
     const client = anthropicClient(instance.id, config);
-    return { generate: (request) => streamMessage(client, config, request) };
+    return {
+      generate: (request) =>
+        request.native?.protocol === "messages"
+          ? passMessagesRequest(client, request, request.native)
+          : streamMessage(client, config, request),
+    };
   },
   classify: classifyAnthropicError,
   healthCheck: (instance) => vendorHealth(anthropicAccess(instance.id, readConfig(instance))),

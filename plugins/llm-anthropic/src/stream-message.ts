@@ -4,18 +4,21 @@ import {
   brokenStream,
   type GenerateRequest,
   type JsonObject,
+  type LlmOptions,
   type LlmPart,
   vendorStream,
 } from "@backplane/sdk/kernel";
 import type { AnthropicClient } from "./client.ts";
-import type { AnthropicConfig } from "./config.ts";
-import { markLastTurn, toTurns } from "./turns.ts";
+import { type AnthropicConfig, budgetOf } from "./config.ts";
+import { isOwnThinking, markLastTurn, REDACTED_SEAL, SIGNATURE_SEAL, toTurns } from "./turns.ts";
 
 const CACHED = { cache_control: { type: "ephemeral" } } as const;
 /** Fields that define the request itself cannot be overridden by parameters. */
 const RESERVED_FIELDS = new Set(["model", "messages", "system", "tools", "stream"]);
 /** Tokens for the answer in addition to the thinking budget. */
 const ANSWER_TOKENS = 1_024;
+/** The API refuses a smaller thinking budget. */
+const MIN_BUDGET = 1_024;
 
 export async function* streamMessage(
   connect: AnthropicClient,
@@ -48,15 +51,17 @@ function bodyOf(config: AnthropicConfig, request: GenerateRequest): Anthropic.Me
   };
 }
 
-function sampling(config: AnthropicConfig, { params, history }: GenerateRequest) {
-  const own: JsonObject = Object.fromEntries(
-    Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key)),
-  );
+function sampling(config: AnthropicConfig, request: GenerateRequest) {
+  const { params, history } = request;
+  const own: JsonObject = {
+    ...optionParams(request),
+    ...Object.fromEntries(Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key))),
+  };
   const max_tokens = typeof own.max_tokens === "number" ? own.max_tokens : config.max_tokens;
-  const budget = config.thinking_budget;
-  // In the middle of a turn the API requires the signed thinking blocks that began the turn. The tape does
-  // not keep them, so thinking is enabled for messages and disabled for tool results.
-  if (budget > 0 && history.at(-1)?.role !== "tool") {
+  const budget = thinkingBudget(config, request);
+  // In the middle of a turn the API requires the signed thinking blocks that began the turn. The tape does not keep
+  // them, so thinking is then enabled only if a client of the model endpoints sent them.
+  if (budget > 0 && (history.at(-1)?.role !== "tool" || hasSignedThinking(history))) {
     const { temperature: _, ...rest } = own;
     return {
       thinking: { type: "enabled" as const, budget_tokens: budget },
@@ -67,6 +72,46 @@ function sampling(config: AnthropicConfig, { params, history }: GenerateRequest)
   return { ...(config.temperature === null ? {} : { temperature: config.temperature }), ...own, max_tokens };
 }
 
+function thinkingBudget(config: AnthropicConfig, { options = {} }: GenerateRequest): number {
+  const { reasoning_effort, max_tokens, tool_choice } = options;
+  // The API refuses a forced tool call together with thinking.
+  if (tool_choice === "required" || typeof tool_choice === "object") return 0;
+  const budget =
+    (reasoning_effort === undefined ? null : budgetOf(reasoning_effort)) ?? config.thinking_budget;
+  if (max_tokens === undefined) return budget;
+  // A client's limit covers thinking and answer, so it is not raised for the sake of thinking.
+  const left = max_tokens - ANSWER_TOKENS;
+  return left < MIN_BUDGET ? 0 : Math.min(budget, left);
+}
+
+function hasSignedThinking(history: GenerateRequest["history"]): boolean {
+  const last = history.findLast((message) => message.role === "assistant");
+  return last?.thinking?.some(isOwnThinking) === true;
+}
+
+function optionParams({ options = {}, tools }: GenerateRequest): JsonObject {
+  const { max_tokens, temperature, top_p, stop, json_output } = options;
+  const choice = tools.length === 0 ? undefined : toolChoice(options);
+  return {
+    ...(max_tokens === undefined ? {} : { max_tokens }),
+    ...(temperature === undefined ? {} : { temperature: Math.min(temperature, 1) }),
+    ...(top_p === undefined ? {} : { top_p }),
+    ...(stop === undefined ? {} : { stop_sequences: stop }),
+    ...(choice === undefined ? {} : { tool_choice: choice }),
+    ...(json_output?.schema === undefined
+      ? {}
+      : { output_config: { format: { type: "json_schema", schema: json_output.schema } } }),
+  };
+}
+
+function toolChoice({ tool_choice, parallel_tool_calls }: LlmOptions): JsonObject | undefined {
+  if (tool_choice === undefined && parallel_tool_calls !== false) return undefined;
+  if (tool_choice === "none") return { type: "none" };
+  const serial: JsonObject = parallel_tool_calls === false ? { disable_parallel_tool_use: true } : {};
+  if (typeof tool_choice === "object") return { type: "tool", name: tool_choice.name, ...serial };
+  return { type: tool_choice === "required" ? "any" : "auto", ...serial };
+}
+
 async function* partsOf(
   stream: AsyncIterable<Anthropic.RawMessageStreamEvent>,
 ): AsyncGenerator<LlmPart, void, undefined> {
@@ -75,7 +120,7 @@ async function* partsOf(
     switch (event.type) {
       case "message_start":
         model = event.message.model;
-        yield usagePart(event.message.usage);
+        yield messageUsage(event.message.usage);
         break;
       case "content_block_start":
         if (event.content_block.type === "tool_use") {
@@ -83,13 +128,15 @@ async function* partsOf(
           yield { type: "tool_call", index: event.index, id, name };
         } else if (event.content_block.type === "text" && event.content_block.text !== "") {
           yield { type: "content", text: event.content_block.text };
+        } else if (event.content_block.type === "redacted_thinking") {
+          yield { type: "thinking_seal", seal: `${REDACTED_SEAL}${event.content_block.data}` };
         }
         break;
       case "content_block_delta":
         yield* deltaParts(event.index, event.delta);
         break;
       case "message_delta": {
-        yield usagePart(event.usage);
+        yield messageUsage(event.usage);
         const reason = event.delta.stop_reason;
         yield {
           type: "stop",
@@ -110,13 +157,15 @@ async function* partsOf(
 function* deltaParts(index: number, delta: Anthropic.RawContentBlockDelta): Generator<LlmPart> {
   if (delta.type === "text_delta") yield { type: "content", text: delta.text };
   else if (delta.type === "thinking_delta") yield { type: "thinking", text: delta.thinking };
+  else if (delta.type === "signature_delta")
+    yield { type: "thinking_seal", seal: `${SIGNATURE_SEAL}${delta.signature}` };
   else if (delta.type === "input_json_delta" && delta.partial_json !== "") {
     yield { type: "tool_call", index, args: delta.partial_json };
   }
 }
 
 /** Running totals; the last message often contains only the output count. */
-function usagePart(usage: {
+export function messageUsage(usage: {
   input_tokens?: number | null;
   cache_read_input_tokens?: number | null;
   cache_creation_input_tokens?: number | null;

@@ -4,7 +4,7 @@
  * no empty text.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kernel";
+import { contentPieces, type GenerateRequest, type ThinkingBlock, textOf } from "@backplane/sdk/kernel";
 
 type Message = GenerateRequest["history"][number];
 type Block = Anthropic.ContentBlockParam;
@@ -57,9 +57,26 @@ function toTurn(message: Message): Turn {
       const calls = (message.tool_calls ?? []).map(
         ({ id, name, args }): Block => ({ type: "tool_use", id: toAcceptedId(id), name, input: args }),
       );
-      return { role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] };
+      const thinking = (message.thinking ?? []).flatMap(thinkingBlock);
+      const answer: Block[] = text === "" ? [] : [{ type: "text", text }];
+      return { role: "assistant", content: [...thinking, ...answer, ...calls] };
     }
   }
+}
+
+export const SIGNATURE_SEAL = "anthropic:";
+export const REDACTED_SEAL = "anthropic-redacted:";
+
+/** Whether the API accepts the block: it refuses thinking that its own model did not sign. */
+export function isOwnThinking(block: ThinkingBlock): boolean {
+  return thinkingBlock(block).length > 0;
+}
+
+function thinkingBlock({ text, seal = "" }: ThinkingBlock): Block[] {
+  if (seal.startsWith(REDACTED_SEAL))
+    return [{ type: "redacted_thinking", data: seal.slice(REDACTED_SEAL.length) }];
+  if (!seal.startsWith(SIGNATURE_SEAL)) return [];
+  return [{ type: "thinking", thinking: text, signature: seal.slice(SIGNATURE_SEAL.length) }];
 }
 
 function blocksOf(...content: Parameters<typeof contentPieces>) {

@@ -2,7 +2,7 @@
  * The offline model: no key, no network. It echoes, or follows the script in the user's message (script.ts),
  * so that a person or a test can drive the whole loop with its tools, approvals and errors.
  */
-import { llmProviderPlugin } from "@backplane/sdk/kernel";
+import { llmProviderPlugin, MODELS_FIELD } from "@backplane/sdk/kernel";
 import { answer, ScriptedErrors } from "./answer.ts";
 
 export const plugin = llmProviderPlugin({
@@ -13,6 +13,7 @@ export const plugin = llmProviderPlugin({
     title: "Echo (offline)",
     properties: {
       model: { type: "string", title: "Model", description: "Any name; answers carry it.", default: "echo" },
+      models: MODELS_FIELD,
     },
     additionalProperties: false,
   },

@@ -6,6 +6,7 @@ import {
   brokenStream,
   type GenerateRequest,
   type JsonObject,
+  type LlmOptions,
   type LlmPart,
   vendorStream,
 } from "@backplane/sdk/kernel";
@@ -26,7 +27,7 @@ interface LooseDelta {
   reasoning_content?: string | null;
   tool_calls?: CallFragment[] | null;
 }
-interface LooseUsage {
+export interface LooseUsage {
   prompt_tokens?: number;
   completion_tokens?: number;
   prompt_tokens_details?: { cached_tokens?: number } | null;
@@ -50,12 +51,13 @@ export async function* streamChat(
 }
 
 function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatCompletionCreateParamsStreaming {
-  const { max_tokens, temperature, ...params } = mergeParams(config, request.params);
+  const { max_tokens, temperature, ...params } = mergeParams(config, request);
   const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
   const limit = isVendor(config.base_url) ? "max_completion_tokens" : "max_tokens";
   const body: JsonObject = {
     ...(config.thinking_effort === null ? {} : { reasoning_effort: config.thinking_effort }),
     ...params,
+    ...chatOptions(request),
     ...(temperature === undefined ? {} : { temperature }),
     ...(max_tokens === undefined ? {} : { [limit]: max_tokens }),
   };
@@ -69,11 +71,32 @@ function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatComp
   };
 }
 
+function chatOptions({ options = {}, tools }: GenerateRequest): JsonObject {
+  const { tool_choice, parallel_tool_calls, reasoning_effort, json_output, top_p, stop } = options;
+  const choice =
+    typeof tool_choice === "object"
+      ? { type: "function", function: { name: tool_choice.name } }
+      : (tool_choice ?? null);
+  return {
+    ...(top_p === undefined ? {} : { top_p }),
+    ...(stop === undefined ? {} : { stop }),
+    ...(reasoning_effort === undefined ? {} : { reasoning_effort }),
+    ...(choice === null || tools.length === 0 ? {} : { tool_choice: choice }),
+    ...(parallel_tool_calls === undefined || tools.length === 0 ? {} : { parallel_tool_calls }),
+    ...(json_output === undefined ? {} : { response_format: responseFormat(json_output) }),
+  };
+}
+
+function responseFormat({ name, schema, strict }: NonNullable<LlmOptions["json_output"]>): JsonObject {
+  if (schema === undefined) return { type: "json_object" };
+  return { type: "json_schema", json_schema: { name, schema, ...(strict === undefined ? {} : { strict }) } };
+}
+
 /**
  * Older servers refuse an unknown field; the request is repeated without it, and the answer then has no
  * usage.
  */
-function refusesUsage(error: unknown): boolean {
+export function refusesUsage(error: unknown): boolean {
   const { status, message } = error as { status?: unknown; message?: unknown };
   return (status === 400 || status === 422) && String(message).includes("stream_options");
 }
@@ -83,7 +106,7 @@ async function* partsOf(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, v
   let ended = false;
   for await (const chunk of stream) {
     const usage = chunk.usage as LooseUsage | null | undefined;
-    if (usage) yield usagePart(usage);
+    if (usage) yield chatUsage(usage);
     const choice = (chunk.choices as Chunk["choices"] | undefined)?.[0];
     if (choice === undefined) continue;
     const delta = (choice.delta ?? {}) as LooseDelta;
@@ -100,7 +123,7 @@ async function* partsOf(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, v
   if (!ended) throw brokenStream();
 }
 
-function usagePart(usage: LooseUsage): LlmPart {
+export function chatUsage(usage: LooseUsage): LlmPart {
   const cached = usage.prompt_tokens_details?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? 0;
   return {
     type: "usage",

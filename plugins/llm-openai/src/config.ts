@@ -5,6 +5,7 @@ import {
   configTimeout,
   isVendorUrl,
   type JsonObject,
+  MODELS_FIELD,
   type ProviderInstance,
   TIMEOUT_FIELD,
 } from "@backplane/sdk/kernel";
@@ -40,6 +41,7 @@ export const configSchema: JsonObject = {
       default: VENDOR_URL,
     },
     model: { type: "string", title: "Model" },
+    models: MODELS_FIELD,
     api: {
       type: "string",
       title: "API",

@@ -2,7 +2,7 @@
  * Merges a call's own parameters over the instance's defaults. Neither can override the fields that define
  * the request itself.
  */
-import type { JsonObject } from "@backplane/sdk/kernel";
+import type { GenerateRequest, JsonObject } from "@backplane/sdk/kernel";
 import type { OpenAiConfig } from "./config.ts";
 
 const RESERVED_FIELDS = new Set([
@@ -17,10 +17,15 @@ const RESERVED_FIELDS = new Set([
   "n",
 ]);
 
-export function mergeParams({ temperature, max_tokens }: OpenAiConfig, params: JsonObject): JsonObject {
+export function mergeParams(
+  { temperature, max_tokens }: OpenAiConfig,
+  { params, options = {} }: Pick<GenerateRequest, "params" | "options">,
+): JsonObject {
   return {
     ...(temperature === null ? {} : { temperature }),
     ...(max_tokens === null ? {} : { max_tokens }),
+    ...(options.temperature === undefined ? {} : { temperature: options.temperature }),
+    ...(options.max_tokens === undefined ? {} : { max_tokens: options.max_tokens }),
     ...Object.fromEntries(Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key))),
   };
 }

@@ -8,18 +8,23 @@ import { streamChat } from "./chat.ts";
 import { classifyOpenAiError, worthRetrying } from "./classify.ts";
 import { openAiAccess, openAiClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
+import { acceptsNative, passOpenAiRequest } from "./native.ts";
 import { streamResponse } from "./responses.ts";
 
 export const plugin = llmProviderPlugin({
   name: "llm-openai",
   version: "0.1.0",
   configSchema,
+  protocols: ["chat", "responses"],
   create(instance) {
     const config = readConfig(instance);
     const client = openAiClient(instance.id, config);
     const stream = config.api === "responses" ? streamResponse : streamChat;
     return {
-      generate: (request) => stream(client, config, request),
+      generate: (request) =>
+        request.native !== undefined && acceptsNative(config, request.native)
+          ? passOpenAiRequest(client, request, request.native)
+          : stream(client, config, request),
       onRetryableError: worthRetrying,
     };
   },

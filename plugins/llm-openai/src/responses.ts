@@ -9,7 +9,9 @@ import {
   type GenerateRequest,
   type Json,
   LlmCallError,
+  type LlmOptions,
   type LlmPart,
+  type ThinkingBlock,
   textOf,
   vendorCode,
   vendorStream,
@@ -38,12 +40,18 @@ function bodyOf(
   config: OpenAiConfig,
   request: GenerateRequest,
 ): OpenAI.Responses.ResponseCreateParamsStreaming {
-  const { max_tokens, ...params } = mergeParams(config, request.params);
+  const { max_tokens, ...params } = mergeParams(config, request);
   const tools = request.tools.map((tool) => ({ type: "function" as const, strict: false, ...tool }));
-  const effort = config.thinking_effort as OpenAI.ReasoningEffort;
+  const effort = (request.options?.reasoning_effort ?? config.thinking_effort) as OpenAI.ReasoningEffort;
   return {
-    ...(effort === null ? {} : { reasoning: { effort, summary: "auto" as const } }),
+    ...(effort === null
+      ? {}
+      : {
+          reasoning: { effort, summary: "auto" as const },
+          ...(request.options === undefined ? {} : SEALED),
+        }),
     ...params,
+    ...responseOptions(request),
     ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
     model: request.model,
     ...(request.system === "" ? {} : { instructions: request.system }),
@@ -52,6 +60,32 @@ function bodyOf(
     store: false,
     stream: true,
   };
+}
+
+/**
+ * Nothing is stored at the vendor, so a client of the model endpoints sends the reasoning back with its next request. The
+ * tape does not keep it.
+ */
+const SEALED = { include: ["reasoning.encrypted_content" as const] };
+
+function responseOptions({
+  options = {},
+  tools,
+}: GenerateRequest): Partial<OpenAI.Responses.ResponseCreateParamsStreaming> {
+  const { tool_choice, parallel_tool_calls, json_output, top_p } = options;
+  const choice =
+    typeof tool_choice === "object" ? { type: "function" as const, name: tool_choice.name } : tool_choice;
+  return {
+    ...(top_p === undefined ? {} : { top_p }),
+    ...(choice === undefined || tools.length === 0 ? {} : { tool_choice: choice }),
+    ...(parallel_tool_calls === undefined || tools.length === 0 ? {} : { parallel_tool_calls }),
+    ...(json_output === undefined ? {} : { text: { format: textFormat(json_output) } }),
+  };
+}
+
+function textFormat({ name, schema, strict }: NonNullable<LlmOptions["json_output"]>) {
+  if (schema === undefined) return { type: "json_object" as const };
+  return { type: "json_schema" as const, name, schema, ...(strict === undefined ? {} : { strict }) };
 }
 
 function toItems(message: GenerateRequest["history"][number]): Item[] {
@@ -77,9 +111,22 @@ function toItems(message: GenerateRequest["history"][number]): Item[] {
           arguments: JSON.stringify(args),
         }),
       );
-      return content === "" ? calls : [{ role: "assistant", content }, ...calls];
+      const answer: Item[] = content === "" ? [] : [{ role: "assistant", content }];
+      return [...(message.thinking ?? []).flatMap(reasoningItem), ...answer, ...calls];
     }
   }
+}
+
+const SEAL = "openai:";
+
+function reasoningItem({ text, seal }: ThinkingBlock): Item[] {
+  if (seal?.startsWith(SEAL) !== true) return [];
+  const { id, encrypted_content } = JSON.parse(seal.slice(SEAL.length)) as {
+    id: string;
+    encrypted_content: string;
+  };
+  const summary = text === "" ? [] : [{ type: "summary_text" as const, text }];
+  return [{ type: "reasoning", id, encrypted_content, summary }];
 }
 
 function inputPart(piece: ContentPiece) {
@@ -112,8 +159,12 @@ async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, v
     } else if (type === "response.function_call_arguments.done") {
       const { output_index: index, arguments: args } = event;
       if (!fragmented.has(index)) yield { type: "tool_call", index, args };
+    } else if (type === "response.output_item.done" && event.item.type === "reasoning") {
+      const { id, encrypted_content } = event.item;
+      if (encrypted_content)
+        yield { type: "thinking_seal", seal: `${SEAL}${JSON.stringify({ id, encrypted_content })}` };
     } else if (type === "response.completed" || type === "response.incomplete") {
-      yield* ending(event.response);
+      yield* responseEnding(event.response);
       return;
     } else if (type === "response.failed") {
       throw failed(event.response.error);
@@ -124,7 +175,7 @@ async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, v
   throw brokenStream();
 }
 
-function* ending({ usage, status, incomplete_details, model }: Response): Generator<LlmPart> {
+export function* responseEnding({ usage, status, incomplete_details, model }: Response): Generator<LlmPart> {
   if (usage) {
     const cached = usage.input_tokens_details?.cached_tokens ?? 0;
     const input_other = Math.max(0, usage.input_tokens - cached);

@@ -14,6 +14,7 @@ import { chooseCompactors } from "../compaction/choose-compactor.ts";
 import { Compactions } from "../compaction/compactions.ts";
 import { Pins } from "../compaction/pins.ts";
 import { createHarnessRuns } from "../harness/harness-runs.ts";
+import { createLlmEndpoints } from "../llm-endpoints/llm-endpoints.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
 import { executionOf, type StepDeps } from "../loop/run-turn.ts";
@@ -42,7 +43,16 @@ interface AgentParts {
 interface AgentModule {
   facade: Pick<
     Kernel,
-    "sessions" | "chains" | "runs" | "fanout" | "plugins" | "providers" | "adapters" | "cognition" | "fault"
+    | "sessions"
+    | "chains"
+    | "runs"
+    | "fanout"
+    | "plugins"
+    | "providers"
+    | "llm"
+    | "adapters"
+    | "cognition"
+    | "fault"
   >;
   loop: Loop;
   start(): Promise<void>;
@@ -155,7 +165,17 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   changes.on("harness.ended", ({ row }) => {
     if (row.status !== "succeeded") harnesses.stopChildren(row.execution_id);
   });
+  const llm = createLlmEndpoints({
+    deps,
+    port,
+    models,
+    door,
+    active_models,
+    prepare: (org_id) => plugins.prepare(org_id),
+    pluginOf: (org_id, provider) => plugins.providerPlugin(org_id, provider),
+  });
   const facade: AgentModule["facade"] = {
+    llm: llm.facade,
     sessions: createAgentSessions({
       store,
       ids,
@@ -195,6 +215,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     async start() {
       await loop.recoverTurns();
       await plugins.start();
+      await llm.start();
     },
     resumeTurns() {
       loop.resumeTurns();
@@ -202,6 +223,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     },
     endTurns: () => loop.stop(),
     async stop() {
+      await llm.stop();
       await plugins.stop("shutdown");
       fanout.close();
       await persister.drain();

@@ -13,7 +13,9 @@ import {
   type JsonObject,
   LLM_LIMITS,
   type LlmErrorKind,
+  type LlmOptions,
   type LlmTool,
+  type NativeRequest,
   sanitizeText,
   type TokenUsage,
   type ToolCallRequest,
@@ -31,6 +33,10 @@ export interface ModelRequest {
   messages: unknown[];
   tools: LlmTool[];
   params: JsonObject;
+  options?: LlmOptions;
+  native?: NativeRequest;
+  /** The caller reads the answer from the deltas, and the response repeats nothing. */
+  as_streamed?: boolean;
 }
 
 export interface ModelAnswer {
@@ -39,7 +45,12 @@ export interface ModelAnswer {
   text: string;
   tool_calls: ToolCallRequest[];
   usage: TokenUsage;
+  stop_reason: string | null;
+  /** The model that answered, as the vendor names it. */
+  model: string | null;
 }
+
+export type ModelDelta = BusEvent<"llm.call.delta">["payload"];
 
 export interface ModelCallOptions {
   to: Pick<KernelPublishOptions, "session_id" | "scope">;
@@ -49,10 +60,14 @@ export interface ModelCallOptions {
   /** Called before each attempt. Throws when the caller has lost its authority. */
   permit?: () => Promise<void>;
   onDelta?: (text: string) => void;
+  /** Called with every delta, whatever it holds. */
+  onAnyDelta?: (delta: ModelDelta) => void;
 }
 
 interface Failure {
   message: string;
+  kind: LlmErrorKind;
+  status_code?: number;
   retryable: boolean;
   retry_after_ms: number;
 }
@@ -70,7 +85,7 @@ export class ModelCalls {
   readonly #clock: Clock;
   readonly #owners: ProviderOwners;
   readonly #loadContent: LoadContent;
-  readonly #deltas = new IdTable<(delta: BusEvent<"llm.call.delta">["payload"]) => void>();
+  readonly #deltas = new IdTable<(delta: ModelDelta) => void>();
   readonly #pending = new IdTable<PendingCall>();
 
   constructor(port: KernelPort, clock: Clock, owners: ProviderOwners, loadContent: LoadContent) {
@@ -101,7 +116,14 @@ export class ModelCalls {
       const answer = await this.#attempt(request, attempt + 1, options);
       if ("step" in answer) return answer;
       if (!answer.retryable || attempt >= retries) {
-        throw new BackplaneError("llm.failed", `${request.provider}: ${answer.message}`);
+        const { kind, status_code, retry_after_ms } = answer;
+        throw new BackplaneError("llm.failed", `${request.provider}: ${answer.message}`, {
+          details: {
+            kind,
+            ...(status_code === undefined ? {} : { status_code }),
+            ...(retry_after_ms === 0 ? {} : { retry_after_ms }),
+          },
+        });
       }
       await this.#pause(Math.max(answer.retry_after_ms, backoff(attempt)), options.signal);
     }
@@ -112,12 +134,12 @@ export class ModelCalls {
     attempt: number,
     options: ModelCallOptions,
   ): Promise<ModelAnswer | Failure> {
-    const { to, signal, timeout_ms, onDelta } = options;
+    const { to, signal, timeout_ms, onDelta, onAnyDelta } = options;
     let started = false;
     let step = "";
     const owner = await this.#owners(to.scope.org_id, request.provider);
     if (owner === null) {
-      return { message: "no loaded plugin serves this instance", retryable: false, retry_after_ms: 0 };
+      return { ...OTHER, message: "no loaded plugin serves this instance", retryable: false };
     }
     const abort = new AbortController();
     let reason = "";
@@ -149,8 +171,10 @@ export class ModelCalls {
           onSent: ({ id }) => {
             step = id;
             this.#pending.add(id, pending);
-            this.#deltas.add(id, ({ content }) => {
+            this.#deltas.add(id, (delta) => {
+              const { content } = delta;
               started = true;
+              onAnyDelta?.(delta);
               if (content !== undefined && content !== "") onDelta?.(content);
             });
           },
@@ -160,10 +184,10 @@ export class ModelCalls {
         return modelAnswerOf(step, reply as BusEvent<"llm.call.response">);
       return failureOf(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
-      if (reason !== "" && !signal.aborted)
-        return { message: reason, retryable: !started, retry_after_ms: 0 };
+      if (reason !== "" && !signal.aborted) return { ...OTHER, message: reason, retryable: !started };
       if (codeOf(error) !== "timeout" || signal.aborted) throw error;
-      return { message: "the provider did not answer in time", retryable: !started, retry_after_ms: 0 };
+      const message = "the provider did not answer in time";
+      return { ...OTHER, kind: "timeout", message, retryable: !started };
     } finally {
       signal.removeEventListener("abort", stop);
       this.#pending.delete(step);
@@ -187,6 +211,8 @@ export class ModelCalls {
   }
 }
 
+const OTHER = { kind: "other", retry_after_ms: 0 } as const;
+
 function backoff(attempt: number): number {
   return Math.min(LLM_LIMITS.backoff_ms * 2 ** attempt, LLM_LIMITS.max_backoff_ms);
 }
@@ -200,7 +226,7 @@ function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): F
   const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
   // The message comes from a plugin and is shown in records and answers, so it is sanitized.
   const message = sanitizeText(error.slice(0, MESSAGE_LENGTH));
-  return { message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
+  return { ...failure, message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
 }
 
 /** Caps the delay that a vendor asks for, so that the turn fails instead of waiting for an hour. */
@@ -224,5 +250,11 @@ export function modelAnswerOf(
     text: payload.text ?? "",
     tool_calls,
     usage: tokenUsage(payload.usage as Partial<TokenUsage>),
+    stop_reason: textOrNull(payload.stop_reason),
+    model: textOrNull(payload.model),
   };
+}
+
+function textOrNull(value: unknown): string | null {
+  return typeof value === "string" && value !== "" ? value : null;
 }

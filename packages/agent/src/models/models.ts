@@ -47,6 +47,12 @@ export class ActiveModels {
     return { provider: instance.id, model: text(model), window: count(context_window) };
   }
 
+  /** All instances of the org, the active one first. */
+  async list(org_id: string): Promise<ProviderInstance[]> {
+    const { active, all } = await this.#instances(org_id);
+    return [...all.values()].toSorted((a, b) => Number(b.id === active) - Number(a.id === active));
+  }
+
   #instances(org_id: string): Promise<Instances> {
     let found = this.#orgs.get(org_id);
     if (found === undefined) {

@@ -8,7 +8,7 @@ import { createProviders } from "../providers/providers.ts";
 import { MountedAdapters } from "./adapters.ts";
 import { Announcer } from "./announcer.ts";
 import { createPluginContext } from "./context.ts";
-import type { InstanceHooks } from "./instance.ts";
+import type { Instance, InstanceHooks } from "./instance.ts";
 import { PluginLifecycle } from "./lifecycle.ts";
 import { createPlugins } from "./plugins.ts";
 import type { PluginSystem, PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
@@ -104,6 +104,16 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
     if (!done) seeding.delete(org_id);
   }
 
+  async function providerInstance(org_id: string, provider: string): Promise<Instance | null> {
+    const owner = await owners.of(org_id, provider);
+    for (const instance of lifecycle.loaded) {
+      const { entry, plugin, name } = instance;
+      if (entry.category !== "llm-provider") continue;
+      if (owner === null ? plugin.providerId === provider : owner === name) return instance;
+    }
+    return null;
+  }
+
   function loadedProviders(): string[] {
     return registry
       .list()
@@ -156,14 +166,8 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
-    async providerOf(org_id, provider) {
-      const owner = await owners.of(org_id, provider);
-      for (const { entry, plugin, name } of lifecycle.loaded) {
-        if (entry.category !== "llm-provider") continue;
-        if (owner === null ? plugin.providerId === provider : owner === name) return name;
-      }
-      return null;
-    },
+    providerOf: async (org_id, provider) => (await providerInstance(org_id, provider))?.name ?? null,
+    providerPlugin: async (org_id, provider) => (await providerInstance(org_id, provider))?.plugin ?? null,
     memories: () =>
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "memory")

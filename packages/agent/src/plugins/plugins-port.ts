@@ -4,6 +4,7 @@ import type {
   IdSource,
   Json,
   JsonObject,
+  KernelPlugin,
   PluginCategory,
   PluginOrigin,
   PluginStatus,
@@ -126,6 +127,7 @@ export interface PluginSystem {
   strategies(): { strategy_id: string; plugin: string }[];
   /** Returns the loaded plugin that serves this provider instance, or null. */
   providerOf(org_id: string, provider: string): Promise<string | null>;
+  providerPlugin(org_id: string, provider: string): Promise<KernelPlugin | null>;
   /** The loaded memory plugins. */
   memories(): MemoryStore[];
   snapshot(): PluginState[];

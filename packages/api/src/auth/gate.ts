@@ -3,7 +3,7 @@
  * WebSocket. Order: host and origin, state of the gateway, credential, scope.
  */
 
-import type { IncomingMessage } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { BackplaneError } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
@@ -43,9 +43,18 @@ export function authenticateRequest(
   request: FastifyRequest,
   auth: Exclude<RouteAuth, "public">,
 ): void | Promise<void> {
-  const caller = authenticator.authenticate(request.raw.headers, request.method !== "GET");
+  const { headers } = request.raw;
+  const sent = "x_api_key" in auth && auth.x_api_key === true ? withApiKey(headers) : headers;
+  const caller = authenticator.authenticate(sent, request.method !== "GET");
   if (caller instanceof Promise) return caller.then((known) => setCaller(request, known, auth));
   setCaller(request, caller, auth);
+}
+
+/** Anthropic's clients send an API key in a header of its own. */
+export function withApiKey(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+  const key = headers["x-api-key"];
+  if (headers.authorization !== undefined || typeof key !== "string") return headers;
+  return { ...headers, authorization: `Bearer ${key}` };
 }
 
 function setCaller(request: FastifyRequest, caller: Caller, auth: Exclude<RouteAuth, "public">): void {

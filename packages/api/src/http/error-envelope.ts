@@ -23,7 +23,11 @@ export interface ErrorResponse {
 }
 
 /** Not-found codes whose message depends only on the request or on rows that the caller can see. */
-const WITH_OWN_MESSAGE: ReadonlySet<ErrorCode> = new Set(["route.not_found", "export.not_found"]);
+const WITH_OWN_MESSAGE: ReadonlySet<ErrorCode> = new Set([
+  "route.not_found",
+  "export.not_found",
+  "llm.model_not_found",
+]);
 
 export function toErrorResponse(thrown: unknown, request_id: string, docs_base: string): ErrorResponse {
   const error = toKnownError(thrown);
@@ -46,7 +50,7 @@ export function toErrorResponse(thrown: unknown, request_id: string, docs_base: 
         doc_url: `${docs_base}#${code}`,
       },
     },
-    retry_after_s: spec.http === 429 || spec.http === 503 ? retryAfter(error.details) : null,
+    retry_after_s: isTemporary(spec.http, error) ? retryAfter(error.details) : null,
     unexpected: code === "internal" ? (error.cause ?? thrown) : null,
   };
 }
@@ -80,6 +84,11 @@ function fromFramework(thrown: unknown): BackplaneError | null {
 
 function invalid(path: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, { details: { issues: [{ path, message }] } });
+}
+
+/** A provider may ask for a pause; that reaches the client as if it were ours. */
+function isTemporary(status: number, { code, details }: BackplaneError): boolean {
+  return status === 429 || status === 503 || (code === "llm.failed" && details?.retry_after_ms !== undefined);
 }
 
 function retryAfter(details: Record<string, unknown> | undefined): number {

@@ -17,7 +17,8 @@ declare module "fastify" {
 /** `public` needs no credential. `host` requires the admin token, because the route affects more than one org. */
 export type RouteAuth =
   | "public"
-  | { scope: KeyScope; delegated?: DelegationScope | "any" }
+  /** `x_api_key`: without an Authorization header the credential may be in the header x-api-key. */
+  | { scope: KeyScope; delegated?: DelegationScope | "any"; x_api_key?: true }
   | { host: true }
   | { any: true };
 
@@ -33,6 +34,7 @@ export const TAGS = [
   "Sessions",
   "Chains",
   "Runs",
+  "Models",
   "Compactions",
   "Deliveries",
   "Plugins",
@@ -86,6 +88,10 @@ export interface Route<
   translate?: (body: unknown) => unknown;
   /** Media types besides JSON that this route accepts as a stream. */
   uploads?: readonly string[];
+  /** The largest body, if it differs from that of the other routes. */
+  body_bytes?: number;
+  /** The form of errors, if it is not the error envelope. */
+  error_schema?: z.ZodType;
   /** Request headers that the handler reads, by name, with their description. */
   headers?: Readonly<Record<string, string>>;
   /** Honours Idempotency-Key. */

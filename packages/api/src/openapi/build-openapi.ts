@@ -151,14 +151,18 @@ function responses(route: Route, components: Components): JsonSchema {
       described.headers = { ETag: { schema: { type: "string" } } };
     all[status] = described;
   }
-  all.default = errorResponse(components);
+  all.default = errorResponse(components, route.error_schema);
   return all;
 }
 
-function errorResponse(components: Components): JsonSchema {
+function errorResponse(components: Components, schema: z.ZodType = contract.ErrorEnvelopeSchema): JsonSchema {
+  const description =
+    schema === contract.ErrorEnvelopeSchema
+      ? "An error; /docs/errors explains every code."
+      : "An error in the format of the protocol's vendor.";
   return {
-    description: "An error; /docs/errors explains every code.",
-    content: { "application/json": { schema: components.convert(contract.ErrorEnvelopeSchema, "output") } },
+    description,
+    content: { "application/json": { schema: components.convert(schema, "output") } },
   };
 }
 

@@ -1,6 +1,7 @@
 import type { Clock, Kernel, StoreSummary } from "@backplane/ports";
 import type { ConsoleLogin } from "../auth/console-login.ts";
 import type { Metrics } from "../http/metrics.ts";
+import type { EndpointCalls } from "../llm/answer-call.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
 
 export interface RouteDeps {
@@ -10,6 +11,7 @@ export interface RouteDeps {
   storeSummary(): Promise<StoreSummary>;
   console_login: ConsoleLogin;
   streams: EventStreams;
+  endpoint_calls: EndpointCalls;
   metrics: Metrics;
   /** Cookies are marked Secure. */
   secure: boolean;

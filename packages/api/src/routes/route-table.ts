@@ -16,6 +16,7 @@ import { installationRoutes } from "./installations.ts";
 import { instrumentRoutes } from "./instruments.ts";
 import { invocationRoutes } from "./invocations.ts";
 import { keyRoutes } from "./keys.ts";
+import { llmRoutes } from "./llm.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
 import { pinRoutes } from "./pins.ts";
@@ -53,6 +54,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...pinRoutes(deps),
     ...chainRoutes(deps),
     ...runRoutes(deps),
+    ...llmRoutes(deps),
     ...compactionRoutes(deps),
     ...pluginRoutes(deps),
     ...workspaceRoutes(deps),

@@ -1,16 +1,19 @@
 /** Composes the API of one kernel: a Fastify instance that is ready to listen. */
 
+import type { IncomingHttpHeaders } from "node:http";
 import { codeOf, type IdSource } from "@backplane/contract";
 import type { Clock, Kernel, Logger, StoreSummary } from "@backplane/ports";
 import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { createAuthenticator } from "../auth/authenticate.ts";
 import { createConsoleLogin, type SavedLogins } from "../auth/console-login.ts";
-import { checkRequestGate, type Gate } from "../auth/gate.ts";
+import { checkRequestGate, type Gate, withApiKey } from "../auth/gate.ts";
 import { createHostCheck } from "../auth/hosts.ts";
 import { envelopeFor, toErrorResponse } from "../http/error-envelope.ts";
 import { createMetrics, type Metrics } from "../http/metrics.ts";
 import { NosniffResponse } from "../http/nosniff-response.ts";
 import type { Route } from "../http/route.ts";
+import { createEndpointCalls } from "../llm/answer-call.ts";
+import { endpointErrorResponse } from "../llm/endpoint-error.ts";
 import { mcpErrorBody } from "../mcp/error-body.ts";
 import { createMcpServer } from "../mcp/mcp-server.ts";
 import { parseJsonBody } from "../requests/json-body.ts";
@@ -120,6 +123,15 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     }
   });
 
+  const isCredentialValid = async (headers: IncomingHttpHeaders): Promise<boolean> => {
+    try {
+      await gate.authenticator.authenticate(headers, false);
+      return true;
+    } catch (error) {
+      // When the store is unavailable, the credential may still be valid.
+      return codeOf(error)?.startsWith("auth.") !== true;
+    }
+  };
   const openStreams = (max: number) =>
     createEventStreams({
       clock,
@@ -130,15 +142,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
         if (unexpected !== null) log.error({ request_id, err: unexpected }, "request failed");
         return JSON.stringify(envelope);
       },
-      isCredentialValid: async ({ raw }) => {
-        try {
-          await gate.authenticator.authenticate(raw.headers, false);
-          return true;
-        } catch (error) {
-          // When the store is unavailable, the credential may still be valid.
-          return codeOf(error)?.startsWith("auth.") !== true;
-        }
-      },
+      isCredentialValid: ({ raw }) => isCredentialValid(raw.headers),
     });
   const streams = openStreams(options.limits?.event_streams ?? EVENT_STREAMS);
   const mcp_streams = openStreams(options.limits?.sockets ?? SOCKETS);
@@ -149,10 +153,21 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     version: options.version,
     streams: mcp_streams,
   });
+  const endpoint_calls = createEndpointCalls({
+    kernel,
+    clock,
+    isCredentialValid: ({ raw }) => isCredentialValid(withApiKey(raw.headers)),
+    describe: (error, request_id) => {
+      const response = toErrorResponse(error, request_id, docs_url);
+      if (response.unexpected !== null) log.error({ request_id, err: response.unexpected }, "request failed");
+      return response;
+    },
+  });
   const routes = buildRoutes(
     {
       kernel,
       clock,
+      endpoint_calls,
       version: options.version,
       storeSummary: options.storeSummary ?? (() => Promise.reject(new Error("the store has no summary"))),
       console_login,
@@ -170,15 +185,15 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     if (response.unexpected !== null) log.error({ request_id, err: response.unexpected }, "request failed");
     if (response.retry_after_s !== null) reply.header("retry-after", String(response.retry_after_s));
     if (response.status === 401) reply.header("www-authenticate", 'Bearer realm="backplane"');
+    const own = endpointErrorResponse(reply.request, response);
+    if (own !== null) reply.headers(own.headers);
+    const body =
+      own?.body ?? mcpErrorBody(reply.request, response) ?? envelopeFor(reply.request, response.envelope);
     return reply
-      .code(response.status)
+      .code(own?.status ?? response.status)
       .header("x-request-id", request_id)
       .header("content-type", "application/json; charset=utf-8")
-      .send(
-        JSON.stringify(
-          mcpErrorBody(reply.request, response) ?? envelopeFor(reply.request, response.envelope),
-        ),
-      );
+      .send(JSON.stringify(body));
   };
   app.setErrorHandler((error, request, reply) => fail(error, request.id, reply));
   const unknown = metrics.route("unknown");
@@ -220,6 +235,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     closing = true;
     streams.close();
     mcp_streams.close();
+    endpoint_calls.close();
     mcp.close();
     await sockets.close();
   });

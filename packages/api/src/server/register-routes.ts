@@ -45,6 +45,7 @@ function register(
   app.route({
     method: route.method,
     url: fastifyPath(route.path),
+    ...(route.body_bytes === undefined ? {} : { bodyLimit: route.body_bytes }),
     onRequest(request, reply, done) {
       try {
         checkRequestGate(gate, request, reply);

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
-import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
+import { ADMIN_TOKEN, startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
@@ -52,8 +52,9 @@ verifies(
       const none = await t.call(method, url, { token: null });
       const wrong = await t.call(method, url, { token: "wrong" });
       if (OPEN.has(`${method} ${path}`)) continue;
-      expect([none.status, none.json.error.code], `${method} ${path}`).toEqual([401, "auth.missing"]);
-      expect([wrong.status, wrong.json.error.code], `${method} ${path}`).toEqual([401, "auth.invalid"]);
+      const codeOf = ({ headers, json }: TestAnswer) => headers["backplane-error-code"] ?? json.error.code;
+      expect([none.status, codeOf(none)], `${method} ${path}`).toEqual([401, "auth.missing"]);
+      expect([wrong.status, codeOf(wrong)], `${method} ${path}`).toEqual([401, "auth.invalid"]);
     }
     const open = routes.filter(({ method, path }) => OPEN.has(`${method} ${path}`));
     expect(open).toHaveLength(OPEN.size);

@@ -52,7 +52,14 @@ const OPENS: Record<DelegationScope, string[]> = {
     "POST /v1/invocations",
     ...["POST", "GET", "DELETE"].flatMap((verb) => [`${verb} /mcp`, `${verb} /mcp/servers/{server}`]),
   ],
-  "llm:invoke": [],
+  "llm:invoke": [
+    "POST /v1/chat/completions",
+    "POST /v1/responses",
+    "POST /v1/messages",
+    "POST /v1/messages/count_tokens",
+    "GET /v1/models",
+    "GET /v1/models/{id}",
+  ],
 };
 /** The record and files of a call that the token itself started; it sees no others. */
 const ALWAYS = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
@@ -101,7 +108,7 @@ test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope)
     if (auth === "public") continue;
     const url = path.replaceAll(/\{\w+\}/g, "none");
     const answer = await t.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
-    const code = answer.json?.error?.code as string | undefined;
+    const code = answer.headers["backplane-error-code"] ?? answer.json?.error?.code;
     if (answer.status === 403 && code === "auth.scope") continue;
     expect(answer.status, `${method} ${path}`).not.toBe(401);
     open.push(`${method} ${path}`);

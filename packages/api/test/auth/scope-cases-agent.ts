@@ -29,7 +29,22 @@ const config = (object: string, key: string, value: unknown, more: Partial<Case>
   ...more,
 });
 
+/** A call is recorded in the caller's own scope and asks an instance of its own org. */
+const modelCall = (path: string, body: object): readonly Case[] => [
+  {
+    object: "model call",
+    scope: "llm:invoke",
+    reach: "own",
+    request: () => ({ path, body: { model: "llm-echo/echo", ...body } }),
+  },
+];
+const messages = [{ role: "user", content: "hello" }];
+
 export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
+  "POST /v1/chat/completions": modelCall("/v1/chat/completions", { messages }),
+  "POST /v1/responses": modelCall("/v1/responses", { input: "hello" }),
+  "POST /v1/messages": modelCall("/v1/messages", { messages, max_tokens: 64 }),
+  "POST /v1/messages/count_tokens": modelCall("/v1/messages/count_tokens", { messages }),
   "PATCH /api/config/{key}": [
     config("any key", "acme.colour", "blue"),
     config("the active provider", "provider", "llm-echo"),

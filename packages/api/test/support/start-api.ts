@@ -156,7 +156,8 @@ function assertDescribed(
   const shown = routeOf(api, method, path)?.responses[status];
   // A browser gets a page, also for errors.
   if (status >= 400 && shown?.type === "text/html") return;
-  if (status >= 400) return void ErrorEnvelopeSchema.parse(json);
+  const { error_schema = ErrorEnvelopeSchema } = routeOf(api, method, path) ?? {};
+  if (status >= 400) return void error_schema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
   if (shown === undefined)
     throw new Error(`${method} ${path} answered ${status}, which it does not describe`);

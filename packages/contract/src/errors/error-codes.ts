@@ -542,6 +542,24 @@ export const ERROR_CODES = {
     true,
   ),
 
+  // Model endpoints.
+  "llm.model_not_found": refusalSpec(
+    404,
+    "No provider instance offers this model to the caller.",
+    "List the models with GET /v1/models; name one as INSTANCE/MODEL. An operator adds instances with `backplane provider add`.",
+  ),
+  "llm.budget_exceeded": refusalSpec(
+    429,
+    "The key or the project has used its budget for model calls.",
+    "Wait until the period ends, or ask an operator to raise the limit of the key or the project.",
+    true,
+  ),
+  "llm.call_not_found": refusalSpec(
+    404,
+    "There is no such model call.",
+    "List the calls with `backplane llm calls`.",
+  ),
+
   // Kernel plugins and providers.
   "plugin.not_found": refusalSpec(
     404,

@@ -36,7 +36,7 @@ export function kernelPluginProblem(
   for (const hook of HOOKS) {
     if (value[hook] !== undefined && typeof value[hook] !== "function") return `${hook} is not a function`;
   }
-  for (const list of ["requires", "prefixes"] as const) {
+  for (const list of ["requires", "prefixes", "protocols"] as const) {
     if (value[list] !== undefined && !isStrings(value[list])) return `${list} is not a list of strings`;
   }
   for (const id of IDS) {

@@ -9,7 +9,7 @@ import type { ContentBlock } from "../values/content-block.ts";
 import type { Json, JsonObject } from "../values/json.ts";
 import type { MaybePromise } from "../values/maybe-promise.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
-import type { EffectClass, KeyScope, Risk, ToolErrorKind } from "../vocabulary/vocabulary.ts";
+import type { EffectClass, KeyScope, LlmProtocol, Risk, ToolErrorKind } from "../vocabulary/vocabulary.ts";
 
 /** The key in package.json under which a package names its plugins: `{"<name>": {"category", "module"?}}`. */
 export const PLUGIN_ENTRY_GROUP = "yaya.plugins.v1";
@@ -32,6 +32,8 @@ export interface KernelPlugin {
   readonly description?: string;
   readonly requiresApproval?: boolean;
   readonly providerId?: string;
+  /** The protocols of native requests that a provider accepts; which of them may depend on the instance. */
+  readonly protocols?: readonly LlmProtocol[];
   readonly strategyId?: string;
   readonly adapterId?: string;
   readonly memory?: "short-term" | "long-term";

@@ -4,6 +4,7 @@
  */
 
 import type { Json, JsonObject } from "../values/json.ts";
+import type { LlmProtocol } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
 /** `input` and `total` are derived: input_other + cache read + cache creation, and that + output. */
@@ -22,10 +23,19 @@ export interface ToolCallRequest {
   args: JsonObject;
 }
 
+/**
+ * `seal` is the vendor's proof that its model wrote the text, as `VENDOR:PROOF`. A provider sends blocks of its own vendor
+ * back to the model and leaves out all others.
+ */
+export interface ThinkingBlock {
+  text: string;
+  seal?: string;
+}
+
 export type ChatMessage =
   | { role: "system"; content: Json }
   | { role: "user"; content: Json; attachments?: JsonObject[] }
-  | { role: "assistant"; content: Json; tool_calls?: ToolCallRequest[] }
+  | { role: "assistant"; content: Json; tool_calls?: ToolCallRequest[]; thinking?: ThinkingBlock[] }
   | { role: "tool"; tool_call_id: string; content: Json; is_error?: boolean };
 
 export interface LlmTool {
@@ -38,10 +48,40 @@ export interface LlmTool {
 export type LlmPart =
   | { type: "content"; text: string }
   | { type: "thinking"; text: string }
+  /** Ends a block of thinking. */
+  | { type: "thinking_seal"; seal: string }
   | { type: "tool_call"; index: number; id?: string; name?: string; args?: string }
   | { type: "usage"; usage: Partial<Omit<TokenUsage, "input" | "total">> }
   /** The vendor's own finish reason. */
-  | { type: "stop"; reason?: string; model?: string };
+  | { type: "stop"; reason?: string; model?: string }
+  /** An event of the vendor's stream, or its whole response, for a request that is passed on unchanged. */
+  | { type: "native"; event: JsonObject };
+
+/**
+ * A request in the vendor's own protocol. A provider that speaks it passes the body on and reports the vendor's events as
+ * `native` parts, so that nothing is lost in a translation. Every other provider uses the rest of the request.
+ */
+export interface NativeRequest {
+  protocol: LlmProtocol;
+  operation: "generate" | "count_tokens";
+  body: JsonObject;
+  stream: boolean;
+  /** Headers of the client that select features of the vendor's API. */
+  headers: Record<string, string>;
+}
+
+/** Settings of one call in the terms that all vendors share; a provider translates them. */
+export interface LlmOptions {
+  max_tokens?: number;
+  temperature?: number;
+  top_p?: number;
+  stop?: string[];
+  tool_choice?: "auto" | "none" | "required" | { name: string };
+  parallel_tool_calls?: boolean;
+  reasoning_effort?: string;
+  /** The answer has to be JSON, of this schema if one is given. */
+  json_output?: { name: string; schema?: JsonObject; strict?: boolean };
+}
 
 export interface GenerateRequest {
   model: string;
@@ -50,6 +90,8 @@ export interface GenerateRequest {
   /** Excludes system messages. */
   history: readonly Exclude<ChatMessage, { role: "system" }>[];
   params: JsonObject;
+  options?: LlmOptions;
+  native?: NativeRequest;
   signal: StopSignal;
 }
 

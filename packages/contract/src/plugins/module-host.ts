@@ -35,6 +35,7 @@ export const PLUGIN_FIELDS = [
   "description",
   "requiresApproval",
   "providerId",
+  "protocols",
   "strategyId",
   "adapterId",
   "memory",

@@ -1,6 +1,7 @@
 /** Secrets, API keys and the audit log. */
 import { z } from "zod";
 import { KEY_SCOPES, ROLES } from "../vocabulary/vocabulary.ts";
+import { LlmKeyLimitsSchema } from "./llm.ts";
 import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from "./scalars.ts";
 
 export const SecretSchema = z.object({
@@ -62,6 +63,7 @@ export const KeySchema = z.object({
     .describe(
       "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. Absent: all.",
     ),
+  llm: LlmKeyLimitsSchema.optional().describe("Limits of the key at the model endpoints."),
 });
 export const KeyCreateSchema = z.strictObject({
   name: z.string().min(1).max(120),
@@ -78,6 +80,7 @@ export const KeyCreateSchema = z.strictObject({
     .describe(
       "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. Absent: all.",
     ),
+  llm: LlmKeyLimitsSchema.optional().describe("Limits of the key at the model endpoints."),
 });
 
 export const AuditEntrySchema = z.object({

@@ -35,7 +35,11 @@ export const BUS_PAYLOADS = {
     content: text.optional(),
     /** What the model thinks before it answers; not part of the answer. */
     thinking: text.optional(),
+    /** Ends a block of thinking. */
+    thinking_seal: text.optional(),
     tool_call_partial: dict.optional(),
+    /** Events of the vendor's own protocol, for a request that was passed on unchanged. */
+    native: z.array(dict).optional(),
     request_id,
   }),
   "llm.call.response": z.looseObject({

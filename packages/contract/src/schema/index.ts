@@ -13,6 +13,7 @@ export * from "./harness.ts";
 export * from "./installation.ts";
 export * from "./instrument.ts";
 export * from "./invocation.ts";
+export * from "./llm.ts";
 export * from "./manifest.ts";
 export * from "./package.ts";
 export * from "./policy.ts";

@@ -16,6 +16,7 @@ import {
   ROLES,
   TOLERANCES,
 } from "../vocabulary/vocabulary.ts";
+import { LlmBudgetSchema } from "./llm.ts";
 import { DomainSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 const boundedList = <T extends z.ZodType>(item: T) => z.array(item).max(256);
@@ -176,6 +177,9 @@ export const PolicySchema = z.strictObject({
     .record(ProfileNameSchema, boundedList(ToolPatternSchema))
     .optional()
     .describe("Named groups of tools. A key that lists @NAME lists the tools of that group."),
+  llm: LlmBudgetSchema.optional().describe(
+    "Limits of each project at the model endpoints; a project may only lower those of its org.",
+  ),
   archived: z
     .boolean()
     .optional()

@@ -14,6 +14,7 @@ export const ID_PREFIXES = {
   run: "run",
   trace: "tr",
   request: "req",
+  llm_call: "llm",
   tool_execution: "toolx",
   execution: "exec",
   delivery: "del",

@@ -123,9 +123,19 @@ export const KEY_SCOPES = [
   "plugins:write",
   "policy:read",
   "policy:write",
+  "llm:invoke",
+  "llm:read",
   "admin",
 ] as const;
 export type KeyScope = (typeof KEY_SCOPES)[number];
+
+/** The protocols of the model endpoints: chat completions, responses and messages. */
+export const LLM_PROTOCOLS = ["chat", "responses", "messages"] as const;
+export type LlmProtocol = (typeof LLM_PROTOCOLS)[number];
+
+/** `lost`: the gateway ended during the call, so it is not known what the provider did. */
+export const LLM_CALL_STATUSES = ["running", "succeeded", "failed", "cancelled", "lost"] as const;
+export type LlmCallStatus = (typeof LLM_CALL_STATUSES)[number];
 
 export const ROLES = ["owner", "admin", "user", "guest"] as const;
 export type Role = (typeof ROLES)[number];

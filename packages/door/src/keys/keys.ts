@@ -36,6 +36,7 @@ export function createKeys(
     const scope = targetScope(caller, body);
     refuseEscalation(caller, body, "create");
     await requireProfiles(scope, body.tools ?? []);
+    const llm = await requireOwnLlmLimits(caller, body.llm);
     const token = KEY_PREFIX + randomToken(deps);
     const key: ApiKey = {
       id: deps.ids.next("key"),
@@ -48,9 +49,11 @@ export function createKeys(
       expires_at: body.expires_at ?? caller.expires_at ?? null,
       revoked_at: null,
       ...(body.tools === undefined ? {} : { tools: [...new Set(body.tools)] }),
+      ...(llm === undefined ? {} : { llm }),
     };
     const about: JsonObject = { name: key.name, role: key.role, scopes: key.scopes };
     if (key.tools !== undefined) about.tools = key.tools;
+    if (llm !== undefined) about.llm = llm as JsonObject;
     const audit = auditOf(deps, caller, "key.create", key.id, about, scope);
     await store.keys.create(key, tokenHash(token), { audit });
     return { key, token };
@@ -66,6 +69,13 @@ export function createKeys(
     throw new BackplaneError("request.invalid", `The policy has no tool profile ${unknown}.`, {
       fix: `Create it with \`backplane policy set tool_profiles.${unknown} '["TOOL"]'\`.`,
     });
+  }
+
+  /** A key with limits at the model endpoints could otherwise create a key without them. */
+  async function requireOwnLlmLimits(caller: Caller, wanted: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
+    const own = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
+    if (own === undefined || caller.admin) return wanted;
+    throw new BackplaneError("policy.denied", "A key with limits at the model endpoints cannot create keys.");
   }
 
   async function revoke(caller: Caller, id: string, { project }: KeyFilter = {}): Promise<void> {

@@ -70,6 +70,7 @@ import type {
 import type { Cognition } from "./cognition.ts";
 import type { DefinitionsFacade } from "./definitions.ts";
 import type { InstrumentsFacade } from "./instruments.ts";
+import type { LlmEndpoints } from "./llm.ts";
 import type { AnswerPluginRequest } from "./plugin-requests.ts";
 import type { Servers } from "./servers.ts";
 import type { SignIns } from "./sign-ins.ts";
@@ -252,6 +253,8 @@ export interface Kernel {
   fanout: Fanout;
   plugins: AgentPlugins;
   providers: AgentProviders;
+  /** Calls of provider instances on behalf of API clients. */
+  llm: LlmEndpoints;
   adapters: Adapters;
   /** Reports an internal fault before the process exits because of it. */
   fault: (source: string, error: unknown) => void;

@@ -14,6 +14,7 @@ import type { DefinitionStore } from "./definition-store.ts";
 import type { ExecutionStore } from "./execution-store.ts";
 import type { InstallationStore } from "./installation-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
+import type { LlmCallStore } from "./llm-call-store.ts";
 import type { PackageStore } from "./package-store.ts";
 import type { PolicyStore } from "./policy-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore, RetentionStore } from "./queue-store.ts";
@@ -50,6 +51,7 @@ export interface Store {
   sessions: SessionStore;
   runs: RunStore;
   executions: ExecutionStore;
+  llm_calls: LlmCallStore;
   jobs: JobQueue;
   leases: LeaseStore;
   retention: RetentionStore;

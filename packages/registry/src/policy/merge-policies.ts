@@ -7,6 +7,7 @@ import {
   type HeftyOrigin,
   type HostLevel,
   higherRisk,
+  type LlmBudget,
   type Origin,
   type Policy,
   RISK_CONTEXTS,
@@ -36,6 +37,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   pinned_tools: [],
   tool_token_budget: 8_000,
   tool_profiles: {},
+  llm: {},
   archived: false,
 };
 
@@ -75,12 +77,21 @@ export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocu
     // Not a right but a cost, so a project may also raise it.
     tool_token_budget: project.tool_token_budget ?? org.tool_token_budget ?? defaults.tool_token_budget,
     tool_profiles: { ...org.tool_profiles, ...project.tool_profiles },
+    llm: lowerLimits(org.llm ?? {}, project.llm ?? {}),
     archived: org.archived === true || project.archived === true,
   };
 }
 
 export function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
   return b !== undefined && TOLERANCES.indexOf(b) < TOLERANCES.indexOf(a) ? b : a;
+}
+
+function lowerLimits(a: LlmBudget, b: LlmBudget): LlmBudget {
+  const lowest: LlmBudget = { ...a };
+  for (const [name, value] of Object.entries(b) as [keyof LlmBudget, number | undefined][]) {
+    if (value !== undefined) lowest[name] = Math.min(lowest[name] ?? value, value);
+  }
+  return lowest;
 }
 
 function intersectLists<T>(

@@ -45,15 +45,19 @@ export class AnswerDraft {
         this.#model = part.model ?? this.#model;
         break;
       case "thinking":
+      case "thinking_seal":
+      case "native":
         break;
     }
   }
 
   /**
    * `taken` holds the call ids of the conversation so far, because some servers restart at zero in every
-   * answer. `fallback` is the prefix for ids of calls that arrived without one.
+   * answer. `fallback` is the prefix for ids of calls that arrived without one. `as_streamed`: the reader has the
+   * answer from the stream, so it is neither checked nor repeated.
    */
-  finish(taken: ReadonlySet<string>, fallback: string): LlmAnswer {
+  finish(taken: ReadonlySet<string>, fallback: string, as_streamed = false): LlmAnswer {
+    if (as_streamed) return { text: "", tool_calls: [], ...this.#ending() };
     const used = new Set(taken);
     const tool_calls = [...this.#calls.entries()]
       .toSorted(([a], [b]) => a - b)
@@ -66,9 +70,11 @@ export class AnswerDraft {
         message: `The model gave neither text nor a tool call.${reason}`,
       });
     }
+    return { text, tool_calls, ...this.#ending() };
+  }
+
+  #ending(): Pick<LlmAnswer, "usage" | "stop_reason" | "model"> {
     return {
-      text,
-      tool_calls,
       usage: tokenUsage(this.#usage),
       ...(this.#reason === undefined ? {} : { stop_reason: this.#reason }),
       ...(this.#model === undefined ? {} : { model: this.#model }),

@@ -3,17 +3,21 @@
  * the queued ones. A slow bus therefore gets fewer and larger deltas, in order, and a stuck bus pauses the
  * stream instead of filling memory.
  */
-import type { JsonObject, LlmPart, PluginContext } from "@backplane/contract";
+import type { BusPayload, JsonObject, LlmPart, PluginContext } from "@backplane/contract";
 
-type DeltaPart = Extract<LlmPart, { type: "content" | "thinking" | "tool_call" }>;
+export type DeltaPart = Exclude<LlmPart, { type: "usage" | "stop" }>;
+/** A part as it is sent: native events that wait together are sent as one delta. */
+type QueuedPart = Exclude<DeltaPart, { type: "native" }> | { type: "native"; events: JsonObject[] };
 
 const WAITING_CHARS = 256 * 1024;
+/** An estimate, because measuring an event would mean to serialize it. */
+const NATIVE_CHARS = 256;
 
 export class Deltas {
   readonly #emit: PluginContext["emit"];
   readonly #session_id: string;
   readonly #request_id: string;
-  #waiting: DeltaPart[] = [];
+  #waiting: QueuedPart[] = [];
   #chars = 0;
   #sending: Promise<void> | null = null;
   #failure: { error: unknown } | null = null;
@@ -27,11 +31,12 @@ export class Deltas {
   /** Waits only when the queue is full. */
   async push(part: DeltaPart): Promise<void> {
     if (this.#failure !== null) throw this.#failure.error;
+    const next: QueuedPart = part.type === "native" ? { type: "native", events: [part.event] } : part;
     const last = this.#waiting.at(-1);
-    const joined = last === undefined ? null : join(last, part);
-    if (joined === null) this.#waiting.push(part);
+    const joined = last === undefined ? null : join(last, next);
+    if (joined === null) this.#waiting.push(next);
     else this.#waiting[this.#waiting.length - 1] = joined;
-    this.#chars += sizeOf(part);
+    this.#chars += sizeOf(next);
     this.#sending ??= this.#send();
     if (this.#chars > WAITING_CHARS) await this.drain();
   }
@@ -68,7 +73,13 @@ export class Deltas {
   }
 }
 
-function join(last: DeltaPart, next: DeltaPart): DeltaPart | null {
+function join(last: QueuedPart, next: QueuedPart): QueuedPart | null {
+  if (last.type === "native" || next.type === "native") {
+    if (last.type !== "native" || next.type !== "native") return null;
+    last.events.push(...next.events);
+    return last;
+  }
+  if (last.type === "thinking_seal" || next.type === "thinking_seal") return null;
   if (last.type === "tool_call" || next.type === "tool_call") {
     if (last.type !== "tool_call" || next.type !== "tool_call" || last.index !== next.index) return null;
     const args = last.args === undefined ? next.args : last.args + (next.args ?? "");
@@ -77,13 +88,18 @@ function join(last: DeltaPart, next: DeltaPart): DeltaPart | null {
   return last.type === next.type ? { type: last.type, text: last.text + next.text } : null;
 }
 
-function payloadOf(part: DeltaPart): { content?: string; thinking?: string; tool_call_partial?: JsonObject } {
+function payloadOf(part: QueuedPart): BusPayload<"llm.call.delta"> {
   if (part.type === "content") return { content: part.text };
   if (part.type === "thinking") return { thinking: part.text };
+  if (part.type === "thinking_seal") return { thinking_seal: part.seal };
+  if (part.type === "native") return { native: part.events };
   const { type: _, ...tool_call_partial } = part;
   return { tool_call_partial };
 }
 
-function sizeOf(part: DeltaPart): number {
-  return part.type === "tool_call" ? (part.args?.length ?? 0) : part.text.length;
+function sizeOf(part: QueuedPart): number {
+  if (part.type === "tool_call") return part.args?.length ?? 0;
+  if (part.type === "thinking_seal") return part.seal.length;
+  if (part.type === "native") return part.events.length * NATIVE_CHARS;
+  return part.text.length;
 }

@@ -11,6 +11,7 @@ import {
   type JsonObject,
   type KernelPlugin,
   type LlmFailure,
+  type LlmProtocol,
   type LlmProvider,
   type PluginContext,
   type ProviderInstance,
@@ -24,6 +25,8 @@ export interface LlmProviderOptions {
   version: string;
   /** JSON Schema of an instance's fields. `model` and `timeout_s` are also read here. */
   configSchema: JsonObject;
+  /** The protocols of `GenerateRequest.native` that some instance may accept. */
+  protocols?: readonly LlmProtocol[];
   /** Must neither block nor connect. */
   create(instance: ProviderInstance): LlmProvider;
   /** Classifies an error of the vendor's SDK. The default looks at the error's shape (`classifyFailure`). */
@@ -38,7 +41,7 @@ export interface InstanceHealth {
 }
 
 export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
-  const { name, version, configSchema, classify } = options;
+  const { name, version, configSchema, classify, protocols } = options;
   const instances = new Instances(options);
   const calls = new Calls();
   return {
@@ -46,6 +49,7 @@ export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
     version,
     category: "llm-provider",
     providerId: name,
+    ...(protocols === undefined ? {} : { protocols }),
     configSchema,
     subscriptions: () => ["llm.call.request", "user.interrupt", "config.updated"],
     onEvent(event, ctx) {

@@ -6,6 +6,7 @@
 import {
   type BusEvent,
   type ChatMessage,
+  type GenerateRequest,
   isRetryableFailure,
   type JsonObject,
   type LlmFailure,
@@ -17,7 +18,7 @@ import {
   type ProviderInstance,
 } from "@backplane/contract";
 import { AnswerDraft, type LlmAnswer } from "./llm-answer.ts";
-import { Deltas } from "./llm-deltas.ts";
+import { type DeltaPart, Deltas } from "./llm-deltas.ts";
 import { classifyFailure, LlmCallError, redact, upstreamText } from "./llm-failure.ts";
 import { splitMessages } from "./llm-history.ts";
 import { configTimeout } from "./llm-vendor.ts";
@@ -25,7 +26,7 @@ import { configTimeout } from "./llm-vendor.ts";
 /** The reason of an abort that needs no error event. */
 export const INTERRUPTED = "interrupted";
 
-export interface LlmCall {
+export interface ProviderCall {
   event: BusEvent<"llm.call.request">;
   ctx: PluginContext;
   instance: ProviderInstance;
@@ -35,7 +36,7 @@ export interface LlmCall {
   controller: AbortController;
 }
 
-export async function runCall(call: LlmCall): Promise<void> {
+export async function runCall(call: ProviderCall): Promise<void> {
   const { ctx, event, controller } = call;
   const deltas = new Deltas(ctx, event.session_id, event.id);
   const interrupted = () => controller.signal.aborted && controller.signal.reason === INTERRUPTED;
@@ -65,7 +66,7 @@ export async function runCall(call: LlmCall): Promise<void> {
   }
 }
 
-async function streamAnswer(call: LlmCall, deltas: Deltas): Promise<LlmAnswer> {
+async function streamAnswer(call: ProviderCall, deltas: Deltas): Promise<LlmAnswer> {
   const { event, instance, controller } = call;
   const { signal } = controller;
   const { payload } = event;
@@ -78,6 +79,7 @@ async function streamAnswer(call: LlmCall, deltas: Deltas): Promise<LlmAnswer> {
       ...splitMessages(messages),
       tools: (payload.tools ?? []).map(toTool),
       params: payload.params as JsonObject,
+      ...optionsOf(payload),
       signal,
     })
     [Symbol.asyncIterator]();
@@ -94,7 +96,12 @@ async function streamAnswer(call: LlmCall, deltas: Deltas): Promise<LlmAnswer> {
     // Not awaited, because a stuck stream would delay the interrupt.
     if (signal.aborted) void Promise.resolve(parts.return?.()).catch(() => undefined);
   }
-  return draft.finish(callIds(messages), `call_${event.id}`);
+  return draft.finish(callIds(messages), `call_${event.id}`, payload.as_streamed === true);
+}
+
+function optionsOf(payload: Record<string, unknown>): Pick<GenerateRequest, "options" | "native"> {
+  const { options, native } = payload as Pick<GenerateRequest, "options" | "native">;
+  return { ...(options === undefined ? {} : { options }), ...(native === undefined ? {} : { native }) };
 }
 
 /**
@@ -151,7 +158,7 @@ class Patience {
   }
 }
 
-async function explain(call: LlmCall, error: unknown): Promise<LlmFailure & { retryable: boolean }> {
+async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure & { retryable: boolean }> {
   const { config } = call.instance;
   const found = failureOf(error, call.classify);
   const upstream = redact(upstreamText(error), config);
@@ -165,7 +172,7 @@ async function explain(call: LlmCall, error: unknown): Promise<LlmFailure & { re
   return { ...failure, retryable: worth && (await mayRetry(call, failure)) };
 }
 
-function failureOf(error: unknown, classify: LlmCall["classify"]): LlmFailure {
+function failureOf(error: unknown, classify: ProviderCall["classify"]): LlmFailure {
   const known = typeof error === "object" && error !== null && "failure" in error;
   if (known || classify === undefined) return classifyFailure(error);
   try {
@@ -176,7 +183,7 @@ function failureOf(error: unknown, classify: LlmCall["classify"]): LlmFailure {
 }
 
 /** The provider's own decision about a retry; a check that throws counts as absent. */
-async function mayRetry(call: LlmCall, failure: LlmFailure): Promise<boolean> {
+async function mayRetry(call: ProviderCall, failure: LlmFailure): Promise<boolean> {
   const { attempt } = call.event.payload as { attempt?: unknown };
   try {
     const verdict = await call
@@ -192,9 +199,9 @@ function wantsRetry(error: unknown): boolean {
   return typeof error === "object" && error !== null && (error as { retryable?: unknown }).retryable === true;
 }
 
-function isShown(part: LlmPart): part is Extract<LlmPart, { type: "content" | "thinking" | "tool_call" }> {
-  if (part.type === "tool_call") return true;
-  return (part.type === "content" || part.type === "thinking") && part.text !== "";
+function isShown(part: LlmPart): part is DeltaPart {
+  if (part.type === "usage" || part.type === "stop") return false;
+  return (part.type !== "content" && part.type !== "thinking") || part.text !== "";
 }
 
 function toTool(tool: Record<string, unknown>): LlmTool {

@@ -28,6 +28,14 @@ export const TIMEOUT_FIELD: JsonObject = {
   default: TIMEOUT_S,
 };
 
+/** The field of a provider's schema that the model endpoints read beside `model`. */
+export const MODELS_FIELD: JsonObject = {
+  type: "array",
+  items: { type: "string", minLength: 1 },
+  title: "Other models",
+  description: "Models besides the one above that clients of the model endpoints may name.",
+};
+
 export function configTimeout(value: Json | undefined): number {
   return configNumber(value) || TIMEOUT_S;
 }

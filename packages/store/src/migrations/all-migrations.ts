@@ -19,6 +19,7 @@ import { eventIds } from "./0018-event-ids.ts";
 import { executions } from "./0021-executions.ts";
 import { pins } from "./0022-pins.ts";
 import { deliveries } from "./0023-deliveries.ts";
+import { llmCalls } from "./0025-llm-calls.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -45,6 +46,7 @@ export const MIGRATIONS: readonly Migration[] = [
   executions,
   pins,
   deliveries,
+  llmCalls,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -35,6 +35,7 @@ import {
 } from "./jobs.ts";
 import { createKey, revokeKey } from "./keys.ts";
 import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
+import { endLostLlmCalls, openLlmCall, settleLlmCall } from "./llm-calls.ts";
 import type { Op, SqlDialect } from "./op.ts";
 import { advanceCursor, numberEvents } from "./outbox.ts";
 import { insertPackage, removePackage } from "./packages.ts";
@@ -122,6 +123,9 @@ const WRITES = {
   countStart,
   setExecutionChain,
   useExecution,
+  openLlmCall,
+  settleLlmCall,
+  endLostLlmCalls,
   enqueueJobs,
   claimJobs,
   extendJob,

@@ -17,6 +17,7 @@ import { createInvocationStore } from "./invocations.ts";
 import { createJobQueue } from "./jobs.ts";
 import { createKeyStore } from "./keys.ts";
 import { createLeaseStore } from "./leases.ts";
+import { createLlmCallStore } from "./llm-calls.ts";
 import { createOutboxStore } from "./outbox.ts";
 import { createPackageStore } from "./packages.ts";
 import { createPolicyStore } from "./policies.ts";
@@ -56,6 +57,7 @@ export function createStore(given: Backend): Store {
     sessions: createSessionStore(backend),
     runs: createRunStore(backend),
     executions: createExecutionStore(backend),
+    llm_calls: createLlmCallStore(backend),
     retention: createRetentionStore(backend),
     ping: () => backend.ping(),
     close: () => backend.close(),

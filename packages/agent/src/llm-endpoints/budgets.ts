@@ -1,0 +1,51 @@
+/** The budgets that a call of a model endpoint counts towards: those of its key and those of its project. */
+import type { LlmBudget } from "@backplane/contract";
+import type { LlmBudgetUse, Scope } from "@backplane/ports";
+
+type Limit = { field: keyof LlmBudget; period: "minute" | "day" | "month"; of: "requests" | "tokens" };
+
+const LIMITS: readonly Limit[] = [
+  { field: "requests_per_minute", period: "minute", of: "requests" },
+  { field: "requests_per_day", period: "day", of: "requests" },
+  { field: "tokens_per_day", period: "day", of: "tokens" },
+  { field: "tokens_per_month", period: "month", of: "tokens" },
+];
+
+/** Always in the same order, so that concurrent transactions lock the rows in the same order. */
+export function budgetUses(
+  key: { id: string; limits: LlmBudget } | null,
+  project: { scope: Scope; limits: LlmBudget },
+  now: number,
+): LlmBudgetUse[] {
+  const { org_id, project_id } = project.scope;
+  return [
+    ...(key === null ? [] : usesOf(`key:${key.id}`, key.limits, "the key", now)),
+    ...usesOf(`project:${org_id}/${project_id ?? ""}`, project.limits, "the project", now),
+  ];
+}
+
+function usesOf(subject: string, limits: LlmBudget, owner: string, now: number): LlmBudgetUse[] {
+  return LIMITS.flatMap(({ field, period, of }) => {
+    const max = limits[field];
+    if (max === undefined) return [];
+    const [starts, ends] = periodAt(period, now);
+    return {
+      subject: `${subject}:${of}`,
+      period,
+      starts,
+      ends,
+      max_requests: of === "requests" ? max : Number.MAX_SAFE_INTEGER,
+      max_tokens: of === "tokens" ? max : Number.MAX_SAFE_INTEGER,
+      label: `${field} of ${owner} is ${max}`,
+    };
+  });
+}
+
+function periodAt(period: Limit["period"], now: number): [starts: number, ends: number] {
+  if (period === "minute") return [now - (now % 60_000), now - (now % 60_000) + 60_000];
+  const date = new Date(now);
+  const [year, month, day] = [date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate()];
+  return period === "day"
+    ? [Date.UTC(year, month, day), Date.UTC(year, month, day + 1)]
+    : [Date.UTC(year, month, 1), Date.UTC(year, month + 1, 1)];
+}

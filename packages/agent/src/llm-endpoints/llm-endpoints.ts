@@ -1,0 +1,304 @@
+/**
+ * Calls of provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every budget
+ * are on disk before the provider is asked, in one transaction. Failed calls are not retried here, because the client
+ * retries by itself and every attempt is a call of its own.
+ */
+import {
+  BackplaneError,
+  codeOf,
+  isId,
+  type JsonObject,
+  type LlmCall,
+  type LlmKeyLimits,
+  LOOP_LIMITS,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { Door } from "@backplane/door";
+import type {
+  Caller,
+  KernelDeps,
+  LlmBudgetUse,
+  LlmEndpointPart,
+  LlmEndpointRequest,
+  LlmEndpoints,
+} from "@backplane/ports";
+import { type KernelPort, modelBridgeSession } from "@backplane/session";
+import type { ModelAnswer, ModelCalls, ModelDelta } from "../models/call-model.ts";
+import { budgetUses } from "./budgets.ts";
+import { estimateInput } from "./estimate-input.ts";
+import {
+  listOfferedModels,
+  type OfferedModel,
+  type OfferedModelsDeps,
+  resolveModel,
+} from "./offered-models.ts";
+import { PartQueue } from "./part-queue.ts";
+
+/** What a running call reserves for its answer if the client sets no limit. */
+const RESERVED_OUTPUT = 4_096;
+
+interface EndpointParts extends OfferedModelsDeps {
+  deps: Pick<KernelDeps, "store" | "clock" | "ids" | "log">;
+  port: KernelPort;
+  models: ModelCalls;
+  door: Pick<Door, "authority" | "policies" | "store_wait">;
+  prepare(org_id: string): Promise<void>;
+}
+
+interface EndpointAdmission {
+  key: { id: string; limits: LlmKeyLimits } | null;
+  model: OfferedModel;
+}
+
+interface OpenCall {
+  record: LlmCall;
+  uses: LlmBudgetUse[];
+  reserved: number;
+  began: number;
+}
+
+export interface LlmEndpointModule {
+  facade: LlmEndpoints;
+  /** Marks the calls of gateways that ended during them. */
+  start(): Promise<void>;
+  /** Cancels the running calls and waits until they are settled. */
+  stop(): Promise<void>;
+}
+
+export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
+  const { deps, door, models, port } = parts;
+  const { store, clock, ids, log } = deps;
+  const running = new Set<{ abort: AbortController; done: Promise<void> }>();
+
+  async function keyOf(caller: Caller): Promise<EndpointAdmission["key"]> {
+    const { actor } = await door.authority.resolveRoot(caller);
+    if (!isId("key", actor)) return null;
+    const key = await store.keys.get(caller.scope.org_id, actor);
+    return { id: actor, limits: key?.llm ?? {} };
+  }
+
+  async function offered(caller: Caller, limits: LlmKeyLimits | undefined): Promise<OfferedModel[]> {
+    const { org_id } = caller.scope;
+    await parts.prepare(org_id);
+    return await listOfferedModels(parts, org_id, limits?.models);
+  }
+
+  async function admit(caller: Caller, name: string): Promise<EndpointAdmission> {
+    await door.authority.require(caller);
+    const key = await keyOf(caller);
+    return { key, model: resolveModel(await offered(caller, key?.limits), name) };
+  }
+
+  async function open(
+    caller: Caller,
+    request: LlmEndpointRequest,
+    { key, model }: EndpointAdmission,
+    operation: LlmCall["operation"],
+  ): Promise<OpenCall> {
+    const now = clock.now();
+    const { scope, delegation } = caller;
+    const { llm } = (await door.policies.of(scope)).document;
+    const uses = budgetUses(key, { scope, limits: llm }, now);
+    const counted = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
+    const reserved = counted
+      ? estimateInput(request.body) + (request.options.max_tokens ?? RESERVED_OUTPUT)
+      : 0;
+    const record: LlmCall = {
+      id: ids.next("llm_call"),
+      ...scope,
+      status: "running",
+      protocol: request.protocol,
+      operation,
+      stream: request.stream,
+      provider: model.provider,
+      model: model.model,
+      requested_model: request.model,
+      actor: caller.actor,
+      key_id: key?.id ?? null,
+      invocation_id: delegation?.invocation_id ?? null,
+      session_id: delegation?.ids?.session_id ?? null,
+      run_id: delegation?.ids?.run_id ?? null,
+      execution_id: delegation?.execution_id ?? null,
+      started_at: new Date(now).toISOString(),
+      first_part_ms: null,
+      duration_ms: null,
+      usage: null,
+      stop_reason: null,
+      error: null,
+    };
+    try {
+      await store.llm_calls.open(record, now + LOOP_LIMITS.model_ms, uses, reserved);
+    } catch (error) {
+      throw withRetryAfter(error, now);
+    }
+    return { record, uses, reserved, began: clock.monotonic() };
+  }
+
+  async function settle(
+    { record, uses, reserved, began }: OpenCall,
+    ending: Partial<LlmCall>,
+    used = reserved,
+  ): Promise<void> {
+    const duration_ms = Math.round(clock.monotonic() - began);
+    const ended: LlmCall = { ...record, duration_ms, ...ending };
+    try {
+      await door.store_wait.run("a model call", () => store.llm_calls.settle(ended, uses, used - reserved));
+    } catch (error) {
+      log.error({ err: error, llm_call: record.id }, "a model call could not be settled");
+    }
+  }
+
+  /** Asks the provider and settles the record, whatever happens. */
+  async function run(
+    caller: Caller,
+    request: LlmEndpointRequest,
+    { model }: EndpointAdmission,
+    call: OpenCall,
+    signal: AbortSignal,
+    push: (part: LlmEndpointPart) => void,
+  ): Promise<ModelAnswer> {
+    const to = { session_id: modelBridgeSession("llm-endpoint"), scope: caller.scope };
+    const { protocol, stream, body, headers, messages, tools, options } = request;
+    const speaks = model.plugin.protocols?.includes(protocol) === true;
+    const { operation } = call.record;
+    // A provider is asked by its session, so that it stops reading an answer that nobody wants any more.
+    const interrupt = () => void port.tryPublish("user.interrupt", {}, to);
+    signal.addEventListener("abort", interrupt, { once: true });
+    let first_part_ms: number | null = null;
+    let answer: ModelAnswer;
+    try {
+      answer = await models.call(
+        {
+          provider: model.provider,
+          model: model.model,
+          messages,
+          tools,
+          params: {},
+          options,
+          ...(speaks ? { native: { protocol, operation, body, stream, headers } } : {}),
+          as_streamed: true,
+        },
+        {
+          to,
+          signal,
+          timeout_ms: LOOP_LIMITS.model_ms,
+          retries: 0,
+          onAnyDelta(delta) {
+            first_part_ms ??= Math.round((clock.monotonic() - call.began) * 10) / 10;
+            for (const part of partsIn(delta)) push(part);
+          },
+        },
+      );
+    } catch (error) {
+      const { code, message, details } = toBackplaneError(error);
+      const status = typeof details?.status_code === "number" ? details.status_code : null;
+      const ending = { first_part_ms, error: { code, message, status } };
+      // A call that was cut off has used tokens that nobody reported, so its reservation stays.
+      if (signal.aborted) await settle(call, { ...ending, status: "cancelled" });
+      else await settle(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : call.reserved);
+      throw error;
+    } finally {
+      signal.removeEventListener("abort", interrupt);
+    }
+    const { usage, stop_reason } = answer;
+    await settle(call, { status: "succeeded", first_part_ms, usage, stop_reason }, usage.total);
+    return answer;
+  }
+
+  const facade: LlmEndpoints = {
+    async models(caller) {
+      const key = await keyOf(caller);
+      return (await offered(caller, key?.limits)).map(({ id, provider, model, label }) => ({
+        id,
+        provider,
+        model,
+        label,
+      }));
+    },
+    async call(caller, request, signal) {
+      const admitted = await admit(caller, request.model);
+      const call = await open(caller, request, admitted, "generate");
+      const abort = new AbortController();
+      const stop = () => abort.abort();
+      const queue = new PartQueue(stop);
+      signal.addEventListener("abort", stop, { once: true });
+      if (signal.aborted) stop();
+      const answered = run(caller, request, admitted, call, abort.signal, (part) => queue.push(part)).then(
+        ({ usage, stop_reason, model }) => {
+          queue.push({ type: "end", usage, stop_reason, model: model ?? admitted.model.model });
+          queue.end();
+        },
+        (error: unknown) => queue.fail(error),
+      );
+      const entry = { abort, done: answered };
+      running.add(entry);
+      void answered.finally(() => {
+        running.delete(entry);
+        signal.removeEventListener("abort", stop);
+      });
+      return { id: call.record.id, parts: queue };
+    },
+    async countTokens(caller, request, signal) {
+      const admitted = await admit(caller, request.model);
+      if (admitted.model.plugin.protocols?.includes(request.protocol) !== true)
+        return estimateInput(request.body);
+      const call = await open(caller, request, admitted, "count_tokens");
+      let counted: JsonObject = {};
+      await run(caller, request, admitted, call, signal, (part) => {
+        if (part.type === "native") counted = part.event;
+      });
+      const { input_tokens } = counted;
+      return typeof input_tokens === "number" ? input_tokens : estimateInput(request.body);
+    },
+    async get(caller, id) {
+      const call = await store.llm_calls.get(caller.scope, id);
+      if (call === null) throw new BackplaneError("llm.call_not_found");
+      return call;
+    },
+    list: (caller, filter, page) => store.llm_calls.list(caller.scope, filter, page),
+  };
+  return {
+    facade,
+    async start() {
+      // A store of one gateway has no other gateway whose calls may still run.
+      const before = store.shared ? clock.now() : Number.MAX_SAFE_INTEGER;
+      const lost = await store.llm_calls.endLost(before);
+      if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway ended");
+    },
+    async stop() {
+      for (const { abort } of running) abort.abort();
+      await Promise.all([...running].map(({ done }) => done));
+    },
+  };
+}
+
+function* partsIn(delta: ModelDelta): Generator<LlmEndpointPart> {
+  const { content, thinking, thinking_seal, tool_call_partial, native } = delta;
+  for (const event of native ?? []) yield { type: "native", event: event as JsonObject };
+  if (thinking !== undefined) yield { type: "thinking", text: thinking };
+  if (thinking_seal !== undefined) yield { type: "thinking_seal", seal: thinking_seal };
+  if (content !== undefined) yield { type: "content", text: content };
+  if (tool_call_partial !== undefined) {
+    const { index, id, name, args } = tool_call_partial as {
+      index?: number;
+      id?: string;
+      name?: string;
+      args?: string;
+    };
+    yield {
+      type: "tool_call",
+      index: index ?? 0,
+      ...(id === undefined ? {} : { id }),
+      ...(name === undefined ? {} : { name }),
+      ...(args === undefined ? {} : { args }),
+    };
+  }
+}
+
+/** The store reports when the period ends; clients want the time until then. */
+function withRetryAfter(error: unknown, now: number): unknown {
+  if (codeOf(error) !== "llm.budget_exceeded") return error;
+  const { message, details } = toBackplaneError(error);
+  const retry_after_ms = Math.max(1_000, Number(details?.ends_at) - now);
+  return new BackplaneError("llm.budget_exceeded", message, { details: { ...details, retry_after_ms } });
+}

@@ -1,0 +1,58 @@
+/** The models that the instances of an org offer at the model endpoints, and the one that a client's name means. */
+import {
+  BackplaneError,
+  isObject,
+  type Json,
+  type KernelPlugin,
+  type LlmKeyLimits,
+} from "@backplane/contract";
+import type { LlmModel } from "@backplane/ports";
+import { compileToolPatterns } from "@backplane/registry";
+import type { ActiveModels } from "../models/models.ts";
+
+export interface OfferedModel extends LlmModel {
+  plugin: Pick<KernelPlugin, "protocols">;
+}
+
+export interface OfferedModelsDeps {
+  active_models: Pick<ActiveModels, "list">;
+  /** The loaded plugin that serves an instance, or null. */
+  pluginOf: (org_id: string, provider: string) => Promise<KernelPlugin | null>;
+}
+
+/** The models of the active instance come first. `allowed` are the patterns of a key. */
+export async function listOfferedModels(
+  { active_models, pluginOf }: OfferedModelsDeps,
+  org_id: string,
+  allowed: LlmKeyLimits["models"],
+): Promise<OfferedModel[]> {
+  const matches = allowed === undefined ? () => true : compileToolPatterns(allowed);
+  const offered: OfferedModel[] = [];
+  for (const { id: provider, label, config } of await active_models.list(org_id)) {
+    const plugin = await pluginOf(org_id, provider);
+    if (plugin === null) continue;
+    for (const model of modelsOf(config, plugin)) {
+      const id = `${provider}/${model}`;
+      if (matches(id)) offered.push({ id, provider, model, label, plugin });
+    }
+  }
+  return offered;
+}
+
+/** A full name takes precedence over the name of a model that contains a slash itself. */
+export function resolveModel(offered: readonly OfferedModel[], name: string): OfferedModel {
+  const found = offered.find(({ id }) => id === name) ?? offered.find(({ model }) => model === name);
+  if (found === undefined)
+    throw new BackplaneError("llm.model_not_found", `The model ${JSON.stringify(name)} is not available.`, {
+      details: { model: name },
+    });
+  return found;
+}
+
+function modelsOf(config: Readonly<Record<string, Json>>, { configSchema }: KernelPlugin): Set<string> {
+  const properties = isObject(configSchema?.properties) ? configSchema.properties : {};
+  const preset = isObject(properties.model) ? properties.model.default : undefined;
+  const { model = preset, models } = config;
+  const names = [model, ...(Array.isArray(models) ? models : [])];
+  return new Set(names.filter((name): name is string => typeof name === "string" && name !== ""));
+}

@@ -1,0 +1,71 @@
+/**
+ * Passes the parts of an answer from the bus to their one reader. The bus does not wait for a slow client, so the queue
+ * is bounded and a client that falls too far behind loses its call.
+ */
+import { BackplaneError } from "@backplane/contract";
+import type { LlmEndpointPart } from "@backplane/ports";
+
+const MAX_WAITING = 100_000;
+
+export class PartQueue implements AsyncIterableIterator<LlmEndpointPart> {
+  readonly #onReturn: () => void;
+  #waiting: LlmEndpointPart[] = [];
+  #at = 0;
+  #reader: { resolve(step: IteratorResult<LlmEndpointPart>): void; reject(error: unknown): void } | null =
+    null;
+  #ended = false;
+  #failure: { error: unknown } | null = null;
+
+  /** `onReturn` is called when the reader stops early or falls behind. */
+  constructor(onReturn: () => void) {
+    this.#onReturn = onReturn;
+  }
+
+  push(part: LlmEndpointPart): void {
+    if (this.#ended || this.#failure !== null) return;
+    if (this.#reader !== null) {
+      this.#reader.resolve({ done: false, value: part });
+      this.#reader = null;
+    } else if (this.#waiting.push(part) - this.#at > MAX_WAITING) {
+      this.fail(new BackplaneError("request.overloaded", "The client reads the answer too slowly."));
+      this.#onReturn();
+    }
+  }
+
+  end(): void {
+    this.#ended = true;
+    this.#reader?.resolve({ done: true, value: undefined });
+    this.#reader = null;
+  }
+
+  /** The parts that wait are delivered first. */
+  fail(error: unknown): void {
+    if (this.#ended || this.#failure !== null) return;
+    this.#failure = { error };
+    this.#reader?.reject(error);
+    this.#reader = null;
+  }
+
+  next(): Promise<IteratorResult<LlmEndpointPart>> {
+    if (this.#at < this.#waiting.length) {
+      const value = this.#waiting[this.#at++]!;
+      if (this.#at === this.#waiting.length) [this.#waiting, this.#at] = [[], 0];
+      return Promise.resolve({ done: false, value });
+    }
+    if (this.#failure !== null) return Promise.reject(this.#failure.error);
+    if (this.#ended) return Promise.resolve({ done: true, value: undefined });
+    return new Promise((resolve, reject) => {
+      this.#reader = { resolve, reject };
+    });
+  }
+
+  return(): Promise<IteratorResult<LlmEndpointPart>> {
+    if (!this.#ended) this.#onReturn();
+    this.end();
+    return Promise.resolve({ done: true, value: undefined });
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
+  }
+}

@@ -1,0 +1,262 @@
+/** OpenAI's chat completions. */
+import type { ChatMessage, Json, JsonObject, LlmOptions, LlmTool, TokenUsage } from "@backplane/contract";
+import { isObject } from "@backplane/contract";
+import type { LlmEndpointPart } from "@backplane/ports";
+import { AnswerBlocks, type AnswerEnding, type BlockEvent, endingOf } from "./answer-blocks.ts";
+import { openAiError } from "./openai-error.ts";
+import {
+  type AnswerContext,
+  type EndpointError,
+  type EndpointProtocol,
+  type EndpointStream,
+  sse,
+} from "./protocol.ts";
+import {
+  booleanOr,
+  freeTextTool,
+  imageBlock,
+  listOf,
+  numberOr,
+  setFields,
+  textOr,
+  toArguments,
+  unsupported,
+} from "./read-request.ts";
+
+const FINISH: Record<AnswerEnding, string> = {
+  end: "stop",
+  stop_sequence: "stop",
+  length: "length",
+  tool: "tool_calls",
+  filter: "content_filter",
+};
+
+export const chat: EndpointProtocol = {
+  read(body, headers) {
+    if (body.store === true)
+      throw unsupported("store", "Completions are not stored. Leave out store, or set it to false.");
+    return {
+      protocol: "chat",
+      model: textOr(body.model),
+      stream: body.stream === true,
+      messages: listOf(body.messages).map(toMessage),
+      tools: listOf(body.tools).flatMap(toTool),
+      options: toOptions(body),
+      body,
+      headers,
+    };
+  },
+  stream: (context) => new ChatStream(context),
+  whole(parts, context) {
+    const native = parts.find((part) => part.type === "native");
+    if (native !== undefined) return native.event;
+    const answer = new AnswerBlocks(`call_${context.id}_`);
+    let [message, ending, usage]: [JsonObject, AnswerEnding, JsonObject] = [{}, "end", {}];
+    for (const part of parts) {
+      if (part.type === "end") {
+        message = wholeMessage(answer);
+        ending = endingOf(part.stop_reason, answer.has_calls);
+        usage = chatUsage(part.usage);
+      } else if (part.type !== "native") for (const _ of answer.add(part));
+    }
+    return {
+      ...envelope(context, "chat.completion"),
+      choices: [{ index: 0, message, logprobs: null, finish_reason: FINISH[ending] }],
+      usage,
+    };
+  },
+  errorBody: openAiError,
+};
+
+class ChatStream implements EndpointStream {
+  readonly heartbeat = ": alive\n\n";
+  readonly #context: AnswerContext;
+  readonly #blocks: AnswerBlocks;
+  /** The position of each call among the calls, by its block. */
+  readonly #calls = new Map<number, number>();
+  readonly #usage: boolean;
+  #began = false;
+  #native = false;
+
+  constructor(context: AnswerContext) {
+    this.#context = context;
+    this.#blocks = new AnswerBlocks(`call_${context.id}_`);
+    const { stream_options } = context.body;
+    this.#usage = isObject(stream_options) && stream_options.include_usage === true;
+  }
+
+  part(part: LlmEndpointPart): string {
+    if (part.type === "native") {
+      this.#native = true;
+      return this.#isUnwanted(part.event) ? "" : sse(null, part.event);
+    }
+    let out = "";
+    if (part.type === "end") {
+      if (this.#native) return sse(null, "[DONE]");
+      out += this.#begin();
+      const ending = endingOf(part.stop_reason, this.#blocks.has_calls);
+      out += this.#chunk({}, FINISH[ending]);
+      if (this.#usage)
+        out += sse(null, {
+          ...envelope(this.#context, "chat.completion.chunk"),
+          choices: [],
+          usage: chatUsage(part.usage),
+        });
+      return out + sse(null, "[DONE]");
+    }
+    out += this.#begin();
+    for (const event of this.#blocks.add(part)) out += this.#event(event);
+    return out;
+  }
+
+  error(error: EndpointError): string {
+    return sse(null, openAiError(error));
+  }
+
+  /** The provider was asked for the usage; the client gets that chunk only if it asked too. */
+  #isUnwanted({ choices, usage }: JsonObject): boolean {
+    return !this.#usage && Array.isArray(choices) && choices.length === 0 && isObject(usage);
+  }
+
+  #begin(): string {
+    if (this.#began) return "";
+    this.#began = true;
+    return this.#chunk({ role: "assistant", content: "" });
+  }
+
+  #event(event: BlockEvent): string {
+    const { block } = event;
+    if (event.type === "close") return "";
+    if (block.type === "tool_call") {
+      const index = this.#calls.get(block.index) ?? this.#calls.size;
+      this.#calls.set(block.index, index);
+      const call: JsonObject =
+        event.type === "open"
+          ? { index, id: block.id, type: "function", function: { name: block.name, arguments: "" } }
+          : { index, function: { arguments: event.text } };
+      return this.#chunk({ tool_calls: [call] });
+    }
+    if (event.type === "open") return "";
+    return this.#chunk(block.type === "text" ? { content: event.text } : { reasoning_content: event.text });
+  }
+
+  #chunk(delta: JsonObject, finish_reason: string | null = null): string {
+    return sse(null, {
+      ...envelope(this.#context, "chat.completion.chunk"),
+      choices: [{ index: 0, delta, logprobs: null, finish_reason }],
+      ...(this.#usage ? { usage: null } : {}),
+    });
+  }
+}
+
+function envelope({ id, created, model }: AnswerContext, object: string): JsonObject {
+  return { id: `chatcmpl-${id}`, object, created, model };
+}
+
+function wholeMessage({ blocks }: AnswerBlocks): JsonObject {
+  const joined = (type: string) =>
+    blocks
+      .filter((block) => block.type === type)
+      .map(({ text }) => text)
+      .join("");
+  const calls = blocks.filter(({ type }) => type === "tool_call");
+  const [content, thinking] = [joined("text"), joined("thinking")];
+  return {
+    role: "assistant",
+    content: content === "" && calls.length > 0 ? null : content,
+    refusal: null,
+    ...(thinking === "" ? {} : { reasoning_content: thinking }),
+    ...(calls.length === 0
+      ? {}
+      : {
+          tool_calls: calls.map(({ id, name, text }) => ({
+            id,
+            type: "function",
+            function: { name, arguments: text === "" ? "{}" : text },
+          })),
+        }),
+  };
+}
+
+function chatUsage({ input, input_cache_read, output, total }: TokenUsage): JsonObject {
+  return {
+    prompt_tokens: input,
+    completion_tokens: output,
+    total_tokens: total,
+    prompt_tokens_details: { cached_tokens: input_cache_read },
+  };
+}
+
+function toMessage(message: JsonObject): ChatMessage {
+  const { role } = message;
+  const content = toContent(message.content ?? null);
+  if (role === "system" || role === "developer") return { role: "system", content };
+  if (role === "user") return { role, content };
+  if (role === "tool" || role === "function")
+    return { role: "tool", tool_call_id: textOr(message.tool_call_id, textOr(message.name)), content };
+  if (role !== "assistant")
+    throw unsupported("messages", `The role ${JSON.stringify(role)} of a message is not known.`);
+  const tool_calls = listOf(message.tool_calls).map((call) => {
+    const spec = isObject(call.function) ? call.function : isObject(call.custom) ? call.custom : {};
+    return { id: textOr(call.id), name: textOr(spec.name), args: toArguments(spec.arguments ?? spec.input) };
+  });
+  return {
+    role,
+    content: content === "" ? textOr(message.refusal) : content,
+    ...(tool_calls.length === 0 ? {} : { tool_calls }),
+  };
+}
+
+function toContent(content: Json): Json {
+  if (!Array.isArray(content)) return content ?? "";
+  return listOf(content).map((part): JsonObject => {
+    if (part.type === "image_url") {
+      const { url } = isObject(part.image_url) ? part.image_url : { url: part.image_url };
+      return imageBlock(textOr(url));
+    }
+    if (part.type === "refusal") return { type: "text", text: textOr(part.refusal) };
+    return part;
+  });
+}
+
+function toTool(tool: JsonObject): LlmTool[] {
+  const spec = isObject(tool.function) ? tool.function : isObject(tool.custom) ? tool.custom : null;
+  if (spec === null) return [];
+  const [name, description] = [textOr(spec.name), textOr(spec.description)];
+  if (tool.type === "custom") return [freeTextTool(name, description)];
+  const parameters = isObject(spec.parameters) ? spec.parameters : { type: "object", properties: {} };
+  return [{ name, description, parameters }];
+}
+
+function toOptions(body: JsonObject): LlmOptions {
+  const { stop, tool_choice } = body;
+  return setFields({
+    max_tokens: numberOr(body.max_completion_tokens) ?? numberOr(body.max_tokens),
+    temperature: numberOr(body.temperature),
+    top_p: numberOr(body.top_p),
+    stop: typeof stop === "string" ? [stop] : Array.isArray(stop) ? stop.map(String) : undefined,
+    tool_choice: toChoice(tool_choice),
+    parallel_tool_calls: booleanOr(body.parallel_tool_calls),
+    reasoning_effort: textOr(body.reasoning_effort) || undefined,
+    json_output: toJsonOutput(body.response_format),
+  });
+}
+
+function toChoice(choice: Json | undefined): LlmOptions["tool_choice"] {
+  if (choice === "auto" || choice === "none" || choice === "required") return choice;
+  if (!isObject(choice)) return undefined;
+  const named = isObject(choice.function) ? choice.function : choice.custom;
+  return isObject(named) ? { name: textOr(named.name) } : undefined;
+}
+
+function toJsonOutput(format: Json | undefined): LlmOptions["json_output"] {
+  if (!isObject(format)) return undefined;
+  if (format.type === "json_object") return { name: "answer" };
+  if (format.type !== "json_schema" || !isObject(format.json_schema)) return undefined;
+  const { name, schema, strict } = format.json_schema;
+  return {
+    name: textOr(name, "answer"),
+    ...(isObject(schema) ? { schema } : {}),
+    ...(typeof strict === "boolean" ? { strict } : {}),
+  };
+}

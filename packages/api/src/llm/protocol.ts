@@ -1,0 +1,43 @@
+/** What the endpoint of one vendor's protocol does: reads requests, and writes answers and errors. */
+import type { JsonObject } from "@backplane/contract";
+import type { LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
+
+export interface AnswerContext {
+  /** The id of the call's record, without its prefix. */
+  id: string;
+  /** Seconds since the epoch. */
+  created: number;
+  /** The model as the client named it. */
+  model: string;
+  body: JsonObject;
+}
+
+/** An error in terms that the error formats of all vendors share. */
+export interface EndpointError {
+  status: number;
+  /** Our own error code. */
+  code: string;
+  message: string;
+}
+
+/** Writes one answer as server-sent events. */
+export interface EndpointStream {
+  part(part: LlmEndpointPart): string;
+  /** The end of a stream that failed after it began. */
+  error(error: EndpointError): string;
+  readonly heartbeat: string;
+}
+
+export interface EndpointProtocol {
+  /** Throws request.invalid. The body has passed the schema of the route. */
+  read(body: JsonObject, headers: Record<string, string>): LlmEndpointRequest;
+  stream(context: AnswerContext): EndpointStream;
+  /** The answer to a request that does not stream; the parts are complete. */
+  whole(parts: readonly LlmEndpointPart[], context: AnswerContext): JsonObject;
+  errorBody(error: EndpointError): JsonObject;
+}
+
+export function sse(event: string | null, data: JsonObject | string): string {
+  const name = event === null ? "" : `event: ${event}\n`;
+  return `${name}data: ${typeof data === "string" ? data : JSON.stringify(data)}\n\n`;
+}

@@ -1,0 +1,64 @@
+/** What the requests of several protocols have in common. */
+import {
+  BackplaneError,
+  isObject,
+  type Json,
+  type JsonObject,
+  type LlmTool,
+  type ToolCallRequest,
+} from "@backplane/contract";
+
+export function unsupported(param: string, message: string): BackplaneError {
+  return new BackplaneError("request.invalid", message, {
+    details: { param, issues: [{ path: `body.${param}`, message }] },
+  });
+}
+
+/** A model may write arguments that are not an object; the next model sees them as text. */
+export function toArguments(value: Json | undefined): ToolCallRequest["args"] {
+  if (isObject(value)) return value;
+  if (typeof value !== "string" || value.trim() === "") return {};
+  try {
+    const parsed = JSON.parse(value) as Json;
+    return isObject(parsed) ? parsed : { input: parsed };
+  } catch {
+    return { input: value };
+  }
+}
+
+/** A tool whose input is free text, for providers that know only JSON arguments. */
+export function freeTextTool(name: string, description: string): LlmTool {
+  const input = { type: "string", description: "The whole input of the tool, as plain text." };
+  return { name, description, parameters: { type: "object", properties: { input }, required: ["input"] } };
+}
+
+export function textOr(value: Json | undefined, otherwise = ""): string {
+  return typeof value === "string" ? value : otherwise;
+}
+
+export function listOf(value: Json | undefined): JsonObject[] {
+  return Array.isArray(value) ? value.filter(isObject) : [];
+}
+
+/** The fields of an object that are set, because clients send null for a default. */
+export function setFields<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as {
+    [K in keyof T]?: NonNullable<T[K]>;
+  };
+}
+
+export function numberOr(value: Json | undefined): number | undefined {
+  return typeof value === "number" ? value : undefined;
+}
+
+export function booleanOr(value: Json | undefined): boolean | undefined {
+  return typeof value === "boolean" ? value : undefined;
+}
+
+/** An image of a client as a content block. */
+export function imageBlock(url: string): JsonObject {
+  const inline = /^data:([\w.+/-]+);base64,/.exec(url);
+  return inline === null
+    ? { type: "image", source: { type: "url", url } }
+    : { type: "image", data: url.slice(inline[0].length), mimeType: inline[1]! };
+}

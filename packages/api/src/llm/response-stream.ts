@@ -1,0 +1,248 @@
+/** Writes a translated answer in OpenAI's responses format. */
+import { isObject, type JsonObject, type TokenUsage } from "@backplane/contract";
+import type { LlmEndpointPart } from "@backplane/ports";
+import {
+  type AnswerBlock,
+  AnswerBlocks,
+  type AnswerEnding,
+  type BlockEvent,
+  endingOf,
+} from "./answer-blocks.ts";
+import { openAiCode } from "./openai-error.ts";
+import { type AnswerContext, type EndpointError, type EndpointStream, sse } from "./protocol.ts";
+import { listOf, textOr, toArguments } from "./read-request.ts";
+import { wrapSeal } from "./seal.ts";
+
+export class ResponseStream implements EndpointStream {
+  readonly heartbeat = ": alive\n\n";
+  readonly #context: AnswerContext;
+  readonly #items: ResponseItems;
+  readonly #blocks: AnswerBlocks;
+  #next = 0;
+  #native = false;
+
+  constructor(context: AnswerContext) {
+    this.#context = context;
+    this.#items = new ResponseItems(context);
+    this.#blocks = new AnswerBlocks(`call_${context.id}_`);
+  }
+
+  part(part: LlmEndpointPart): string {
+    if (part.type === "native") {
+      this.#native = true;
+      return sse(textOr(part.event.type), part.event);
+    }
+    if (part.type !== "end") {
+      let out = this.#begin();
+      for (const event of this.#blocks.add(part)) out += this.#event(event);
+      return out;
+    }
+    if (this.#native) return "";
+    let out = this.#begin();
+    for (const event of this.#blocks.close()) out += this.#event(event);
+    const response = ended(this.#context, this.#items, this.#blocks, part);
+    return out + this.#send(`response.${textOr(response.status)}`, { response });
+  }
+
+  error(error: EndpointError): string {
+    const failure = { code: openAiCode(error), message: error.message };
+    const response = { ...responseOf(this.#context, "failed", []), error: failure };
+    return this.#send("response.failed", { response });
+  }
+
+  #begin(): string {
+    if (this.#next > 0) return "";
+    const response = responseOf(this.#context, "in_progress", []);
+    return this.#send("response.created", { response }) + this.#send("response.in_progress", { response });
+  }
+
+  #send(type: string, fields: JsonObject): string {
+    return sse(type, { type, sequence_number: this.#next++, ...fields });
+  }
+
+  #event(event: BlockEvent): string {
+    const { block } = event;
+    const output_index = block.index;
+    const item_id = this.#items.idOf(block);
+    const at = { item_id, output_index };
+    const item = (done: boolean) => this.#items.itemOf(block, done);
+    if (event.type === "open") {
+      const added = this.#send("response.output_item.added", { output_index, item: item(false) });
+      if (block.type === "text") {
+        const part = { type: "output_text", text: "", annotations: [], logprobs: [] };
+        return added + this.#send("response.content_part.added", { ...at, content_index: 0, part });
+      }
+      if (block.type === "tool_call" || block.seal !== null) return added;
+      const part = { type: "summary_text", text: "" };
+      return added + this.#send("response.reasoning_summary_part.added", { ...at, summary_index: 0, part });
+    }
+    if (event.type === "delta") {
+      const delta = event.text;
+      if (block.type === "text")
+        return this.#send("response.output_text.delta", { ...at, content_index: 0, delta, logprobs: [] });
+      if (block.type === "thinking")
+        return this.#send("response.reasoning_summary_text.delta", { ...at, summary_index: 0, delta });
+      // The text of a free-text tool is inside the JSON arguments, so it is known at their end.
+      if (this.#items.isCustom(block)) return "";
+      return this.#send("response.function_call_arguments.delta", { ...at, delta });
+    }
+    return (
+      this.#closing(block, at) + this.#send("response.output_item.done", { output_index, item: item(true) })
+    );
+  }
+
+  #closing(block: AnswerBlock, at: JsonObject): string {
+    const { text } = block;
+    if (block.type === "text") {
+      const part = { type: "output_text", text, annotations: [], logprobs: [] };
+      return (
+        this.#send("response.output_text.done", { ...at, content_index: 0, text, logprobs: [] }) +
+        this.#send("response.content_part.done", { ...at, content_index: 0, part })
+      );
+    }
+    if (block.type === "thinking") {
+      if (text === "") return "";
+      const part = { type: "summary_text", text };
+      return (
+        this.#send("response.reasoning_summary_text.done", { ...at, summary_index: 0, text }) +
+        this.#send("response.reasoning_summary_part.done", { ...at, summary_index: 0, part })
+      );
+    }
+    if (this.#items.isCustom(block)) {
+      const input = freeText(block);
+      return (
+        this.#send("response.custom_tool_call_input.delta", { ...at, delta: input }) +
+        this.#send("response.custom_tool_call_input.done", { ...at, input })
+      );
+    }
+    const args = text === "" ? "{}" : text;
+    return this.#send("response.function_call_arguments.done", { ...at, name: block.name, arguments: args });
+  }
+}
+
+export function wholeResponse(parts: readonly LlmEndpointPart[], context: AnswerContext): JsonObject {
+  const native = parts.find((part) => part.type === "native");
+  if (native !== undefined) return native.event;
+  const answer = new AnswerBlocks(`call_${context.id}_`);
+  for (const part of parts) {
+    if (part.type === "end") return ended(context, new ResponseItems(context), answer, part);
+    if (part.type !== "native") for (const _ of answer.add(part));
+  }
+  return responseOf(context, "incomplete", []);
+}
+
+/** The items of an answer by their blocks. */
+class ResponseItems {
+  readonly #context: AnswerContext;
+  readonly #custom: ReadonlySet<string>;
+
+  constructor(context: AnswerContext) {
+    this.#context = context;
+    const custom = listOf(context.body.tools).filter(({ type }) => type === "custom");
+    this.#custom = new Set(custom.map(({ name }) => textOr(name)));
+  }
+
+  isCustom({ type, name }: AnswerBlock): boolean {
+    return type === "tool_call" && this.#custom.has(name);
+  }
+
+  idOf(block: AnswerBlock): string {
+    const kind =
+      block.type === "text" ? "msg" : block.type === "thinking" ? "rs" : this.isCustom(block) ? "ctc" : "fc";
+    return `${kind}_${this.#context.id}_${block.index}`;
+  }
+
+  itemOf(block: AnswerBlock, done: boolean): JsonObject {
+    const { type, text, seal, name } = block;
+    const id = this.idOf(block);
+    const status = done ? "completed" : "in_progress";
+    if (type === "text") {
+      const content = done ? [{ type: "output_text", text, annotations: [], logprobs: [] }] : [];
+      return { id, type: "message", status, role: "assistant", content };
+    }
+    if (type === "thinking")
+      return {
+        id,
+        type: "reasoning",
+        summary: done && text !== "" ? [{ type: "summary_text", text }] : [],
+        ...(seal === null ? {} : { encrypted_content: wrapSeal(seal, null) }),
+      };
+    const call_id = block.id;
+    if (this.isCustom(block))
+      return { id, type: "custom_tool_call", status, call_id, name, input: done ? freeText(block) : "" };
+    const args = done && text === "" ? "{}" : text;
+    return { id, type: "function_call", status, call_id, name, arguments: done ? args : "" };
+  }
+}
+
+function freeText({ text }: AnswerBlock): string {
+  return textOr(toArguments(text).input);
+}
+
+type AnswerEnd = Extract<LlmEndpointPart, { type: "end" }>;
+
+function ended(
+  context: AnswerContext,
+  items: ResponseItems,
+  answer: AnswerBlocks,
+  { stop_reason, usage }: AnswerEnd,
+): JsonObject {
+  const ending = endingOf(stop_reason, answer.has_calls);
+  const reason = INCOMPLETE[ending];
+  const output = answer.blocks.map((block) => items.itemOf(block, true));
+  return {
+    ...responseOf(context, reason === undefined ? "completed" : "incomplete", output),
+    incomplete_details: reason === undefined ? null : { reason },
+    usage: responseUsage(usage),
+  };
+}
+
+const INCOMPLETE: Partial<Record<AnswerEnding, string>> = {
+  length: "max_output_tokens",
+  filter: "content_filter",
+};
+
+/** The response repeats the settings of its request. */
+function responseOf(
+  { id, created, model, body }: AnswerContext,
+  status: string,
+  output: JsonObject[],
+): JsonObject {
+  const { reasoning, text } = body;
+  return {
+    id: `resp_${id}`,
+    object: "response",
+    created_at: created,
+    status,
+    background: false,
+    error: null,
+    incomplete_details: null,
+    instructions: body.instructions ?? null,
+    max_output_tokens: body.max_output_tokens ?? null,
+    metadata: body.metadata ?? {},
+    model,
+    output,
+    parallel_tool_calls: body.parallel_tool_calls ?? true,
+    previous_response_id: null,
+    reasoning: isObject(reasoning) ? reasoning : { effort: null, summary: null },
+    store: false,
+    temperature: body.temperature ?? null,
+    text: isObject(text) ? text : { format: { type: "text" } },
+    tool_choice: body.tool_choice ?? "auto",
+    tools: body.tools ?? [],
+    top_p: body.top_p ?? null,
+    truncation: "disabled",
+    usage: null,
+    user: null,
+  };
+}
+
+function responseUsage({ input, input_cache_read, output, total }: TokenUsage): JsonObject {
+  return {
+    input_tokens: input,
+    input_tokens_details: { cached_tokens: input_cache_read },
+    output_tokens: output,
+    output_tokens_details: { reasoning_tokens: 0 },
+    total_tokens: total,
+  };
+}

@@ -1,0 +1,21 @@
+/**
+ * The proofs that vendors attach to the thinking of their models, in the field that a client's protocol has for its own
+ * vendor's proof. A proof of another vendor is wrapped, so that it comes back with the client's next request.
+ */
+const WRAPPED = "bp.";
+
+/** `vendor` is the prefix of the seals that the protocol carries as they are; null if it carries none. */
+export function wrapSeal(seal: string, vendor: string | null): string {
+  if (vendor !== null && seal.startsWith(vendor)) return seal.slice(vendor.length);
+  return WRAPPED + Buffer.from(seal).toString("base64url");
+}
+
+export function unwrapSeal(proof: string, vendor: string): string {
+  return isWrappedSeal(proof)
+    ? Buffer.from(proof.slice(WRAPPED.length), "base64url").toString("utf8")
+    : vendor + proof;
+}
+
+export function isWrappedSeal(proof: unknown): proof is string {
+  return typeof proof === "string" && proof.startsWith(WRAPPED);
+}

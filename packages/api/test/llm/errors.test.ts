@@ -1,0 +1,138 @@
+/** Errors of the model endpoints have the form of the protocol's vendor, whatever fails. */
+import type { Anthropic } from "@anthropic-ai/sdk";
+import { APIError, type OpenAI } from "openai";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
+import { chatStream } from "../support/vendor-server.ts";
+
+let t: LlmApi;
+beforeAll(async () => {
+  t = await startLlmApi({ timeout_s: 1 });
+});
+afterAll(() => t.close());
+
+const hello = [{ role: "user" as const, content: "hello" }];
+const chat = (body: object = {}, token?: string) =>
+  t.openai(token).chat.completions.create({
+    model: "chat/gpt-up",
+    messages: hello,
+    ...body,
+  } as OpenAI.ChatCompletionCreateParamsNonStreaming);
+const message = (body: object = {}, token?: string) =>
+  t.anthropic(token).messages.create({
+    model: "claude/claude-up",
+    max_tokens: 9,
+    messages: hello,
+    ...body,
+  } as Anthropic.MessageCreateParamsNonStreaming);
+
+async function failure(
+  answer: Promise<unknown>,
+): Promise<{ status: number; error: unknown; headers: Headers }> {
+  const error = await answer.then(
+    () => expect.fail("the call succeeded"),
+    (thrown: unknown) => thrown,
+  );
+  return error as { status: number; error: unknown; headers: Headers };
+}
+
+verifies(
+  "llm.gateway",
+  "reports credentials, models and invalid requests in each vendor's form",
+  async () => {
+    expect(await failure(chat({}, "bpk_wrong"))).toMatchObject({
+      status: 401,
+      error: { type: "authentication_error", code: "invalid_api_key", param: null },
+    });
+    expect(await failure(message({}, "bpk_wrong"))).toMatchObject({
+      status: 401,
+      error: { type: "error", error: { type: "authentication_error" } },
+    });
+    const reader = await t.key({ scopes: ["invocations:read"] });
+    expect(await failure(chat({}, reader))).toMatchObject({
+      status: 403,
+      error: { type: "permission_error" },
+    });
+    expect(await failure(message({}, reader))).toMatchObject({
+      status: 403,
+      error: { error: { type: "permission_error" } },
+    });
+    expect(await failure(chat({ model: "gpt-none" }))).toMatchObject({
+      status: 404,
+      error: { type: "invalid_request_error", code: "model_not_found", param: "model" },
+    });
+    expect(await failure(message({ model: "claude/none" }))).toMatchObject({
+      status: 404,
+      error: { error: { type: "not_found_error" } },
+    });
+    const invalid = await failure(chat({ messages: [] }));
+    expect(invalid).toMatchObject({ status: 400, error: { type: "invalid_request_error" } });
+    expect((invalid as unknown as Error).message).toContain("body.messages");
+    expect(await failure(message({ max_tokens: 0 }))).toMatchObject({
+      status: 400,
+      error: { error: { type: "invalid_request_error" } },
+    });
+    expect(t.vendor.requests).toEqual([]);
+  },
+);
+
+verifies("llm.gateway", "reports the provider's errors without its text or our credentials", async () => {
+  const upstream = {
+    error: { message: "secret detail sk-vendor", type: "rate_limit_error", code: "rate_limit_exceeded" },
+  };
+  t.vendor.answer({ status: 429, json: upstream, headers: { "retry-after": "7" } });
+  const limited = await failure(chat());
+  expect(limited).toMatchObject({ status: 429, error: { code: "rate_limit_exceeded" } });
+  expect(limited.headers.get("retry-after")).toBe("7");
+  expect(JSON.stringify(limited.error)).not.toContain("secret detail");
+  // The gateway's credential is wrong, not the client's.
+  t.vendor.answer({ status: 401, json: upstream });
+  expect(await failure(chat({ stream: true }))).toMatchObject({
+    status: 502,
+    error: { type: "server_error" },
+  });
+  t.vendor.answer({
+    status: 529,
+    json: { type: "error", error: { type: "overloaded_error", message: "x" } },
+  });
+  expect(await failure(message({ stream: true }))).toMatchObject({
+    status: 529,
+    error: { error: { type: "overloaded_error" } },
+  });
+  t.vendor.answer({ status: 400, json: upstream });
+  expect(await failure(message({ model: "chat/gpt-up" }))).toMatchObject({
+    status: 400,
+    error: { error: { type: "invalid_request_error" } },
+  });
+});
+
+test("ends a stream that fails after it began with an error event", async () => {
+  const first = chatStream([{ content: "a" }], "stop").split("\n\n")[0]!;
+  t.vendor.answer({ sse: `${first}\n\n` });
+  const stream = (await chat({ stream: true })) as unknown as AsyncIterable<OpenAI.ChatCompletionChunk>;
+  const seen: string[] = [];
+  const read = async () => {
+    for await (const { choices } of stream) seen.push(choices[0]!.delta.content!);
+  };
+  await expect(read()).rejects.toBeInstanceOf(APIError);
+  expect(seen).toEqual(["a"]);
+  t.vendor.answer({ sse: `${first}\n\n` });
+  const translated = t.anthropic().messages.stream({ model: "chat/gpt-up", max_tokens: 9, messages: hello });
+  await expect(translated.finalMessage()).rejects.toMatchObject({ error: { type: "error" } });
+  t.vendor.answer({ sse: `${first}\n\n` });
+  const events: { type: string }[] = [];
+  for await (const event of await t
+    .openai()
+    .responses.create({ model: "chat/gpt-up", input: "hi", stream: true }))
+    events.push(event);
+  expect(events.at(-1)).toMatchObject({
+    type: "response.failed",
+    response: { status: "failed", error: { code: "llm.failed" } },
+  });
+});
+
+test("answers 504 when the provider says nothing for its timeout", async () => {
+  t.vendor.answer({ sse: "", hold: true });
+  expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
+});

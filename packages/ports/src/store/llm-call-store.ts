@@ -1,0 +1,37 @@
+/** Calls of the model endpoints and the budgets that they count towards. */
+import type { LlmCall } from "@backplane/contract";
+import type { Page, PageOf, Scope } from "../scope/scope.ts";
+
+/** One limit that a call counts towards. */
+export interface LlmBudgetUse {
+  /** The key or the project. */
+  subject: string;
+  period: string;
+  /** Start and end of the current period in milliseconds. */
+  starts: number;
+  ends: number;
+  max_requests: number;
+  max_tokens: number;
+  label: string;
+}
+
+export interface LlmCallStore {
+  /** Counts the call towards all budgets and writes its record, or throws `llm.budget_exceeded` and writes nothing. */
+  open(
+    call: LlmCall,
+    deadline: number,
+    uses: readonly LlmBudgetUse[],
+    reserved_tokens: number,
+  ): Promise<void>;
+  /** Ends a running call; `tokens` is what it used beyond its reservation. Resolves to false if it has ended before. */
+  settle(call: LlmCall, uses: readonly LlmBudgetUse[], tokens: number): Promise<boolean>;
+  /** Marks running calls whose deadline is before this time as lost; returns their number. */
+  endLost(before: number): Promise<number>;
+  get(scope: Scope, id: string): Promise<LlmCall | null>;
+  /** Newest first. */
+  list(
+    scope: Scope,
+    filter: { run_id?: string; invocation_id?: string },
+    page: Page,
+  ): Promise<PageOf<LlmCall>>;
+}

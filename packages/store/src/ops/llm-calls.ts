@@ -1,0 +1,111 @@
+/**
+ * Calls of the model endpoints. The update that counts a call towards a limit also checks the limit, so concurrent calls and
+ * gateways cannot exceed it together. A running call counts with an estimate of its tokens, which its end replaces.
+ */
+import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+
+const COLUMNS = "id, org_id, project_id, status, deadline, invocation_id, run_id, body";
+
+export interface BudgetUse {
+  subject: string;
+  period: string;
+  /** The start of the current period, and its end, in milliseconds. */
+  starts: number;
+  ends: number;
+  max_requests: number;
+  max_tokens: number;
+  /** How the refusal names the limit. */
+  label: string;
+}
+
+export function* openLlmCall(p: {
+  /** In the order of COLUMNS. */
+  row: SqlValue[];
+  uses: BudgetUse[];
+  reserved: number;
+}): Op<void> {
+  for (const use of p.uses) {
+    const { subject, period, starts } = use;
+    yield sql(
+      `insert into llm_budgets (subject, period, starts, requests, tokens) values ($1, $2, $3, 0, 0)
+        on conflict do nothing`,
+      [subject, period, starts],
+    );
+    yield sql(
+      `update llm_budgets set starts = $3, requests = 0, tokens = 0 where subject = $1 and period = $2 and starts < $3`,
+      [subject, period, starts],
+    );
+    const counted = yield sql(
+      `update llm_budgets set requests = requests + 1, tokens = tokens + $3
+        where subject = $1 and period = $2 and requests < $4 and tokens < $5 returning subject`,
+      [subject, period, p.reserved, use.max_requests, use.max_tokens],
+    );
+    if (counted.length === 0)
+      refuse("llm.budget_exceeded", `The budget is used up: ${use.label}.`, {
+        limit: use.label,
+        ends_at: use.ends,
+      });
+  }
+  yield sql(
+    `insert into llm_calls (${COLUMNS})
+      values ($1, $2, $3, $4, $5, $6, $7, $8)`,
+    p.row,
+  );
+}
+
+/** Resolves to false if the call has been settled before. */
+export function* settleLlmCall(p: {
+  id: string;
+  status: string;
+  body: string;
+  uses: { subject: string; period: string; starts: number }[];
+  /** Actual minus reserved tokens. */
+  tokens: number;
+}): Op<boolean> {
+  const settled = yield sql(
+    `update llm_calls set status = $2, body = $3 where id = $1 and status = 'running' returning id`,
+    [p.id, p.status, p.body],
+  );
+  if (settled.length === 0) return false;
+  if (p.tokens === 0) return true;
+  for (const { subject, period, starts } of p.uses) {
+    yield sql(
+      `update llm_budgets set tokens = tokens + $4 where subject = $1 and period = $2 and starts = $3`,
+      [subject, period, starts, p.tokens],
+    );
+  }
+  return true;
+}
+
+/** Ends the calls of gateways that ended first. Their reserved tokens stay counted, because they may have been used. */
+export function* endLostLlmCalls(p: { before: number }): Op<number> {
+  const lost = yield sql(
+    `update llm_calls set status = 'lost' where status = 'running' and deadline < $1 returning id`,
+    [p.before],
+  );
+  return lost.length;
+}
+
+export function* readLlmCall(org_id: string, id: string): Op<Row | undefined> {
+  return (yield sql(`select ${COLUMNS} from llm_calls where id = $1 and org_id = $2`, [id, org_id]))[0];
+}
+
+/** The project '' selects the whole org. */
+export function* listLlmCalls(
+  filter: { run_id?: string; invocation_id?: string },
+  values: readonly [org_id: string, project_id: string, before: string, limit: number],
+): Op<Row[]> {
+  const where = "org_id = $1 and ($2 = '' or project_id = $2) and id < $3";
+  const order = "order by id desc limit $4";
+  if (filter.run_id !== undefined)
+    return yield sql(`select ${COLUMNS} from llm_calls where run_id = $5 and ${where} ${order}`, [
+      ...values,
+      filter.run_id,
+    ]);
+  if (filter.invocation_id !== undefined)
+    return yield sql(`select ${COLUMNS} from llm_calls where invocation_id = $5 and ${where} ${order}`, [
+      ...values,
+      filter.invocation_id,
+    ]);
+  return yield sql(`select ${COLUMNS} from llm_calls where ${where} ${order}`, values);
+}

@@ -1,0 +1,75 @@
+/**
+ * Requests of the model endpoints in the Messages protocol: the body goes to the API as the client wrote it, and the
+ * API's events come back unchanged. Only the usage is read on the way.
+ */
+import type { Anthropic } from "@anthropic-ai/sdk";
+import {
+  brokenStream,
+  type GenerateRequest,
+  type JsonObject,
+  type LlmPart,
+  type NativeRequest,
+  vendorStream,
+} from "@backplane/sdk/kernel";
+import type { AnthropicClient } from "./client.ts";
+import { messageUsage } from "./stream-message.ts";
+
+export async function* passMessagesRequest(
+  connect: AnthropicClient,
+  request: GenerateRequest,
+  native: NativeRequest,
+): AsyncGenerator<LlmPart, void, undefined> {
+  const client = await connect();
+  const { headers, stream } = native;
+  const body = { ...native.body, model: request.model };
+  const open = async (signal: AbortSignal) => {
+    const options = { signal, headers };
+    if (native.operation === "count_tokens")
+      return once(
+        await client.messages.countTokens(body as unknown as Anthropic.MessageCountTokensParams, options),
+      );
+    if (!stream)
+      return once(
+        await client.messages.create(body as unknown as Anthropic.MessageCreateParamsNonStreaming, options),
+      );
+    const streaming = { ...body, stream: true } as unknown as Anthropic.MessageCreateParamsStreaming;
+    return (await client.messages.create(streaming, options)) as unknown as AsyncIterable<JsonObject>;
+  };
+  let ended = !stream || native.operation === "count_tokens";
+  for await (const event of vendorStream(request.signal, open)) {
+    yield { type: "native", event };
+    if (event.type === "message_stop") ended = true;
+    yield* recorded(event);
+  }
+  if (!ended) throw brokenStream();
+}
+
+/** A response that is not a stream is its only event. */
+async function* once(answer: object): AsyncGenerator<JsonObject, void, undefined> {
+  yield answer as JsonObject;
+}
+
+interface RecordedFields {
+  type?: string;
+  model?: string;
+  usage?: Anthropic.Usage;
+  stop_reason?: string | null;
+  message?: { model: string; usage: Anthropic.Usage };
+  delta?: { stop_reason?: string | null };
+}
+
+function* recorded(event: RecordedFields): Generator<LlmPart> {
+  const { type, message } = event;
+  if (type === "message_start") {
+    yield messageUsage(message!.usage);
+    yield { type: "stop", model: message!.model };
+  } else if (type === "message_delta" || type === "message") {
+    if (event.usage !== undefined) yield messageUsage(event.usage);
+    const reason = type === "message" ? event.stop_reason : event.delta?.stop_reason;
+    yield {
+      type: "stop",
+      ...(reason ? { reason } : {}),
+      ...(event.model === undefined ? {} : { model: event.model }),
+    };
+  }
+}

@@ -1,0 +1,90 @@
+/**
+ * Requests of the model endpoints in OpenAI's own protocols: the body goes to the server as the client wrote it, and the
+ * server's events come back unchanged. Only the usage is read on the way.
+ */
+import {
+  brokenStream,
+  type GenerateRequest,
+  type JsonObject,
+  type LlmPart,
+  type NativeRequest,
+  vendorStream,
+} from "@backplane/sdk/kernel";
+import type { OpenAI } from "openai";
+import { chatUsage, type LooseUsage, refusesUsage } from "./chat.ts";
+import type { OpenAiClient } from "./client.ts";
+import { isVendor, type OpenAiConfig } from "./config.ts";
+import { responseEnding } from "./responses.ts";
+
+/** OpenAI itself serves both protocols, a compatible server only the configured one. */
+export function acceptsNative(config: OpenAiConfig, { protocol }: NativeRequest): boolean {
+  return protocol === config.api || (protocol !== "messages" && isVendor(config.base_url));
+}
+
+export async function* passOpenAiRequest(
+  connect: OpenAiClient,
+  request: GenerateRequest,
+  native: NativeRequest,
+): AsyncGenerator<LlmPart, void, undefined> {
+  const client = await connect();
+  const body = { ...native.body, model: request.model, stream: native.stream };
+  if (native.protocol === "responses") {
+    const open = (signal: AbortSignal) =>
+      client.responses.create({ ...body, store: false } as OpenAI.Responses.ResponseCreateParams, { signal });
+    yield* responseParts(vendorStream(request.signal, async (signal) => events(await open(signal))));
+  } else {
+    const open = (signal: AbortSignal) => openChat(client, body, native, signal);
+    yield* chatParts(vendorStream(request.signal, async (signal) => events(await open(signal))));
+  }
+}
+
+function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, signal: AbortSignal) {
+  const create = (params: JsonObject) =>
+    client.chat.completions.create(params as unknown as OpenAI.ChatCompletionCreateParams, { signal });
+  if (!stream) return create(body);
+  // The record of the call needs the usage, whether or not the client asks for it.
+  const given = (body.stream_options ?? {}) as JsonObject;
+  return create({ ...body, stream_options: { ...given, include_usage: true } }).catch((error: unknown) => {
+    if (!refusesUsage(error)) throw error;
+    const { stream_options: _, ...plain } = body;
+    return create(plain);
+  });
+}
+
+/** A response that is not a stream is its only event. */
+async function* events(answer: object): AsyncGenerator<JsonObject, void, undefined> {
+  if (Symbol.asyncIterator in answer) yield* answer as AsyncIterable<JsonObject>;
+  else yield answer as JsonObject;
+}
+
+async function* chatParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<LlmPart, void, undefined> {
+  let ended = false;
+  for await (const event of stream) {
+    yield { type: "native", event };
+    const { usage, choices, model } = event as {
+      usage?: LooseUsage | null;
+      choices?: { finish_reason?: string | null }[];
+      model?: string;
+    };
+    if (usage) yield chatUsage(usage);
+    const reason = choices?.find(({ finish_reason }) => finish_reason)?.finish_reason;
+    if (!reason) continue;
+    ended = true;
+    yield { type: "stop", reason, ...(model === undefined ? {} : { model }) };
+  }
+  if (!ended) throw brokenStream();
+}
+
+const ENDS = new Set(["response.completed", "response.incomplete", "response.failed"]);
+
+async function* responseParts(stream: AsyncIterable<JsonObject>): AsyncGenerator<LlmPart, void, undefined> {
+  let ended = false;
+  for await (const event of stream) {
+    yield { type: "native", event };
+    const whole = event.object === "response";
+    if (!whole && !ENDS.has(event.type as string)) continue;
+    ended = true;
+    yield* responseEnding((whole ? event : event.response) as unknown as OpenAI.Responses.Response);
+  }
+  if (!ended) throw brokenStream();
+}
