@@ -6,6 +6,7 @@ const CONTENT_TEST = ["packages/supply/test/content-store.test.ts"];
 const RACES = ["packages/api/test/routes/package-races.test.ts"];
 
 const NPM = "packages/supply/src/npm";
+const PYTHON_SERVER = ["packages/supply/test/python-server.test.ts"];
 const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [
@@ -39,14 +40,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "npm: plain requests reach the registries only",
-    file: `${NPM}/registry-proxy.ts`,
+    file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.href",
     to: "if (url === null) {\n      refused.push(url?.href",
     tests: NPM_SOURCES,
   },
   {
     defence: "npm: tunnels reach the registries only",
-    file: `${NPM}/registry-proxy.ts`,
+    file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.origin",
     to: "if (url === null) {\n      refused.push(url?.origin",
     tests: NPM_SOURCES,
@@ -133,6 +134,62 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     to: "  void removeUnlisted;\n",
     tests: ["packages/supply/test/npm-server.test.ts"],
     only: "refuses names",
+  },
+  {
+    defence: "pypi: resolving starts no program",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: "    if event in STARTS:\n",
+    to: "    if event in ():\n",
+    tests: PYTHON_SERVER,
+    only: "starts no program",
+  },
+  {
+    defence: "pypi: a dependency by URL is refused before it is fetched",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: "InstallRequirement.__init__ = refuse_urls\n",
+    to: "",
+    tests: PYTHON_SERVER,
+    only: "refuses a dependency",
+  },
+  {
+    defence: "pypi: pip runs behind the proxy",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: '"--proxy",\n        proxy.url,',
+    to: '"--proxy",\n        "",',
+    tests: PYTHON_SERVER,
+    only: "starts no program",
+  },
+  {
+    defence: "pypi: files come from the index",
+    file: "packages/supply/src/pypi/resolve-wheels.ts",
+    from: "!URL.canParse(url) || !origins.has(new URL(url).origin)",
+    to: "!URL.canParse(url)",
+    tests: PYTHON_SERVER,
+    only: "in the report of pip",
+  },
+  {
+    defence: "pypi: the hash of a download is that of the lock",
+    file: "packages/supply/src/pypi/resolve-wheels.ts",
+    from: "if (sha256 !== wheel.sha256) throw",
+    to: "if (sha256 === null) throw",
+    tests: PYTHON_SERVER,
+    only: "another hash than the lock",
+  },
+  {
+    defence: "pypi: a wheel contains what its RECORD says",
+    file: "packages/supply/src/pypi/unpack-wheel.ts",
+    from: 'if (hash.replace(/=+$/, "") !== expected)',
+    to: "if (hash === expected.slice(1))",
+    tests: PYTHON_SERVER,
+    only: "RECORD",
+  },
+  {
+    defence: "pypi: RECORD lists every file",
+    file: "packages/supply/src/pypi/unpack-wheel.ts",
+    from: "if (hash === undefined) throw",
+    to: "if (hash === undefined) continue;\n    if (hash === null) throw",
+    tests: PYTHON_SERVER,
+    only: "RECORD",
   },
   {
     defence: "pack: no packages of the development",

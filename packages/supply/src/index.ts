@@ -5,7 +5,6 @@ export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
 export { type InspectedTree, inspectContent } from "./content/inspect-content.ts";
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
-export type { HostPlatform } from "./import/check-package.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
 export { type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
 export { codeDigest } from "./kernel-plugins/code-digest.ts";
@@ -14,6 +13,7 @@ export {
   type PluginSources,
   type PluginSourcesOptions,
 } from "./kernel-plugins/create-plugin-sources.ts";
+export type { HostPlatform } from "./manifest/host-platform.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
 export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
 export type { Descriptor, ImageIndex, ImageManifest } from "./oci/descriptors.ts";
@@ -25,6 +25,7 @@ export {
   type RegistryClientOptions,
 } from "./oci/registry-client.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
+export { createPip, type Pip, PYPI_URL, type PythonOptions } from "./pypi/pip-command.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { treeDigest } from "./tree/read-tree.ts";
 export type { TreeFile, TreeListing } from "./tree/tree-listing.ts";

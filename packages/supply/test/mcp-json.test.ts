@@ -16,6 +16,41 @@ test.each([
 });
 
 test.each([
+  ["uvx", ["mcp-server-time", "--zone", "x"], { spec: "mcp-server-time" }, ["--zone", "x"]],
+  ["uvx", ["-q", "mcp-server-time@2025.1"], { spec: "mcp-server-time@2025.1" }, []],
+  [
+    "uvx",
+    ["--from", "acme[all]==1.2", "acme-mcp", "a"],
+    { spec: "acme[all]==1.2", script: "acme-mcp" },
+    ["a"],
+  ],
+  ["uv", ["tool", "run", "--from=acme", "acme-mcp"], { spec: "acme", script: "acme-mcp" }, []],
+  ["pipx", ["run", "--spec", "acme==1", "acme-mcp", "-v"], { spec: "acme==1", script: "acme-mcp" }, ["-v"]],
+  [
+    "python3",
+    ["-m", "mcp_server_time", "-v"],
+    { spec: "mcp-server-time", module: "mcp_server_time" },
+    ["-v"],
+  ],
+])("reads %s %j as a Python package", (command, args, from, rest) => {
+  expect(read({ one: { command, args } })).toEqual([
+    { name: "one", server_name: "one", ...NOTHING, from: { kind: "pypi", ...from }, args: rest },
+  ]);
+});
+
+test.each([
+  ["uvx", ["--python", "3.9", "acme"], "uvx with --python, which is not supported"],
+  ["uvx", ["--with", "pandas", "acme"], "uvx with --with, which is not supported"],
+  ["uvx", ["--from", "git+https://x/y", "acme"], "not NAME or NAME==VERSION of the Python index"],
+  ["uvx", [], "uvx without a package name"],
+  ["pipx", ["run", "--pip-args=-i x", "acme"], "pipx run with --pip-args=-i x"],
+])("refuses %s %j with a reason", (command, args, reason) => {
+  const { servers, left_out } = readMcpJson({ mcpServers: { one: { command, args } } }, "mcp.json");
+  expect(servers).toEqual([]);
+  expect(left_out[0]!.reason).toContain(reason);
+});
+
+test.each([
   ["@playwright/mcp@0.0.41", "playwright"],
   ["@playwright/mcp", "playwright"],
   ["mcp-server-kubernetes", "kubernetes"],

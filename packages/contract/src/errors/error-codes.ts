@@ -261,7 +261,7 @@ export const ERROR_CODES = {
   ),
   "package.dependency_refused": refusalSpec(
     422,
-    "A dependency does not come from the npm registry.",
+    "A dependency does not come from the registry or package index.",
     "Ask the author to depend on a published version. The gateway never fetches URL, git, file or link dependencies.",
   ),
 
@@ -584,7 +584,7 @@ export const ERROR_CODES = {
   "plugin.source_invalid": refusalSpec(
     400,
     "Plugins cannot be installed from this source.",
-    "Name a package in the npm registry (NAME or NAME@VERSION) or a local folder.",
+    "Name a package of the npm registry (NAME or NAME@VERSION), of the Python index (pypi:NAME==VERSION) or a local folder.",
   ),
   "plugin.install_failed": refusalSpec(
     500,

@@ -32,6 +32,23 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
     .describe("An MCP server from the npm registry."),
   z
     .strictObject({
+      kind: z.literal("pypi"),
+      spec: z
+        .string()
+        .regex(/^[A-Za-z0-9]/, "must be the name of a package, such as mcp-server-time==1.2.3")
+        .max(256),
+      script: z
+        .string()
+        .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be the name of a console script")
+        .max(128)
+        .optional()
+        .describe("The program to start. Default: the one that is named like the package, or the only one."),
+      args: z.array(z.string().max(4_096)).max(256).default([]).describe("Arguments of the server."),
+      secret_slots: SlotsSchema,
+    })
+    .describe("An MCP server from the Python package index."),
+  z
+    .strictObject({
       kind: z.literal("mcp_url"),
       name: z.string().min(1).max(120).describe("Its tools are named mcp_NAME_…."),
       url: z.string().min(1).max(2_048),

@@ -9,7 +9,7 @@ export const PackageSchema = z.object({
   version: z.string(),
   digest: DigestSchema,
   size_bytes: z.int(),
-  origin: z.enum(["upload", "folder", "oci", "marketplace", "bundled", "npm", "workspace", "core"]),
+  origin: z.enum(["upload", "folder", "oci", "marketplace", "bundled", "npm", "pypi", "workspace", "core"]),
   manifest: ManifestSchema,
   /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),

@@ -24,6 +24,7 @@ import { parse } from "smol-toml";
 import { z } from "zod";
 import { EgressSchema } from "./egress.ts";
 import { OrgLevelsSchema, ProjectLevelsSchema } from "./grant-levels.ts";
+import { PypiSchema } from "./pypi.ts";
 import { SandboxSchema } from "./sandbox.ts";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
@@ -104,6 +105,7 @@ const ConfigSchema = z.strictObject({
   hefty: z
     .strictObject({ plugins: z.record(z.string(), z.record(z.string(), z.json())).default({}) })
     .prefault({}),
+  pypi: PypiSchema,
   sandbox: SandboxSchema,
   egress: EgressSchema,
   timeouts: z

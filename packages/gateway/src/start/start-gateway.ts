@@ -9,10 +9,11 @@ import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";
 import { createKernel } from "@backplane/kernel";
 import { type HostPolicy, hostPolicy, type Logger } from "@backplane/ports";
-import { createRunner } from "@backplane/runner";
+import { createRunner, PLUGIN_PATH } from "@backplane/runner";
 import { createSecretVault, lockHome } from "@backplane/store";
 import {
   createPackageImporter,
+  createPip,
   createSchemas,
   createWorkspaceFolders,
   openContentStore,
@@ -117,6 +118,7 @@ async function compose(
     store: content,
     schemas,
     host: { os: hostOs(), arch: hostArch() },
+    pip: createPip({ path: PLUGIN_PATH, ...config.pypi }),
     scripts: { run: (request) => runner.installScripts.run(request) },
   });
   const files = openPackageImages({ store: content, dir: join(home.dir, "images"), log });

@@ -78,7 +78,7 @@ export type InstallationSource = ArchiveSource | NamedSource;
 export interface SourcePart {
   kind: LeftOut["kind"] | "package";
   name: string;
-  /** The part is downloaded from the npm registry. */
+  /** The part is downloaded from a registry. */
   registry: boolean;
   /** Settings for the part's binding, from the source. */
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };

@@ -256,16 +256,18 @@ function withSecretSlots(
 }
 
 /** Folders on the host and registries are open to admins only. */
+const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "npm", "pypi"];
+
 function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
-  if ((kind === "folder" || kind === "npm") && !caller.admin) throw forbiddenSource(kind);
+  if (ADMIN_SOURCES.includes(kind) && !caller.admin) throw forbiddenSource(kind);
 }
 
-function forbiddenSource(kind: "folder" | "npm"): BackplaneError {
+function forbiddenSource(kind: InstallationSource["kind"]): BackplaneError {
   return new BackplaneError(
     "package.source_forbidden",
-    kind === "npm"
-      ? "Only an admin credential may install from a registry."
-      : "Only the admin token may install from a folder on the host.",
+    kind === "folder"
+      ? "Only the admin token may install from a folder on the host."
+      : "Only an admin credential may install from a registry.",
   );
 }
 

@@ -58,8 +58,8 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
       audit: auditOf(deps, caller, "package.install", row.id, {
         ...about,
         origin: row.origin,
-        // Names the install scripts that ran, if any.
-        ...(row.origin === "npm" ? { source: row.manifest.source } : {}),
+        // Names the package of the registry, and the install scripts that ran.
+        ...(row.origin === "npm" || row.origin === "pypi" ? { source: row.manifest.source } : {}),
       }),
     };
   }

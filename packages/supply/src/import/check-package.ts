@@ -1,15 +1,11 @@
 /** Checks of a package against its manifest: platform, entrypoint and skills. Schemas: check-schema-files.ts. */
 import { posix } from "node:path";
 import { BackplaneError, type Manifest, runsElsewhere } from "@backplane/contract";
+import type { HostPlatform } from "../manifest/host-platform.ts";
 import { isBareName } from "../manifest/manifest-rules.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { findLines } from "../manifest/toml-lines.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
-
-export interface HostPlatform {
-  os: "linux" | "darwin" | "windows";
-  arch: "amd64" | "arm64";
-}
 
 /** Refuses a package that names its platforms on any other one (pkg.platform). */
 export function checkPlatform({ runtime }: Manifest, host: HostPlatform): void {

@@ -21,19 +21,22 @@ import {
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
+import type { HostPlatform } from "../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { AllowedScripts } from "../npm/install-scripts.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
+import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
 import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
-import { checkEntrypoint, checkPlatform, checkSkills, type HostPlatform } from "./check-package.ts";
+import { checkEntrypoint, checkPlatform, checkSkills } from "./check-package.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS, packageFormatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
+import { pythonServer } from "./mcp/python-server.ts";
 import {
   foreignContent,
   inspectNpm,
@@ -42,7 +45,7 @@ import {
   packageContent,
 } from "./open-content.ts";
 import { openSource, type SourceArchive } from "./open-source.ts";
-import type { PartImport, SourceContent } from "./parts/source-content.ts";
+import type { PartImport, PythonServerSource, SourceContent } from "./parts/source-content.ts";
 
 /** Recognizes a folder that may be an Agent Plugin. */
 const AGENT_PLUGIN = { marker: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
@@ -52,6 +55,7 @@ export interface ImporterParts {
   schemas: Schemas;
   host: HostPlatform;
   npm?: Npm;
+  pip?: Pip;
   /** Without it the install scripts of npm packages never run. */
   scripts?: InstallScripts | null;
   limits?: UnpackLimits;
@@ -69,6 +73,7 @@ export function createPackageImporter({
   host,
   limits = UNPACK_LIMITS,
   npm = createNpm(),
+  pip = createPip({ path: ["/usr/local/bin", "/usr/bin", "/bin"], index_url: PYPI_URL }),
   scripts = null,
 }: ImporterParts): PackageImporter {
   async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
@@ -146,6 +151,13 @@ export function createPackageImporter({
       return await installStaged(staged, "npm", null, operation);
     });
 
+  const importPython = (options: PythonServerSource, operation: Operation): Promise<ImportedPackage> =>
+    inStaging(async (staging) => {
+      const listing = await pythonServer(pip, host, options, staging.tree, operation);
+      const staged = await readStaged(staging, listing, {}, null);
+      return await installStaged(staged, "pypi", null, operation);
+    });
+
   const partImport = (
     origin: ImportedPackage["origin"],
     allowed: AllowedScripts,
@@ -158,6 +170,7 @@ export function createPackageImporter({
       const options = { spec, secret_slots, allowed, scripts, note };
       return { ...(await importNpm(options, operation)), notes };
     },
+    pypi: (options) => importPython(options, operation),
     bytes: (bytes) => importTree({ bytes, hints, created_at: null }, origin, null, operation),
     manifest: (text) => importManifest(text, hints, operation),
   });

@@ -18,12 +18,19 @@ import type { PackageJson } from "../npm/package-json.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
 import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
-import { declareSlots, npmServerEntry, readMcpJson, remoteServer } from "./mcp/mcp-json.ts";
+import {
+  declareSlots,
+  type McpServerEntry,
+  npmServerEntry,
+  pythonServerEntry,
+  readMcpJson,
+  remoteServer,
+} from "./mcp/mcp-json.ts";
 import { describeServer, selectProgram } from "./mcp/npm-server.ts";
 import { serverContent } from "./mcp/server-part.ts";
 import type { PartImport, SourceContent } from "./parts/source-content.ts";
 
-type ServerSource = Extract<InstallationSource, { kind: "npm" | "mcp_url" | "mcp_json" }>;
+type ServerSource = Extract<InstallationSource, { kind: "npm" | "pypi" | "mcp_url" | "mcp_json" }>;
 
 const PACKAGE_JSON = "package.json";
 const MAX_JSON_BYTES = 1024 * 1024;
@@ -34,15 +41,17 @@ export function openServers(source: ServerSource, into: PartImport): SourceConte
     source.kind === "mcp_json"
       ? readMcpJson(source.document, source.file)
       : {
-          servers: [
-            source.kind === "npm"
-              ? npmServerEntry(source.spec, source.args)
-              : remoteServer(source.name, source.url, source.headers),
-          ],
+          servers: [entryOf(source)],
           left_out: [],
         };
   const servers = named.servers.map((server) => declareSlots(server, source.secret_slots));
   return serverContent({ ...named, servers }, into);
+}
+
+function entryOf(source: Exclude<ServerSource, { kind: "mcp_json" }>): McpServerEntry {
+  if (source.kind === "npm") return npmServerEntry(source.spec, source.args);
+  if (source.kind === "pypi") return pythonServerEntry(source.spec, source.script, source.args);
+  return remoteServer(source.name, source.url, source.headers);
 }
 
 /** Downloads the package of the registry, without its dependencies, to say whether it is a kernel plugin or a server. */
@@ -79,7 +88,12 @@ export async function inspectNpm(
 const unsupported = (): never => {
   throw new Error("an inspected source is not imported");
 };
-const NOT_IMPORTED: PartImport = { npm: unsupported, bytes: unsupported, manifest: unsupported };
+const NOT_IMPORTED: PartImport = {
+  npm: unsupported,
+  pypi: unsupported,
+  bytes: unsupported,
+  manifest: unsupported,
+};
 
 /** A folder of kernel plugins is recognized before it is packed, because it may hold a large node_modules. */
 export async function kernelPluginFolder(path: string): Promise<SourceContent | null> {

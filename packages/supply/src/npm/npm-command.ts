@@ -5,9 +5,9 @@
 import { access, realpath } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import { startRegistryProxy } from "../registries/registry-proxy.ts";
 import { NpmFailure, prepareNpm, runNpm } from "./npm-process.ts";
 import { type NpmSettings, readNpmSettings } from "./npm-settings.ts";
-import { startRegistryProxy } from "./registry-proxy.ts";
 
 export interface Npm {
   /** Returns the standard output. Throws `NpmFailure` with npm's message, or `request.cancelled` after an abort. */

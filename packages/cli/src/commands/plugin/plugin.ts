@@ -48,6 +48,7 @@ Examples:
   backplane plugin install acme-devkit-0.1.0.tgz
   backplane plugin install npm:acme-memory@1.2.0
   backplane plugin install npm:@modelcontextprotocol/server-filesystem --mount ~/notes:/data -- /data
+  backplane plugin install pypi:mcp-server-time -- --local-timezone Europe/Berlin
   backplane plugin install --mcp https://mcp.example.com/mcp example
   backplane plugin install ./mcp.json
   backplane plugin install ./my-kernel-plugin --editable
@@ -64,7 +65,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   bindingFlags(plugin.command("install [source] [args...]"))
     .usage("[options] <source> [args...]")
     .description(
-      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, pypi:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
     )
     .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
     .option("--bind", "bind all exports of a package, with the flags above")
@@ -76,6 +77,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
       "run the install scripts of this npm package, which a server depends on, in the sandbox without network; repeatable",
       parseList,
     )
+    .option("--script <name>", "the program of a Python package to start, if it has several")
     .option("--editable", "link a folder instead of installing it; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
     .action(toAction(install));
@@ -144,16 +146,28 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
 
 async function install(
   context: CommandContext,
-  options: InstallOptions & { editable?: boolean; mcp?: string },
+  options: InstallOptions & { editable?: boolean; mcp?: string; script?: string },
   text: string | undefined,
   args: string[],
 ): Promise<number | undefined> {
   if (text === undefined) throw noSource(options.mcp);
+  if (options.script !== undefined && !text.startsWith("pypi:"))
+    throw wrongFlag("--script", "Python packages", text);
   if (options.mcp !== undefined) {
     const named = { kind: "mcp_url", name: text, url: options.mcp } as const;
     return await installServers(context, options, text, args, { named, label: text });
   }
   const found = readPluginSource(context.io.cwd, text);
+  if (found.kind === "pypi") {
+    const { script } = options;
+    const named = {
+      kind: "pypi",
+      spec: found.spec,
+      args,
+      ...(script === undefined ? {} : { script }),
+    } as const;
+    return await installServers(context, options, text, [], { named, label: found.spec });
+  }
   if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
   if (found.kind === "mcp") {
     const { document, file } = readMcpFile(found.path);
@@ -227,7 +241,7 @@ async function installServers(
   assertNoArgs(args, text);
   const settings = await installationSettings(context, options);
   const sent = withSlots(source, Object.keys(options.secret ?? {}));
-  const own = "named" in source && source.named.kind === "npm" ? (source.named.args ?? []) : [];
+  const own = "named" in source && "args" in source.named ? (source.named.args ?? []) : [];
   return await reportInstallation(context, await sendInstallation(context, sent, settings), own);
 }
 
@@ -256,9 +270,13 @@ function assertServerFlags(options: InstallOptions & { editable?: boolean }, tex
 
 function assertNoArgs(args: readonly string[], source: string): void {
   if (args.length === 0) return;
-  throw new BackplaneError("cli.usage", `${source} does not take arguments; only MCP servers from npm do.`, {
-    fix: `backplane plugin install ${source}`,
-  });
+  throw new BackplaneError(
+    "cli.usage",
+    `${source} does not take arguments; only MCP servers from a registry do.`,
+    {
+      fix: `backplane plugin install ${source}`,
+    },
+  );
 }
 
 /** The folder must be on the gateway's machine; the gateway watches it. */

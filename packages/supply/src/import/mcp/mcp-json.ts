@@ -3,19 +3,14 @@
  * name or by form are never imported. They become slots, to which the operator binds stored secrets.
  */
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
-import { isPackageName } from "../../npm/install-source.ts";
+import { parsePythonRequirement } from "../../pypi/requirement.ts";
+import { readCommand, type ServerOrigin } from "./server-command.ts";
 
 export interface McpServerEntry {
   name: string;
   /** The name in the names of its tools, if it is not the last part of the package's id. */
   server_name?: string;
-  /** The source from which the server is installed. */
-  from:
-    | { kind: "npm"; spec: string }
-    | { kind: "http"; url: string; headers: Record<string, string> }
-    | { kind: "command"; command: string }
-    /** A program in this folder, or one that gets files of the folder as arguments. */
-    | { kind: "files"; folder: string; command: string };
+  from: ServerOrigin;
   args: string[];
   /** Plain variables. */
   env: Record<string, string>;
@@ -55,6 +50,23 @@ export function npmServerEntry(spec: string, args: readonly string[]): McpServer
     name: spec,
     server_name: shortServerName(spec),
     from: { kind: "npm", spec },
+    args: [...args],
+    env: {},
+    secret_env: {},
+    secret_slots: [],
+  };
+}
+
+/** The server of a Python package. */
+export function pythonServerEntry(
+  spec: string,
+  script: string | undefined,
+  args: readonly string[],
+): McpServerEntry {
+  return {
+    name: spec,
+    server_name: shortServerName(parsePythonRequirement(spec).name),
+    from: { kind: "pypi", spec, ...(script === undefined ? {} : { script }) },
     args: [...args],
     env: {},
     secret_env: {},
@@ -119,7 +131,7 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
   return {
     name,
     // Otherwise the id of the package is made from this name.
-    ...(read.from.kind === "npm" ? { server_name: name } : {}),
+    ...(read.from.kind === "npm" || read.from.kind === "pypi" ? { server_name: name } : {}),
     from: read.from,
     args: args_slots.map(({ text }) => text),
     ...variables,
@@ -150,36 +162,6 @@ function readRemote(name: string, url: string, given: Record<string, string>): M
     secret_env: {},
     secret_slots: [...new Set(slots)],
   };
-}
-
-function readCommand(name: string, command: string, args: string[]): Pick<McpServerEntry, "from" | "args"> {
-  if (!/^(?:npx|bunx)(?:\.cmd)?$/.test(command)) {
-    if (command.includes("/") || command.includes("\\")) {
-      throw invalid(
-        `${name} starts ${command}, a file on this machine that is not visible in the sandbox`,
-        "Put the program into its own package with a vai-plugin.toml, or into /usr/local/bin on the PATH.",
-      );
-    }
-    return { from: { kind: "command", command }, args };
-  }
-  const rest = [...args];
-  let spec: string | undefined;
-  while (rest.length > 0 && rest[0]!.startsWith("-")) {
-    const flag = rest.shift()!;
-    if (flag === "-p" || flag === "--package") spec = rest.shift();
-    else if (flag.startsWith("--package=")) spec = flag.slice("--package=".length);
-    else if (flag !== "-y" && flag !== "--yes" && flag !== "-q" && flag !== "--quiet") {
-      throw invalid(`${name} calls npx with ${flag}, which is not supported`);
-    }
-  }
-  // With --package the next argument is the program of the package; its only program is started in any case.
-  const next = rest.shift();
-  spec ??= next;
-  const at = spec?.lastIndexOf("@") ?? -1;
-  if (spec === undefined || !isPackageName(at > 0 ? spec.slice(0, at) : spec)) {
-    throw invalid(`${name} calls npx without a package name`);
-  }
-  return { from: { kind: "npm", spec }, args: rest };
 }
 
 /** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` stand for secrets, and so does a variable that is named like one. */

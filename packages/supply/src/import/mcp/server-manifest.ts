@@ -4,6 +4,7 @@
  */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { PackageIdSchema, SlotSchema, VersionSchema } from "@backplane/contract/schema";
+import type { HostPlatform } from "../../manifest/host-platform.ts";
 import { tomlLines } from "../../manifest/toml-text.ts";
 
 export interface ServerDraft {
@@ -15,6 +16,8 @@ export interface ServerDraft {
   source?: string;
   runtime: { protocol: "mcp.stdio"; entrypoint: readonly string[] } | { protocol: "mcp.http"; url: string };
   secret_slots: readonly string[];
+  /** The only platform that it runs on. */
+  platform?: HostPlatform;
 }
 
 /** Throws package.invalid for invalid values. */
@@ -47,7 +50,12 @@ export function serverManifest(draft: ServerDraft): string {
     }),
     "",
     "[runtime]",
-    ...tomlLines({ protocol: runtime.protocol, transport: http === null ? "stdio" : "http", entrypoint }),
+    ...tomlLines({
+      protocol: runtime.protocol,
+      transport: http === null ? "stdio" : "http",
+      entrypoint,
+      ...(draft.platform === undefined ? {} : { os: [draft.platform.os], arch: [draft.platform.arch] }),
+    }),
     "",
     "# The maximum that a binding may be granted; without domains in its policy it has no network access.",
     "[runtime.permissions]",

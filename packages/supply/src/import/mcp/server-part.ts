@@ -1,9 +1,11 @@
 /** An MCP server as a part of a source: the package that it becomes and the settings of its binding. */
 import { type BindingPolicy, type JsonObject, WHOLE_PACKAGE } from "@backplane/contract";
 import type { ImportedPackage } from "@backplane/ports";
+import { parsePythonRequirement } from "../../pypi/requirement.ts";
 import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
 import type { McpServerEntry, McpServers } from "./mcp-json.ts";
 import { describeServer } from "./npm-server.ts";
+import { describePythonServer } from "./python-server.ts";
 import { packageIdOf, type ServerDraft, serverManifest } from "./server-manifest.ts";
 
 /** Publisher and version of a server whose source names neither. */
@@ -23,24 +25,25 @@ export function serverPart(
   server: McpServerEntry,
   owner: { publisher: string; version: string },
   importManifest: (manifest: string) => Promise<ImportedPackage>,
-  into: Pick<PartImport, "npm">,
+  into: Pick<PartImport, "npm" | "pypi">,
 ): ContentPart {
   const { name, from, secret_slots } = server;
   const package_id = packageIdOf(owner.publisher, name);
   return {
     kind: "server",
     name,
-    registry: from.kind === "npm",
+    registry: from.kind === "npm" || from.kind === "pypi",
     binding: serverBinding(server),
     preview: {
       name,
-      ...(from.kind === "npm" ? describeSpec(from.spec) : { package_id, version: owner.version }),
+      ...(describeRegistrySource(from) ?? { package_id, version: owner.version }),
       secret_slots,
       exports: [WHOLE_PACKAGE],
       binds: true,
     },
     async importPart() {
       if (from.kind === "npm") return await into.npm(from.spec, secret_slots);
+      if (from.kind === "pypi") return await into.pypi({ ...from, secret_slots });
       const runtime: ServerDraft["runtime"] =
         from.kind === "http"
           ? { protocol: "mcp.http", url: from.url }
@@ -52,7 +55,17 @@ export function serverPart(
 }
 
 /** Derives the package from the spec alone; the version may be a tag, which the registry resolves. */
-function describeSpec(spec: string): { package_id: string; version: string } {
+function describeRegistrySource(
+  from: McpServerEntry["from"],
+): { package_id: string; version: string } | null {
+  if (from.kind === "pypi") {
+    const { name, version } = parsePythonRequirement(from.spec);
+    return version === null
+      ? { ...describePythonServer(name, "0"), version: "latest" }
+      : describePythonServer(name, version);
+  }
+  if (from.kind !== "npm") return null;
+  const { spec } = from;
   const at = spec.lastIndexOf("@");
   const [name, version] = at > 0 ? [spec.slice(0, at), spec.slice(at + 1)] : [spec, "latest"];
   return describeServer(name, { version });

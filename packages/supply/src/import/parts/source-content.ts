@@ -16,9 +16,20 @@ export interface SourceContent extends Pick<Installation, "kind" | "plugin"> {
   plugins?: SourceInspection["plugins"];
 }
 
+/** An MCP server from the Python index. */
+export interface PythonServerSource {
+  spec: string;
+  /** The console script to start, if not the one that uvx would start. */
+  script?: string | undefined;
+  /** A module to run instead, as `python -m` does. */
+  module?: string | undefined;
+  secret_slots: readonly string[];
+}
+
 /** Imports a part like any other package. */
 export interface PartImport {
   npm(spec: string, secret_slots: readonly string[]): Promise<ImportedPackage>;
+  pypi(server: PythonServerSource): Promise<ImportedPackage>;
   bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;
   /** A package that consists of its manifest. */
   manifest(text: string): Promise<ImportedPackage>;

@@ -1,5 +1,5 @@
 /**
- * An HTTP proxy for one run of npm that allows only the configured registries. Without it, a package could name
+ * An HTTP proxy for one run of npm or pip that allows only the configured registries. Without it, a package could name
  * dependencies at any address, private ones included, and the gateway would fetch them.
  */
 import { createServer, type IncomingMessage, request, type ServerResponse } from "node:http";

@@ -1,0 +1,168 @@
+/**
+ * Makes a package of an MCP server from the Python index: what people start with `uvx NAME`. The wheels of the server and of
+ * its dependencies are resolved, locked, downloaded and unpacked without running any of their code. The package contains
+ * their files, the lock and a program that starts the server.
+ */
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import { type Operation, requireNotCancelled } from "@backplane/ports";
+import { checkListing } from "../../archive/check-listing.ts";
+import { NPM_LIMITS } from "../../archive/limits.ts";
+import type { HostPlatform } from "../../manifest/host-platform.ts";
+import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
+import type { FoundPython, Pip } from "../../pypi/pip-command.ts";
+import { parsePythonRequirement, semanticVersionOf } from "../../pypi/requirement.ts";
+import { downloadWheels, type LockedWheel, resolveWheels } from "../../pypi/resolve-wheels.ts";
+import { type EntryPoint, SITE_PACKAGES, unpackWheel } from "../../pypi/unpack-wheel.ts";
+import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
+import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
+import type { PythonServerSource } from "../parts/source-content.ts";
+import { packageIdOf, serverManifest } from "./server-manifest.ts";
+
+const START_FILE = "start.py";
+/** PEP 751 gives it this name. */
+const LOCK_FILE = "pylock.toml";
+
+/** Makes the package in the folder `tree`, which does not exist yet. */
+export async function pythonServer(
+  pip: Pip,
+  host: HostPlatform,
+  { spec, script, module, secret_slots }: PythonServerSource,
+  tree: string,
+  operation: Operation,
+): Promise<TreeListing> {
+  const requirement = parsePythonRequirement(spec);
+  const work = `${tree}-wheels`;
+  await mkdir(work);
+  try {
+    const python = await pip.python();
+    const wheels = await resolveWheels(pip, requirement, work, operation);
+    const root = wheels.find(({ name }) => name === requirement.name);
+    if (root === undefined) throw unusable(requirement.name, "pip did not resolve it");
+    const folder = await downloadWheels(pip, wheels, work, operation);
+    await mkdir(tree);
+    let native = false;
+    let scripts = new Map<string, EntryPoint>();
+    for (const wheel of wheels) {
+      requireNotCancelled(operation);
+      operation.report({ step: "unpack", message: `Unpacking ${wheel.file}` });
+      const unpacked = await unpackWheel(join(folder, wheel.file), tree, NPM_LIMITS);
+      native ||= unpacked.native;
+      if (wheel === root) scripts = unpacked.scripts;
+    }
+    const start = module === undefined ? selectScript(root.name, scripts, script) : module;
+    await writeFile(join(tree, START_FILE), startProgram(start, native ? python : null));
+    await writeFile(join(tree, LOCK_FILE), lockText(wheels, pip.index_url, python));
+    await writeFile(
+      join(tree, MANIFEST_FILE),
+      serverManifest({
+        ...describePythonServer(root.name, root.version),
+        name: root.name,
+        ...(root.summary === undefined ? {} : { description: root.summary }),
+        ...(root.license === undefined ? {} : { license: root.license.split("\n")[0]! }),
+        source: `pypi:${root.name}==${root.version}`,
+        runtime: { protocol: "mcp.stdio", entrypoint: ["python3", "-S", `./${START_FILE}`] },
+        ...(native ? { platform: host } : {}),
+        secret_slots,
+      }),
+    );
+    const { files } = await findFiles(tree);
+    const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(tree, path)));
+    checkListing(listing.files, NPM_LIMITS);
+    return listing;
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+export function describePythonServer(name: string, version: string): { package_id: string; version: string } {
+  return { package_id: packageIdOf("pypi", name), version: semanticVersionOf(version) };
+}
+
+/** As uvx: the script that is named like the package, or the only one. */
+export function selectScript(
+  name: string,
+  scripts: ReadonlyMap<string, EntryPoint>,
+  given?: string,
+): EntryPoint {
+  const only = scripts.size === 1 ? [...scripts.values()][0] : undefined;
+  const found = given === undefined ? (scripts.get(name) ?? only) : scripts.get(given);
+  if (found !== undefined) return found;
+  const names = [...scripts.keys()].sort().join(", ");
+  if (names === "")
+    throw unusable(
+      name,
+      "it has no program to start",
+      "Name the package that the server's instructions start with uvx, not a library.",
+    );
+  if (given !== undefined)
+    throw unusable(name, `it has no program ${given}`, `Use --script with one of: ${names}.`);
+  throw unusable(
+    name,
+    `it has several programs: ${names}`,
+    `Choose one: backplane plugin install pypi:${name} --script NAME`,
+  );
+}
+
+/**
+ * Python runs without the packages of the host (-S), as in a virtual environment. `built_for` is the Python that the native
+ * code of the package was built for.
+ */
+function startProgram(start: EntryPoint | string, built_for: FoundPython | null): string {
+  const [major, minor] = (built_for?.version ?? "").split(".");
+  return [
+    '"""Starts the MCP server of this package. Written by Backplane."""',
+    "import importlib, os, runpy, site, sys",
+    ...(built_for === null
+      ? []
+      : [
+          `if sys.version_info[:2] != (${major}, ${minor}):`,
+          `    sys.exit("This package was installed for Python ${major}.${minor}, and this is Python %d.%d. Install it again." % sys.version_info[:2])`,
+        ]),
+    "here = os.path.dirname(os.path.abspath(__file__))",
+    `packages = os.path.join(here, ${JSON.stringify(SITE_PACKAGES)})`,
+    "# In place of the folder of this file. Processes that the server starts find its modules too.",
+    "sys.path[0] = packages",
+    'os.environ["PYTHONPATH"] = packages',
+    "site.addsitedir(packages)",
+    "site.setquit()",
+    ...(typeof start === "string"
+      ? [`runpy.run_module(${JSON.stringify(start)}, run_name="__main__", alter_sys=True)`]
+      : [
+          `target = importlib.import_module(${JSON.stringify(start.module)})`,
+          `for name in ${JSON.stringify(start.attribute)}.split("."):`,
+          "    target = getattr(target, name)",
+          "sys.exit(target())",
+        ]),
+    "",
+  ].join("\n");
+}
+
+/** A lock as PEP 751 describes it. */
+function lockText(wheels: readonly LockedWheel[], index_url: string, python: FoundPython): string {
+  const index = new URL(index_url);
+  index.username = "";
+  index.password = "";
+  const quote = (text: string) => JSON.stringify(text);
+  const sorted = [...wheels].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return [
+    'lock-version = "1.0"',
+    'created-by = "backplane"',
+    `requires-python = ${quote(`==${python.version}.*`)}`,
+    ...sorted.flatMap(({ name, version, file, url, sha256 }) => [
+      "",
+      "[[packages]]",
+      `name = ${quote(name)}`,
+      `version = ${quote(version)}`,
+      `index = ${quote(index.href)}`,
+      `wheels = [{ name = ${quote(file)}, url = ${quote(url)}, hashes = { sha256 = ${quote(sha256)} } }]`,
+    ]),
+    "",
+  ].join("\n");
+}
+
+function unusable(name: string, reason: string, fix?: string): BackplaneError {
+  const message = `${name} cannot be installed as an MCP server: ${reason}.`;
+  return new BackplaneError("package.invalid", message, fix === undefined ? {} : { fix });
+}

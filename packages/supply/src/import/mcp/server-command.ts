@@ -1,0 +1,131 @@
+/**
+ * Understands the commands that start published servers: npx, uvx, pipx and `python -m`. They become sources, because
+ * a sandbox has neither a network to download from nor the caches of these programs.
+ */
+import { BackplaneError } from "@backplane/contract";
+import { isPackageName } from "../../npm/install-source.ts";
+import { isPythonRequirement } from "../../pypi/requirement.ts";
+
+/** The source from which a server is installed. */
+export type ServerOrigin =
+  | { kind: "npm"; spec: string }
+  /** A console script of a Python package, or one of its modules. */
+  | { kind: "pypi"; spec: string; script?: string; module?: string }
+  | { kind: "http"; url: string; headers: Record<string, string> }
+  | { kind: "command"; command: string }
+  /** A program in this folder, or one that gets files of the folder as arguments. */
+  | { kind: "files"; folder: string; command: string };
+
+export interface ServerCommand {
+  from: ServerOrigin;
+  /** Arguments of the server itself. */
+  args: string[];
+}
+
+/** Throws package.invalid with the name of the server. */
+export function readCommand(name: string, command: string, args: readonly string[]): ServerCommand {
+  const program = command.replace(/\.(?:cmd|exe)$/, "");
+  if (program === "npx" || program === "bunx") return readNpx(name, args);
+  if (program === "uvx") return readUvx(name, "uvx", args);
+  if (program === "uv" && args[0] === "tool" && args[1] === "run")
+    return readUvx(name, "uv tool run", args.slice(2));
+  if (program === "pipx" && args[0] === "run") return readPipx(name, args.slice(1));
+  const module =
+    /^python(?:3(?:\.\d+)?)?$/.test(program) && args[0] === "-m" ? publishedModule(args[1]) : null;
+  if (module !== null) return { from: module, args: args.slice(2) };
+  if (command.includes("/") || command.includes("\\")) {
+    throw invalid(
+      `${name} starts ${command}, a file on this machine that is not visible in the sandbox`,
+      "Put the program into its own package with a vai-plugin.toml, or into /usr/local/bin on the PATH.",
+    );
+  }
+  return { from: { kind: "command", command }, args: [...args] };
+}
+
+function readNpx(name: string, args: readonly string[]): ServerCommand {
+  const flags = { package: ["-p", "--package"], ignored: ["-y", "--yes", "-q", "--quiet"] };
+  const { given, rest } = readFlags(name, "npx", args, { values: flags.package, ignored: flags.ignored });
+  // With --package the next argument is the program of the package; its only program is started in any case.
+  const next = rest.shift();
+  const spec = given.get("-p") ?? given.get("--package") ?? next;
+  const at = spec?.lastIndexOf("@") ?? -1;
+  if (spec === undefined || !isPackageName(at > 0 ? spec.slice(0, at) : spec)) {
+    throw invalid(`${name} calls npx without a package name`);
+  }
+  return { from: { kind: "npm", spec }, args: rest };
+}
+
+/** Flags of uvx that change only caching and output. */
+const UVX_IGNORED = [
+  "-q",
+  "--quiet",
+  "-v",
+  "--verbose",
+  "-n",
+  "--no-cache",
+  "--isolated",
+  "--refresh",
+  "-U",
+  "--upgrade",
+];
+
+function readUvx(name: string, program: string, args: readonly string[]): ServerCommand {
+  const { given, rest } = readFlags(name, program, args, { values: ["--from"], ignored: UVX_IGNORED });
+  return pythonCommand(name, program, given.get("--from"), rest);
+}
+
+function readPipx(name: string, args: readonly string[]): ServerCommand {
+  const ignored = ["-q", "--quiet", "--verbose", "--no-cache"];
+  const { given, rest } = readFlags(name, "pipx run", args, { values: ["--spec"], ignored });
+  return pythonCommand(name, "pipx run", given.get("--spec"), rest);
+}
+
+/** `from` is the package, if the first argument is only the program. */
+function pythonCommand(
+  name: string,
+  program: string,
+  from: string | undefined,
+  [first, ...args]: readonly string[],
+): ServerCommand {
+  if (first === undefined) throw invalid(`${name} calls ${program} without a package name`);
+  const spec = from ?? first;
+  if (!isPythonRequirement(spec)) {
+    throw invalid(
+      `${name} calls ${program} with ${spec}, which is not NAME or NAME==VERSION of the Python index`,
+      "Install a published version. URLs, git, paths and version ranges are not accepted.",
+    );
+  }
+  return { from: { kind: "pypi", spec, ...(from === undefined ? {} : { script: first }) }, args };
+}
+
+/**
+ * `python -m mcp_server_time` starts a package that was installed with pip before. Servers are named like their packages;
+ * other modules are left to the Python of the host.
+ */
+function publishedModule(module: string | undefined): ServerOrigin | null {
+  if (module === undefined || !/^(?:[a-z0-9]+_)*mcp(?:_[a-z0-9]+)*$/.test(module)) return null;
+  return { kind: "pypi", spec: module.replaceAll("_", "-"), module };
+}
+
+/** Reads the flags before the first argument. */
+function readFlags(
+  name: string,
+  program: string,
+  args: readonly string[],
+  { values, ignored }: { values: readonly string[]; ignored: readonly string[] },
+): { given: Map<string, string>; rest: string[] } {
+  const given = new Map<string, string>();
+  const rest = [...args];
+  while (rest.length > 0 && rest[0]!.startsWith("-")) {
+    const flag = rest.shift()!;
+    const [, long = flag, value] = /^(--[^=]+)=(.*)$/s.exec(flag) ?? [];
+    if (values.includes(long)) given.set(long, value ?? rest.shift() ?? "");
+    else if (!ignored.includes(flag))
+      throw invalid(`${name} calls ${program} with ${flag}, which is not supported`);
+  }
+  return { given, rest };
+}
+
+function invalid(problem: string, fix?: string): BackplaneError {
+  return new BackplaneError("package.invalid", `${problem}.`, fix === undefined ? {} : { fix });
+}

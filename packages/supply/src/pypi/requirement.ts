@@ -1,0 +1,71 @@
+/** What `pypi:` sources may name: a project of the index, with extras and an exact version. Nothing else that pip accepts. */
+import { BackplaneError } from "@backplane/contract";
+
+export interface PythonRequirement {
+  /** Normalized as PEP 503 says. */
+  name: string;
+  /** As pip reads it, such as `mcp[cli]==1.2.0`. */
+  requirement: string;
+  /** Null for the newest. */
+  version: string | null;
+}
+
+const NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]{0,126}[A-Za-z0-9])?";
+const VERSION = "(?:\\d+!)?\\d+(?:\\.\\d+)*(?:[A-Za-z0-9._+-]*[A-Za-z0-9])?";
+const SPEC = new RegExp(
+  `^(?<name>${NAME})(?:\\[(?<extras>${NAME}(?:,${NAME})*)\\])?(?:(?:==|@)(?<version>latest|${VERSION}))?$`,
+);
+
+/** `NAME`, `NAME==VERSION` or, as uvx writes it, `NAME@VERSION`, each with optional extras. */
+export function parsePythonRequirement(spec: string): PythonRequirement {
+  const found = spec.length > 256 ? null : SPEC.exec(spec);
+  if (found === null) {
+    throw new BackplaneError(
+      "plugin.source_invalid",
+      `${JSON.stringify(spec.slice(0, 80))} is not a package name of the Python index.`,
+      { fix: "Write pypi:NAME or pypi:NAME==VERSION. URLs, git and version ranges are not accepted." },
+    );
+  }
+  const { name = "", extras, version = "latest" } = found.groups as Record<string, string | undefined>;
+  const exact = version === "latest" ? null : version;
+  return {
+    name: normalizeProject(name),
+    version: exact,
+    requirement: `${normalizeProject(name)}${extras === undefined ? "" : `[${extras}]`}${exact === null ? "" : `==${exact}`}`,
+  };
+}
+
+export function isPythonRequirement(spec: string): boolean {
+  return spec.length <= 256 && SPEC.test(spec);
+}
+
+/** PEP 503: names that differ only in case or in the separator are the same project. */
+export function normalizeProject(name: string): string {
+  return name.toLowerCase().replace(/[-_.]+/g, "-");
+}
+
+const PRE: Record<string, string> = { a: "alpha", alpha: "alpha", b: "beta", beta: "beta" };
+
+/**
+ * The version of a package is a semantic one. `1.2` becomes `1.2.0` and `2rc1` `2.0.0-rc.1`; parts that a semantic version
+ * does not have, such as `.post1`, become build metadata. Versions that differ stay different.
+ */
+export function semanticVersionOf(version: string): string {
+  const found =
+    /^v?(?:(?<epoch>\d+)!)?(?<release>\d+(?:\.\d+)*)(?:[-_.]?(?<pre>alpha|beta|preview|pre|rc|a|b|c)[-_.]?(?<number>\d*))?(?<rest>.*)$/i.exec(
+      version,
+    );
+  const groups = (found?.groups ?? {}) as Record<string, string | undefined>;
+  const [major = 0, minor = 0, patch = 0, ...more] = (groups.release ?? "0").split(".").map(Number);
+  const pre = groups.pre?.toLowerCase();
+  const build = [
+    ...(groups.epoch === undefined ? [] : ["epoch", groups.epoch]),
+    ...more.map(String),
+    ...(groups.rest ?? "").split(/[^0-9A-Za-z]+/).filter((part) => part !== ""),
+  ];
+  return [
+    `${major}.${minor}.${patch}`,
+    pre === undefined ? "" : `-${PRE[pre] ?? "rc"}.${Number(groups.number || "0")}`,
+    build.length === 0 ? "" : `+${build.join(".")}`,
+  ].join("");
+}

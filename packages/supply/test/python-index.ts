@@ -1,0 +1,120 @@
+/** A local index of Python packages: pages as PEP 503 and PEP 691 describe them, and the files. */
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { zip } from "./zip-bytes.ts";
+
+export interface PythonIndex {
+  /** The value of `pypi.index_url`. */
+  url: string;
+  /** Publishes a wheel or an sdist under its file name. `sha256` is what the page says about it. */
+  publish(project: string, file: string, bytes: Buffer, sha256?: string): void;
+  requests: string[];
+  /** Requests whose path matches are never answered. */
+  stalls: RegExp | null;
+  close(): Promise<void>;
+}
+
+export async function startPythonIndex(): Promise<PythonIndex> {
+  const projects = new Map<string, Map<string, { bytes: Buffer; sha256: string }>>();
+  const requests: string[] = [];
+  const server = createServer((request, response) => {
+    const path = decodeURIComponent(request.url ?? "");
+    requests.push(path);
+    if (index.stalls?.test(path)) return;
+    const [, kind, project = "", file = ""] = /^\/(simple|files)\/([^/]+)\/(.*)$/.exec(path) ?? [];
+    const files = projects.get(project);
+    if (files === undefined) return void response.writeHead(404).end();
+    if (kind === "files") return void response.end(files.get(file)?.bytes ?? "");
+    const links = [...files].map(([name, { sha256 }]) => ({
+      filename: name,
+      url: `../../files/${project}/${name}`,
+      hashes: { sha256 },
+    }));
+    if (request.headers.accept?.includes("application/vnd.pypi.simple.v1+json")) {
+      response.setHeader("content-type", "application/vnd.pypi.simple.v1+json");
+      return void response.end(
+        JSON.stringify({ meta: { "api-version": "1.0" }, name: project, files: links }),
+      );
+    }
+    response.setHeader("content-type", "text/html");
+    response.end(
+      links
+        .map(({ filename, url, hashes }) => `<a href="${url}#sha256=${hashes.sha256}">${filename}</a>`)
+        .join("\n"),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const index: PythonIndex = {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/simple`,
+    requests,
+    stalls: null,
+    publish(project, file, bytes, sha256 = sha256Of(bytes)) {
+      const files = projects.get(project) ?? new Map();
+      projects.set(project, files.set(file, { bytes, sha256 }));
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.closeAllConnections();
+        server.close(() => resolve());
+      }),
+  };
+  return index;
+}
+
+export interface WheelContent {
+  name: string;
+  version?: string;
+  /** Such as `py3-none-any`. */
+  tag?: string;
+  requires?: readonly string[];
+  /** Lines of the section console_scripts. */
+  scripts?: readonly string[];
+  metadata?: readonly string[];
+  files?: Readonly<Record<string, string>>;
+  /** Changes the RECORD, given its lines. */
+  record?: (lines: string[]) => string[];
+}
+
+/** The file name and the bytes of a wheel. */
+export function wheel(content: WheelContent): { file: string; bytes: Buffer } {
+  const { name, version = "1.0.0", tag = "py3-none-any", requires = [], scripts = [] } = content;
+  const stem = `${name.replaceAll("-", "_")}-${version}`;
+  const info = `${stem}.dist-info`;
+  const files: Record<string, string> = {
+    ...content.files,
+    [`${info}/METADATA`]: [
+      "Metadata-Version: 2.1",
+      `Name: ${name}`,
+      `Version: ${version}`,
+      ...(content.metadata ?? []),
+      ...requires.map((each) => `Requires-Dist: ${each}`),
+      "",
+    ].join("\n"),
+    [`${info}/WHEEL`]: [
+      "Wheel-Version: 1.0",
+      "Generator: test",
+      `Root-Is-Purelib: ${tag.endsWith("-none-any")}`,
+      `Tag: ${tag}`,
+      "",
+    ].join("\n"),
+    ...(scripts.length === 0
+      ? {}
+      : { [`${info}/entry_points.txt`]: `[console_scripts]\n${scripts.join("\n")}\n` }),
+  };
+  const lines = Object.entries(files).map(([path, text]) => {
+    const sha256 = createHash("sha256").update(text).digest("base64url");
+    return `${path},sha256=${sha256},${Buffer.byteLength(text)}`;
+  });
+  const record = [...(content.record?.(lines) ?? lines), `${info}/RECORD,,`].join("\n");
+  const parts = Object.entries({ ...files, [`${info}/RECORD`]: `${record}\n` }).map(([path, body]) => ({
+    name: path,
+    body,
+    mode: 0o100644,
+  }));
+  return { file: `${stem}-${tag}.whl`, bytes: zip(parts) };
+}
+
+export function sha256Of(bytes: Uint8Array): string {
+  return createHash("sha256").update(bytes).digest("hex");
+}
