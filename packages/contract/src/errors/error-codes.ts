@@ -268,7 +268,7 @@ export const ERROR_CODES = {
   "package.digest_mismatch": refusalSpec(
     422,
     "The downloaded bytes are not the ones that were published.",
-    "Try again. If the digests in details stay the same, do not install it, and tell the publisher and whoever runs the registry.",
+    "Try again. If the digests in details stay the same, do not install it, and tell the publisher and the operator of the registry.",
   ),
 
   // OCI registries.
@@ -291,7 +291,7 @@ export const ERROR_CODES = {
   "registry.invalid": refusalSpec(
     502,
     "The registry sent something that violates the protocol or a limit.",
-    "Use another registry. Whoever runs this one should know what the message says.",
+    "Use another registry, or report this message to the operator of the registry.",
   ),
 
   // Workspace folders.
@@ -387,7 +387,7 @@ export const ERROR_CODES = {
   ),
   "target.host_forbidden": refusalSpec(
     403,
-    "The tool requires to run on the gateway's machine outside the sandbox, which the binding does not allow.",
+    "The tool must run on the gateway's machine outside the sandbox, which the binding does not allow.",
     "If you trust the package, an admin can allow it with `backplane binding set ID --host-target`.",
   ),
   "tool.load_failed": refusalSpec(
@@ -424,12 +424,12 @@ export const ERROR_CODES = {
   ),
   "allow_rule.refused": refusalSpec(
     403,
-    "Calls of this tool or server cannot be allowed lastingly.",
+    "Calls of this tool or server cannot be allowed permanently.",
     "The message names the reason. Answer single calls with `backplane approve allow`.",
   ),
   "allow_rule.too_many": refusalSpec(
     409,
-    "The organisation has as many allow rules as are possible.",
+    "The organisation has reached the maximum number of allow rules.",
     "Remove rules that are no longer needed with `backplane allow remove`.",
   ),
   "sandbox.unavailable": refusalSpec(
@@ -506,7 +506,7 @@ export const ERROR_CODES = {
   "delivery.not_found": refusalSpec(
     404,
     "There is no such delivery here.",
-    "List the deliveries with `backplane delivery list`. Finished ones are removed after their retention.",
+    "List the deliveries with `backplane delivery list`. Finished deliveries are removed after their retention period.",
   ),
   "delivery.conflict": refusalSpec(
     409,
@@ -573,7 +573,7 @@ export const ERROR_CODES = {
   ),
   "plugin.untrusted": refusalSpec(
     403,
-    "The plugin requires to run in the gateway's own process, but no operator has trusted it.",
+    "The plugin must run in the gateway's own process, but no operator has trusted it.",
     "Run the plugin in its own process with class worker, or trust it by setting class inline on its binding.",
   ),
   "plugin.dependency": refusalSpec(
