@@ -220,7 +220,7 @@ const adder: KernelPlugin = {
   },
 };
 
-/** What a careful person would write: message, call, result and answer each on disk before the next step. */
+/** The loop as a careful person would write it: message, call, result and answer each on disk before the next step. */
 function openByHand(file: string): { turn: (lane: string) => void; close(): void } {
   const database = new DatabaseSync(file);
   database.exec("pragma journal_mode = wal; pragma synchronous = full");

@@ -17,7 +17,7 @@ export interface QueuePeer {
 }
 
 const TEXT = "x".repeat(200);
-/** As many as a delivery has. */
+/** The same number as a delivery has. */
 const ATTEMPTS = 5;
 /** PostgreSQL refuses to run as root; `nobody` has this number on Linux. */
 const NOBODY = 65_534;

@@ -1,4 +1,4 @@
-/** What a plugin can do to PID 1, to other processes and, through files, to the kernel, and which privileges it has. */
+/** The privileges of a plugin, and its access to PID 1, to other processes and, through files, to the kernel. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";

@@ -41,7 +41,7 @@ async function useHello(gateway: TestGateway): Promise<void> {
   expect((await gateway.http("PUT", "/v1/secrets/token", { value: "first" })).status).toBeLessThan(300);
 }
 
-/** What a restored gateway must still know and do. */
+/** Checks the data and the functions of a restored gateway. */
 async function expectRestored(gateway: TestGateway, calls: readonly string[]): Promise<void> {
   const { body } = await gateway.http<Rows>("GET", "/v1/invocations?export_id=hello");
   expect(body.items.map(({ id }) => id)).toEqual(calls);

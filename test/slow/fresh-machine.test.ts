@@ -24,7 +24,7 @@ import { verifies } from "../support/verifies.ts";
 
 const root = process.getuid!() === 0;
 const ORDINARY = 1000;
-/** What npm and the README's commands call besides Node. */
+/** The programs that npm and the README's commands call besides Node. */
 const PROGRAMS = ["sh", "env", "cat", "ls", "curl"];
 const ABSENT = ["bwrap", "cc", "gcc", "clang", "musl-gcc", "python3", "initdb", "chromium", "java", "git"];
 

@@ -18,7 +18,7 @@ export const CANARY_FOLDER = resolve("reports/canary");
 const NEEDLES = [...spellingsOf(CANARY)].map((spelling) => Buffer.from(spelling));
 
 export interface SearchReport {
-  /** What was searched, e.g. a file of the home. */
+  /** The place that was searched, for example a file of the home. */
   places: number;
   bytes: number;
   hits: string[];

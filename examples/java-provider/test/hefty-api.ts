@@ -147,7 +147,7 @@ public class HelloInstrument implements Instrument {
 };
 
 export interface HeftyClasses {
-  /** What the plugin's own build produces. */
+  /** The output of the plugin's own build. */
   plugin: string;
   /** hefty-core and its libraries. */
   libraries: string;

@@ -67,7 +67,7 @@ export function compactChain(request: CompactRequest, recent_share: number): Com
   };
 }
 
-/** What the host demands: pinned items, system messages and open tasks. */
+/** The blocks that the host requires: pinned items, system messages and open tasks. */
 function requiredBlocks(blocks: readonly ChainBlock[], { source, policy }: CompactRequest): Set<ChainBlock> {
   const pins = new Set(
     (source.projection.pinned_items ?? []).map((item) => (item as { entry_id?: number }).entry_id),

@@ -34,7 +34,7 @@ const REPEATED = 0.95;
 const TITLE_WORDS = 2;
 const MAX_TOPICS = 12;
 
-/** What people decide, require, promise or find out. */
+/** Words of sentences in which people decide, require, promise or find something. */
 const DECISIVE =
   /\b(decided?|agreed|must|never|always|only|instead|because|prefers?|requires?|needs?|uses?|owner|owns|deadline|due|root cause|fixed|fails?|renamed|moved|lives|listens|password|version|limit|default|called|named|belongs|runs on|todo|open question|blocked|promised)\b/i;
 /** Paths, identifiers, versions, times and numbers with a unit. */

@@ -1,6 +1,6 @@
 /**
- * Builds the modules of the kernel in the order of their dependencies. What a module has to tell an earlier one goes
- * through `changes`. All state lives in the values created here, so a process may hold several kernels.
+ * Builds the modules of the kernel in the order of their dependencies. A notification from a module to an earlier one
+ * goes through `changes`. All state lives in the values created here, so a process may hold several kernels.
  */
 import { createAgentHost, createAgentModule } from "@backplane/agent";
 import { createCallState, createDoorModule } from "@backplane/door";

@@ -1,4 +1,4 @@
-/** What a gateway says at start when `store.url` is wrong, with a real PostgreSQL. */
+/** The errors of a gateway at start when `store.url` is wrong, with a real PostgreSQL. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";

@@ -17,7 +17,7 @@ interface Change {
   program: string;
   /** The home before the change. */
   start: string;
-  /** What is wrong with the home after the process was killed; null when nothing is. */
+  /** Describes the fault of the home after the process was killed; null if there is none. */
   check(packages: PackageHome): Promise<string | null>;
 }
 

@@ -1,4 +1,4 @@
-/** What hooks learn about runs, chains and sessions, and which ids their calls carry. */
+/** The events about runs, chains and sessions that hooks receive, and the ids of their calls. */
 import type { JsonObject } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";

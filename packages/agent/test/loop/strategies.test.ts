@@ -1,4 +1,4 @@
-/** What a turn does with the decisions of its strategy, and what it records. */
+/** The effect of a strategy's decisions on its turn, and the record of the turn. */
 import {
   type AgentLoopState,
   type BusEvent,

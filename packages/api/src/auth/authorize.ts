@@ -2,7 +2,7 @@ import { BackplaneError } from "@backplane/contract";
 import { type Caller, requireScope } from "@backplane/ports";
 import type { RouteAuth } from "../http/route.ts";
 
-/** Throws auth.scope when the caller may not use a route at all. Which rows it may see is decided by the kernel. */
+/** Throws auth.scope when the caller may not use a route at all. The kernel decides which rows it may see. */
 export function authorize(caller: Caller, auth: Exclude<RouteAuth, "public">): void {
   if ("host" in auth) {
     if (caller.actor !== "admin") throw missingScope("admin token");

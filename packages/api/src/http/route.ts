@@ -59,7 +59,7 @@ export interface RouteContext<P, Q, B, A> {
 
 type Headers = Record<string, string>;
 
-/** What a handler returns. After `hijacked` the handler has written to the socket itself. */
+/** The result of a handler. After `hijacked` the handler has written to the socket itself. */
 export type RouteResponse =
   | { status: number; json: unknown; headers?: Headers }
   | { status: number; text: string; type: string; headers?: Headers }

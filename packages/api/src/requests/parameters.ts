@@ -41,7 +41,7 @@ export function waitMs(wait: z.output<typeof WaitSeconds>): number {
   return (typeof wait === "number" ? wait : DEFAULT_WAIT_S) * 1000;
 }
 
-/** Which session ids a client may use is decided by the kernel; only the length is limited here. */
+/** Only the length is limited here; the kernel decides which session ids a client may use. */
 export const SessionId = nameOf(256).min(1);
 export const Workspace = nameOf(1_024).min(1);
 

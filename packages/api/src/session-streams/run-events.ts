@@ -1,4 +1,4 @@
-/** Which events the stream of a run contains, and how an entry of the tape is turned back into its event. */
+/** Selects the events for the stream of a run, and converts an entry of the tape back into its event. */
 import type { Entry, JsonObject } from "@backplane/contract";
 import type { WatchedEvent } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";

@@ -106,7 +106,7 @@ async function remove(context: CommandContext, _options: object, id: string): Pr
   return undefined;
 }
 
-/** What the rule covers, in one sentence. */
+/** Describes in one sentence the calls that the rule covers. */
 function ruleText(rule: AllowRule): string {
   const who = rule.identity === null ? "every caller" : rule.identity;
   return `${coverageText(rule)} for ${who}, up to ${rule.max_risk} risk`;

@@ -137,7 +137,7 @@ async function revoke(context: CommandContext, _options: object, id: string): Pr
   return undefined;
 }
 
-/** What an answer may cover beyond this call. */
+/** The further calls that an answer may cover. */
 function coverageText({ may_cover: { session, always } }: Approval): string | undefined {
   const texts = [
     ...(session.length === 0 ? [] : [`--for-session: ${session.join(", ")}`]),

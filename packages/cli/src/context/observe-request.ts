@@ -1,5 +1,5 @@
 /**
- * What a command shows while it waits for a response, in one place for all commands. A request whose route reports its
+ * The output of every command while it waits for a response. A request whose route reports its
  * progress is aborted by Ctrl-C, which stops the work in the gateway; commands that can cancel other work have their own
  * listeners.
  */

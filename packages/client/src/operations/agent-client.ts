@@ -153,7 +153,7 @@ export function createAgentClient(http: Http) {
       list: (query: { session_id: string } & SessionWhere & PageOptions) =>
         get<ListOf<Compaction>>("/v1/compactions", { ...query }),
       get: (chain_id: string) => get<Compaction>(`/v1/compactions/${pathSegment(chain_id)}`),
-      /** What the compaction did with each entry of its source. */
+      /** The outcome of the compaction for each entry of its source. */
       entries: (chain_id: string, query: Entries = {}) =>
         get<ListOf<CompactedEntry>>(`/v1/compactions/${pathSegment(chain_id)}/entries`, { ...query }),
       undo: (chain_id: string) => send<Chain>("POST", `/v1/compactions/${pathSegment(chain_id)}:undo`),

@@ -73,7 +73,7 @@ function cuttingOnce(): { fetch: typeof fetch; cuts(): number } {
           controller.enqueue(new TextEncoder().encode(text.slice(0, at.index + at[0].length)));
           cuts++;
           await reader.cancel();
-          // What was enqueued is read before the line breaks.
+          // The client reads the enqueued events before the connection breaks.
           setImmediate(() => controller.error(new Error("the line broke")));
         },
       });

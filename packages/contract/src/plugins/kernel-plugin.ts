@@ -167,7 +167,7 @@ export interface ToolOk {
   ok: true;
   brief: string;
   display: DisplayBlock;
-  /** What the model receives instead of the display, such as images. */
+  /** The content that the model receives instead of the display, such as images. */
   content?: ContentBlock[];
 }
 export interface ToolError {

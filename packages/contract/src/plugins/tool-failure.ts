@@ -37,8 +37,8 @@ export function toolFailureOf({ status, result, error, stderr_tail }: FailedCall
 }
 
 /**
- * What a model needs to decide whether to retry. The message is not repeated: it is the text of the result. Empty for an
- * author's error that is only a text.
+ * The information that a model needs to decide whether to retry. The message is not repeated: it is the text of the
+ * result. Empty for an author's error that is only a text.
  */
 export function failureNote({ kind, code, plugin_code, retryable, stderr }: ToolFailure): string {
   if (kind === "failed" && plugin_code === undefined && !retryable && stderr === undefined) return "";

@@ -25,7 +25,7 @@ export const ApprovalSchema = z.object({
   brief: z.string(),
   reason: z.string(),
   risk: z.enum(RISKS),
-  /** What an answer may cover beyond this call. Checked again when the answer arrives. */
+  /** The further calls that an answer may cover. Checked again when the answer arrives. */
   may_cover: z.object({
     session: z.array(z.enum(ANSWER_COVERAGES)).describe("For approve_for_session."),
     always: z.array(z.enum(ANSWER_COVERAGES)).describe("For approve_always."),

@@ -33,7 +33,7 @@ export const BUS_PAYLOADS = {
   }),
   "llm.call.delta": z.looseObject({
     content: text.optional(),
-    /** What the model thinks before it answers; not part of the answer. */
+    /** The thinking of the model before its answer; not part of the answer. */
     thinking: text.optional(),
     /** Ends a block of thinking. */
     thinking_seal: text.optional(),

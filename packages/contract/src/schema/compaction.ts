@@ -48,7 +48,7 @@ export const CompactionSchema = z.object({
   loss: CompactionLossSchema.nullable(),
 });
 
-/** What a compaction did with one entry of its source. */
+/** The outcome of a compaction for one entry of its source. */
 export const CompactedEntrySchema = z.object({
   entry_id: z.int(),
   kind: z.enum(ENTRY_KINDS),

@@ -66,7 +66,7 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
     .describe("All servers of an mcp.json."),
 ]);
 
-/** What an installation binds, and with which settings. */
+/** The bindings that an installation creates, and their settings. */
 export const InstallationSettingsSchema = z.strictObject({
   bind: z
     .boolean()
@@ -95,7 +95,7 @@ export const InstallationRequestSchema = InstallationSettingsSchema.extend({
 
 const SourceKindSchema = z.enum(["package", "agent_plugin", "mcp_servers", "kernel_plugins"]);
 
-/** What one transaction has installed and bound. */
+/** The packages and bindings that one transaction has stored. */
 export const InstallationSchema = z.object({
   kind: SourceKindSchema,
   /** The Agent Plugin that the packages come from. */
@@ -118,7 +118,7 @@ export const InstallationSchema = z.object({
   notes: z.array(z.string()),
 });
 
-/** What a source is, before anything of it is installed. */
+/** Describes a source before anything of it is installed. */
 export const SourceInspectionSchema = z.object({
   kind: SourceKindSchema,
   plugin: z.object({ name: z.string(), version: z.string() }).optional(),
@@ -147,7 +147,7 @@ export const SourceInspectionSchema = z.object({
   notes: z.array(z.string()),
 });
 
-/** As a client writes it: fields with a default may be absent. */
+/** The input form: fields with a default may be absent. */
 export type InstallationRequest = z.input<typeof InstallationRequestSchema>;
 export type InstallationSettings = z.infer<typeof InstallationSettingsSchema>;
 export type Installation = z.infer<typeof InstallationSchema>;

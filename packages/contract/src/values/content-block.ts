@@ -74,7 +74,7 @@ export function withInlineData(block: ContentBlock, base64: string): ContentBloc
   return { ...rest, type: "resource", resource: { ...resource, blob: base64 } };
 }
 
-/** What a reader who cannot see the block gets instead: its text, or its kind, size and where it is stored. */
+/** Describes a block for a reader who cannot see it: its text, or its kind, size and storage location. */
 export function describeContent(block: ContentBlock): string {
   const { type, resource } = block;
   if (type === "text" && typeof block.text === "string") return block.text;

@@ -149,9 +149,9 @@ export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
 export const APPROVAL_RESPONSES = ["approve", "approve_for_session", "approve_always", "reject"] as const;
 export type ApprovalResponse = (typeof APPROVAL_RESPONSES)[number];
 
-/** What an allow rule covers. */
+/** The coverage of an allow rule. */
 export const RULE_COVERAGES = ["tool", "server"] as const;
-/** What an answer covers: calls with the same arguments, all calls of the tool, or all tools of its server. */
+/** The coverage of an answer: calls with the same arguments, all calls of the tool, or all tools of its server. */
 export const ANSWER_COVERAGES = ["arguments", ...RULE_COVERAGES] as const;
 export type AnswerCoverage = (typeof ANSWER_COVERAGES)[number];
 
@@ -227,7 +227,7 @@ export type ToolTarget = (typeof TOOL_TARGETS)[number];
 export const TOLERANCES = ["none", "low", "medium", "full"] as const;
 export type Tolerance = (typeof TOLERANCES)[number];
 
-/** Who decided to call the tool, if not the caller itself. Each context has its own tolerance. */
+/** The origin of the decision to call the tool, if not the caller itself. Each context has its own tolerance. */
 export const RISK_CONTEXTS = ["conversation", "background", "headless"] as const;
 export type RiskContext = (typeof RISK_CONTEXTS)[number];
 
@@ -236,12 +236,17 @@ export const CALL_CONTEXTS = ["direct", ...RISK_CONTEXTS] as const;
 export type CallContext = (typeof CALL_CONTEXTS)[number];
 
 export const HARNESS_MODES = ["start", "resume"] as const;
-/** What a resumed harness gets: the data of its last checkpoint, its trigger and chain, or a chain made of its summary. */
+/**
+ * The state that a resumed harness gets: the data of its last checkpoint, its trigger and chain, or a chain made of its
+ * summary.
+ */
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;
 export type HarnessFidelity = (typeof HARNESS_FIDELITIES)[number];
 /** `composite` starts child runs; `hosted` runs its own agent loop and starts none. */
 export const HARNESS_KINDS = ["composite", "hosted"] as const;
-/** What a harness does through the gateway's API. The host withholds the scopes of what it does not name. */
+/**
+ * The operations of a harness through the gateway's API. The host withholds the scopes of those that it does not name.
+ */
 export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"] as const;
 
 export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;

@@ -55,7 +55,7 @@ function isAbout(rule: AllowRuleRow, { plan, input, root }: JudgedCall): boolean
   const { export: item, bound } = plan;
   if (rule.package_id !== bound.package.package_id || originOf(bound) === "core") return false;
   if (rule.identity !== null && rule.identity !== root.actor) return false;
-  // What an author requires for one tool is waived only by a rule that names the tool.
+  // Only a rule that names the tool waives an approval that the tool's author requires.
   const named = rule.covers === "tool" ? rule.tool === item.id : !requiresApproval(plan);
   return named && meetsArguments(rule, input);
 }
@@ -109,7 +109,7 @@ export function findLastingRefusal(
 
 const ANSWER_ONCE = "Approve single calls with approve.";
 
-/** What answers to a call may cover beyond it. */
+/** The further calls that an answer to a call may cover. */
 export function answerCoverages(
   call: Pick<JudgedCall, "plan" | "policy" | "input">,
   risk: Risk,

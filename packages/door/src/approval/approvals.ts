@@ -31,7 +31,7 @@ interface ApprovalsParts extends OpenDeps {
   grants: SessionGrants;
 }
 
-/** What an answer permits beyond the call that it answers. */
+/** The permission that an answer gives beyond the call that it answers. */
 interface LastingConsent {
   new_rule?: { rule: AllowRuleRow; records: ChangeRecords };
   session?: { call: SessionCall; covered: Pick<ApprovalGrant, "covers" | "digest"> };

@@ -1,7 +1,7 @@
 /**
- * Which sessions, chains and runs a client may name in a call (sec.session-ids). The names go into the record, to the
- * plugin and into the approval that a person sees, so the caller must have the right to use them. The id of a session
- * that does not exist is allowed as a label, because it gives access to nothing.
+ * Decides which sessions, chains and runs a client may name in a call (sec.session-ids). The names go into the record,
+ * to the plugin and into the approval that a person sees, so the caller must have the right to use them. The id of a
+ * session that does not exist is allowed as a label, because it gives access to nothing.
  */
 
 import { BackplaneError, type InvokeBody } from "@backplane/contract";

@@ -60,7 +60,7 @@ interface CachedSnapshot {
 const FRESH_MS = 1_000;
 const MAX_SNAPSHOTS = 256;
 const MAX_WARNINGS = 4_096;
-/** Which tools fit into the budget changes at most this often, so that a conversation keeps its tools. */
+/** The selection of tools within the budget changes at most this often, so that a conversation keeps its tools. */
 const USAGE_FRESH_MS = 3_600_000;
 const NO_USAGE: ToolUsage = new Map();
 /** The core tool that finds deferred tools. Hidden when no tool is deferred, because it would only cost tokens. */

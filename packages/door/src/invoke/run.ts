@@ -281,7 +281,7 @@ function backoff(base_ms: number, attempt: number): number {
   return base_ms * 2 ** (attempt - 1);
 }
 
-/** What the request of a call depends on: an approved call, or one that is replayed and has no row of its own. */
+/** The input of a request: an approved call, or one that is replayed and has no row. */
 type DispatchedCall = Pick<Approved, "plan" | "grant" | "pool_key" | "token"> & {
   live: Pick<LiveCall, "row">;
 };

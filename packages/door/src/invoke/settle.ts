@@ -29,7 +29,7 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
     if (door.live.get(row.id) !== live) return await live.settled;
     try {
       const written = writeEnd(door, live, final);
-      // What the listener starts now shares the commit.
+      // Writes that the listener starts now share the commit.
       live.onEnded?.();
       won = await written;
       break;

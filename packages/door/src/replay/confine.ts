@@ -1,6 +1,7 @@
 /**
  * The binding that a replay uses instead of the stored one: its own processes, no network, no rights on the gateway or
- * the host, read-only mounts, and placeholders for secrets. What runs with it can change nothing outside its sandbox.
+ * the host, read-only mounts, and placeholders for secrets. A call with this grant can change nothing outside its
+ * sandbox.
  */
 import type { Binding, Grant, Protocol } from "@backplane/contract";
 

@@ -166,7 +166,7 @@ const ConfigSchema = z.strictObject({
       heartbeat_timeout_ms: z.int().min(100).max(3_600_000).default(FANOUT_LIMITS.heartbeat_ms),
       /** How often silent clients are looked for. */
       reap_interval_ms: z.int().min(10).max(600_000).default(FANOUT_LIMITS.reap_ms),
-      /** What a sub-agent may use at most. */
+      /** The limits of a sub-agent. */
       subagents: z
         .strictObject({
           max_depth: z.int().min(0).max(32).default(SUBAGENT_LIMITS.depth),

@@ -1,4 +1,4 @@
-/** The egress section of the configuration. Which destinations a call may reach is decided by its grant. */
+/** The egress section of the configuration. The grant of a call decides which destinations it may reach. */
 import { definedFields } from "@backplane/contract";
 import type { RunnerOptions } from "@backplane/runner";
 import { z } from "zod";

@@ -14,7 +14,7 @@ const FILES = "files";
 const STAYS = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
 
 interface Plan {
-  /** What was in the home before. */
+  /** The previous contents of the home. */
   previous: string[];
   restored: string[];
   /** The folder of the home to which the previous files are moved. */

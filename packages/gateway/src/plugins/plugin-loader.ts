@@ -40,7 +40,7 @@ export interface PluginLoaderOptions {
   timeouts?: ModuleHostOptions["timeouts"];
   /** Variables for hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
-  /** Which addresses inline plugins may connect to; by default only public ones. */
+  /** Decides which addresses inline plugins may connect to; by default only public ones. */
   egress?: OutboundRules;
   /** Starts hosted plugins in the sandbox of the runner; by default they are plain processes. */
   moduleHost?: (options: ModuleHostOptions) => ModuleHost;
@@ -91,7 +91,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     remove: (name) => sources.remove(name),
     async load(entry, mode, network) {
       // Before it is loaded: files that change meanwhile are then not the approved ones.
-      // What cannot be read is never the same.
+      // A module that cannot be read counts as changed.
       const digest =
         entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());
       const loaded =

@@ -23,7 +23,7 @@ export interface ImportedPackage {
    * unknown.
    */
   first_installed_at: string | null;
-  /** What the operator should know about the import, such as install scripts that did not run. */
+  /** Notes about the import for the operator, such as install scripts that did not run. */
   notes?: readonly string[];
 }
 

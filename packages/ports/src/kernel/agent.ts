@@ -122,7 +122,7 @@ export interface AgentSessions {
   undoCompaction(caller: Caller, ref: SessionRef): Promise<Chain>;
   /** The record of the compaction that created this chain. Throws `request.invalid` for another chain. */
   compaction(caller: Caller, chain_id: string): Promise<Compaction>;
-  /** What that compaction did with each entry of its source, in order. */
+  /** The outcome of that compaction for each entry of its source, in order. */
   compactedEntries(caller: Caller, chain_id: string): Promise<CompactedEntry[]>;
   pins(caller: Caller, ref: SessionRef): Promise<Pin[]>;
   /** Pins an entry of the current chain; a repeat changes nothing. */
@@ -153,7 +153,7 @@ export interface AgentChains {
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
 
-/** Which harness a run executes, and under which limits. */
+/** The harness that a run executes, and its limits. */
 export interface HarnessStart {
   binding_id?: string;
   package_id?: string;

@@ -214,7 +214,7 @@ export interface Kernel {
     create(caller: Caller, body: AllowRuleCreate): Promise<AllowRule>;
     remove(caller: Caller, id: string): Promise<void>;
   };
-  /** Which tools may be called by whom, and which calls need approval. A change applies from the next call. */
+  /** The rules for who may call which tools, and which calls need approval. A change applies from the next call. */
   policy: {
     get(caller: Caller, level: PolicyLevel): Promise<PolicyAnswer>;
     /** Replaces the whole policy. `expected` is the generation from If-Match. */

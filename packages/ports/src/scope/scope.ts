@@ -43,7 +43,7 @@ export interface Caller {
     delivery_id?: string | null;
     /** Depth of the calling invocation; calls that it starts are one deeper. */
     depth?: number;
-    /** Of the calling invocation. Calls that it starts inherit them. */
+    /** The ids of the calling invocation. Calls that it starts inherit them. */
     ids?: TraceIds;
     /** The harness execution that the call belongs to; its limits apply to everything that the call starts. */
     execution_id?: string | null;

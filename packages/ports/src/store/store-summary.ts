@@ -1,4 +1,4 @@
-/** What an operator wants to know about the store, for the status of the gateway. */
+/** A summary of the store for operators, part of the status of the gateway. */
 export interface StoreSummary {
   kind: "sqlite" | "postgres";
   schema_version: number;

@@ -1,4 +1,4 @@
-/** What a version would be for the bindings of its package, before any of them moves to it. */
+/** Plans the bindings of a package for another version, before any of them moves to it. */
 import { BackplaneError, type Binding, type Grant, type Package } from "@backplane/contract";
 import type { BoundPackage, Caller, Description, KernelDeps, Operation } from "@backplane/ports";
 import { describeProcess } from "../definitions/definitions.ts";

@@ -17,7 +17,7 @@ export interface SanitizedExport {
   /** The same object when nothing was removed. */
   bound: BoundPackage;
   export: PluginExport;
-  /** What was removed, one line each. */
+  /** One line for each removal. */
   taken_out: readonly string[];
 }
 

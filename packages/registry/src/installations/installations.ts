@@ -1,6 +1,6 @@
 /**
  * Installs packages from any source and binds them. Everything is read, imported and checked first; then one transaction
- * stores all packages and bindings. Whatever fails or is cancelled before the commit leaves no row and no bytes.
+ * stores all packages and bindings. A failure or a cancellation before the commit leaves no row and no bytes.
  */
 
 import {

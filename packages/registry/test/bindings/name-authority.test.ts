@@ -1,4 +1,4 @@
-/** Who may choose the names that policies match tools by: names of servers, and names of exported tools. */
+/** The right to choose the names that policies match tools by: names of servers, and names of exported tools. */
 import type { BindingCreate, Manifest, Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";

@@ -1,4 +1,4 @@
-/** Who may bind what: the host's admin, a caller of the whole org, a key of one project. */
+/** The right to bind: the host's admin, a caller of the whole org, a key of one project. */
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";

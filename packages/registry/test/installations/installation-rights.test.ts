@@ -1,4 +1,4 @@
-/** Who may install and bind, and who may choose the name of a server. */
+/** The rights to install, to bind and to choose the name of a server. */
 import type { Caller } from "@backplane/ports";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";

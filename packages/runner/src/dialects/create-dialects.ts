@@ -10,7 +10,7 @@ import { toolModule } from "./tool-module.ts";
 import { vaiRpc } from "./vai-rpc.ts";
 
 export interface DialectOptions {
-  /** Which destinations the gateway may connect to on behalf of a binding. */
+  /** The destinations that the gateway may connect to on behalf of a binding. */
   outbound: OutboundRules;
 }
 

@@ -45,7 +45,7 @@ export class WorkerRefusals {
     );
   }
 
-  /** What was refused since the last call ended, or since the start of a process that served none. */
+  /** The refusals since the last call ended, or since the start of a process that served none. */
   get early(): readonly Refusal[] {
     return this.#early;
   }

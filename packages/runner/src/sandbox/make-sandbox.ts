@@ -34,7 +34,7 @@ export interface SandboxOptions {
   init?: string;
 }
 
-/** What creates the sandboxes: sandbox-init itself, or the system's bwrap at this path. */
+/** The program that creates the sandboxes: sandbox-init itself, or the system's bwrap at this path. */
 export type SandboxBackend = { name: "embedded" } | { name: "bubblewrap"; program: string };
 
 export interface SandboxParts {

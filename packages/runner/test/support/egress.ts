@@ -23,7 +23,7 @@ export interface TestEgressOptions {
   limits?: Partial<EgressLimits>;
   clock?: Clock;
   operator_allows?: readonly string[];
-  /** What names resolve to; other names resolve to PUBLIC. */
+  /** The addresses of names; other names resolve to PUBLIC. */
   names?: Record<string, readonly string[]>;
   resolve?: (name: string) => Promise<string[]>;
   refused?: (refusal: Refusal) => void;

@@ -27,7 +27,7 @@ export function toolOk(result: string | ToolOkParts): ToolOk {
 interface ToolOkParts {
   brief: string;
   display: string | DisplayBlock;
-  /** What the model and MCP clients receive instead of the display, such as images. */
+  /** The content that the model and MCP clients receive instead of the display, such as images. */
   content?: ContentBlock[];
 }
 

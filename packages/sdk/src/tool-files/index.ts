@@ -10,7 +10,7 @@ export type { ContentBlock } from "@backplane/contract";
 export interface ToolDefinition {
   /** The default is the basename of the file. */
   name?: string;
-  /** What the model reads to decide when to call the tool. */
+  /** The text that the model reads to decide when to call the tool. */
   description?: string;
   /** A JSON Schema of an object. */
   input_schema?: object;

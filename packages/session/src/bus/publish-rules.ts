@@ -1,6 +1,6 @@
 /**
- * Which kinds a port may publish on which sessions. The rules of a port are computed once, so that a valid publish
- * costs one lookup; everything slow is on the error path (bench row bus.dispatch).
+ * Decides which kinds a port may publish on which sessions. The rules of a port are computed once, so that a valid
+ * publish costs one lookup; everything slow is on the error path (bench row bus.dispatch).
  */
 import {
   AGENT_SEPARATOR,

@@ -182,8 +182,8 @@ function rendered({ content, calls, results }: Group): ChatMessage[] {
 }
 
 /**
- * What the model receives of a `tool_result` entry: all blocks, then the structured output unless a text repeats it, then
- * the reason of a failure. One text is a string, as in entries from before there were blocks.
+ * The form of a `tool_result` entry for the model: all blocks, then the structured output unless a text repeats it,
+ * then the reason of a failure. One text is a string, as in entries from before there were blocks.
  */
 function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   const content = resultContentOf(payload);

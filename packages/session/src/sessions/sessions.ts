@@ -70,7 +70,7 @@ export interface ChainCompaction {
   tokens_after?: number;
   /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
-  /** Who compacted and what was lost, for people. */
+  /** Describes who compacted and what was lost, for people. */
   record?: JsonObject;
 }
 

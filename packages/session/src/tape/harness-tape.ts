@@ -1,6 +1,6 @@
 /**
- * What a session sees of a harness. Its events are published as `x.harness.*` while it runs. Its run ends in one
- * transaction with its call, and its summary becomes an answer on the tape.
+ * The events and entries of a harness in its session. Its events are published as `x.harness.*` while it runs. Its run
+ * ends in one transaction with its call, and its summary becomes an answer on the tape.
  */
 
 import {

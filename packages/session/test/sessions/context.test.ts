@@ -1,4 +1,4 @@
-/** What a model sees of a tape. */
+/** The tape as a model sees it. */
 import type { Entry, Json, JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

@@ -1,4 +1,4 @@
-/** What a database provides. Every port is implemented once on top of it. */
+/** The interface of a database. Every port is implemented once on top of it. */
 import type { MaybePromise } from "@backplane/contract";
 import type { Op, SqlDialect } from "../ops/op.ts";
 import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";

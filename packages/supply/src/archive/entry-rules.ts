@@ -1,6 +1,7 @@
 /**
- * Which names an archive may contain. An accepted name means the same file on every system: it is relative and normalized,
- * and no other name of the archive is equal to it on a file system that folds case or Unicode forms (pkg.unpack-safe).
+ * Rules for the names in an archive. An accepted name means the same file on every system: it is relative and
+ * normalized, and no other name of the archive is equal to it on a file system that folds case or Unicode forms
+ * (pkg.unpack-safe).
  */
 import { unsafe } from "./unsafe.ts";
 

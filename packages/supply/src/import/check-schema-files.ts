@@ -9,7 +9,7 @@ import type { TreeListing } from "../tree/tree-listing.ts";
 const MAX_SCHEMA_FILE_BYTES = 1024 * 1024;
 
 interface NamedSchema {
-  /** As written in the manifest. */
+  /** The path as written in the manifest. */
   path: string;
   where: string;
 }

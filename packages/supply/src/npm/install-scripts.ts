@@ -85,7 +85,7 @@ export async function replaceFile(dir: string, name: string, content: string | U
   await writeFile(join(dir, name), content, { flag: "wx" });
 }
 
-/** What the operator should know about scripts that did not run. */
+/** A note for the operator about scripts that did not run. */
 export function skippedScriptsNote(spec: string, skipped: readonly ScriptedPackage[]): string {
   const names = skipped.map(({ name, version }) => `${name}@${version}`).join(", ");
   const flags = [...new Set(skipped.map(({ name }) => `--allow-scripts ${name}`))].join(" ");

@@ -33,7 +33,7 @@ export interface FetchedManifest {
   document: ImageManifest | ImageIndex;
 }
 
-/** Who waits for the download. */
+/** Options of a download. */
 interface Download {
   signal?: AbortSignal;
   /** Called with the number of bytes so far. */

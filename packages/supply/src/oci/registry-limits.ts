@@ -1,11 +1,11 @@
-/** What a registry may make this process spend. A hostile one reaches each of these bounds. */
+/** Limits on the resources that a registry can use. A hostile registry reaches each of them. */
 export interface RegistryLimits {
   manifest_bytes: number;
   /** Entries of an index, layers of a manifest, and referrers that are read. */
   descriptors: number;
   /** Pages of a list of referrers. */
   pages: number;
-  /** Of error responses and token responses. */
+  /** The size of error responses and token responses. */
   message_bytes: number;
   redirects: number;
   /** Connections for one blob, including those that resume it. */

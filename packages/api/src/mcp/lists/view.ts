@@ -1,4 +1,4 @@
-/** What an endpoint serves: the whole catalog under the names of the catalog, or one server under its own names. */
+/** The content of an endpoint: the whole catalog under the names of the catalog, or one server under its own names. */
 import type { Caller, Kernel, ServerInfo } from "@backplane/ports";
 
 export interface View {

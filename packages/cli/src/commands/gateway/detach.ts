@@ -22,7 +22,7 @@ export interface UpOptions {
   readyFd?: number;
 }
 
-/** What `up` prints when the gateway is ready. */
+/** The line that `up` prints when the gateway is ready. */
 export interface Ready {
   url: string;
   login_url: string;

@@ -1,4 +1,7 @@
-/** What an upgrade changes for the operator: exports, requested permissions, secret slots and configuration. */
+/**
+ * Lists the changes of an upgrade that matter to the operator: exports, requested permissions, secret slots and
+ * configuration.
+ */
 import { isDescribed, isObject, type Json, type Package } from "@backplane/contract";
 
 type Permissions = NonNullable<Package["manifest"]["runtime"]["permissions"]>;

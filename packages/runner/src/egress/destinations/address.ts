@@ -1,5 +1,5 @@
 /**
- * Which addresses a plugin may connect to: public unicast addresses only. Addresses of this machine, its network
+ * The addresses that a plugin may connect to: public unicast addresses only. Addresses of this machine, its network
  * and cloud metadata services are refused, also when an IPv6 address embeds them as IPv4.
  */
 import { isIP } from "node:net";

@@ -35,7 +35,7 @@ export const REFUSAL_REASONS = {
 export type RefusalReason = keyof typeof REFUSAL_REASONS;
 
 export interface Refusal {
-  /** As requested, with unprintable characters escaped. Empty if no name was read. */
+  /** The requested host, with unprintable characters escaped. Empty if no name was read. */
   host: string;
   port: number;
   reason: RefusalReason;

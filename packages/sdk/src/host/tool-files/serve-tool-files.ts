@@ -67,7 +67,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
   };
 }
 
-/** Of two files with the same tool name, the first keeps the name. */
+/** If two files have the same tool name, the first keeps it. */
 function withoutRepeats(all: readonly ToolFileDescription[]): ToolFilesDescription {
   const tools = new Map<string, ToolFileDescription>();
   const warnings: string[] = [];

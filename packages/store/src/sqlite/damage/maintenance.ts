@@ -33,7 +33,7 @@ export interface StoreReport extends FileDamage {
   lost_commits: number;
   /** Newest first. */
   backups: string[];
-  /** What to do; empty when nothing is damaged. */
+  /** The next step for the operator; empty when nothing is damaged. */
   fix: string;
 }
 

@@ -1,9 +1,9 @@
-/** What a source contains: its parts, each of which becomes a package. */
+/** The content of a source: its parts, each of which becomes a package. */
 import type { Installation, LeftOut, SourceInspection } from "@backplane/contract";
 import type { ImportedPackage, SourcePart } from "@backplane/ports";
 
 export interface ContentPart extends SourcePart {
-  /** What is known of the package before it is imported. */
+  /** Describes the package before it is imported. */
   preview: SourceInspection["packages"][number];
   importPart(): Promise<ImportedPackage>;
 }
