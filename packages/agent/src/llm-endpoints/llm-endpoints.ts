@@ -34,7 +34,7 @@ import {
 } from "./offered-models.ts";
 import { PartQueue } from "./part-queue.ts";
 
-/** What a running call reserves for its answer if the client sets no limit. */
+/** The tokens that a running call reserves for its answer if the client sets no limit. */
 const RESERVED_OUTPUT = 4_096;
 
 interface EndpointParts extends OfferedModelsDeps {

@@ -9,9 +9,9 @@ export interface AnswerBlock {
   type: "text" | "thinking" | "tool_call";
   /** The text, or the JSON text of a call's arguments. */
   text: string;
-  /** Of thinking. */
+  /** Set for thinking only. */
   seal: string | null;
-  /** Of a tool call. */
+  /** Set for a tool call only. */
   id: string;
   name: string;
 }

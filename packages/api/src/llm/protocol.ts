@@ -1,4 +1,4 @@
-/** What the endpoint of one vendor's protocol does: reads requests, and writes answers and errors. */
+/** The endpoint of one vendor's protocol: reads requests, and writes answers and errors. */
 import type { JsonObject } from "@backplane/contract";
 import type { LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
 

@@ -1,4 +1,4 @@
-/** What the requests of several protocols have in common. */
+/** Reads the parts of a request that several protocols have in common. */
 import {
   BackplaneError,
   isObject,

@@ -1,4 +1,4 @@
-/** What `pypi:` sources may name: a project of the index, with extras and an exact version. Nothing else that pip accepts. */
+/** Parses a `pypi:` source: a project of the index, with extras and an exact version. Nothing else that pip accepts. */
 import { BackplaneError } from "@backplane/contract";
 
 export interface PythonRequirement {
