@@ -59,6 +59,11 @@ export const configSchema: JsonObject = {
       enum: EFFORTS,
       default: "off",
     },
+    embedding_model: {
+      type: "string",
+      title: "Embedding model",
+      description: "Used for requestEmbedding of instruments and for the search of the memory.",
+    },
     images: {
       type: "boolean",
       title: "Images",

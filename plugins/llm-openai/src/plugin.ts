@@ -8,6 +8,7 @@ import { streamChat } from "./chat.ts";
 import { classifyOpenAiError, worthRetrying } from "./classify.ts";
 import { openAiAccess, openAiClient } from "./client.ts";
 import { configSchema, readConfig } from "./config.ts";
+import { embedTexts } from "./embed.ts";
 import { acceptsNative, passOpenAiRequest } from "./native.ts";
 import { streamResponse } from "./responses.ts";
 
@@ -25,6 +26,7 @@ export const plugin = llmProviderPlugin({
         request.native !== undefined && acceptsNative(config, request.native)
           ? passOpenAiRequest(client, request, request.native)
           : stream(client, config, request),
+      embed: (request) => embedTexts(client, request),
       onRetryableError: worthRetrying,
     };
   },

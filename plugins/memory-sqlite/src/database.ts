@@ -23,7 +23,7 @@ export interface DatabaseOptions {
   fullText?: boolean;
 }
 
-const VERSION = 1;
+const VERSION = 2;
 
 /** `text` is the last column, so that ranking and dropping entries never reads a long text. */
 const SCHEMA = `
@@ -47,7 +47,17 @@ const SCHEMA = `
     unique (scope_id, digest)
   ) strict;
   create index entry_by_age on entry (scope_id, at, n);
-  pragma user_version = ${VERSION};
+`;
+
+/** At most one vector per entry, of the space in which the entry was embedded last. */
+const VECTORS = `
+  create table vector (
+    n integer primary key references entry (n) on delete cascade,
+    scope_id integer not null,
+    space text not null,
+    data blob not null
+  ) strict;
+  create index vector_by_space on vector (scope_id, space, n);
 `;
 
 const PRAGMAS = `
@@ -113,4 +123,6 @@ function migrate(sqlite: DatabaseSync, rows: Database["rows"]): void {
     );
   }
   if (version === 0) sqlite.exec(SCHEMA);
+  if (version < 2) sqlite.exec(VECTORS);
+  if (version < VERSION) sqlite.exec(`pragma user_version = ${VERSION}`);
 }

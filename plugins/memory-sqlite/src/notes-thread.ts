@@ -6,7 +6,14 @@ import { join } from "node:path";
 import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
 import type { MemoryEntry } from "@backplane/sdk/kernel";
 import { openDatabase } from "./database.ts";
-import { createNotes, type Query, type Write } from "./notes.ts";
+import {
+  createNotes,
+  type EmbeddedNotes,
+  type NoteScope,
+  type Query,
+  type UnembeddedNote,
+  type Write,
+} from "./notes.ts";
 
 export interface ThreadData {
   dir: string;
@@ -16,6 +23,8 @@ export interface ThreadData {
 export type ThreadRequest = { call: number } & (
   | { op: "write"; write: Write }
   | { op: "query"; query: Query }
+  | { op: "unembedded"; scope: NoteScope; space: string | null; limit: number }
+  | { op: "embed"; notes: EmbeddedNotes }
   | { op: "check" }
   | { op: "close" }
 );
@@ -23,10 +32,8 @@ export interface NotesCheck {
   entries: number;
   fullText: boolean;
 }
-export type ThreadResponse = { call: number } & (
-  | { value: MemoryEntry[] | NotesCheck | null }
-  | { error: string }
-);
+export type ThreadValue = MemoryEntry[] | UnembeddedNote[] | NotesCheck | null;
+export type ThreadResponse = { call: number } & ({ value: ThreadValue } | { error: string });
 
 type WriteAsk = Extract<ThreadRequest, { op: "write" }>;
 
@@ -74,6 +81,13 @@ function answer(ask: Exclude<ThreadRequest, WriteAsk>): void {
     switch (ask.op) {
       case "query":
         reply({ call, value: notes.query(ask.query) });
+        break;
+      case "unembedded":
+        reply({ call, value: notes.unembedded(ask.scope, ask.space, ask.limit) });
+        break;
+      case "embed":
+        notes.embed(ask.notes);
+        reply({ call, value: null });
         break;
       case "check":
         reply({ call, value: { entries: notes.count(), fullText: database.fullText } });

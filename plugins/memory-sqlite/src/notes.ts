@@ -7,6 +7,7 @@ import { createHash, randomUUID } from "node:crypto";
 import type { JsonObject, MemoryEntry } from "@backplane/sdk/kernel";
 import type { Database, NoteRow } from "./database.ts";
 import { likePattern, matchExpression, searchTerms } from "./search-terms.ts";
+import { packVector, rankBySimilarity } from "./vectors.ts";
 import { createWordCounts } from "./word-counts.ts";
 
 export interface NoteScope {
@@ -34,6 +35,19 @@ export interface Query {
   k: number;
   now: number;
   half_life_days?: number;
+  /** The query in the space of an embedding model. Notes of other spaces are found by their words. */
+  embedded?: { space: string; vector: readonly number[]; min_similarity: number };
+}
+
+/** A note without a vector of the wanted space. */
+export interface UnembeddedNote {
+  n: number;
+  text: string;
+}
+
+export interface EmbeddedNotes {
+  space: string;
+  vectors: { n: number; vector: readonly number[] }[];
 }
 
 export interface Notes {
@@ -42,6 +56,10 @@ export interface Notes {
   /** Sorted by rank, best first. */
   query(query: Query): MemoryEntry[];
   count(): number;
+  /** The newest notes without a vector of this space; of any space if it is null. */
+  unembedded(scope: NoteScope, space: string | null, limit: number): UnembeddedNote[];
+  /** Replaces vectors of other spaces. Notes that were deleted meanwhile are skipped. */
+  embed(notes: EmbeddedNotes): void;
 }
 
 interface Candidate {
@@ -58,6 +76,10 @@ interface ScopeNotes {
 
 /** The number of best matches that are weighted by age. */
 const CANDIDATES = 200;
+/** The number of newest vectors that one search compares, which bounds its time. */
+const MAX_COMPARED = 10_000;
+/** Lessens the weight of the first places when two rankings are combined. */
+const RANK_OFFSET = 60;
 /** The maximum size of one answer; the first hit always fits. */
 const ANSWER_BYTES = 1024 * 1024;
 const DAY_MS = 86_400_000;
@@ -173,6 +195,17 @@ export function createNotes(database: Database): Notes {
     ) as unknown as Candidate[];
   }
 
+  function similar(kept: ScopeNotes, embedded: NonNullable<Query["embedded"]>): Candidate[] {
+    const stored = rows(
+      `select v.n, e.at, v.data from vector v join entry e on e.n = v.n
+       where v.scope_id = ? and v.space = ? order by v.n desc limit ?`,
+      kept.id,
+      embedded.space,
+      MAX_COMPARED,
+    ) as unknown as { n: number; at: number; data: Uint8Array }[];
+    return rankBySimilarity(stored, embedded.vector, embedded.min_similarity).slice(0, CANDIDATES);
+  }
+
   function read(found: readonly Candidate[]): MemoryEntry[] {
     const hits: MemoryEntry[] = [];
     let bytes = 0;
@@ -196,11 +229,12 @@ export function createNotes(database: Database): Notes {
         for (const write of writes) writeOne(write);
       });
     },
-    query({ scope, query, k, now, half_life_days }) {
+    query({ scope, query, k, now, half_life_days, embedded }) {
       const terms = searchTerms(query);
-      const kept = k > 0 && terms.length > 0 ? find(scope) : undefined;
+      const kept = k > 0 ? find(scope) : undefined;
       if (kept === undefined) return [];
-      const found = search(kept, terms);
+      const by_words = terms.length > 0 ? search(kept, terms) : [];
+      const found = embedded === undefined ? by_words : fuse(by_words, similar(kept, embedded));
       if (half_life_days !== undefined) {
         for (const note of found) note.score *= 0.5 ** (Math.max(0, now - note.at) / DAY_MS / half_life_days);
       }
@@ -208,5 +242,41 @@ export function createNotes(database: Database): Notes {
       return read(found.slice(0, k));
     },
     count: () => Number(rows("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
+    unembedded(scope, space, limit) {
+      const kept = find(scope);
+      if (kept === undefined) return [];
+      return rows(
+        `select e.n, e.text from entry e left join vector v on v.n = e.n
+         where e.scope_id = ? and (v.n is null or v.space <> coalesce(?, v.space)) order by e.n desc limit ?`,
+        kept.id,
+        space,
+        limit,
+      ) as unknown as UnembeddedNote[];
+    },
+    embed({ space, vectors }) {
+      transaction(() => {
+        for (const { n, vector } of vectors) {
+          rows(
+            `insert or replace into vector (n, scope_id, space, data)
+             select n, scope_id, ?, ? from entry where n = ?`,
+            space,
+            packVector(vector),
+            n,
+          );
+        }
+      });
+    },
   };
+}
+
+/** Combines two rankings by the places of each note, because their scores have different scales. */
+function fuse(by_words: readonly Candidate[], by_meaning: readonly Candidate[]): Candidate[] {
+  const fused = new Map<number, Candidate>();
+  for (const ranking of [by_words.toSorted((a, b) => b.score - a.score), by_meaning]) {
+    ranking.forEach(({ n, at }, place) => {
+      const score = (fused.get(n)?.score ?? 0) + 1 / (RANK_OFFSET + place);
+      fused.set(n, { n, at, score });
+    });
+  }
+  return [...fused.values()];
 }

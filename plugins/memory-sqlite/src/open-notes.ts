@@ -5,20 +5,22 @@
  */
 import { Worker } from "node:worker_threads";
 import type { MemoryEntry } from "@backplane/sdk/kernel";
-import type { Query, Write } from "./notes.ts";
-import type { NotesCheck, ThreadData, ThreadRequest, ThreadResponse } from "./notes-thread.ts";
+import type { EmbeddedNotes, NoteScope, Query, UnembeddedNote, Write } from "./notes.ts";
+import type { NotesCheck, ThreadData, ThreadRequest, ThreadResponse, ThreadValue } from "./notes-thread.ts";
 
 export interface OpenNotes {
   /** Resolves when the note is on disk. */
   write(write: Write): Promise<void>;
   query(query: Query): Promise<MemoryEntry[]>;
+  unembedded(scope: NoteScope, space: string | null, limit: number): Promise<UnembeddedNote[]>;
+  embed(notes: EmbeddedNotes): Promise<void>;
   check(): Promise<NotesCheck>;
   /** Closes after all earlier requests. Safe to call twice. */
   close(): Promise<void>;
 }
 
 interface PendingRequest {
-  resolve(value: MemoryEntry[] | NotesCheck | null): void;
+  resolve(value: ThreadValue): void;
   reject(error: Error): void;
 }
 
@@ -60,7 +62,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     return started;
   }
 
-  function ask<T extends MemoryEntry[] | NotesCheck | null>(question: Question): Promise<T> {
+  function ask<T extends ThreadValue>(question: Question): Promise<T> {
     thread ??= start();
     const { worker, waiting } = thread;
     calls += 1;
@@ -77,7 +79,7 @@ export function openNotes(data: ThreadData): OpenNotes {
     if (thread !== null) await ask<null>({ op: "close" }).catch(() => null);
   }
 
-  const open = <T extends MemoryEntry[] | NotesCheck | null>(question: Question): Promise<T> =>
+  const open = <T extends ThreadValue>(question: Question): Promise<T> =>
     closing === null ? ask<T>(question) : Promise.reject(new Error("the memory is closed"));
 
   return {
@@ -85,6 +87,10 @@ export function openNotes(data: ThreadData): OpenNotes {
       await open<null>({ op: "write", write });
     },
     query: (query) => open<MemoryEntry[]>({ op: "query", query }),
+    unembedded: (scope, space, limit) => open<UnembeddedNote[]>({ op: "unembedded", scope, space, limit }),
+    async embed(notes) {
+      await open<null>({ op: "embed", notes });
+    },
     check: () => open<NotesCheck>({ op: "check" }),
     close() {
       closing ??= closeThread();

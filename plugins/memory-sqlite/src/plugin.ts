@@ -13,6 +13,7 @@ import {
   type PluginContext,
 } from "@backplane/sdk/kernel";
 import { checkNotes } from "./check-notes.ts";
+import { NoteEmbeddings } from "./embeddings.ts";
 import type { Note, NoteScope } from "./notes.ts";
 import { type OpenNotes, openNotes } from "./open-notes.ts";
 import { CONFIG_SCHEMA, readSettings } from "./settings.ts";
@@ -24,6 +25,7 @@ const ID_LENGTH = 200;
 
 export function createMemoryPlugin(options: { fullText?: boolean } = {}): KernelPlugin {
   let notes: OpenNotes | null = null;
+  const embeddings = new NoteEmbeddings();
   const opened = (): OpenNotes => {
     if (notes === null) throw new Error("the memory is not open");
     return notes;
@@ -49,8 +51,10 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
     },
 
     async onEvent(event, ctx) {
-      if (event.kind === "memory.write") await write(event as BusEvent<"memory.write">, ctx, opened());
-      if (event.kind === "memory.query") await query(event as BusEvent<"memory.query">, ctx, opened());
+      if (event.kind === "memory.write")
+        await write(event as BusEvent<"memory.write">, ctx, opened(), embeddings);
+      if (event.kind === "memory.query")
+        await query(event as BusEvent<"memory.query">, ctx, opened(), embeddings);
     },
 
     async onUnload() {
@@ -71,7 +75,12 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
 
 export const plugin = createMemoryPlugin();
 
-async function write(event: BusEvent<"memory.write">, ctx: PluginContext, notes: OpenNotes): Promise<void> {
+async function write(
+  event: BusEvent<"memory.write">,
+  ctx: PluginContext,
+  notes: OpenNotes,
+  embeddings: NoteEmbeddings,
+): Promise<void> {
   const note = noteOf(event.payload.entry, Math.round(event.ts * 1000));
   if (note === null) {
     ctx.log.warn({ session_id: event.session_id }, "a memory entry without text was ignored");
@@ -79,20 +88,29 @@ async function write(event: BusEvent<"memory.write">, ctx: PluginContext, notes:
   }
   const { settings } = readSettings(await ctx.config());
   await notes.write({ scope: scopeOf(event), note, max_entries: settings.max_entries });
+  if (settings.embeddings) embeddings.start(ctx, notes, scopeOf(event), null);
 }
 
-async function query(event: BusEvent<"memory.query">, ctx: PluginContext, notes: OpenNotes): Promise<void> {
+async function query(
+  event: BusEvent<"memory.query">,
+  ctx: PluginContext,
+  notes: OpenNotes,
+  embeddings: NoteEmbeddings,
+): Promise<void> {
   let hits: MemoryEntry[] = [];
   try {
     const { settings } = readSettings(await ctx.config());
-    const { half_life_days } = settings;
+    const { half_life_days, min_similarity } = settings;
+    const embedded = settings.embeddings ? await embeddings.ofQuery(ctx, event.payload.query) : null;
     hits = await notes.query({
       scope: scopeOf(event),
       query: event.payload.query,
       k: Math.min(MAX_HITS, Math.max(0, Math.trunc(event.payload.k) || 0)),
       now: Math.round(event.ts * 1000),
       ...(half_life_days === undefined ? {} : { half_life_days }),
+      ...(embedded === null ? {} : { embedded: { ...embedded, min_similarity } }),
     });
+    if (embedded !== null) embeddings.start(ctx, notes, scopeOf(event), embedded.space);
   } finally {
     // An answer is also sent if the file fails: the turn then continues without notes instead of waiting for
     // them.

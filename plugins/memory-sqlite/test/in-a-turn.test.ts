@@ -1,3 +1,4 @@
+import { llmProviderPlugin } from "@backplane/sdk/kernel";
 import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { createTestSession } from "../../../packages/agent/test/loop/test-session.ts";
@@ -27,3 +28,31 @@ verifies(
     expect(JSON.stringify(request!.payload.messages)).toContain("My bicycle is red");
   },
 );
+
+verifies("memory.store", "finds a note by the embedding model of the org's provider", async () => {
+  const provider = llmProviderPlugin({
+    name: "llm-vectors",
+    version: "1.0.0",
+    configSchema: { type: "object", properties: { embedding_model: { type: "string" } } },
+    create: () => ({
+      async *generate() {},
+      embed: async ({ texts }) => ({
+        vectors: texts.map((text) => (/bicycle|cycling/.test(text) ? [1, 0] : [0, 1])),
+      }),
+    }),
+  });
+  const fixture = await createTestSession({ plugins: [createMemoryPlugin(), provider] });
+  const config = { embedding_model: "m1" };
+  await fixture.kernel.providers.create(admin, { id: "vectors", plugin: "llm-vectors", config });
+  await fixture.say("My bicycle is red", "s1");
+  const hits = async (session_id: string) => {
+    await fixture.say("Who loves cycling?", session_id);
+    const found = fixture.events.find(
+      (event) => event.kind === "memory.result" && event.session_id === session_id,
+    );
+    return (found!.payload.hits as { text: string }[]).map(({ text }) => text.split("\n")[0]);
+  };
+  // The note is embedded in the background.
+  let n = 0;
+  await expect.poll(() => hits(`q${++n}`), { timeout: 10_000 }).toContainEqual(expect.stringContaining("My bicycle"));
+});

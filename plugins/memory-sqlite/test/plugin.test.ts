@@ -24,7 +24,7 @@ afterEach(async () => {
 });
 
 async function start(plugin = createMemoryPlugin()) {
-  const ctx = scriptedContext({ stateDir: dir, config: () => config });
+  const ctx = scriptedContext({ stateDir: dir, config: () => config, service: async () => null });
   loaded.push({ plugin, ctx });
   await plugin.onLoad!(ctx);
   const keep = async (entry: Record<string, unknown>, change = {}): Promise<void> => {

@@ -20,6 +20,7 @@ import { Loop } from "../loop/loop.ts";
 import { executionOf, type StepDeps } from "../loop/run-turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { Turn } from "../loop/turn.ts";
+import { createEmbedTexts, embeddingServices } from "../models/embeddings.ts";
 import { adminServices } from "../services/admin-services.ts";
 import { pinServices } from "../services/pin-services.ts";
 import { skillServices } from "../services/skill-services.ts";
@@ -174,6 +175,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     prepare: (org_id) => plugins.prepare(org_id),
     pluginOf: (org_id, provider) => plugins.providerPlugin(org_id, provider),
   });
+  const embedTexts = createEmbedTexts(models, active_models);
   const facade: AgentModule["facade"] = {
     llm: llm.facade,
     sessions: createAgentSessions({
@@ -194,7 +196,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     plugins: plugins.facade,
     providers: plugins.providers,
     adapters: plugins.adapters,
-    cognition: createCognition({ deps, models, active: active_models }),
+    cognition: createCognition({ deps, models, active: active_models, embedTexts }),
     fault(source, error) {
       const { message, code } = toBackplaneError(error);
       port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
@@ -205,6 +207,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   for (const [name, service] of [
     ...subagents.services,
     ...skillServices(registry.skills),
+    ...embeddingServices(embedTexts),
     ...pinned,
     ...admin,
   ])

@@ -8,6 +8,7 @@ import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } f
 import type { Clock, Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
 import { modelBridgeSession } from "@backplane/session";
 import type { ModelCalls } from "../models/call-model.ts";
+import type { EmbedTexts } from "../models/embeddings.ts";
 import type { ActiveModels } from "../models/models.ts";
 import { embedText } from "./embed-text.ts";
 
@@ -15,9 +16,10 @@ interface CognitionParts {
   deps: Pick<KernelDeps, "store" | "clock" | "ids">;
   models: ModelCalls;
   active: ActiveModels;
+  embedTexts: EmbedTexts;
 }
 
-export function createCognition({ active, deps, models }: CognitionParts): Cognition {
+export function createCognition({ active, deps, embedTexts, models }: CognitionParts): Cognition {
   const { clock, ids, store } = deps;
   const quota = new Quota(clock, COGNITION_LIMITS.per_minute, 60_000);
 
@@ -67,7 +69,7 @@ export function createCognition({ active, deps, models }: CognitionParts): Cogni
         const chosen = await active.of(who.org_id);
         if (chosen === null) {
           throw new BackplaneError("llm.failed", "No provider instance is active.", {
-            fix: "Create and activate one: backplane provider create",
+            fix: "Create and activate one: backplane provider add",
           });
         }
         const { model, provider } = chosen;
@@ -97,6 +99,13 @@ export function createCognition({ active, deps, models }: CognitionParts): Cogni
     embed: (who, text) =>
       recorded(who, "embedding.request", async (details) => {
         checkText("text", text);
+        const scope = { org_id: who.org_id, project_id: who.project_id };
+        const answer = await embedTexts(scope, [text]);
+        if (answer !== null) {
+          const { provider, model, usage, vectors } = answer;
+          Object.assign(details, { provider, model, size: vectors[0]!.length, usage: { ...usage } });
+          return vectors[0]!;
+        }
         const embedding = embedText(text);
         Object.assign(details, { model: "backplane-hash", size: embedding.length });
         return embedding;

@@ -37,6 +37,8 @@ export interface ModelRequest {
   native?: NativeRequest;
   /** The caller reads the answer from the deltas, and the response repeats nothing. */
   as_streamed?: boolean;
+  /** Texts to embed; the answer then has `embeddings`. */
+  input?: string[];
 }
 
 export interface ModelAnswer {
@@ -48,6 +50,8 @@ export interface ModelAnswer {
   stop_reason: string | null;
   /** The model that answered, as the vendor names it. */
   model: string | null;
+  /** Not checked. */
+  embeddings?: unknown[][];
 }
 
 export type ModelDelta = BusEvent<"llm.call.delta">["payload"];
@@ -252,6 +256,7 @@ export function modelAnswerOf(
     usage: tokenUsage(payload.usage as Partial<TokenUsage>),
     stop_reason: textOrNull(payload.stop_reason),
     model: textOrNull(payload.model),
+    ...(payload.embeddings === undefined ? {} : { embeddings: payload.embeddings }),
   };
 }
 

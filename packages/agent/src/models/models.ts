@@ -53,6 +53,20 @@ export class ActiveModels {
     return [...all.values()].toSorted((a, b) => Number(b.id === active) - Number(a.id === active));
   }
 
+  /**
+   * Returns the instance that embeds texts: the active one if it has an embedding model, else the first with one by
+   * id. Null when no instance has one.
+   */
+  async embedding(org_id: string): Promise<{ provider: string; model: string } | null> {
+    const { active, all } = await this.#instances(org_id);
+    const ids = [...all.keys()].toSorted();
+    for (const id of active === null ? ids : [active, ...ids]) {
+      const model = text(all.get(id)?.config.embedding_model);
+      if (model !== "") return { provider: id, model };
+    }
+    return null;
+  }
+
   #instances(org_id: string): Promise<Instances> {
     let found = this.#orgs.get(org_id);
     if (found === undefined) {

@@ -92,7 +92,7 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
     },
     async service(service_name, args, as): Promise<Json> {
       checkAlive();
-      return await service(instance.entry, service_name, args, as);
+      return await service(instance.entry, service_name, args, as, scope);
     },
   };
 }

@@ -72,6 +72,8 @@ export interface ServiceIdentity {
   plugin: string;
   caller: Caller | null;
   call: ServiceCall | null;
+  /** Without a call: the org and project of the context, which the kernel sets for each event. */
+  scope?: Scope;
 }
 
 /** The tool call that the plugin is serving. */

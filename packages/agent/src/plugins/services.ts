@@ -2,6 +2,7 @@
 
 import { randomBytes } from "node:crypto";
 import { BackplaneError, IdTable, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
+import type { Scope } from "@backplane/ports";
 import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
 import type { Callers, PluginSystemDeps, ServiceIdentity } from "./plugins-port.ts";
 
@@ -11,6 +12,7 @@ import type { Callers, PluginSystemDeps, ServiceIdentity } from "./plugins-port.
 const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
   web: "",
   "agent-tool": "subagent.",
+  "memory-sqlite": "embedding.",
   "pin-tool": "pin.",
   "skill-tool": "skill.",
 };
@@ -20,6 +22,7 @@ export type ServiceAccess = (
   name: string,
   args: JsonObject,
   as?: string,
+  scope?: Scope,
 ) => Promise<Json>;
 
 export function createServiceAccess(
@@ -42,7 +45,7 @@ export function createServiceAccess(
     );
   }
 
-  return async (entry, name, args, as) => {
+  return async (entry, name, args, as, scope) => {
     // The grant is checked first, so that a plugin without one cannot find out which services exist.
     if (!(await isGranted(entry, name))) {
       const fix =
@@ -57,7 +60,8 @@ export function createServiceAccess(
     if (service === undefined) {
       throw new BackplaneError("request.invalid", `There is no kernel service ${name}.`);
     }
-    return await service(args, callers.resolve(entry.name, as));
+    const identity = callers.resolve(entry.name, as);
+    return await service(args, as === undefined && scope !== undefined ? { ...identity, scope } : identity);
   };
 }
 

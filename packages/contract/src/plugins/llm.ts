@@ -95,8 +95,22 @@ export interface GenerateRequest {
   signal: StopSignal;
 }
 
+export interface EmbedRequest {
+  model: string;
+  texts: readonly string[];
+  signal: StopSignal;
+}
+
+/** One vector per text, in the same order and all of the same size. */
+export interface Embeddings {
+  vectors: readonly (readonly number[])[];
+  usage?: Partial<Omit<TokenUsage, "input" | "total">>;
+}
+
 export interface LlmProvider {
   generate(request: GenerateRequest): AsyncIterable<LlmPart>;
+  /** Absent if the vendor has no embeddings. Called for instances with an `embedding_model`. */
+  embed?(request: EmbedRequest): Promise<Embeddings>;
   /** Called before a retry; false gives up. */
   onRetryableError?(error: LlmFailure, attempt: number): boolean | Promise<boolean>;
 }

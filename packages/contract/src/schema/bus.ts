@@ -30,6 +30,8 @@ export const BUS_PAYLOADS = {
     messages: z.array(Message),
     tools: z.array(z.looseObject({})).optional(),
     params: dict,
+    /** Texts to embed. There are no messages then, and the response has `embeddings`. */
+    input: z.array(text).optional(),
   }),
   "llm.call.delta": z.looseObject({
     content: text.optional(),
@@ -45,6 +47,8 @@ export const BUS_PAYLOADS = {
   "llm.call.response": z.looseObject({
     text: text.optional(),
     tool_calls: z.array(ToolCall).optional(),
+    /** One list of numbers per text of `input`. */
+    embeddings: z.array(z.array(z.unknown())).optional(),
     usage: dict,
     request_id,
   }),

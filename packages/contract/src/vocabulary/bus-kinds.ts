@@ -13,7 +13,14 @@ export const BRIDGE_PREFIX = "_bridge:";
  * The sessions of model calls that the kernel makes outside a conversation, `_bridge:<name>:<uuid>`. They have no tape and
  * no watchers, and every provider may answer there.
  */
-export const MODEL_BRIDGES = ["web-api-test", "compaction", "cognition", "sampling", "llm-endpoint"] as const;
+export const MODEL_BRIDGES = [
+  "web-api-test",
+  "compaction",
+  "cognition",
+  "sampling",
+  "embedding",
+  "llm-endpoint",
+] as const;
 export type ModelBridge = (typeof MODEL_BRIDGES)[number];
 /** The session of the events about MCP servers. */
 export const MCP_BRIDGE_SESSION = `${BRIDGE_PREFIX}mcp-bridge`;

@@ -15,6 +15,8 @@ export {
   codeOf,
   type Decision,
   type DisplayBlock,
+  type Embeddings,
+  type EmbedRequest,
   type GenerateRequest,
   type HealthReport,
   type HealthStatus,

@@ -11,6 +11,7 @@ export interface LlmAnswer {
   text: string;
   tool_calls: ToolCallRequest[];
   usage: TokenUsage;
+  embeddings?: number[][];
   stop_reason?: string;
   model?: string;
 }

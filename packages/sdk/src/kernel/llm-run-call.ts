@@ -16,6 +16,7 @@ import {
   LOOP_LIMITS,
   type PluginContext,
   type ProviderInstance,
+  tokenUsage,
 } from "@backplane/contract";
 import { AnswerDraft, type LlmAnswer } from "./llm-answer.ts";
 import { type DeltaPart, Deltas } from "./llm-deltas.ts";
@@ -45,7 +46,8 @@ export async function runCall(call: ProviderCall): Promise<void> {
   });
   let outcome: { answer: LlmAnswer } | { error: unknown };
   try {
-    const answer = await streamAnswer(call, deltas);
+    const { input } = event.payload;
+    const answer = input === undefined ? await streamAnswer(call, deltas) : await embedTexts(call, input);
     await deltas.drain();
     outcome = { answer };
   } catch (error) {
@@ -86,7 +88,7 @@ async function streamAnswer(call: ProviderCall, deltas: Deltas): Promise<LlmAnsw
   const patience = new Patience(controller, configTimeout(instance.config.timeout_s));
   try {
     for (;;) {
-      const step = await patience.wait(parts);
+      const step = await patience.wait(() => parts.next());
       if (step.done === true) break;
       draft.add(step.value);
       if (isShown(step.value)) await deltas.push(step.value);
@@ -102,6 +104,24 @@ async function streamAnswer(call: ProviderCall, deltas: Deltas): Promise<LlmAnsw
 function optionsOf(payload: Record<string, unknown>): Pick<GenerateRequest, "options" | "native"> {
   const { options, native } = payload as Pick<GenerateRequest, "options" | "native">;
   return { ...(options === undefined ? {} : { options }), ...(native === undefined ? {} : { native }) };
+}
+
+async function embedTexts(call: LlmCall, texts: readonly string[]): Promise<LlmAnswer> {
+  const { event, instance, controller } = call;
+  const provider = call.provider();
+  if (provider.embed === undefined)
+    throw new LlmCallError({ kind: "other", message: "This provider has no embeddings." });
+  const patience = new Patience(controller, configTimeout(instance.config.timeout_s));
+  try {
+    const { model } = event.payload;
+    const { vectors, usage } = await patience.wait(() =>
+      provider.embed!({ model, texts, signal: controller.signal }),
+    );
+    const embeddings = vectors.map((vector) => [...vector]);
+    return { text: "", tool_calls: [], usage: tokenUsage(usage), embeddings };
+  } finally {
+    patience.end();
+  }
 }
 
 /**
@@ -124,11 +144,11 @@ class Patience {
     this.#total = setTimeout(() => stop("The model's answer took too long."), LOOP_LIMITS.model_ms);
   }
 
-  wait(parts: AsyncIterator<LlmPart>): Promise<IteratorResult<LlmPart>> {
+  wait<T>(next: () => Promise<T>): Promise<T> {
     const { signal } = this.#controller;
     this.#timer.refresh();
     this.#waiting = true;
-    return new Promise<IteratorResult<LlmPart>>((resolve, reject) => {
+    return new Promise<T>((resolve, reject) => {
       const stop = () => reject(signal.reason as Error);
       if (signal.aborted) {
         stop();
@@ -139,10 +159,10 @@ class Patience {
         this.#waiting = false;
         signal.removeEventListener("abort", stop);
       };
-      parts.next().then(
-        (step) => {
+      next().then(
+        (value) => {
           settle();
-          resolve(step);
+          resolve(value);
         },
         (error: unknown) => {
           settle();

@@ -1,0 +1,89 @@
+/**
+ * Embeddings by the org's provider instance with an embedding model. Without such an instance there are none: a caller
+ * that has a fallback decides itself, because vectors of different models must never be compared. A failed request is
+ * therefore an error and never answered by another model.
+ */
+import { BackplaneError, COGNITION_LIMITS, type Json, type TokenUsage } from "@backplane/contract";
+import type { Scope } from "@backplane/ports";
+import { modelBridgeSession } from "@backplane/session";
+import type { KernelService } from "../plugins/plugins-port.ts";
+import type { ModelCalls } from "./call-model.ts";
+import type { ActiveModels } from "./models.ts";
+
+export interface EmbeddedTexts {
+  provider: string;
+  model: string;
+  /** One per text, all of the same size. */
+  vectors: number[][];
+  usage: TokenUsage;
+}
+
+/** Null when no provider instance of the org has an embedding model. */
+export type EmbedTexts = (scope: Scope, texts: readonly string[]) => Promise<EmbeddedTexts | null>;
+
+const MAX_SIZE = 16_384;
+const MAX_TEXTS = 64;
+
+export function createEmbedTexts(models: ModelCalls, active: ActiveModels): EmbedTexts {
+  return async (scope, texts) => {
+    const chosen = await active.embedding(scope.org_id);
+    if (chosen === null) return null;
+    const { embeddings, usage } = await models.call(
+      { ...chosen, messages: [], tools: [], params: {}, input: [...texts] },
+      {
+        to: { session_id: modelBridgeSession("embedding"), scope },
+        signal: new AbortController().signal,
+        timeout_ms: COGNITION_LIMITS.timeout_ms,
+      },
+    );
+    if (!areVectors(embeddings, texts.length))
+      throw new BackplaneError(
+        "llm.failed",
+        `${chosen.provider}: ${chosen.model} returned no valid embeddings.`,
+      );
+    return { ...chosen, vectors: embeddings, usage };
+  };
+}
+
+function areVectors(value: unknown[][] | undefined, count: number): value is number[][] {
+  const size = value?.[0]?.length ?? 0;
+  return (
+    value?.length === count &&
+    size > 0 &&
+    size <= MAX_SIZE &&
+    value.every((vector) => vector.length === size && vector.every((one) => Number.isFinite(one)))
+  );
+}
+
+/**
+ * `embedding.embed` for plugins. `space` names the model and the size: only vectors of the same space can be compared.
+ */
+export function embeddingServices(embed: EmbedTexts): [string, KernelService][] {
+  return [
+    [
+      "embedding.embed",
+      async ({ texts }, { caller, call, scope }) => {
+        const at = caller?.scope ?? call?.scope ?? scope;
+        if (at === undefined)
+          throw new BackplaneError("request.invalid", "There is no organisation to embed for.");
+        if (!areTexts(texts)) {
+          const message = `texts must be 1 to ${MAX_TEXTS} texts of 1 to ${COGNITION_LIMITS.prompt_chars} characters`;
+          throw new BackplaneError("request.invalid", message);
+        }
+        const answer = await embed(at, texts);
+        if (answer === null) return null;
+        const { provider, model, vectors } = answer;
+        return { space: `${provider}/${model}/${vectors[0]!.length}`, vectors };
+      },
+    ],
+  ];
+}
+
+function areTexts(texts: Json | undefined): texts is string[] {
+  return (
+    Array.isArray(texts) &&
+    texts.length > 0 &&
+    texts.length <= MAX_TEXTS &&
+    texts.every((one) => typeof one === "string" && one !== "" && one.length <= COGNITION_LIMITS.prompt_chars)
+  );
+}

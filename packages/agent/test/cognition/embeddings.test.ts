@@ -1,0 +1,80 @@
+/** Embeddings for instruments and plugins: by a provider instance with an embedding model, else by hashing. */
+import type { Embeddings, EmbedRequest, KernelPlugin } from "@backplane/contract";
+import { llmProviderPlugin } from "@backplane/sdk/kernel";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession } from "../loop/test-session.ts";
+
+const WHO = { org_id: "org_local", project_id: "proj_default", binding_id: "bind_1", plugin_id: "greeter" };
+
+interface Vendor {
+  plugin: KernelPlugin;
+  requests: EmbedRequest[];
+  answer(request: EmbedRequest): Promise<Embeddings>;
+}
+
+function vendorPlugin(): Vendor {
+  const vendor: Vendor = {
+    requests: [],
+    answer: async ({ texts }) => ({ vectors: texts.map((text) => [text.length, 1, 0]) }),
+    plugin: llmProviderPlugin({
+      name: "llm-vectors",
+      version: "1.0.0",
+      configSchema: { type: "object", properties: { embedding_model: { type: "string" } } },
+      create: () => ({
+        async *generate() {},
+        embed(request) {
+          vendor.requests.push(request);
+          return vendor.answer(request);
+        },
+      }),
+    }),
+  };
+  return vendor;
+}
+
+async function open() {
+  const vendor = vendorPlugin();
+  const fixture = await createTestSession({ plugins: [vendor.plugin] });
+  const set = (embedding_model: string, id = "vectors-b") =>
+    fixture.kernel.providers.create(admin, { id, plugin: "llm-vectors", config: { embedding_model } });
+  const embed = (text: string) => fixture.kernel.cognition.embed(WHO, text);
+  return { fixture, vendor, set, embed };
+}
+
+verifies("instr.context", "embeds by the instance with an embedding model, else by hashing", async () => {
+  const { fixture, vendor, set, embed } = await open();
+  expect(await embed("tea")).toHaveLength(256);
+  expect(vendor.requests).toEqual([]);
+
+  await set("embed-2");
+  expect(await embed("tea")).toEqual([3, 1, 0]);
+  expect(vendor.requests[0]).toMatchObject({ model: "embed-2", texts: ["tea"] });
+  await set("embed-1", "vectors-a");
+  await embed("tea");
+  expect(vendor.requests.at(-1)!.model).toBe("embed-1");
+  await fixture.kernel.providers.setActive(admin, "vectors-b");
+  await embed("tea");
+  expect(vendor.requests.at(-1)!.model).toBe("embed-2");
+
+  const rows = await fixture.kernel.audit.list(admin, {}, { limit: 50 });
+  const recorded = rows.items.filter(({ action }) => action === "embedding.request");
+  expect(recorded.map(({ details }) => details)).toEqual(
+    expect.arrayContaining([
+      { model: "backplane-hash", size: 256 },
+      expect.objectContaining({ provider: "vectors-b", model: "embed-2", size: 3 }),
+    ]),
+  );
+});
+
+verifies("instr.context", "never answers with another model when the embedding model fails", async () => {
+  const { vendor, set, embed } = await open();
+  await set("embed-1");
+  vendor.answer = () => Promise.reject(new Error("no such model"));
+  await expect(embed("tea")).rejects.toMatchObject({ code: "llm.failed" });
+  for (const vectors of [[], [[]], [[1], [2]], [[Number.NaN]], [["1" as unknown as number]]]) {
+    vendor.answer = async () => ({ vectors });
+    await expect(embed("tea"), JSON.stringify(vectors)).rejects.toMatchObject({ code: "llm.failed" });
+  }
+});

@@ -1,0 +1,82 @@
+/**
+ * Vectors for notes, by the org's embedding model. A note is stored and found by its words without one, so nothing waits
+ * for the model and nothing is lost if it fails or changes: notes of another space are embedded again in the background.
+ */
+import type { PluginContext } from "@backplane/sdk/kernel";
+import type { NoteScope } from "./notes.ts";
+import type { OpenNotes } from "./open-notes.ts";
+
+interface Embedded {
+  space: string;
+  vectors: number[][];
+}
+
+/** Notes per request. */
+const BATCH = 32;
+/** The model reads no more of a note; the words of the whole note are indexed anyway. */
+const TEXT_CHARS = 8_000;
+/** A query waits this long for its vector and then searches by words alone. */
+const QUERY_MS = 3_000;
+
+export class NoteEmbeddings {
+  /** The running work of each scope. */
+  readonly #running = new Map<string, Promise<void>>();
+  readonly #query_ms: number;
+
+  constructor(query_ms = QUERY_MS) {
+    this.#query_ms = query_ms;
+  }
+
+  /** Null if there is no embedding model, or if it fails or takes too long. */
+  async ofQuery(ctx: PluginContext, query: string): Promise<{ space: string; vector: number[] } | null> {
+    if (query.trim() === "") return null;
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<null>((resolve) => {
+      timer = setTimeout(() => resolve(null), this.#query_ms);
+    });
+    const answer = embed(ctx, [query]).catch((error: unknown) => {
+      ctx.log.warn({ err: error }, "a query was not embedded; the memory is searched by words");
+      return null;
+    });
+    const first = await Promise.race([answer, late]);
+    clearTimeout(timer);
+    return first === null ? null : { space: first.space, vector: first.vectors[0]! };
+  }
+
+  /** Starts embedding the notes of a scope that have no vector of this space; of any space if it is null. */
+  start(ctx: PluginContext, notes: OpenNotes, scope: NoteScope, space: string | null): void {
+    const key = JSON.stringify([scope.org_id, scope.project_id]);
+    if (this.#running.has(key)) return;
+    const work = this.#embedNotes(ctx, notes, scope, space)
+      .catch((error: unknown) => {
+        ctx.log.warn({ err: error }, "notes were not embedded; the next write or query tries again");
+      })
+      .finally(() => this.#running.delete(key));
+    this.#running.set(key, work);
+  }
+
+  async #embedNotes(
+    ctx: PluginContext,
+    notes: OpenNotes,
+    scope: NoteScope,
+    known: string | null,
+  ): Promise<void> {
+    let space = known;
+    for (;;) {
+      const missing = await notes.unembedded(scope, space, BATCH);
+      if (missing.length === 0) return;
+      const answer = await embed(
+        ctx,
+        missing.map(({ text }) => text.slice(0, TEXT_CHARS).toWellFormed()),
+      );
+      if (answer === null) return;
+      space = answer.space;
+      const vectors = missing.map(({ n }, at) => ({ n, vector: answer.vectors[at]! }));
+      await notes.embed({ space, vectors });
+    }
+  }
+}
+
+async function embed(ctx: PluginContext, texts: string[]): Promise<Embedded | null> {
+  return (await ctx.service("embedding.embed", { texts })) as Embedded | null;
+}

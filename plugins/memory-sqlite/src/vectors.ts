@@ -1,0 +1,26 @@
+/** Vectors in the database: 32-bit floats of length 1, so that a product is the cosine. */
+
+export function packVector(vector: readonly number[]): Uint8Array {
+  const length = Math.hypot(...vector);
+  const packed = Float32Array.from(vector, (value) => (length === 0 ? 0 : value / length));
+  return new Uint8Array(packed.buffer);
+}
+
+/** Sorted by similarity, best first. Vectors of another size are skipped. */
+export function rankBySimilarity<T extends { data: Uint8Array }>(
+  stored: readonly T[],
+  query: readonly number[],
+  least: number,
+): (Omit<T, "data"> & { score: number })[] {
+  const wanted = new Float32Array(packVector(query).buffer);
+  const found: (Omit<T, "data"> & { score: number })[] = [];
+  for (const { data, ...note } of stored) {
+    if (data.byteLength !== wanted.byteLength) continue;
+    const aligned = data.byteOffset % Float32Array.BYTES_PER_ELEMENT === 0 ? data : data.slice();
+    const vector = new Float32Array(aligned.buffer, aligned.byteOffset, wanted.length);
+    let score = 0;
+    for (let at = 0; at < wanted.length; at++) score += vector[at]! * wanted[at]!;
+    if (score >= least) found.push({ ...note, score });
+  }
+  return found.sort((a, b) => b.score - a.score);
+}

@@ -1,0 +1,128 @@
+/** Notes found by meaning: an embedding model that maps a few words to directions stands in for a real one. */
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { Json, JsonObject, MemoryEntry } from "@backplane/contract";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
+import { afterEach, beforeEach, expect } from "vitest";
+import { scriptedContext } from "../../../test/support/scripted-context.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createMemoryPlugin } from "../src/plugin.ts";
+import { queryEvent, writeEvent } from "./memory-events.ts";
+
+const MEANINGS = [/bicycle|bike|cycl/i, /coffee|espresso/i, /./];
+const vectorOf = (text: string, size: number) => {
+  const direction = MEANINGS.findIndex((words) => words.test(text));
+  return Array.from({ length: size }, (_, at) => (at === direction ? 2 : 0));
+};
+
+interface Model {
+  space: string;
+  size: number;
+}
+
+let dir: string;
+let model: Model | "failing" | null;
+let asked: string[][];
+let config: JsonObject;
+let close: () => Promise<void>;
+
+beforeEach(() => {
+  dir = createMemoryFolder("memory-");
+  model = { space: "openai/small/3", size: 3 };
+  asked = [];
+  config = {};
+});
+afterEach(async () => {
+  await close();
+  rmSync(dir, { recursive: true });
+});
+
+async function start() {
+  const service = async (name: string, args: JsonObject): Promise<Json> => {
+    expect(name).toBe("embedding.embed");
+    const texts = args.texts as string[];
+    asked.push(texts);
+    if (model === "failing") throw new Error("the model is away");
+    if (model === null) return null;
+    const { space, size } = model;
+    return { space, vectors: texts.map((text) => vectorOf(text, size)) };
+  };
+  const plugin = createMemoryPlugin();
+  const ctx = scriptedContext({ stateDir: dir, config: () => config, service });
+  await plugin.onLoad!(ctx);
+  close = async () => void (await plugin.onUnload!(ctx));
+  return {
+    ctx,
+    async keep(text: string, change = {}) {
+      await plugin.onEvent!(writeEvent({ text }, change), ctx);
+    },
+    async ask(query: string, change = {}) {
+      await plugin.onEvent!(queryEvent(query, 5, change), ctx);
+      const hits = ctx.emitted.at(-1)!.payload.hits as MemoryEntry[];
+      return hits.map(({ text }) => text);
+    },
+  };
+}
+
+const spaces = () => {
+  const database = new DatabaseSync(join(dir, "memory.db"), { readOnly: true });
+  const rows = database.prepare("select space from vector order by n").all() as { space: string }[];
+  database.close();
+  return rows.map(({ space }) => space);
+};
+
+verifies("memory.store", "finds a note by its meaning, and only in its own project", async () => {
+  const memory = await start();
+  await memory.keep("My bicycle is red");
+  await memory.keep("Espresso at noon");
+  await expect.poll(spaces).toHaveLength(2);
+  expect(await memory.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+  expect(await memory.ask("the red espresso")).toEqual(["Espresso at noon", "My bicycle is red"]);
+  expect(await memory.ask("who likes cycling", { project_id: "proj_other" })).toEqual([]);
+  expect(await memory.ask("who likes cycling", { org_id: "org_other" })).toEqual([]);
+});
+
+verifies("memory.store", "embeds all notes again after a change of the model, and loses none", async () => {
+  const memory = await start();
+  for (const text of ["My bicycle is red", "Espresso at noon", "Nothing else"]) await memory.keep(text);
+  await expect.poll(spaces).toHaveLength(3);
+
+  model = { space: "openai/large/5", size: 5 };
+  // Old vectors are not compared; words still find their note.
+  expect(await memory.ask("my bicycle")).toEqual(["My bicycle is red"]);
+  await expect.poll(() => [...new Set(spaces())]).toEqual(["openai/large/5"]);
+  expect(spaces()).toHaveLength(3);
+  expect(await memory.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+});
+
+verifies("memory.store", "searches by words while the model fails or is switched off", async () => {
+  const memory = await start();
+  model = "failing";
+  await memory.keep("My bicycle is red");
+  expect(await memory.ask("bicycle")).toEqual(["My bicycle is red"]);
+  expect(memory.ctx.logged.some(({ message }) => message.includes("searched by words"))).toBe(true);
+  model = null;
+  expect(await memory.ask("bicycle")).toEqual(["My bicycle is red"]);
+  config = { embeddings: false };
+  model = { space: "openai/small/3", size: 3 };
+  asked = [];
+  await memory.keep("Espresso at noon");
+  expect(await memory.ask("espresso")).toEqual(["Espresso at noon"]);
+  expect(asked).toEqual([]);
+});
+
+verifies("memory.store", "keeps the notes of a file from before embeddings", async () => {
+  const first = await start();
+  await first.keep("My bicycle is red");
+  await expect.poll(spaces).toHaveLength(1);
+  await close();
+  const database = new DatabaseSync(join(dir, "memory.db"));
+  database.exec("drop table vector; pragma user_version = 1");
+  database.close();
+
+  const second = await start();
+  expect(await second.ask("bicycle")).toEqual(["My bicycle is red"]);
+  await expect.poll(spaces).toEqual(["openai/small/3"]);
+  expect(await second.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+});
