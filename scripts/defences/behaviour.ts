@@ -131,7 +131,7 @@ export const BEHAVIOUR: Mutant[] = [
   },
   {
     defence: "memory: the hits of several stores are merged by score",
-    file: "packages/agent/src/loop/run-turn.ts",
+    file: "packages/agent/src/loop/memory-stores.ts",
     from: "if (stores.length === 1) return stores[0]!;",
     to: "if (stores.length > 0) return stores.flat().slice(0, k);",
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],

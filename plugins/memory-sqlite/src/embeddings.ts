@@ -6,7 +6,7 @@ import type { PluginContext } from "@backplane/sdk/kernel";
 import type { NoteScope } from "./notes.ts";
 import type { OpenNotes } from "./open-notes.ts";
 
-interface Embedded {
+interface TextVectors {
   space: string;
   vectors: number[][];
 }
@@ -77,6 +77,6 @@ export class NoteEmbeddings {
   }
 }
 
-async function embed(ctx: PluginContext, texts: string[]): Promise<Embedded | null> {
-  return (await ctx.service("embedding.embed", { texts })) as Embedded | null;
+async function embed(ctx: PluginContext, texts: string[]): Promise<TextVectors | null> {
+  return (await ctx.service("embedding.embed", { texts })) as TextVectors | null;
 }

@@ -11,14 +11,16 @@ import { createMemoryPlugin } from "../src/plugin.ts";
 import { queryEvent, writeEvent } from "./memory-events.ts";
 
 const MEANINGS = [/bicycle|bike|cycl/i, /coffee|espresso/i, /./];
-const vectorOf = (text: string, size: number) => {
-  const direction = MEANINGS.findIndex((words) => words.test(text));
+const vectorOf = (text: string, { size, shift = 0 }: Model) => {
+  const direction = (MEANINGS.findIndex((words) => words.test(text)) + shift) % size;
   return Array.from({ length: size }, (_, at) => (at === direction ? 2 : 0));
 };
 
 interface Model {
   space: string;
   size: number;
+  /** A model of the same size with other directions. */
+  shift?: number;
 }
 
 let dir: string;
@@ -45,13 +47,15 @@ async function start() {
     asked.push(texts);
     if (model === "failing") throw new Error("the model is away");
     if (model === null) return null;
-    const { space, size } = model;
-    return { space, vectors: texts.map((text) => vectorOf(text, size)) };
+    const chosen = model;
+    return { space: chosen.space, vectors: texts.map((text) => vectorOf(text, chosen)) };
   };
   const plugin = createMemoryPlugin();
   const ctx = scriptedContext({ stateDir: dir, config: () => config, service });
   await plugin.onLoad!(ctx);
-  close = async () => void (await plugin.onUnload!(ctx));
+  close = async () => {
+    await plugin.onUnload!(ctx);
+  };
   return {
     ctx,
     async keep(text: string, change = {}) {
@@ -88,12 +92,17 @@ verifies("memory.store", "embeds all notes again after a change of the model, an
   for (const text of ["My bicycle is red", "Espresso at noon", "Nothing else"]) await memory.keep(text);
   await expect.poll(spaces).toHaveLength(3);
 
-  model = { space: "openai/large/5", size: 5 };
-  // Old vectors are not compared; words still find their note.
-  expect(await memory.ask("my bicycle")).toEqual(["My bicycle is red"]);
-  await expect.poll(() => [...new Set(spaces())]).toEqual(["openai/large/5"]);
-  expect(spaces()).toHaveLength(3);
-  expect(await memory.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+  for (model of [
+    { space: "openai/other/3", size: 3, shift: 1 },
+    { space: "openai/large/5", size: 5 },
+  ]) {
+    const { space } = model;
+    // Old vectors are not compared; words still find their note.
+    expect(await memory.ask("my bicycle")).toEqual(["My bicycle is red"]);
+    await expect.poll(() => [...new Set(spaces())]).toEqual([space]);
+    expect(spaces()).toHaveLength(3);
+    expect(await memory.ask("who likes cycling")).toEqual(["My bicycle is red"]);
+  }
 });
 
 verifies("memory.store", "searches by words while the model fails or is switched off", async () => {

@@ -54,5 +54,7 @@ verifies("memory.store", "finds a note by the embedding model of the org's provi
   };
   // The note is embedded in the background.
   let n = 0;
-  await expect.poll(() => hits(`q${++n}`), { timeout: 10_000 }).toContainEqual(expect.stringContaining("My bicycle"));
+  await expect
+    .poll(() => hits(`q${++n}`), { timeout: 10_000 })
+    .toContainEqual(expect.stringContaining("My bicycle"));
 });

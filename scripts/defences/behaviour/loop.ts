@@ -178,8 +178,8 @@ export const LOOP_MUTANTS: Mutant[] = [
   {
     defence: "loop: a memory is written only by a turn that ended well",
     file: RUN,
-    from: "write != null && turn.stopped === null && deps.memories().length > 0",
-    to: "write != null && turn.stopped !== null && deps.memories().length > 0",
+    from: "if (write != null && turn.stopped === null)",
+    to: "if (write != null && turn.stopped !== null)",
     tests: DECISIONS,
   },
   {

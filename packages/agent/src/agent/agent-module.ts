@@ -115,6 +115,10 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     turns,
     changes,
     memories: () => plugins.memories(),
+    async sessionAge(key) {
+      const session = await door.store_wait.run("a turn", () => store.sessions.get(key));
+      return session === null ? 0 : clock.now() - Date.parse(session.created_at);
+    },
     skills,
     strategyOf: (strategy) => strategyPlugin(strategy),
     history: (key) => histories.open(key),

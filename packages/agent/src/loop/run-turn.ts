@@ -23,18 +23,16 @@ import type { StoreWait } from "@backplane/door";
 import type { Caller, Scope, SessionKey } from "@backplane/ports";
 import type { KernelPort } from "@backplane/session";
 import type { ModelAnswer, ModelCalls } from "../models/call-model.ts";
-import type { MemoryStore } from "../plugins/plugins-port.ts";
 import type { History } from "./history.ts";
+import { type MemoryDeps, queryMemory, writeMemory } from "./memory-stores.ts";
 import type { Progress } from "./progress.ts";
 import { catchUp, type ResumeDeps } from "./resume.ts";
 import { type FinishedTurn, finishTurn, recordAnswer } from "./run-record.ts";
 import type { Turn } from "./turn.ts";
 
-export interface StepDeps {
+export interface StepDeps extends MemoryDeps {
   port: KernelPort;
   models: ModelCalls;
-  /** The loaded memory plugins. */
-  memories: () => MemoryStore[];
   /** The skills that the model can read with the tool `skill`. */
   skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
   /** The loaded plugin that implements this strategy, or null. */
@@ -101,9 +99,7 @@ export async function runTurn(deps: RunTurnDeps, turn: Turn): Promise<Run | null
     }
     if (finished.state === "ended") {
       const write = done.end?.write;
-      if (write != null && turn.stopped === null && deps.memories().length > 0) {
-        deps.port.tryPublish("memory.write", { entry: write as unknown as JsonObject }, turn.to);
-      }
+      if (write != null && turn.stopped === null) writeMemory(deps, turn, write);
       return finished.run;
     }
     turn.joinedElsewhere(finished.joins);
@@ -207,37 +203,6 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
       }
     }
   }
-}
-
-async function queryMemory(
-  { port, memories }: StepDeps,
-  turn: Turn,
-  { query, k = 5 }: Extract<Decision, { next: "memory" }>,
-): Promise<MemoryEntry[]> {
-  const ask = async ({ plugin, store }: MemoryStore): Promise<MemoryEntry[]> => {
-    const wait = { timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal };
-    try {
-      const to = { ...turn.to, reply: "memory.result", from: plugin, ...wait };
-      const reply = await port.request("memory.query", { query, k }, to);
-      const hits = (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
-      return hits.map((hit) => ({ ...hit, source: plugin, store }));
-    } catch (error) {
-      // The turn continues without the memories of a plugin that is slow or does not answer.
-      if (codeOf(error) === "timeout") return [];
-      throw error;
-    }
-  };
-  return mergeHits(await Promise.all(memories().map(ask)), k);
-}
-
-/** One store keeps its own order. Of several, the best matches come first, and short-term memories before equal ones. */
-function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
-  if (stores.length === 1) return stores[0]!;
-  const rank = ({ store }: MemoryEntry) => (store === "short-term" ? 0 : 1);
-  const sorted = stores.flat().toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0) || rank(a) - rank(b));
-  const seen = new Set<string>();
-  const fresh = sorted.filter(({ text }) => !seen.has(text) && seen.add(text));
-  return fresh.slice(0, k);
 }
 
 async function callModel(

@@ -10,7 +10,7 @@ import type { KernelService } from "../plugins/plugins-port.ts";
 import type { ModelCalls } from "./call-model.ts";
 import type { ActiveModels } from "./models.ts";
 
-export interface EmbeddedTexts {
+interface EmbeddedTexts {
   provider: string;
   model: string;
   /** One per text, all of the same size. */

@@ -20,11 +20,17 @@ export function isMeantFor(
       return event.kind !== "strategy.decide.request" || chosenStrategy(event) === strategyIdOf(instance);
     case "llm-provider":
       return event.kind !== "llm.call.request" || ownsProvider(instance, event, owners);
-    case "adapter":
     case "memory":
+      return !event.kind.startsWith("memory.") || isNamedStore(instance, event);
+    case "adapter":
     case "skill":
       return true;
   }
+}
+
+function isNamedStore({ name }: Instance, { payload }: BusEvent): boolean {
+  const { stores } = payload as { stores?: unknown };
+  return !Array.isArray(stores) || stores.includes(name);
 }
 
 export function strategyIdOf({ plugin }: Instance): string {

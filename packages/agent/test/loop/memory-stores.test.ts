@@ -1,5 +1,5 @@
 /** Several memory plugins: the loop asks each one and merges what they found. */
-import type { KernelPlugin, MemoryEntry } from "@backplane/contract";
+import type { Decision, KernelPlugin, MemoryEntry } from "@backplane/contract";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -48,5 +48,91 @@ verifies(
       { text: "today", score: 0.5, source: "recent", store: "short-term" },
       { text: "equal", score: 0.5, source: "archive", store: "long-term" },
     ]);
+  },
+);
+
+const DAY_MS = 24 * 3_600_000;
+
+/** Records the queries and writes that reach each store. */
+async function openStores(decide: (asked: boolean) => Decision) {
+  const received: string[] = [];
+  const store = (name: string, memory: "short-term" | "long-term", hits: MemoryEntry[]): KernelPlugin => {
+    const plugin = memoryPlugin(name, memory, hits);
+    return {
+      ...plugin,
+      subscriptions: () => ["memory.query", "memory.write"],
+      async onEvent(event, ctx) {
+        received.push(`${name} ${event.kind}`);
+        if (event.kind === "memory.query") await plugin.onEvent!(event, ctx);
+      },
+    };
+  };
+  const found: (MemoryEntry[] | null)[] = [];
+  const strategy = strategyPlugin("choosing", ({ memory, phase }) => {
+    found.push(memory);
+    return decide(phase !== "start");
+  });
+  const fixture = await createTestSession({
+    plugins: [
+      strategy,
+      store("recent", "short-term", [{ text: "today", score: 0.2 }]),
+      store("archive", "long-term", [{ text: "last year", score: 0.9 }]),
+    ],
+  });
+  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "choosing" });
+  const say = async () => {
+    received.length = 0;
+    expect((await fixture.say("hello")).status).toBe("completed");
+    return { received: [...received], hits: found.at(-1)?.map(({ text }) => text) };
+  };
+  return { fixture, received, say };
+}
+
+verifies(
+  ["memory.store", "plug.extras"],
+  "asks the kind of store that fits the age of the session first, and the other for what is missing",
+  async () => {
+    let k = 1;
+    const { fixture, say } = await openStores((asked) =>
+      asked ? { next: "done", content: "ok" } : { next: "memory", query: "when", k },
+    );
+    expect(await say()).toEqual({ received: ["recent memory.query"], hits: ["today"] });
+    fixture.clock.wall_offset += DAY_MS - 60_000;
+    expect(await say()).toEqual({ received: ["recent memory.query"], hits: ["today"] });
+    fixture.clock.wall_offset += 120_000;
+    expect(await say()).toEqual({ received: ["archive memory.query"], hits: ["last year"] });
+    k = 2;
+    expect(await say()).toEqual({
+      received: ["archive memory.query", "recent memory.query"],
+      hits: ["last year", "today"],
+    });
+  },
+);
+
+verifies(
+  ["memory.store", "plug.extras"],
+  "lets a strategy choose the stores of a query and a write",
+  async () => {
+    let stores: string[] | undefined;
+    let write: MemoryEntry = { text: "note" };
+    const { received, say } = await openStores((asked) =>
+      asked
+        ? { next: "done", content: "ok", write }
+        : { next: "memory", query: "when", k: 5, ...(stores === undefined ? {} : { stores }) },
+    );
+    const kinds = async (kind: string, writes = 1) => {
+      await say();
+      await expect.poll(() => received.filter((line) => line.endsWith("memory.write")).length).toBe(writes);
+      return received.filter((line) => line.endsWith(kind)).map((line) => line.split(" ")[0]);
+    };
+    expect((await kinds("memory.write", 2)).toSorted()).toEqual(["archive", "recent"]);
+    stores = ["long-term"];
+    write = { text: "note", store: "short-term" };
+    expect(await kinds("memory.query")).toEqual(["archive"]);
+    expect(received.filter((line) => line.endsWith("memory.write"))).toEqual(["recent memory.write"]);
+    stores = ["recent"];
+    write = { text: "note", source: "archive" };
+    expect(await kinds("memory.query")).toEqual(["recent"]);
+    expect(received.filter((line) => line.endsWith("memory.write"))).toEqual(["archive memory.write"]);
   },
 );

@@ -13,7 +13,10 @@ export interface MemoryEntry {
   score?: number;
   meta?: JsonObject;
   at?: string;
-  /** The memory plugin and the kind of its store; set by the kernel for a query result. */
+  /**
+   * The memory plugin and the kind of its store. Set by the kernel for a query result; in a write they name the stores
+   * that get the entry.
+   */
   source?: string;
   store?: "short-term" | "long-term";
 }
@@ -54,7 +57,13 @@ export type Decision =
       params?: JsonObject;
     }
   | { next: "tool" }
-  | { next: "memory"; query: string; k?: number }
+  | {
+      next: "memory";
+      query: string;
+      k?: number;
+      /** Kinds of stores or names of memory plugins; if absent, the kernel chooses by the age of the session. */
+      stores?: string[];
+    }
   | { next: "done"; content?: string; write?: MemoryEntry };
 
 /** Valid transitions; any other decision ends the turn as an error of the strategy. */
@@ -70,6 +79,8 @@ export const LOOP_LIMITS = {
   iterations: 25,
   decide_ms: 30_000,
   memory_ms: 10_000,
+  /** Up to this age a session asks its short-term memory first, and later its long-term memory. */
+  young_session_ms: 24 * 3_600_000,
   /** The time from the request to the end of the answer. */
   model_ms: 600_000,
   tools_per_step: 64,

@@ -97,8 +97,9 @@ export const BUS_PAYLOADS = {
     reason: z.enum(["timeout", "shutdown", "interrupt", "revoked"]),
     ...target,
   }),
-  "memory.query": z.looseObject({ query: text, k: count }),
-  "memory.write": z.looseObject({ entry: MemoryEntry }),
+  /** `stores` names the plugins that receive the event; all memory plugins if it is absent. */
+  "memory.query": z.looseObject({ query: text, k: count, stores: z.array(text).optional() }),
+  "memory.write": z.looseObject({ entry: MemoryEntry, stores: z.array(text).optional() }),
   "memory.result": z.looseObject({ hits: z.array(MemoryEntry), request_id }),
   "strategy.decide.request": z.looseObject({ state: dict }),
   "strategy.decide.response": z.looseObject({ next: z.enum(["llm", "tool", "memory", "done"]), request_id }),

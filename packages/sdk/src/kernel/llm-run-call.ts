@@ -106,7 +106,7 @@ function optionsOf(payload: Record<string, unknown>): Pick<GenerateRequest, "opt
   return { ...(options === undefined ? {} : { options }), ...(native === undefined ? {} : { native }) };
 }
 
-async function embedTexts(call: LlmCall, texts: readonly string[]): Promise<LlmAnswer> {
+async function embedTexts(call: ProviderCall, texts: readonly string[]): Promise<LlmAnswer> {
   const { event, instance, controller } = call;
   const provider = call.provider();
   if (provider.embed === undefined)

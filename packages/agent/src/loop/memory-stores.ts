@@ -1,0 +1,97 @@
+/**
+ * Which memory stores a turn asks and writes. A strategy may name them. Otherwise the age of the session decides which
+ * kind is asked first: what a young session needs is recent, what an old one needs is mostly long ago. The other kind is
+ * asked if the first has fewer hits than wanted, so nothing that is stored stays out of reach.
+ */
+import {
+  type BusEvent,
+  codeOf,
+  type Decision,
+  type JsonObject,
+  LOOP_LIMITS,
+  type MemoryEntry,
+} from "@backplane/contract";
+import type { SessionKey } from "@backplane/ports";
+import type { KernelPort } from "@backplane/session";
+import type { MemoryStore } from "../plugins/plugins-port.ts";
+import type { Turn } from "./turn.ts";
+
+export interface MemoryDeps {
+  port: KernelPort;
+  /** The loaded memory plugins. */
+  memories: () => MemoryStore[];
+  /** Milliseconds since the session was created. */
+  sessionAge(key: SessionKey): Promise<number>;
+}
+
+export async function queryMemory(
+  deps: MemoryDeps,
+  turn: Turn,
+  { query, k = 5, ...decision }: Extract<Decision, { next: "memory" }>,
+): Promise<MemoryEntry[]> {
+  // A strategy is a plugin, and only the fields that order the turn were checked.
+  const stores = Array.isArray(decision.stores) ? decision.stores : undefined;
+  const chosen = chooseStores(deps.memories(), stores);
+  const found: MemoryEntry[][] = [];
+  for (const group of stores === undefined ? await inOrder(deps, turn.key, chosen) : [chosen]) {
+    if (found.length > 0 && mergeHits(found, k).length >= k) break;
+    found.push(...(await Promise.all(group.map((store) => ask(deps.port, turn, store, { query, k })))));
+  }
+  return mergeHits(found, k);
+}
+
+/** Publishes the entry to the stores that it names by `source` or `store`; to all if it names neither. */
+export function writeMemory({ memories, port }: MemoryDeps, turn: Turn, write: MemoryEntry): void {
+  const { source, store, ...entry } = write;
+  const named = source ?? store;
+  const chosen = chooseStores(memories(), named === undefined ? undefined : [named]);
+  if (chosen.length === 0) return;
+  const stores = chosen.map(({ plugin }) => plugin);
+  port.tryPublish("memory.write", { entry: entry as unknown as JsonObject, stores }, turn.to);
+}
+
+/** A name is a plugin or a kind of store. */
+function chooseStores(all: readonly MemoryStore[], names: readonly string[] | undefined): MemoryStore[] {
+  if (names === undefined) return [...all];
+  return all.filter(({ plugin, store }) => names.includes(plugin) || names.includes(store));
+}
+
+async function inOrder(
+  deps: MemoryDeps,
+  key: SessionKey,
+  stores: readonly MemoryStore[],
+): Promise<MemoryStore[][]> {
+  const ofKind = (kind: MemoryStore["store"]) => stores.filter(({ store }) => store === kind);
+  const groups = [ofKind("short-term"), ofKind("long-term")].filter((group) => group.length > 0);
+  if (groups.length < 2) return groups;
+  return (await deps.sessionAge(key)) < LOOP_LIMITS.young_session_ms ? groups : groups.toReversed();
+}
+
+async function ask(
+  port: KernelPort,
+  turn: Turn,
+  { plugin, store }: MemoryStore,
+  request: { query: string; k: number },
+): Promise<MemoryEntry[]> {
+  const wait = { timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal };
+  try {
+    const to = { ...turn.to, reply: "memory.result", from: plugin, ...wait };
+    const reply = await port.request("memory.query", { ...request, stores: [plugin] }, to);
+    const hits = (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
+    return hits.map((hit) => ({ ...hit, source: plugin, store }));
+  } catch (error) {
+    // The turn continues without the memories of a plugin that is slow or does not answer.
+    if (codeOf(error) === "timeout") return [];
+    throw error;
+  }
+}
+
+/** One store keeps its own order. Of several, the best matches come first, and short-term memories before equal ones. */
+function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
+  if (stores.length === 1) return stores[0]!;
+  const rank = ({ store }: MemoryEntry) => (store === "short-term" ? 0 : 1);
+  const sorted = stores.flat().toSorted((a, b) => (b.score ?? 0) - (a.score ?? 0) || rank(a) - rank(b));
+  const seen = new Set<string>();
+  const fresh = sorted.filter(({ text }) => !seen.has(text) && seen.add(text));
+  return fresh.slice(0, k);
+}
