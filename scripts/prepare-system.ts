@@ -3,7 +3,7 @@
  * the script prints the install command and fails. `npm start` needs no system package.
  *
  *   node scripts/prepare-system.ts          for the tests
- *   node scripts/prepare-system.ts slow     for the slow tests, too, which build sandbox-init for all architectures
+ *   node scripts/prepare-system.ts slow     for the slow tests, too: compilers for all architectures, a registry
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -98,6 +98,8 @@ const SLOW_NEEDS: Need[] = [
     architecture: "arm64",
     present: () => existsSync("/usr/lib/aarch64-linux-musl/libc.a"),
   },
+  { what: "docker-registry", apt: ["docker-registry"], present: () => onPath("docker-registry") },
+  { what: "skopeo", apt: ["skopeo"], present: () => onPath("skopeo") },
   { what: "qemu for arm64", apt: ["qemu-user"], present: () => onPath("qemu-aarch64") },
 ];
 

@@ -40,6 +40,12 @@ export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } f
 export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";
 export { remainingJsonBudget } from "./values/json-budget.ts";
 export { type MaybePromise, mapMaybe } from "./values/maybe-promise.ts";
+export {
+  dependencyLockOf,
+  SIGNATURE_FILE,
+  SIGNATURE_FORMAT,
+  signedText,
+} from "./values/package-signature.ts";
 export { createRedactor, REDACTED, type Redactor, type TextRange } from "./values/redact.ts";
 export {
   describeHiddenCharacters,

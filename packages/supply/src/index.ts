@@ -17,7 +17,12 @@ export type { HostPlatform } from "./manifest/host-platform.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
 export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
 export type { Descriptor, ImageIndex, ImageManifest } from "./oci/descriptors.ts";
-export { formatReference, type OciReference, parseReference } from "./oci/reference.ts";
+export { type OpenedLayout, openAsLayout } from "./oci/open-layout.ts";
+export { type PackedLayout, packLayout, tarLayout } from "./oci/pack-layout.ts";
+export { type PluginArtifact, readPluginArtifact } from "./oci/plugin-artifact.ts";
+export { pullLayout } from "./oci/pull-layout.ts";
+export { type PushedPackage, pushLayout } from "./oci/push-layout.ts";
+export { formatReference, type OciReference, parseReference, requireSameSource } from "./oci/reference.ts";
 export {
   createRegistryClient,
   type FetchedManifest,

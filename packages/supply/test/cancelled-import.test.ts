@@ -119,7 +119,7 @@ verifies("run.progress", "ends npm while it waits for the registry", async () =>
 test("an inspection that is cancelled leaves nothing", async () => {
   const { importer, left } = open();
   const operation = operationUntil(({ done = 0 }) => done > 0);
-  await expect(importer.inspect(SOURCE, operation)).rejects.toMatchObject({ code: "request.cancelled" });
+  await expect(importer.inspect(SOURCE, { operation })).rejects.toMatchObject({ code: "request.cancelled" });
   expect(left()).toEqual([]);
 });
 

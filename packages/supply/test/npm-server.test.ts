@@ -116,6 +116,26 @@ function publishNative(): void {
 }
 
 verifies(
+  "pkg.no-secrets",
+  "refuses a credential in the requested npm package and names the file",
+  async () => {
+    const key = `ghp_${"a1B2".repeat(9)}`;
+    publish("acme-fixture", { main: "index.js" }, { "index.js": "", "test-key.txt": key });
+    publish("acme-careful", { bin: "bin.mjs", dependencies: { "acme-fixture": "1.0.0" } }, { "bin.mjs": "" });
+    publish("acme-leaky", { bin: "bin.mjs" }, { "bin.mjs": "", "notes.txt": `token ${key}` });
+    const { importer, close } = await open();
+    const from = (spec: string) => importer.import({ kind: "npm", spec, secret_slots: [] });
+    await expect(from("acme-leaky")).rejects.toMatchObject({
+      code: "package.credential_file",
+      details: { files: [{ file: "notes.txt", why: "it contains a GitHub token" }] },
+    });
+    expect((await from("acme-careful")).origin).toBe("npm");
+    await close();
+  },
+  60_000,
+);
+
+verifies(
   "server.native",
   "names the install scripts that were not run, and how to allow them",
   async () => {

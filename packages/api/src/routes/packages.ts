@@ -1,6 +1,7 @@
-/** Packages: installed from an archive, a folder on the host or the npm registry. */
+/** Packages: installed from an archive, a folder on the host, an OCI registry or the npm registry. */
 import { BackplaneError } from "@backplane/contract";
 import {
+  OciReferenceSchema,
   PackageSchema,
   ReplayReportSchema,
   ReplayRequestSchema,
@@ -18,6 +19,7 @@ const SourceBody = z.strictObject({
   source: z
     .union([
       z.string().regex(/^folder:\/./, "must be folder: followed by an absolute path"),
+      OciReferenceSchema,
       z.strictObject({ folder: z.string().regex(/^\/./, "must be an absolute path") }),
       z.strictObject({
         npm: z
@@ -27,7 +29,9 @@ const SourceBody = z.strictObject({
         secret_slots: z.array(SlotSchema).max(64).default([]),
       }),
     ])
-    .describe("A folder on the host (admin token only), or an MCP server from the npm registry."),
+    .describe(
+      "A folder on the host (admin token only), a package in an OCI registry, or an MCP server from the npm registry.",
+    ),
 });
 
 export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
@@ -63,6 +67,10 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
             install(caller, { kind: "npm", spec, args: [], secret_slots }),
           );
         }
+        if (typeof source === "string" && source.startsWith("oci:"))
+          return createOnce(kernel, caller, request, body, () =>
+            install(caller, { kind: "oci", reference: source }),
+          );
         // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const path = typeof source === "string" ? source.slice("folder:".length) : source.folder;

@@ -41,6 +41,7 @@ const BY_CODE: Partial<Record<ErrorCode, ExitCode>> = {
   "daemon.unreachable": EXIT.unreachable,
   "package.corrupt": EXIT.trust,
   "package.digest_mismatch": EXIT.trust,
+  "package.source_mismatch": EXIT.trust,
   "registry.invalid": EXIT.trust,
   timeout: EXIT.timeout,
 };

@@ -7,6 +7,7 @@ export interface InstallOptions extends BindingOptions {
   bind?: boolean;
   orgWide?: boolean;
   strict?: boolean;
+  acceptSource?: boolean;
   /** Names of npm packages. */
   allowScripts?: string[];
 }
@@ -16,12 +17,13 @@ export async function installationSettings(
   context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {
-  const { bind, orgWide, strict, allowScripts: allow_scripts } = options;
+  const { bind, orgWide, strict, acceptSource, allowScripts: allow_scripts } = options;
   return {
     ...(bind === false ? {} : await bindingParts(context, options)),
     ...(bind === undefined ? {} : { bind }),
     ...(orgWide === true ? { org_wide: true } : {}),
     ...(strict === true ? { strict: true } : {}),
+    ...(acceptSource === true ? { accept_source: true } : {}),
     ...(allow_scripts === undefined ? {} : { allow_scripts }),
   };
 }

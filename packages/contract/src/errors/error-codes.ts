@@ -265,6 +265,11 @@ export const ERROR_CODES = {
     "Ask the author to depend on a published version. The gateway never fetches URL, git, file or link dependencies.",
   ),
 
+  "package.source_mismatch": refusalSpec(
+    422,
+    "The package names another source than the one it comes from.",
+    "Install it from the source that it names. If you made the copy yourself: backplane plugin install REFERENCE --accept-source",
+  ),
   "package.digest_mismatch": refusalSpec(
     422,
     "The downloaded bytes are not the ones that were published.",
@@ -284,7 +289,7 @@ export const ERROR_CODES = {
     "Store a credential for the host named in details.registry: `backplane secret set registry_HOST`, with the value USER:PASSWORD.",
   ),
   "registry.not_found": refusalSpec(
-    404,
+    422,
     "The registry has no such package.",
     "Check the name and the tag or digest in the reference.",
   ),

@@ -23,5 +23,6 @@ export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";
 export * from "./sign-in.ts";
+export * from "./signature.ts";
 export * from "./workspace.ts";
 export * from "./ws.ts";

@@ -5,6 +5,11 @@ import { BindingPolicySchema, BindingSchema, RolloutSchema } from "./binding.ts"
 import { LeftOutSchema, PackageSchema } from "./package.ts";
 import { JsonObjectSchema, SecretRefSchema, SlotSchema } from "./scalars.ts";
 
+export const OciReferenceSchema = z
+  .string()
+  .max(1_024)
+  .regex(/^oci:\/\/./, "must be oci://HOST/NAME:TAG or oci://HOST/NAME@sha256:…");
+
 const SlotsSchema = z
   .array(SlotSchema)
   .max(64)
@@ -49,6 +54,12 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
     .describe("An MCP server from the Python package index."),
   z
     .strictObject({
+      kind: z.literal("oci"),
+      reference: OciReferenceSchema,
+    })
+    .describe("A package in an OCI registry."),
+  z
+    .strictObject({
       kind: z.literal("mcp_url"),
       name: z.string().min(1).max(120).describe("Its tools are named mcp_NAME_…."),
       url: z.string().min(1).max(2_048),
@@ -82,6 +93,12 @@ export const InstallationSettingsSchema = z.strictObject({
     .optional()
     .describe(
       "Packages among the dependencies of servers from npm whose install scripts run, in the sandbox without network and secrets.",
+    ),
+  accept_source: z
+    .boolean()
+    .optional()
+    .describe(
+      "True accepts a package from a registry whose manifest names another repository as its source.",
     ),
   config: JsonObjectSchema.optional(),
   secrets: z.record(SlotSchema, SecretRefSchema).optional(),

@@ -10,6 +10,14 @@ export const PackageSchema = z.object({
   digest: DigestSchema,
   size_bytes: z.int(),
   origin: z.enum(["upload", "folder", "oci", "marketplace", "bundled", "npm", "pypi", "workspace", "core"]),
+  /** Where a package of the origin `oci` came from. */
+  oci: z
+    .object({
+      /** Null for an image layout. */
+      reference: z.string().nullable(),
+      manifest_digest: DigestSchema,
+    })
+    .optional(),
   manifest: ManifestSchema,
   /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),

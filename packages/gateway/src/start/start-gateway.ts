@@ -22,6 +22,7 @@ import {
 import type { GatewayConfig } from "../config/config.ts";
 import { egressOf } from "../config/egress.ts";
 import { assertSafeListen } from "../config/listen.ts";
+import { registriesOf } from "../config/oci.ts";
 import { sandboxOf } from "../config/sandbox.ts";
 import { openAuditAnchor, openAuditExport } from "../home/audit-files.ts";
 import {
@@ -120,6 +121,7 @@ async function compose(
     host: { os: hostOs(), arch: hostArch() },
     pip: createPip({ path: PLUGIN_PATH, ...config.pypi }),
     scripts: { run: (request) => runner.installScripts.run(request) },
+    registries: registriesOf(config.oci, config.egress.allow_private),
   });
   const files = openPackageImages({ store: content, dir: join(home.dir, "images"), log });
   closers.push(() => files.close());

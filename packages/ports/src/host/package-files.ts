@@ -23,6 +23,7 @@ export interface ImportedPackage {
    * unknown.
    */
   first_installed_at: string | null;
+  oci?: NonNullable<Package["oci"]>;
   /** Notes about the import for the operator, such as install scripts that did not run. */
   notes?: readonly string[];
 }
@@ -84,6 +85,20 @@ export interface SourcePart {
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
 }
 
+/** What an OCI artifact says before its files are fetched. Its config is the listing of the files, so the digest is known. */
+export interface ArtifactClaim {
+  /** Of the package. */
+  digest: string;
+  /** The content of its signatures, unverified. */
+  signatures: readonly unknown[];
+}
+
+/** A login at a registry. */
+export interface RegistryLogin {
+  username: string;
+  password: string;
+}
+
 export interface OpenOptions {
   /** If set, the source is read as this format, without detection. */
   only?: "package" | "agent_plugin" | undefined;
@@ -91,6 +106,12 @@ export interface OpenOptions {
   changing?: boolean | undefined;
   /** The packages from npm whose install scripts run. */
   allow_scripts?: readonly string[] | undefined;
+  /** The login for a registry, with its port. */
+  registryLogin?: ((registry: string) => Promise<RegistryLogin | null>) | undefined;
+  /** Throws if an OCI artifact must not be installed, before its files are fetched. */
+  acceptArtifact?: ((claim: ArtifactClaim) => Promise<void>) | undefined;
+  /** A package of a registry may name another repository as its source. */
+  accept_source?: boolean | undefined;
   /** Opening and importing report to it and throw `request.cancelled` when it is cancelled. */
   operation?: Operation | undefined;
 }
@@ -118,7 +139,10 @@ export interface PackageImporter {
    */
   open(source: InstallationSource, options?: OpenOptions): Promise<OpenedSource>;
   /** Says what the source is and what an installation would bind. Runs no code of it and leaves no files. */
-  inspect(source: InstallationSource, operation?: Operation): Promise<SourceInspection>;
+  inspect(
+    source: InstallationSource,
+    options?: Pick<OpenOptions, "operation" | "registryLogin">,
+  ): Promise<SourceInspection>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `most`. */

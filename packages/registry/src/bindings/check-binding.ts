@@ -17,6 +17,7 @@ import type { KernelDeps, PackageStore, SchemaIssue } from "@backplane/ports";
 import { combineTools, toolsOf } from "../exports/whole-package.ts";
 import { hasOpenSlots, slotsOf } from "../grant/server-slots.ts";
 import { parseSecretRef } from "../secrets/binding-secrets.ts";
+import { isRegistrySecret } from "../secrets/registry-login.ts";
 import { isUsableIn } from "../secrets/secrets.ts";
 
 export interface CheckedExport {
@@ -119,6 +120,8 @@ async function secretIssues(
     const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
     if (secret === null || !isUsableIn(secret, project_id))
       issues.push({ path, message: `there is no secret ${ref}` });
+    else if (isRegistrySecret(secret.name))
+      issues.push({ path, message: `${secret.name} is a login for a registry, which no plugin receives` });
   }
   return issues;
 }

@@ -35,6 +35,7 @@ import {
 } from "../bindings/plan-change.ts";
 import type { VersionProbe } from "../bindings/probe-versions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
+import { readRegistryLogin } from "../secrets/registry-login.ts";
 import { type ImportedPart, importParts } from "./import-parts.ts";
 import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from "./plan-bindings.ts";
 
@@ -104,6 +105,8 @@ export function createInstallations({
       only,
       changing,
       allow_scripts: settings.allow_scripts,
+      accept_source: settings.accept_source,
+      registryLogin: readRegistryLogin(deps, caller),
       operation,
     });
     let stored: StoredInstallation;
@@ -203,7 +206,7 @@ export function createInstallations({
     installations: {
       async inspect(caller, source, operation = unwatchedOperation()) {
         requireAccess(caller, source);
-        return await importer.inspect(source, operation);
+        return await importer.inspect(source, { operation, registryLogin: readRegistryLogin(deps, caller) });
       },
       async install(caller, source, settings, operation = unwatchedOperation()) {
         requireAccess(caller, source);
@@ -251,12 +254,12 @@ function withSecretSlots(
   source: InstallationSource,
   { secrets = {} }: InstallationSettings,
 ): InstallationSource {
-  if (source.kind === "archive" || source.kind === "folder") return source;
+  if (source.kind === "archive" || source.kind === "folder" || source.kind === "oci") return source;
   return { ...source, secret_slots: [...new Set([...source.secret_slots, ...Object.keys(secrets)])] };
 }
 
 /** Folders on the host and registries are open to admins only. */
-const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "npm", "pypi"];
+const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "oci", "npm", "pypi"];
 
 function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
   if (ADMIN_SOURCES.includes(kind) && !caller.admin) throw forbiddenSource(kind);

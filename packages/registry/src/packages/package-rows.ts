@@ -34,6 +34,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     digest: imported.digest,
     size_bytes: imported.size_bytes,
     origin: imported.origin,
+    ...(imported.oci === undefined ? {} : { oci: imported.oci }),
     manifest,
     schemas: imported.schemas as Record<string, never>,
     first_installed_at: imported.first_installed_at,
@@ -60,6 +61,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         origin: row.origin,
         // Names the package of the registry, and the install scripts that ran.
         ...(row.origin === "npm" || row.origin === "pypi" ? { source: row.manifest.source } : {}),
+        ...(row.oci === undefined ? {} : { oci: row.oci }),
       }),
     };
   }

@@ -19,7 +19,13 @@ export interface TreeWriter {
   write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, file: FileToWrite): Promise<TreeFile>;
 }
 
-export function createTreeWriter(root: string): TreeWriter {
+/** Sees the bytes of one file while it is written. */
+export interface FileScan {
+  /** The next bytes of the file. */
+  push(chunk: Uint8Array): void;
+}
+
+export function createTreeWriter(root: string, scan?: (path: string) => FileScan): TreeWriter {
   const folders = new Set<string>([root]);
   const makeFolderOf = async (path: string) => {
     const folder = dirname(join(root, path));
@@ -33,10 +39,12 @@ export function createTreeWriter(root: string): TreeWriter {
       await makeFolderOf(path);
       const mode = executable ? 0o755 : 0o644;
       const hash = createHash("sha256");
+      const scanned = scan?.(path);
       const handle = await open(join(root, path), CREATE, mode);
       try {
         for await (const chunk of bytes) {
           hash.update(chunk);
+          scanned?.push(chunk);
           await handle.writeFile(chunk);
         }
         await handle.chmod(mode);

@@ -10,7 +10,7 @@ import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.
 import { after, readHead } from "./inflate.ts";
 import { UNPACK_LIMITS, type UnpackLimits } from "./limits.ts";
 import { readZip } from "./read-zip.ts";
-import { createTreeWriter } from "./tree-writer.ts";
+import { createTreeWriter, type FileScan } from "./tree-writer.ts";
 import { unpackTar } from "./unpack-tar.ts";
 import { unsafe } from "./unsafe.ts";
 import type { ReadAt } from "./zip-directory.ts";
@@ -23,6 +23,7 @@ export async function unpackArchive(
   bytes: AsyncIterable<Uint8Array>,
   into: string,
   limits: UnpackLimits = UNPACK_LIMITS,
+  scan?: (path: string) => FileScan,
 ): Promise<TreeListing> {
   const beside = dirname(into);
   sweepStale(beside, PREFIX);
@@ -30,7 +31,7 @@ export async function unpackArchive(
   const temporary = join(beside, temporaryName(PREFIX));
   await mkdir(temporary, { mode: 0o755 });
   try {
-    const listing = listTree(await unpackAny(temporary, bytes, limits));
+    const listing = listTree(await unpackAny(temporary, bytes, limits, scan));
     await rename(temporary, into);
     return listing;
   } catch (error) {
@@ -43,6 +44,7 @@ async function unpackAny(
   root: string,
   bytes: AsyncIterable<Uint8Array>,
   limits: UnpackLimits,
+  scan: ((path: string) => FileScan) | undefined,
 ): Promise<TreeFile[]> {
   const iterator = bytes[Symbol.asyncIterator]();
   let finished = false;
@@ -50,7 +52,9 @@ async function unpackAny(
     const head = await readHead(iterator, 4);
     const whole = after(head, iterator);
     const isZip = ZIP_STARTS.includes(Buffer.from(head.subarray(0, 4)).toString("latin1"));
-    const files = isZip ? await unpackZip(root, whole, limits) : await unpackTar(root, whole, limits);
+    const files = isZip
+      ? await unpackZip(root, whole, limits, scan)
+      : await unpackTar(root, whole, limits, scan);
     finished = true;
     return files;
   } finally {
@@ -63,6 +67,7 @@ async function unpackZip(
   root: string,
   bytes: AsyncIterable<Uint8Array>,
   limits: UnpackLimits,
+  scan: ((path: string) => FileScan) | undefined,
 ): Promise<TreeFile[]> {
   const spool = join(dirname(root), temporaryName(PREFIX));
   const handle = await open(spool, "wx+", 0o600);
@@ -80,7 +85,7 @@ async function unpackZip(
       if (bytesRead !== wanted) throw unsafe("truncated", "it is truncated");
       return buffer;
     };
-    const writer = createTreeWriter(root);
+    const writer = createTreeWriter(root, scan);
     const files: TreeFile[] = [];
     for await (const { path, executable, content } of readZip(length, readAt, limits)) {
       files.push(await writer.write([content], { path, size: content.length, executable }));

@@ -7,7 +7,7 @@ import { createNameLedger, safePath } from "./entry-rules.ts";
 import { inflate } from "./inflate.ts";
 import type { UnpackLimits } from "./limits.ts";
 import { createTarGuard, type GuardedEntry } from "./tar-guard.ts";
-import { createTreeWriter } from "./tree-writer.ts";
+import { createTreeWriter, type FileScan, type TreeWriter } from "./tree-writer.ts";
 import { unsafe } from "./unsafe.ts";
 
 const MAX_WRITES = 8;
@@ -21,10 +21,11 @@ export async function unpackTar(
   root: string,
   bytes: AsyncIterable<Uint8Array>,
   limits: UnpackLimits,
+  scan?: (path: string) => FileScan,
 ): Promise<TreeFile[]> {
   const expected: ExpectedEntry[] = [];
   const extract = createExtract();
-  const written = writeEntries(extract, root, expected);
+  const written = writeEntries(extract, createTreeWriter(root, scan), expected);
   const fed = pipeline(guarded(bytes, limits, expected), extract as unknown as NodeJS.WritableStream);
   const [reading, writing] = await Promise.allSettled([fed, written]);
   // When one side fails, so does the other; the original error has a code.
@@ -55,9 +56,12 @@ async function* guarded(
   guard.end();
 }
 
-async function writeEntries(extract: Extract, root: string, expected: ExpectedEntry[]): Promise<TreeFile[]> {
+async function writeEntries(
+  extract: Extract,
+  writer: TreeWriter,
+  expected: ExpectedEntry[],
+): Promise<TreeFile[]> {
   const files: TreeFile[] = [];
-  const writer = createTreeWriter(root);
   const writes = createWriteQueue();
   let index = 0;
   try {

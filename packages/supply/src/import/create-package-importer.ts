@@ -3,9 +3,10 @@
  * archive, so there is one path for both. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install.
  * A failure leaves nothing behind.
  */
+import { createReadStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { join, posix } from "node:path";
-import { editedVersion } from "@backplane/contract";
+import { dirname, join, posix } from "node:path";
+import { BackplaneError, editedVersion } from "@backplane/contract";
 import {
   type ImportedPackage,
   type InstallationSource,
@@ -21,10 +22,16 @@ import {
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt, type Staging } from "../content/content-store.ts";
+import { createCredentialCheck } from "../credentials/scan-credentials.ts";
 import type { HostPlatform } from "../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { AllowedScripts } from "../npm/install-scripts.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
+import { isLayout, openLayoutArtifact } from "../oci/layout-artifact.ts";
+import type { ArtifactStore } from "../oci/plugin-artifact.ts";
+import { formatReference, type OciReference, parseReference, requireSameSource } from "../oci/reference.ts";
+import { openRegistryArtifact } from "../oci/registry-artifact.ts";
+import { createRegistryClient, type RegistryClientOptions } from "../oci/registry-client.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
@@ -37,6 +44,7 @@ import { FORMATS, packageFormatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
 import { pythonServer } from "./mcp/python-server.ts";
+import { readAcceptedArtifact, requireSameFiles, requireSameIdentity } from "./open-artifact.ts";
 import {
   foreignContent,
   inspectNpm,
@@ -46,6 +54,8 @@ import {
 } from "./open-content.ts";
 import { openSource, type SourceArchive } from "./open-source.ts";
 import type { PartImport, PythonServerSource, SourceContent } from "./parts/source-content.ts";
+
+const OCI_LAYOUT = { marker: isLayout };
 
 /** Recognizes a folder that may be an Agent Plugin. */
 const AGENT_PLUGIN = { marker: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
@@ -58,6 +68,8 @@ export interface ImporterParts {
   pip?: Pip;
   /** Without it the install scripts of npm packages never run. */
   scripts?: InstallScripts | null;
+  /** How OCI registries are reached; without it none is. */
+  registries?: Omit<RegistryClientOptions, "credentials">;
   limits?: UnpackLimits;
 }
 
@@ -75,6 +87,7 @@ export function createPackageImporter({
   npm = createNpm(),
   pip = createPip({ path: ["/usr/local/bin", "/usr/bin", "/bin"], index_url: PYPI_URL }),
   scripts = null,
+  registries,
 }: ImporterParts): PackageImporter {
   async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
     const staging = await store.stage();
@@ -83,6 +96,17 @@ export function createPackageImporter({
     } finally {
       await staging.end();
     }
+  }
+
+  async function unpackChecked(
+    bytes: AsyncIterable<Uint8Array>,
+    { tree }: Staging,
+    operation: Operation,
+  ): Promise<TreeListing> {
+    const credentials = createCredentialCheck();
+    const listing = await unpackArchive(watchBytes(bytes, operation), tree, limits, credentials.scan);
+    credentials.assertNone("archive");
+    return listing;
   }
 
   async function readStaged(
@@ -130,7 +154,7 @@ export function createPackageImporter({
     operation: Operation,
   ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
-      const listing = await unpackArchive(watchBytes(bytes, operation), staging.tree, limits);
+      const listing = await unpackChecked(bytes, staging, operation);
       const staged = await readStaged(staging, listing, hints, known);
       return await installStaged(staged, origin, created_at, operation);
     });
@@ -175,46 +199,114 @@ export function createPackageImporter({
     manifest: (text) => importManifest(text, hints, operation),
   });
 
-  /** Unpacks a folder or an archive and finds out what it is. The caller ends the staging. */
+  /** Unpacks a folder or an archive and finds out what it is. */
   async function unpackContent(
     source: Extract<InstallationSource, { kind: "archive" | "folder" }>,
-    staging: Staging,
-    { only, changing = false }: Pick<OpenOptions, "only" | "changing">,
+    stage: () => Promise<Staging>,
+    options: OpenOptions,
     allowed: AllowedScripts,
     operation: Operation,
   ): Promise<SourceContent> {
+    const { only, changing = false } = options;
     const origin = originOf(source);
     if (source.kind === "folder" && only === undefined) {
       const plugins = await kernelPluginFolder(source.path);
       if (plugins !== null) return plugins;
     }
     const formats =
-      only === "package" ? FORMATS : only === "agent_plugin" ? [AGENT_PLUGIN] : [...FORMATS, AGENT_PLUGIN];
+      only === "agent_plugin"
+        ? [AGENT_PLUGIN]
+        : [...FORMATS, OCI_LAYOUT, ...(only === undefined ? [AGENT_PLUGIN] : [])];
     const opened = await openSource(source, store, formats);
     const hints = { ...opened.hints, changing };
-    const listing = await unpackArchive(watchBytes(opened.bytes, operation), staging.tree, limits);
+    const staging = await stage();
+    const listing = await unpackChecked(opened.bytes, staging, operation);
     const into = partImport(origin, allowed, operation, { changing });
     if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
+    if (isLayout(listing.files.map(({ path }) => path)))
+      return await artifactContent(
+        await openLayoutArtifact(staging.tree, listing),
+        null,
+        stage,
+        options,
+        operation,
+      );
     const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
     if (foreign !== null) return foreign;
     const staged = await readStaged(staging, listing, hints, null);
     return packageContent(staged.manifest, () => installStaged(staged, origin, opened.created_at, operation));
   }
 
+  /** A package in a registry or, without a reference, in a layout. */
+  async function artifactContent(
+    source: ArtifactStore,
+    reference: OciReference | null,
+    stage: () => Promise<Staging>,
+    { acceptArtifact = async () => {}, accept_source = false }: OpenOptions,
+    operation: Operation,
+  ): Promise<SourceContent> {
+    const artifact = await readAcceptedArtifact(source, host, limits, acceptArtifact);
+    const staging = await stage();
+    const file = await source.file(artifact.layer);
+    const listing = await unpackChecked(createReadStream(file), staging, operation);
+    requireSameFiles(artifact, listing);
+    const staged = await readStaged(staging, listing, {}, null);
+    requireSameIdentity(artifact, staged.manifest);
+    if (reference !== null) requireSameSource(reference, staged.manifest.source, accept_source);
+    const { manifest_digest } = artifact;
+    const oci = { reference: reference === null ? null : formatReference(reference), manifest_digest };
+    return packageContent(staged.manifest, async () => ({
+      ...(await installStaged(staged, "oci", null, operation)),
+      oci,
+    }));
+  }
+
+  async function registryContent(
+    source: Extract<InstallationSource, { kind: "oci" }>,
+    stage: () => Promise<Staging>,
+    options: OpenOptions,
+    operation: Operation,
+  ): Promise<SourceContent> {
+    const reference = parseReference(source.reference);
+    if (registries === undefined)
+      throw new BackplaneError("package.source_invalid", "This gateway does not use OCI registries.");
+    const credentials = options.registryLogin ?? (async () => null);
+    const client = createRegistryClient({ ...registries, credentials });
+    // The layer is downloaded into a folder of its own, beside which nothing is installed.
+    const folder = dirname((await stage()).tree);
+    try {
+      const artifact = openRegistryArtifact(client, reference, folder, operation);
+      return await artifactContent(artifact, reference, stage, options, operation);
+    } finally {
+      client.close();
+    }
+  }
+
   async function openContent(
     source: InstallationSource,
     allowed: AllowedScripts,
     operation: Operation,
-    options: Pick<OpenOptions, "only" | "changing"> = {},
+    options: OpenOptions = {},
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
-    if (source.kind !== "archive" && source.kind !== "folder")
+    if (source.kind !== "archive" && source.kind !== "folder" && source.kind !== "oci")
       return { content: openServers(source, partImport("upload", allowed, operation)), end: async () => {} };
-    const staging = await store.stage();
+    const stagings: Staging[] = [];
+    const stage = async () => {
+      const staging = await store.stage();
+      stagings.push(staging);
+      return staging;
+    };
+    const end = async () => {
+      for (const staging of stagings.splice(0)) await staging.end();
+    };
     try {
-      const content = await unpackContent(source, staging, options, allowed, operation);
-      return { content, end: () => staging.end() };
+      const content =
+        source.kind === "oci"
+          ? await registryContent(source, stage, options, operation)
+          : await unpackContent(source, stage, options, allowed, operation);
+      return { content, end };
     } catch (error) {
-      await staging.end();
+      await end();
       throw error;
     }
   }
@@ -252,9 +344,10 @@ export function createPackageImporter({
       const known = source.kind === "workspace" ? toolFiles : null;
       return await importTree(opened, originOf(source), known, operation);
     },
-    async open(source, { only, changing, allow_scripts = [], operation = unwatchedOperation() } = {}) {
+    async open(source, options = {}) {
+      const { allow_scripts = [], operation = unwatchedOperation() } = options;
       const allowed = new AllowedScripts(allow_scripts);
-      const { content, end } = await openContent(source, allowed, operation, { only, changing });
+      const { content, end } = await openContent(source, allowed, operation, options);
       const { parts, plugins: _named, ...rest } = content;
       return {
         ...rest,
@@ -264,11 +357,13 @@ export function createPackageImporter({
         end,
       };
     },
-    async inspect(source, operation = unwatchedOperation()) {
+    async inspect(source, options = {}) {
+      const { operation = unwatchedOperation() } = options;
       const { content, end } =
         source.kind === "npm"
           ? { content: await inspectNpm(npm, source, operation), end: async () => {} }
-          : await openContent(source, new AllowedScripts([]), operation);
+          : // The source is only shown, so it need not be the one that the manifest names.
+            await openContent(source, new AllowedScripts([]), operation, { ...options, accept_source: true });
       await end();
       const { kind, plugin, parts, plugins = [], left_out, notes } = content;
       return {

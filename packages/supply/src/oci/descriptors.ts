@@ -28,8 +28,8 @@ export interface ImageIndex {
   annotations: Readonly<Record<string, string>>;
 }
 
-const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
-const INDEX_TYPE = "application/vnd.oci.image.index.v1+json";
+export const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
+export const INDEX_TYPE = "application/vnd.oci.image.index.v1+json";
 const DOCKER_MANIFEST_TYPE = "application/vnd.docker.distribution.manifest.v2+json";
 const DOCKER_INDEX_TYPE = "application/vnd.docker.distribution.manifest.list.v2+json";
 const MANIFEST_TYPES: readonly string[] = [MANIFEST_TYPE, DOCKER_MANIFEST_TYPE];

@@ -43,6 +43,22 @@ export function formatReference({ registry, repository, tag, digest }: OciRefere
   return `${OCI_SCHEME}${registry}/${repository}${tag === null ? "" : `:${tag}`}${digest === null ? "" : `@${digest}`}`;
 }
 
+/**
+ * A package whose manifest names another repository as its source is a copy; whoever installs or publishes it has to know
+ * that. A source of another kind, such as a URL, says nothing about registries.
+ */
+export function requireSameSource(reference: OciReference, source: string, accepted: boolean): void {
+  if (accepted || !source.startsWith(OCI_SCHEME)) return;
+  const { registry, repository } = parseReference(source);
+  if (registry === reference.registry && repository === reference.repository) return;
+  const actual = `${OCI_SCHEME}${reference.registry}/${reference.repository}`;
+  throw new BackplaneError(
+    "package.source_mismatch",
+    `The package names ${source} as its source, not ${actual}.`,
+    { details: { source, actual } },
+  );
+}
+
 function isRepository(text: string): boolean {
   return text.length <= MAX_REPOSITORY && REPOSITORY.test(text);
 }

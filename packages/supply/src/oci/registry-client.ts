@@ -34,7 +34,7 @@ export interface FetchedManifest {
 }
 
 /** Options of a download. */
-interface Download {
+export interface Download {
   signal?: AbortSignal;
   /** Called with the number of bytes so far. */
   received?: (bytes: number) => void;
@@ -56,14 +56,14 @@ export interface RegistryClient {
   ): Promise<Descriptor[]>;
   /** Uploads a blob unless the repository has it. Returns whether it was uploaded. */
   pushBlob(reference: OciReference, blob: PushedBlob, download?: Download): Promise<boolean>;
-  /** `name` is a tag or a digest. */
+  /** `name` is a tag or a digest. Resolves to whether the registry lists it as a referrer of its subject. */
   pushManifest(
     reference: OciReference,
     name: string,
     media_type: string,
     bytes: Uint8Array,
     download?: Download,
-  ): Promise<void>;
+  ): Promise<boolean>;
   close(): void;
 }
 
@@ -278,6 +278,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
             registry,
             `it answered ${response.status} to the manifest ${repository}:${name}`,
           );
+        return response.headers["oci-subject"] !== undefined;
       }),
     close: () => requests.close(),
   };
@@ -356,7 +357,7 @@ const MIRROR_FAILURES: ReadonlySet<string> = new Set([
 ]);
 
 /** The tag of the index of referrers, by the fallback scheme of the distribution specification. */
-function referrersTag(digest: string): string {
+export function referrersTag(digest: string): string {
   return digest.replace(":", "-");
 }
 

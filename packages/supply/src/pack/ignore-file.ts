@@ -1,5 +1,5 @@
 /** `.vaiignore`: patterns as in .gitignore. */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, SIGNATURE_FILE } from "@backplane/contract";
 
 export const IGNORE_FILE = ".vaiignore";
 
@@ -14,6 +14,8 @@ const ALWAYS_IGNORED = [
   "**/node_modules/.bin",
   "**/node_modules/.package-lock.json",
   `/${IGNORE_FILE}`,
+  // It signs the digest of the other files.
+  `/${SIGNATURE_FILE}`,
 ];
 
 /**

@@ -102,7 +102,7 @@ function changed(path: string): BackplaneError {
 }
 
 /** Byte 9 of a gzip header is the operating system; 255 means unknown. */
-function withoutPlatform(): Transform {
+export function withoutPlatform(): Transform {
   let at = 0;
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {

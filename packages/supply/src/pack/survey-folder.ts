@@ -2,21 +2,16 @@
 import { createHash } from "node:crypto";
 import { lstat, open, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
 import { createNameLedger, MAX_PARTS, safePath } from "../archive/entry-rules.ts";
 import { UNPACK_LIMITS } from "../archive/limits.ts";
 import { unsafe } from "../archive/unsafe.ts";
+import { type CredentialCheck, createCredentialCheck } from "../credentials/scan-credentials.ts";
 import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
-import { scanForCredentials } from "./credential-files.ts";
+
 import { findDevelopmentPackages } from "./development-packages.ts";
 import { IGNORE_FILE, type Ignores, readIgnores } from "./ignore-file.ts";
 
 const MAX_IGNORE_BYTES = 64 * 1024;
-
-interface Credential {
-  file: string;
-  why: string;
-}
 
 /** With `part`, only this folder below `dir` is listed. */
 export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
@@ -26,19 +21,18 @@ export async function surveyFolder(dir: string, part = ""): Promise<TreeListing>
   const paths = await walk(dir, part, ignores);
   const ledger = createNameLedger();
   const files: TreeFile[] = [];
-  const credentials: Credential[] = [];
+  const credentials = createCredentialCheck();
   let total = 0;
   for (const path of paths) {
     ledger.add(safePath(path, false), "file");
-    const { file, why } = await readFileInfo(dir, path);
+    const file = await readFileInfo(dir, path, credentials);
     files.push(file);
     total += file.size;
     if (total > UNPACK_LIMITS.unpacked_bytes) {
       throw unsafe("too-large", `the folder has more than ${UNPACK_LIMITS.unpacked_bytes} bytes`, path);
     }
-    if (why !== null) credentials.push({ file: path, why });
   }
-  if (credentials.length > 0) throw refuseCredentials(credentials);
+  credentials.assertNone("folder");
   return listTree(files);
 }
 
@@ -88,14 +82,14 @@ async function walk(dir: string, below: string, ignores: Ignores): Promise<strin
   return paths;
 }
 
-async function readFileInfo(dir: string, path: string): Promise<{ file: TreeFile; why: string | null }> {
+async function readFileInfo(dir: string, path: string, credentials: CredentialCheck): Promise<TreeFile> {
   const handle = await open(join(dir, path), "r");
   try {
     const { mode, size } = await handle.stat();
     if (size > UNPACK_LIMITS.file_bytes) {
       throw unsafe("file-too-large", `it is larger than ${UNPACK_LIMITS.file_bytes} bytes`, path);
     }
-    const scan = scanForCredentials(path);
+    const scan = credentials.scan(path);
     const sum = createHash("sha256");
     let at = 0;
     for await (const chunk of handle.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>) {
@@ -103,26 +97,13 @@ async function readFileInfo(dir: string, path: string): Promise<{ file: TreeFile
       scan.push(chunk);
       at += chunk.length;
     }
-    const file: TreeFile = {
+    return {
       path,
       mode: (mode & 0o111) === 0 ? "0644" : "0755",
       size: at,
       sha256: sum.digest("hex"),
     };
-    return { file, why: scan.verdict() };
   } finally {
     await handle.close();
   }
-}
-
-function refuseCredentials(found: Credential[]): BackplaneError {
-  const first = found[0] as Credential;
-  const more = found.length > 1 ? ` (and ${found.length - 1} more, see details.files)` : "";
-  return new BackplaneError(
-    "package.credential_file",
-    `${first.file} cannot be packed: ${first.why}${more}.`,
-    {
-      details: { files: found.map((item) => ({ ...item })) },
-    },
-  );
 }

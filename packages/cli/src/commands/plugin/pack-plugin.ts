@@ -1,18 +1,23 @@
-/** `plugin pack`: packs a folder into an archive. */
-import { type FileHandle, open, rm } from "node:fs/promises";
-import { basename, resolve } from "node:path";
+/** `plugin pack`: packs a folder into an archive or an OCI image layout. */
+import { existsSync } from "node:fs";
+import { type FileHandle, mkdtemp, open, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, join, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
 import { statOf, unreadable } from "../../install/plugin-source.ts";
+import { readSignatureFile } from "../../install/signature-file.ts";
 
 export async function packPlugin(
   context: CommandContext,
-  options: { out?: string },
+  options: { out?: string; oci?: boolean },
   folder: string,
 ): Promise<undefined> {
   const { cwd } = context.io;
   const path = resolve(cwd, folder);
   if (!statOf(path, folder).isDirectory()) throw unreadable(folder, "is not a folder");
+  if (options.oci === true)
+    return await packAsLayout(context, path, resolve(cwd, options.out ?? `${basename(path)}.oci`));
   const file = resolve(cwd, options.out ?? `${basename(path)}.tgz`);
   const { packFolder } = await import("@backplane/supply");
   const target = await createNew(file);
@@ -32,13 +37,45 @@ export async function packPlugin(
   return undefined;
 }
 
+/** A folder, or a tar if the name ends in .tar. */
+async function packAsLayout(context: CommandContext, path: string, out: string): Promise<undefined> {
+  const { packLayout, tarLayout } = await import("@backplane/supply");
+  const signature = readSignatureFile(context.io.cwd, path, undefined);
+  const isTar = out.endsWith(".tar");
+  if (existsSync(out)) throw unwritable(out, "already exists");
+  const layout = isTar ? await mkdtemp(join(tmpdir(), "backplane-layout-")) : out;
+  try {
+    const target = isTar ? join(layout, "layout") : layout;
+    const packed = await context.out.during(`Packing ${path}`, async () => {
+      const done = await packLayout(path, target, signature === undefined ? [] : [signature]);
+      if (isTar) await tarLayout(target, (await createNew(out)).createWriteStream());
+      return done;
+    });
+    const { manifest_digest, digest, size_bytes, files } = packed;
+    context.out.data(
+      { file: out, manifest_digest, digest, size_bytes, files },
+      () => `Packed ${files.length} files into ${out} (package ${digest}, manifest ${manifest_digest})`,
+    );
+  } catch (error) {
+    await rm(out, { recursive: true, force: true });
+    throw error;
+  } finally {
+    if (isTar) await rm(layout, { recursive: true, force: true });
+  }
+  context.out.note(`Next: backplane plugin push ${out} oci://HOST/NAME:TAG`);
+  return undefined;
+}
+
 /** Never overwrites an archive, because its digest may have been published. */
 async function createNew(file: string): Promise<FileHandle> {
   try {
     return await open(file, "wx");
   } catch (error) {
     const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
-    const reason = exists ? "already exists" : "cannot be written";
-    throw new BackplaneError("cli.usage", `${file} ${reason}.`, { fix: "Choose another file with -o FILE." });
+    throw unwritable(file, exists ? "already exists" : "cannot be written");
   }
+}
+
+function unwritable(file: string, reason: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${file} ${reason}.`, { fix: "Choose another file with -o FILE." });
 }

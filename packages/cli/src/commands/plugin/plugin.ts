@@ -39,6 +39,7 @@ import {
 } from "./kernel-plugin.ts";
 import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
+import { pullPlugin, pushPlugin } from "./registry-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
@@ -46,6 +47,7 @@ const EXAMPLES = `
 Examples:
   backplane plugin install ./my-plugin --bind --class worker
   backplane plugin install acme-devkit-0.1.0.tgz
+  backplane plugin install oci://ghcr.io/acme/devkit:0.1.0 --bind
   backplane plugin install npm:acme-memory@1.2.0
   backplane plugin install npm:@modelcontextprotocol/server-filesystem --mount ~/notes:/data -- /data
   backplane plugin install pypi:mcp-server-time -- --local-timezone Europe/Berlin
@@ -65,12 +67,16 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   bindingFlags(plugin.command("install [source] [args...]"))
     .usage("[options] <source> [args...]")
     .description(
-      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, pypi:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an MCP server (npm:NAME, pypi:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
     )
     .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
     .option("--bind", "bind all exports of a package, with the flags above")
     .option("--no-bind", "do not bind tool files, MCP servers and instruments")
     .option("--org-wide", "bind for the whole organisation instead of one project")
+    .option(
+      "--accept-source",
+      "the manifest of a package from a registry may name another repository as its source",
+    )
     .option("--strict", "install nothing if one of several servers or skills is invalid")
     .option(
       "--allow-scripts <name>",
@@ -140,8 +146,26 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   plugin
     .command("pack <folder>")
     .description("Pack a folder into an archive.")
-    .option("-o, --out <file>", "output file (default: FOLDER.tgz)")
+    .option("-o, --out <file>", "output file (default: FOLDER.tgz, or FOLDER.oci with --oci)")
+    .option("--oci", "write an OCI image layout instead: a folder, or a tar if the name ends in .tar")
     .action(toAction(packPlugin));
+  plugin
+    .command("push <source> <reference>")
+    .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
+    .option("--signature <file>", "upload this signature with it (default: the one in the folder)")
+    .option("--accept-source", "the manifest may name another repository as its source")
+    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
+    .addHelpText(
+      "after",
+      "\nLogins are those of `docker login` and `podman login` (~/.docker/config.json, credential helpers).\n",
+    )
+    .action(toAction(pushPlugin));
+  plugin
+    .command("pull <reference>")
+    .description("Download a package from a registry as an OCI layout, without installing it.")
+    .option("-o, --out <path>", "a new folder, a .tar of the layout, or a .tgz of the package")
+    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
+    .action(toAction(pullPlugin));
 }
 
 async function install(
@@ -169,6 +193,7 @@ async function install(
     return await installServers(context, options, text, [], { named, label: found.spec });
   }
   if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
+  if (found.kind === "oci") return await installFromRegistry(context, options, text, args);
   if (found.kind === "mcp") {
     const { document, file } = readMcpFile(found.path);
     const named = { kind: "mcp_json", document, file } as const;
@@ -218,6 +243,22 @@ async function installNpm(
   });
 }
 
+async function installFromRegistry(
+  context: CommandContext,
+  options: InstallOptions & { editable?: boolean },
+  reference: string,
+  args: readonly string[],
+): Promise<number | undefined> {
+  assertNoArgs(args, reference);
+  if (options.editable === true) throw wrongFlag("--editable", "local folders", reference);
+  if (options.allowScripts !== undefined)
+    throw wrongFlag("--allow-scripts", "MCP servers from npm", reference);
+  assertNoBindingFlags(options, reference);
+  const settings = await installationSettings(context, options);
+  const source = { named: { kind: "oci", reference } as const, label: reference };
+  return await reportInstallation(context, await sendInstallation(context, source, settings));
+}
+
 async function installPackage(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
@@ -247,7 +288,7 @@ async function installServers(
 
 /** Each secret of the flags becomes a slot of the server, also if it is not bound yet. */
 function withSlots(source: SentSource, secret_slots: string[]): SentSource {
-  if (!("named" in source) || source.named.kind === "folder") return source;
+  if (!("named" in source) || source.named.kind === "folder" || source.named.kind === "oci") return source;
   return { ...source, named: { ...source.named, secret_slots } };
 }
 

@@ -25,7 +25,10 @@ export interface AddressCheck {
   refuseLiteral(destination: Destination, opened: readonly string[]): BackplaneError | null;
 }
 
-export function createAddressCheck(rules: OutboundRules = {}): AddressCheck {
+/** `fix` says how the destination can be allowed. */
+type CheckRules = OutboundRules & { fix?: (destination: string) => string };
+
+export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
   const operator = (rules.operator_allows ?? []).map((name) => name.toLowerCase());
   const policyFor = (opened: readonly string[]): EgressPolicy => ({
     // The names that a plugin may use were checked before the address.
@@ -39,7 +42,7 @@ export function createAddressCheck(rules: OutboundRules = {}): AddressCheck {
     async addresses(destination, opened) {
       const verdict = await decideEgress(policyFor(opened), destination);
       if (verdict.kind === "target") return verdict.target.addresses;
-      if (verdict.kind === "refused") throw refusal(destination, verdict.reason, verdict.detail);
+      if (verdict.kind === "refused") throw refusal(destination, verdict.reason, verdict.detail, rules.fix);
       throw Object.assign(new Error(`${formatDestination(destination)} cannot be resolved`), {
         code: "ENOTFOUND",
       });
@@ -55,11 +58,18 @@ export function createAddressCheck(rules: OutboundRules = {}): AddressCheck {
   };
 }
 
-function refusal(destination: Destination, reason: RefusalReason, detail?: string): BackplaneError {
+const providerFix = () =>
+  "The host's admin can allow it for one provider (backplane provider set ID --allow-private), or for everyone in egress.allow_private of backplane.toml.";
+
+function refusal(
+  destination: Destination,
+  reason: RefusalReason,
+  detail?: string,
+  fixOf: (destination: string) => string = providerFix,
+): BackplaneError {
   const name = formatDestination(destination);
   const more = detail === undefined ? "" : ` (${detail})`;
-  const fix =
-    "The host's admin can allow it for one provider (backplane provider set ID --allow-private), or for everyone in egress.allow_private of backplane.toml.";
+  const fix = fixOf(name);
   return new BackplaneError(
     "policy.denied",
     `The gateway does not connect to ${name}. ${REFUSAL_REASONS[reason]}${more} ${fix}`,

@@ -3,6 +3,7 @@
  * without running any of its code, except for install scripts that the operator allows. The package contains exactly
  * these files, including the lock.
  */
+import { createReadStream } from "node:fs";
 import { lstat, mkdir, readdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
@@ -10,6 +11,7 @@ import { type InstallScripts, type Operation, requireNotCancelled } from "@backp
 import { checkListing } from "../../archive/check-listing.ts";
 import { NPM_LIMITS } from "../../archive/limits.ts";
 import { unpackArchive } from "../../archive/unpack-archive.ts";
+import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import {
   type AllowedScripts,
@@ -65,6 +67,7 @@ export async function npmServer(
   const selected = allowed.select(found);
   const skipped = found.filter((each) => !selected.includes(each));
   if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
+  await refuseOwnCredentials(tree, source.name);
   // Before the scripts, which could change what it is made from.
   const manifest = await manifestOf(tree, source.name, secret_slots, selected);
   if (selected.length > 0) {
@@ -84,6 +87,21 @@ export async function npmServer(
   checkListing(listing.files, NPM_LIMITS);
   await removeUnlisted(tree, listing);
   return listing;
+}
+
+/**
+ * Refuses credentials in the requested package itself. Those of its dependencies belong to other publishers and are public
+ * already, such as keys for tests.
+ */
+async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
+  const home = join(tree, "node_modules", name);
+  const { files } = await findFiles(home);
+  const credentials = createCredentialCheck();
+  for (const path of files.filter((each) => !each.startsWith("node_modules/"))) {
+    const scan = credentials.scan(path);
+    for await (const chunk of createReadStream(join(home, path)) as AsyncIterable<Buffer>) scan.push(chunk);
+  }
+  credentials.assertNone("npm package");
 }
 
 /** The files of the package, with its manifest. `links`: links are ignored instead of refused. */

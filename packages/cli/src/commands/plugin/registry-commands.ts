@@ -1,0 +1,134 @@
+/** `plugin push` and `plugin pull`: packages between this machine and an OCI registry, without a gateway. */
+import { createWriteStream, existsSync } from "node:fs";
+import { copyFile, mkdtemp, rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { RegistryClient } from "@backplane/supply";
+import type { CommandContext } from "../../context/context.ts";
+import { statOf } from "../../install/plugin-source.ts";
+import { readSignatureFile } from "../../install/signature-file.ts";
+import { readDockerLogin } from "./docker-config.ts";
+
+export interface RegistryFlags {
+  insecure?: boolean;
+}
+
+export async function pushPlugin(
+  context: CommandContext,
+  options: RegistryFlags & { signature?: string; acceptSource?: boolean },
+  source: string,
+  target: string,
+): Promise<undefined> {
+  const supply = await import("@backplane/supply");
+  const reference = supply.parseReference(target);
+  if (reference.tag === null || reference.digest !== null)
+    throw new BackplaneError(
+      "cli.usage",
+      `${target} is not a place for an upload: it needs a tag and no digest.`,
+      {
+        fix: `backplane plugin push ${source} oci://HOST/NAME:TAG`,
+      },
+    );
+  const path = resolve(context.io.cwd, source);
+  statOf(path, source);
+  const signature = readSignatureFile(context.io.cwd, path, options.signature);
+  await inTemporaryFolder(tmpdir(), async (temporary) => {
+    const { dir, store } = await context.out.during(`Packing ${source}`, () =>
+      supply.openAsLayout(path, temporary, signature === undefined ? [] : [signature]),
+    );
+    const artifact = await supply.readPluginArtifact(store, hostPlatform());
+    supply.requireSameSource(reference, artifact.source, options.acceptSource === true);
+    await withClient(context, reference.registry, options, async (client) => {
+      const pushed = await context.out.during(`Uploading to ${reference.registry}`, () =>
+        supply.pushLayout(client, dir, store, reference),
+      );
+      const result = {
+        reference: supply.formatReference(reference),
+        package_id: artifact.package_id,
+        version: artifact.version,
+        digest: artifact.digest,
+        ...pushed,
+      };
+      context.out.data(
+        result,
+        () =>
+          `Pushed ${artifact.package_id} ${artifact.version} to ${result.reference} (${pushed.manifest_digest}, ${pushed.signatures} signatures)`,
+      );
+    });
+  });
+  context.out.note(`Next: backplane plugin install ${target}`);
+  return undefined;
+}
+
+export async function pullPlugin(
+  context: CommandContext,
+  options: RegistryFlags & { out?: string },
+  source: string,
+): Promise<undefined> {
+  const supply = await import("@backplane/supply");
+  const reference = supply.parseReference(source);
+  const last = reference.repository.split("/").at(-1)!;
+  const out = resolve(
+    context.io.cwd,
+    options.out ?? `${last}-${reference.tag ?? reference.digest!.slice(7, 19)}.oci`,
+  );
+  if (existsSync(out))
+    throw new BackplaneError("cli.usage", `${out} exists; it is not overwritten.`, { fix: "-o OTHER" });
+  // On the file system of the result, so that one rename completes it.
+  await inTemporaryFolder(dirname(out), async (temporary) => {
+    const layout = join(temporary, "layout");
+    await withClient(context, reference.registry, options, async (client) => {
+      const pulled = await context.out.during(`Downloading from ${reference.registry}`, () =>
+        supply.pullLayout(client, reference, layout, hostPlatform()),
+      );
+      const draft = join(temporary, "out");
+      if (/\.(tgz|tar\.gz)$/.test(out))
+        await copyFile(join(layout, "blobs", pulled.layer.digest.replace(":", "/")), draft);
+      else if (out.endsWith(".tar")) await supply.tarLayout(layout, createWriteStream(draft));
+      else await rename(layout, draft);
+      await rename(draft, out);
+      const { manifest_digest, digest, package_id, version } = pulled;
+      context.out.data(
+        { out, manifest_digest, digest, package_id, version, signatures: pulled.signatures.length },
+        () => `Pulled ${package_id} ${version} into ${out} (${manifest_digest})`,
+      );
+    });
+  });
+  return undefined;
+}
+
+async function withClient(
+  { io }: CommandContext,
+  registry: string,
+  { insecure }: RegistryFlags,
+  work: (client: RegistryClient) => Promise<void>,
+): Promise<void> {
+  const { createRegistryClient } = await import("@backplane/supply");
+  const client = createRegistryClient({
+    credentials: (host) => readDockerLogin(host, io.env),
+    // The person who runs the command names the registry, with the network of this machine.
+    addresses: null,
+    insecure: insecure === true ? [registry] : [],
+  });
+  try {
+    await work(client);
+  } finally {
+    client.close();
+  }
+}
+
+async function inTemporaryFolder(parent: string, work: (folder: string) => Promise<void>): Promise<void> {
+  const folder = await mkdtemp(join(parent, ".backplane-oci-"));
+  try {
+    await work(folder);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** A package for several platforms has an entry for each of them. */
+function hostPlatform(): { os: string; arch: string } {
+  const os = process.platform === "win32" ? "windows" : process.platform;
+  return { os, arch: process.arch === "x64" ? "amd64" : process.arch };
+}

@@ -1,0 +1,36 @@
+/** Finds the signature of a package on this machine. The gateway reads and verifies it. */
+import { readFileSync, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { BackplaneError, isObject, type JsonObject, SIGNATURE_FILE } from "@backplane/contract";
+
+const MAX_BYTES = 64 * 1024;
+
+/** The file that was named, else the one in the folder of the package; undefined if there is none. */
+export function readSignatureFile(
+  cwd: string,
+  path: string,
+  named: string | undefined,
+): JsonObject | undefined {
+  const beside = join(path, SIGNATURE_FILE);
+  const file = named === undefined ? beside : resolve(cwd, named);
+  const found = statSync(file, { throwIfNoEntry: false });
+  if (found === undefined) {
+    if (named === undefined) return undefined;
+    throw invalidSignature(named, "does not exist");
+  }
+  if (!found.isFile() || found.size > MAX_BYTES)
+    throw invalidSignature(file, "is not a file of at most 64 kB");
+  try {
+    const json: unknown = JSON.parse(readFileSync(file, "utf8"));
+    if (isObject(json)) return json;
+  } catch {
+    // Reported below.
+  }
+  throw invalidSignature(file, "is not a JSON object");
+}
+
+function invalidSignature(file: string, problem: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${file} ${problem}.`, {
+    fix: "Name a file that `backplane plugin sign` wrote.",
+  });
+}

@@ -1,0 +1,34 @@
+/** The oci section of the configuration: how registries of packages are reached. */
+import { createAddressCheck } from "@backplane/runner";
+import type { ImporterParts } from "@backplane/supply";
+import { z } from "zod";
+
+const REGISTRY = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\])(?::\d{1,5})?$/;
+const RegistrySchema = z.string().regex(REGISTRY, "must be a host with an optional port, such as ghcr.io");
+const MirrorSchema = z
+  .string()
+  .refine(
+    (text) =>
+      REGISTRY.test(text.split("/", 1)[0]!) && !/\/(?:\/|$)/.test(text) && /^[a-z0-9._:/[\]-]+$/.test(text),
+    "must be a host with an optional port and path, such as mirror.example.com/ghcr",
+  );
+
+export const OciSchema = z
+  .strictObject({
+    /** By registry: where packages are looked for first, in this order. */
+    mirrors: z.record(RegistrySchema, z.array(MirrorSchema).max(8)).default({}),
+    /** Registries and mirrors that are reached without TLS. */
+    insecure: z.array(RegistrySchema).default([]),
+  })
+  .prefault({});
+
+/** Registries obey the address rules of every other request of the gateway (sec.provider-egress). */
+export function registriesOf(
+  { mirrors, insecure }: z.infer<typeof OciSchema>,
+  allow_private: readonly string[],
+): NonNullable<ImporterParts["registries"]> {
+  const fix = (name: string) =>
+    `The operator can allow it: egress.allow_private = ["${name}"] in backplane.toml.`;
+  const check = createAddressCheck({ operator_allows: allow_private, fix });
+  return { mirrors, insecure, addresses: (destination) => check.addresses(destination, []) };
+}

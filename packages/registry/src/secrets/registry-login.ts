@@ -1,0 +1,35 @@
+/**
+ * Logins at OCI registries are secrets of the whole org whose name contains the host: `registry_ghcr.io`, or
+ * `registry_localhost_5000` with a port. The name decides where a login is sent, so nobody can redirect it
+ * (docs/decisions/0019-credentials-and-destinations.md).
+ */
+import { BackplaneError } from "@backplane/contract";
+import type { Caller, KernelDeps, RegistryLogin } from "@backplane/ports";
+
+const PREFIX = "registry_";
+
+/** A binding must not use such a secret, because its plugin would receive it. */
+export function isRegistrySecret(name: string): boolean {
+  return name.startsWith(PREFIX);
+}
+
+export function readRegistryLogin(
+  { store, vault }: Pick<KernelDeps, "store" | "vault">,
+  { scope: { org_id } }: Caller,
+): (registry: string) => Promise<RegistryLogin | null> {
+  return async (registry) => {
+    const name = `${PREFIX}${registry.replace(":", "_")}`;
+    const owned = await store.secrets.get(org_id, name);
+    // A project must not decide which login the whole org uses.
+    const sealed =
+      owned === null || owned.project_id !== null ? null : await store.secrets.sealed(org_id, name);
+    if (sealed === null) return null;
+    const value = vault.open(org_id, name, sealed.ciphertext).trim();
+    const colon = value.indexOf(":");
+    if (colon < 0)
+      throw new BackplaneError("registry.denied", `The secret ${name} is not USER:PASSWORD.`, {
+        fix: `backplane secret set ${name}, with the value USER:PASSWORD`,
+      });
+    return { username: value.slice(0, colon), password: value.slice(colon + 1) };
+  };
+}

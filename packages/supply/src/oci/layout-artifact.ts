@@ -1,0 +1,96 @@
+/** A plugin package in an OCI image layout. The folder is untrusted; its listing has the digest of each file. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { isObject } from "@backplane/contract";
+import type { TreeListing } from "../tree/tree-listing.ts";
+import { type Descriptor, INDEX_TYPE, readManifestDocument } from "./descriptors.ts";
+import { type ArtifactStore, invalidArtifact, SIGNATURE_TYPE } from "./plugin-artifact.ts";
+import type { FetchedManifest } from "./registry-client.ts";
+import { digestMismatch } from "./registry-errors.ts";
+import { REGISTRY_LIMITS } from "./registry-limits.ts";
+
+export const LAYOUT_FILE = "oci-layout";
+export const LAYOUT_INDEX = "index.json";
+const MAX_MARKER_BYTES = 1_024;
+
+export function isLayout(names: readonly string[]): boolean {
+  return names.includes(LAYOUT_FILE) && names.includes(LAYOUT_INDEX);
+}
+
+/** `listing` has the hash of each file, computed when the layout was unpacked or read. */
+export async function openLayoutArtifact(dir: string, { files }: TreeListing): Promise<ArtifactStore> {
+  const byPath = new Map(files.map((file) => [file.path, file]));
+  const { manifest_bytes, descriptors } = REGISTRY_LIMITS;
+
+  async function text(path: string, most: number): Promise<Buffer> {
+    const file = byPath.get(path);
+    if (file === undefined) throw invalidArtifact(`the layout has no ${path}`);
+    if (file.size > most) throw invalidArtifact(`${path} has ${file.size} bytes; the limit is ${most}`);
+    return await readFile(join(dir, path));
+  }
+
+  /** The path of the blob, after its digest and size were compared. */
+  function located({ digest, size }: Pick<Descriptor, "digest" | "size">): string {
+    const path = blobPath(digest);
+    const file = byPath.get(path);
+    if (file === undefined) throw invalidArtifact(`the layout has no ${path}`);
+    if (`sha256:${file.sha256}` !== digest) throw digestMismatch(path, digest, `sha256:${file.sha256}`);
+    if (file.size !== size) throw invalidArtifact(`${path} has ${file.size} bytes instead of ${size}`);
+    return path;
+  }
+
+  async function manifest(descriptor: Pick<Descriptor, "digest" | "size">): Promise<FetchedManifest> {
+    const path = located(descriptor);
+    const bytes = await text(path, manifest_bytes);
+    return { digest: descriptor.digest, bytes, document: parse(bytes, path, descriptors) };
+  }
+
+  requireVersion(await text(LAYOUT_FILE, MAX_MARKER_BYTES));
+  const index = parse(await text(LAYOUT_INDEX, manifest_bytes), LAYOUT_INDEX, descriptors);
+  if (index.kind !== "index") throw invalidArtifact(`${LAYOUT_INDEX} is not an index`);
+  const [packages, referrers]: [Descriptor[], Descriptor[]] = [[], []];
+  for (const each of index.manifests) {
+    if (each.media_type === INDEX_TYPE) throw invalidArtifact("its index contains another index");
+    const { document } = await manifest(each);
+    const isReferrer = document.kind === "manifest" && document.subject !== null;
+    (isReferrer ? referrers : packages).push({
+      ...each,
+      artifact_type: document.kind === "manifest" ? document.artifact_type : each.artifact_type,
+    });
+  }
+  const sizeOf = (digest: string) => byPath.get(blobPath(digest))?.size ?? 0;
+  return {
+    async root() {
+      const [only, ...more] = packages;
+      if (only === undefined) throw invalidArtifact("the layout is empty");
+      if (more.length > 0) throw invalidArtifact(`the layout has ${packages.length} packages instead of one`);
+      return await manifest(only);
+    },
+    manifest: (digest) => manifest({ digest, size: sizeOf(digest) }),
+    read: async (blob, most) => await text(located(blob), most),
+    file: async (blob) => join(dir, located(blob)),
+    signatures: async () => referrers.filter((each) => each.artifact_type === SIGNATURE_TYPE),
+  };
+}
+
+export function blobPath(digest: string): string {
+  return `blobs/${digest.replace(":", "/")}`;
+}
+
+function parse(bytes: Buffer, path: string, descriptors: number): FetchedManifest["document"] {
+  try {
+    return readManifestDocument(bytes, descriptors);
+  } catch (error) {
+    throw invalidArtifact(`${path} cannot be used: ${(error as Error).message}`);
+  }
+}
+
+function requireVersion(bytes: Buffer): void {
+  try {
+    const json: unknown = JSON.parse(bytes.toString("utf8"));
+    if (isObject(json) && json.imageLayoutVersion === "1.0.0") return;
+  } catch {
+    // Reported below.
+  }
+  throw invalidArtifact(`${LAYOUT_FILE} does not name the version 1.0.0`);
+}

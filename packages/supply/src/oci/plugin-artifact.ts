@@ -1,0 +1,145 @@
+/**
+ * A package as an OCI artifact (docs/decisions/0037-packages-in-oci-registries.md): the config blob is the listing of the
+ * files, so its digest is the digest of the package, and the only layer is the archive of these files. A registry and an
+ * image layout are read by the same code, and nothing they contain is trusted before its digest was compared.
+ */
+import { BackplaneError } from "@backplane/contract";
+import { UNPACK_LIMITS } from "../archive/limits.ts";
+import { parseListing, type TreeFile } from "../tree/tree-listing.ts";
+import type { Descriptor, ImageManifest } from "./descriptors.ts";
+import type { FetchedManifest } from "./registry-client.ts";
+
+export const PLUGIN_TYPE = "application/vnd.vai.plugin.v1";
+/** The listing of the files. */
+export const FILES_TYPE = "application/vnd.vai.plugin.files.v1";
+export const LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip";
+export const SIGNATURE_TYPE = "application/vnd.vai.plugin.signature.v1+json";
+export const TITLE_ANNOTATION = "org.opencontainers.image.title";
+export const SOURCE_ANNOTATION = "org.opencontainers.image.source";
+export const VERSION_ANNOTATION = "org.opencontainers.image.version";
+
+const MAX_LISTING_BYTES = 16 * 1024 * 1024;
+const MAX_SIGNATURE_BYTES = 64 * 1024;
+/** Several keys may have signed the package, for example during a rotation. */
+const MAX_SIGNATURES = 8;
+
+/** The machine that the package is chosen for. */
+export interface ArtifactPlatform {
+  os: string;
+  arch: string;
+}
+
+/** A registry or a layout. Everything it returns has the digest of its descriptor. */
+export interface ArtifactStore {
+  /** The manifest or index that is asked for. */
+  root(): Promise<FetchedManifest>;
+  manifest(digest: string): Promise<FetchedManifest>;
+  read(blob: Descriptor, most: number): Promise<Buffer>;
+  /** The path of a file with the blob. */
+  file(blob: Descriptor): Promise<string>;
+  /** The signatures of the manifest with this digest. */
+  signatures(digest: string): Promise<readonly Descriptor[]>;
+}
+
+export interface PluginArtifact {
+  manifest_digest: string;
+  /** The digest of the package. */
+  digest: string;
+  files: readonly TreeFile[];
+  layer: Descriptor;
+  /** As the publisher states them beside the package; the installation compares them with its manifest. */
+  package_id: string | null;
+  version: string | null;
+  /** Empty if it states none. */
+  source: string;
+  /** The content of signatures, which nobody has verified yet. */
+  signatures: readonly unknown[];
+}
+
+/** Reads everything but the files of the package. */
+export async function readPluginArtifact(
+  store: ArtifactStore,
+  host: ArtifactPlatform,
+): Promise<PluginArtifact> {
+  const { digest: manifest_digest, document } = await pluginManifest(store, host);
+  const type = document.artifact_type ?? document.config.media_type;
+  if (type !== PLUGIN_TYPE || document.config.media_type !== FILES_TYPE)
+    throw invalidArtifact(`it is ${JSON.stringify(type)}, not a plugin package (${PLUGIN_TYPE})`);
+  const [layer, ...more] = document.layers;
+  if (layer === undefined || more.length > 0 || layer.media_type !== LAYER_TYPE)
+    throw invalidArtifact(`it does not have exactly one layer of the type ${LAYER_TYPE}`);
+  if (layer.size > UNPACK_LIMITS.unpacked_bytes)
+    throw invalidArtifact(`its layer has ${layer.size} bytes; the limit is ${UNPACK_LIMITS.unpacked_bytes}`);
+  if (document.config.size > MAX_LISTING_BYTES)
+    throw invalidArtifact(`its listing has ${document.config.size} bytes; the limit is ${MAX_LISTING_BYTES}`);
+  const listing = await store.read(document.config, MAX_LISTING_BYTES);
+  return {
+    manifest_digest,
+    digest: document.config.digest,
+    files: readFiles(listing),
+    layer,
+    package_id: document.annotations[TITLE_ANNOTATION] ?? null,
+    version: document.annotations[VERSION_ANNOTATION] ?? null,
+    source: document.annotations[SOURCE_ANNOTATION] ?? "",
+    signatures: await readSignatures(store, manifest_digest),
+  };
+}
+
+/** An index may name one manifest for each platform. An index inside of an index is refused. */
+async function pluginManifest(
+  store: ArtifactStore,
+  host: ArtifactPlatform,
+): Promise<{ digest: string; document: ImageManifest }> {
+  const root = await store.root();
+  if (root.document.kind === "manifest") return { digest: root.digest, document: root.document };
+  const plugins = root.document.manifests.filter(
+    (each) => each.artifact_type === null || each.artifact_type === PLUGIN_TYPE,
+  );
+  const fitting = plugins.filter(
+    ({ platform }) => platform === null || (platform.os === host.os && platform.architecture === host.arch),
+  );
+  const chosen = fitting.find(({ platform }) => platform !== null) ?? fitting[0];
+  if (chosen === undefined)
+    throw invalidArtifact(`its index has no plugin package for ${host.os}/${host.arch}`);
+  if (chosen.platform === null && fitting.length > 1)
+    throw invalidArtifact(`its index has ${fitting.length} plugin packages; name one by its digest`);
+  const { digest, document } = await store.manifest(chosen.digest);
+  if (document.kind !== "manifest") throw invalidArtifact("its index contains another index");
+  return { digest, document };
+}
+
+async function readSignatures(store: ArtifactStore, digest: string): Promise<unknown[]> {
+  const found = await store.signatures(digest);
+  if (found.length > MAX_SIGNATURES)
+    throw invalidArtifact(`it has ${found.length} signatures; the limit is ${MAX_SIGNATURES}`);
+  const signatures: unknown[] = [];
+  for (const each of found) {
+    const { document } = await store.manifest(each.digest);
+    if (document.kind !== "manifest" || document.subject?.digest !== digest) continue;
+    const [blob] = document.layers;
+    if (blob === undefined || document.artifact_type !== SIGNATURE_TYPE) continue;
+    if (blob.size > MAX_SIGNATURE_BYTES) throw invalidArtifact("one of its signatures is too large");
+    const bytes = await store.read(blob, MAX_SIGNATURE_BYTES);
+    try {
+      signatures.push(JSON.parse(bytes.toString("utf8")));
+    } catch {
+      // It cannot be verified, which is reported together with the key.
+      signatures.push(null);
+    }
+  }
+  return signatures;
+}
+
+function readFiles(listing: Buffer): TreeFile[] {
+  try {
+    return parseListing(listing.toString("utf8"));
+  } catch {
+    throw invalidArtifact("its config is not a listing of files");
+  }
+}
+
+export function invalidArtifact(problem: string): BackplaneError {
+  return new BackplaneError("package.source_invalid", `The OCI artifact cannot be installed: ${problem}.`, {
+    fix: "Publish it with `backplane plugin push FOLDER oci://HOST/NAME:TAG`.",
+  });
+}

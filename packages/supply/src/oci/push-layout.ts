@@ -1,0 +1,79 @@
+/** Uploads the package of a layout, with its signatures as referrers. */
+
+import { codeOf } from "@backplane/contract";
+import { INDEX_TYPE, MANIFEST_TYPE } from "./descriptors.ts";
+import { readLayoutBlob } from "./pack-layout.ts";
+import type { ArtifactStore } from "./plugin-artifact.ts";
+import type { OciReference } from "./reference.ts";
+import { type FetchedManifest, type RegistryClient, referrersTag } from "./registry-client.ts";
+
+export interface PushedPackage {
+  manifest_digest: string;
+  uploaded_bytes: number;
+  signatures: number;
+}
+
+/** `tag` names the package; without one only its digest does. */
+export async function pushLayout(
+  client: RegistryClient,
+  layout: string,
+  store: ArtifactStore,
+  reference: OciReference,
+  report: (message: string) => void = () => {},
+): Promise<PushedPackage> {
+  let uploaded_bytes = 0;
+  const pushContent = async ({ document }: FetchedManifest): Promise<void> => {
+    if (document.kind !== "manifest") return;
+    for (const { digest, size } of [document.config, ...document.layers]) {
+      report(`Uploading ${digest.slice(0, 19)}… (${size} bytes)`);
+      const bytes = () => readLayoutBlob(layout, digest);
+      if (await client.pushBlob(reference, { digest, size, bytes })) uploaded_bytes += size;
+    }
+  };
+  const root = await store.root();
+  await pushContent(root);
+  await client.pushManifest(reference, reference.tag ?? root.digest, MANIFEST_TYPE, root.bytes);
+  const signatures = await store.signatures(root.digest);
+  for (const { digest } of signatures) {
+    const signature = await store.manifest(digest);
+    await pushContent(signature);
+    const listed = await client.pushManifest(reference, digest, MANIFEST_TYPE, signature.bytes);
+    if (!listed) await addToTag(client, reference, root.digest, signature);
+  }
+  return { manifest_digest: root.digest, uploaded_bytes, signatures: signatures.length };
+}
+
+/** For a registry without the referrers API. Two uploads at the same time can lose one of their entries. */
+async function addToTag(
+  client: RegistryClient,
+  reference: OciReference,
+  subject: string,
+  { digest, bytes, document }: FetchedManifest,
+): Promise<void> {
+  const tag = referrersTag(subject);
+  const known = await existingReferrers(client, { ...reference, tag, digest: null });
+  if (known.some((each) => each.digest === digest) || document.kind !== "manifest") return;
+  const added = {
+    mediaType: MANIFEST_TYPE,
+    digest,
+    size: bytes.length,
+    artifactType: document.artifact_type ?? undefined,
+  };
+  const manifests = [...known, added];
+  const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
+  await client.pushManifest(reference, tag, INDEX_TYPE, index);
+}
+
+async function existingReferrers(
+  client: RegistryClient,
+  reference: OciReference,
+): Promise<{ digest: string }[]> {
+  try {
+    const { bytes, document } = await client.fetchManifest(reference);
+    if (document.kind !== "index") return [];
+    return (JSON.parse(bytes.toString("utf8")) as { manifests: { digest: string }[] }).manifests;
+  } catch (error) {
+    if (codeOf(error) === "registry.not_found") return [];
+    throw error;
+  }
+}

@@ -1,0 +1,69 @@
+/** Debian's docker-registry on a free port, and skopeo as a second opinion about what was pushed to it. */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { eventually } from "./processes.ts";
+
+export interface DockerRegistry {
+  /** `127.0.0.1:PORT`. */
+  host: string;
+  skopeo(...args: string[]): Promise<string>;
+  stop(): void;
+}
+
+export const REGISTRY_LOGIN = { username: "ada", password: "correct-horse" };
+
+/** The password above with bcrypt. */
+const HTPASSWD = "ada:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUHpS\n";
+
+const PROGRAMS = ["/usr/bin/docker-registry", "/usr/bin/skopeo"];
+
+/** With `login` every request needs the password of REGISTRY_LOGIN. */
+export async function startDockerRegistry({ login }: { login: boolean }): Promise<DockerRegistry> {
+  const missing = PROGRAMS.filter((file) => !existsSync(file));
+  if (missing.length > 0)
+    throw new Error(`${missing.join(" and ")} missing: apt-get install -y docker-registry skopeo`);
+  const dir = mkdtempSync(join(tmpdir(), "docker-registry-"));
+  const host = `127.0.0.1:${await freePort()}`;
+  writeFileSync(join(dir, "htpasswd"), HTPASSWD);
+  const auth = `auth:\n  htpasswd:\n    realm: tests\n    path: ${join(dir, "htpasswd")}\n`;
+  writeFileSync(
+    join(dir, "config.yml"),
+    `version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: ${join(dir, "data")}\nhttp:\n  addr: ${host}\n${login ? auth : ""}`,
+  );
+  const server: ChildProcess = spawn("/usr/bin/docker-registry", ["serve", join(dir, "config.yml")], {
+    stdio: "ignore",
+    // It reads settings from variables with this prefix.
+    env: { PATH: process.env.PATH },
+  });
+  const answers = () =>
+    fetch(`http://${host}/v2/`).then(
+      ({ status }) => status < 500,
+      () => false,
+    );
+  await eventually(answers, 30_000, "docker-registry answers");
+  return {
+    host,
+    async skopeo(...args) {
+      const { stdout } = await promisify(execFile)("/usr/bin/skopeo", args, {
+        env: { PATH: process.env.PATH, HOME: dir },
+      });
+      return stdout;
+    },
+    stop() {
+      server.kill("SIGKILL");
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
