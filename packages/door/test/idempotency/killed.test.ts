@@ -5,20 +5,25 @@ import { once } from "node:events";
 import { existsSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { fileURLToPath } from "node:url";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
-import { afterAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
 
-const PROGRAM = fileURLToPath(new URL("../fixtures/keyed-call.ts", import.meta.url));
 const dir = createMemoryFolder("backplane-keyed-");
+beforeAll(() =>
+  bundlePrograms(join(dir, "programs"), {
+    "keyed-call": new URL("../fixtures/keyed-call.ts", import.meta.url),
+    "statement-hook": new URL("../../../store/test/fixtures/statement-hook.ts", import.meta.url),
+    "schema-worker": new URL("../../../supply/src/schemas/schema-worker.ts", import.meta.url),
+  }),
+);
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
 async function live(file: string, kill_before: number): Promise<{ printed: string[]; killed: boolean }> {
-  const child = spawn(
-    process.execPath,
-    ["--conditions=backplane-source", PROGRAM, file, String(kill_before)],
-    { stdio: ["ignore", "pipe", "pipe"] },
-  );
+  const program = join(dir, "programs/keyed-call.js");
+  const child = spawn(process.execPath, [program, file, String(kill_before)], {
+    stdio: ["ignore", "pipe", "pipe"],
+  });
   let out = "";
   let noise = "";
   child.stdout.on("data", (chunk) => (out += chunk));

@@ -12,6 +12,7 @@ import {
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { logTo } from "@backplane/test-kit/log-to";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../../gateway/src/host/clock.ts";
@@ -22,13 +23,16 @@ import { ScratchFolders } from "../../src/plugin-folders/scratch-folders.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
 
-const HOST = join(import.meta.dirname, "../../../sdk/src/host/main.ts");
 const NO_NETWORK = { allowed_domains: [] };
 let root: string;
+let host_module: string;
 const hosts: ModuleHost[] = [];
 
-beforeAll(() => {
+beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), "backplane-modules-"));
+  const programs = join(root, "programs");
+  await bundlePrograms(programs, { host: new URL("../../../sdk/src/host/main.ts", import.meta.url) });
+  host_module = join(programs, "host.js");
 });
 afterEach(async () => {
   for (const host of hosts.splice(0)) await host.close();
@@ -39,7 +43,7 @@ function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
   const host = createModuleHost({
     node: process.execPath,
     node_args: ["--conditions=backplane-source"],
-    host_module: HOST,
+    host_module,
     clock: systemClock(),
     log: logTo(),
     ...options,
@@ -253,7 +257,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
     "",
     `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`,
   );
-  const options = { node: process.execPath, host_module: HOST, clock: systemClock(), log: logTo() };
+  const options = { node: process.execPath, host_module, clock: systemClock(), log: logTo() };
   const confinement = createConfinement(sandboxOptions({ init: "/nonexistent" }));
   const egress = createEgress({ clock: options.clock });
   const scratch = new ScratchFolders(mkdtempSync(join(root, "scratch-")), options.log);
