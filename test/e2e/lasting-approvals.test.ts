@@ -1,5 +1,5 @@
 /**
- * How often an agent asks (allow.rules): tasks of twenty steps by a scripted model against MCP servers that describe their
+ * Counts the approvals that an agent needs (allow.rules): tasks of twenty steps by a scripted model against MCP servers that describe their
  * tools as the usual browser and git servers do. The answers are those that docs/policy.md suggests.
  */
 import { mkdtempSync, rmSync } from "node:fs";

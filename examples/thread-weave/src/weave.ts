@@ -1,6 +1,6 @@
 /**
- * Condenses older history without a model. Sentences are rated by how much they say: rare words, numbers, paths, names
- * and words of decision count, repetition and small talk do not. The best ones that fit are grouped by the topic of
+ * Condenses older history without a model. Sentences are rated by their information: rare words, numbers, paths, names
+ * and decisions raise the score, repetition and small talk lower it. The best ones that fit are grouped by the topic of
  * their exchange. Each topic becomes one block that names the entries it came from. The same input always gives the
  * same output.
  */
@@ -94,7 +94,7 @@ function sentencesOf(blocks: readonly ChainBlock[]): Sentence[] {
   return sentences;
 }
 
-/** Rare words make a sentence worth keeping. Lines of the same shape, such as those of a log, share one worth. */
+/** Rare words raise the score of a sentence. Lines of the same shape, such as those of a log, share one score. */
 function rate(sentences: readonly Sentence[]): void {
   const seen = new Map<string, number>();
   const shapes = new Map<string, number>();

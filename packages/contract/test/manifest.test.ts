@@ -35,7 +35,7 @@ test("optional fields have their documented defaults", () => {
 test.each([
   ["an unknown field", manifest({ surprise: 1 }), ""],
   ["a package id without publisher", manifest({ package_id: "devkit" }), "package_id"],
-  ["a version that is none", manifest({ version: "1" }), "version"],
+  ["an invalid version", manifest({ version: "1" }), "version"],
   ["two exports with one id", manifest({ exports: [tool, tool] }), "exports"],
   ["no export", manifest({ exports: [] }), "exports"],
   [

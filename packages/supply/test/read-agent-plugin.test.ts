@@ -10,7 +10,7 @@ import { readManifest } from "../src/index.ts";
 const FIXTURE = resolve("test/fixtures/agent-plugin");
 const SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
 
-function changed(files: Record<string, unknown>): string {
+function changedFixture(files: Record<string, unknown>): string {
   const folder = mkdtempSync(join(tmpdir(), "backplane-agent-plugin-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   cpSync(FIXTURE, folder, { recursive: true });
@@ -48,20 +48,20 @@ test("reads servers and skills with expanded placeholders, and leaves out invali
 });
 
 test("refuses a plugin with an invalid manifest, and returns null for another format", async () => {
-  expect(await readAgentPlugin(changed({ "plugin.json": { name: "x" } }))).toBe(null);
-  for (const about of [
+  expect(await readAgentPlugin(changedFixture({ "plugin.json": { name: "x" } }))).toBe(null);
+  for (const manifest of [
     { $schema: SCHEMA },
     { $schema: SCHEMA, name: "A--b" },
     { $schema: SCHEMA, name: "a", version: 1 },
   ])
-    await expect(readAgentPlugin(changed({ "plugin.json": about }))).rejects.toMatchObject({
+    await expect(readAgentPlugin(changedFixture({ "plugin.json": manifest }))).rejects.toMatchObject({
       code: "package.invalid",
     });
 });
 
 test("leaves out the servers and not the skills when mcp.json is invalid", async () => {
   for (const text of ["{", "[]", "{}"]) {
-    const plugin = (await readAgentPlugin(changed({ "mcp.json": text })))!;
+    const plugin = (await readAgentPlugin(changedFixture({ "mcp.json": text })))!;
     expect([plugin.servers.length, plugin.skills.length]).toEqual([0, 1]);
     expect(plugin.left_out[0]).toMatchObject({ kind: "server", name: "mcp.json" });
   }
@@ -76,7 +76,7 @@ test("leaves out a server whose command is outside the plugin", async () => {
     npm: { type: "stdio", command: "npx", args: ["-y", "@acme/server@1.0.0", "--fast"] },
     far: { type: "streamable-http", url: "https://example.com/mcp" },
   };
-  const plugin = (await readAgentPlugin(changed({ "mcp.json": { mcpServers: servers } })))!;
+  const plugin = (await readAgentPlugin(changedFixture({ "mcp.json": { mcpServers: servers } })))!;
   expect(plugin.servers.map(({ name, from }) => [name, from.kind])).toEqual([
     ["own", "files"],
     ["npm", "npm"],
@@ -87,8 +87,14 @@ test("leaves out a server whose command is outside the plugin", async () => {
 
 test("writes a manifest of skills that reads back the same", () => {
   const skills = [{ name: "a", description: 'Says "hi"\nand more', path: "skills/a" }];
-  const about = { package_id: "x/skills", version: "1.0.0", name: "x", description: "d", license: "MIT" };
-  expect(readManifest(skillsManifest({ ...about, skills }))).toMatchObject({
+  const description = {
+    package_id: "x/skills",
+    version: "1.0.0",
+    name: "x",
+    description: "d",
+    license: "MIT",
+  };
+  expect(readManifest(skillsManifest({ ...description, skills }))).toMatchObject({
     package_id: "x/skills",
     skills,
   });
@@ -146,17 +152,19 @@ test.each([
   ["the same key twice", "name: a\nname: b"],
   ["an open quote", 'name: "a'],
   [
-    "aliases that expand without end",
+    "aliases that expand too far",
     `a: &a [x]\nb: [${"*a,".repeat(50)}]\nc: &c [*a, *a, *a]\nd: [${"*c,".repeat(50)}]`,
   ],
   ["deep nesting", `a: ${"[".repeat(20_000)}`],
-  ["too much of it", `a: ${"x".repeat(70_000)}`],
+  ["more than the maximum size", `a: ${"x".repeat(70_000)}`],
 ])("refuses front matter with %s", async (_what, yaml) => {
   await expect(readFrontMatter(`---\n${yaml}\n---\n`)).rejects.toThrow(/front matter/);
 });
 
 test("leaves out a skill with invalid front matter and says why", async () => {
-  const folder = changed({ "skills/fill-forms/SKILL.md": "---\nname: fill-forms\ndescription: a: b\n---\n" });
+  const folder = changedFixture({
+    "skills/fill-forms/SKILL.md": "---\nname: fill-forms\ndescription: a: b\n---\n",
+  });
   const plugin = (await readAgentPlugin(folder))!;
   expect(plugin.skills).toEqual([]);
   expect(plugin.left_out.find(({ name }) => name === "fill-forms")?.reason).toMatch(/not valid YAML/);

@@ -69,7 +69,7 @@ export function readSettings(config: JsonObject): { settings: ReactSettings; pro
     return undefined;
   };
   const settings: ReactSettings = {
-    system_prompt: read("system_prompt", "a text", isText) ?? DEFAULT_SYSTEM_PROMPT,
+    system_prompt: read("system_prompt", "a string", isText) ?? DEFAULT_SYSTEM_PROMPT,
     memory: read("memory", "true or false", isFlag) ?? true,
     memory_k: read("memory_k", "a whole number from 0 to 50", isCount) ?? 5,
     remember: read("remember", "true or false", isFlag) ?? true,

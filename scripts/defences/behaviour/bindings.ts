@@ -119,8 +119,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a mount that stands may be kept by an operator",
     file: PLAN,
-    from: "if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;",
-    to: "if (given.size < 0) return;",
+    from: "if (draft.policy.mounts?.every((mount) => allowed.has(canonicalJson(mount)))) return;",
+    to: "if (allowed.size < 0) return;",
     tests: RIGHTS,
   },
   {

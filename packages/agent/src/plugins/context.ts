@@ -60,8 +60,8 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
     const rules = new PublishRules({ name, category, prefixes: [] });
     const result = rules.check("tool.call.result", payload, session_id) as LegacyResult;
     if (!instance.legacy.answer(result)) {
-      const about = { plugin: name, request_id: result.request_id ?? null, call_id: result.id };
-      deps.log.warn(about, "a tool.call.result that no call waits for was dropped");
+      const fields = { plugin: name, request_id: result.request_id ?? null, call_id: result.id };
+      deps.log.warn(fields, "a tool.call.result that no call waits for was dropped");
     }
     return { id: deps.ids.next("event") };
   }

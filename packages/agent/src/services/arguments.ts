@@ -3,7 +3,7 @@ import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 
 export function text(args: JsonObject, name: string): string {
   const value = args[name];
-  return typeof value === "string" ? value : refuse(name, "a text");
+  return typeof value === "string" ? value : refuse(name, "a string");
 }
 
 export function number(args: JsonObject, name: string): number {

@@ -41,8 +41,16 @@ export async function importUpload(
   const hash = createHash("sha256");
   const bytes = limitBytes(payload, limit, request, (chunk) => hash.update(chunk));
   try {
-    const about = { upload: request.headers["content-type"] ?? "", ...settings };
-    return await installOnce(kernel, caller, request, about, bytes, () => hash.digest("hex"), install);
+    const request_parts = { upload: request.headers["content-type"] ?? "", ...settings };
+    return await installOnce(
+      kernel,
+      caller,
+      request,
+      request_parts,
+      bytes,
+      () => hash.digest("hex"),
+      install,
+    );
   } finally {
     // Many clients read the response only after they have sent the whole body, so the rest is discarded.
     const discard = () => void payload.resume();

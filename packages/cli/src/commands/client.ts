@@ -236,7 +236,7 @@ async function list(context: CommandContext, options: FileOptions): Promise<unde
   const place = placeOf(context);
   const items: ListedClient[] = await Promise.all(
     KNOWN_CLIENTS.map(async (client) => {
-      const about = { client: client.name, present: isPresent(client, place) };
+      const row = { client: client.name, present: isPresent(client, place) };
       try {
         const { file, entry, connection } = await openClient(context, client, options);
         const problem =
@@ -247,7 +247,7 @@ async function list(context: CommandContext, options: FileOptions): Promise<unde
             : await findProblem(connection);
         const connected = connection !== null;
         return {
-          ...about,
+          ...row,
           file: file.path,
           connected,
           url: connection?.url ?? null,
@@ -257,7 +257,7 @@ async function list(context: CommandContext, options: FileOptions): Promise<unde
       } catch (error) {
         const file = fileOf(context, client, options);
         const problem = toBackplaneError(error).message;
-        return { ...about, file, connected: false, url: null, works: null, problem };
+        return { ...row, file, connected: false, url: null, works: null, problem };
       }
     }),
   );

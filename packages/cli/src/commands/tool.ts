@@ -86,7 +86,7 @@ async function show(context: CommandContext, _options: object, name: string): Pr
 
 function describe(item: CatalogEntry): string {
   const { name, title, description, status, reason, origin, package_id, package_version } = item;
-  const about = fields({
+  const summary = fields({
     name,
     ...(title === null ? {} : { title }),
     status,
@@ -103,5 +103,5 @@ function describe(item: CatalogEntry): string {
   });
   const hidden = item.taken_out.map((line) => `\nhidden: ${plainLine(line)}`).join("");
   const schema = JSON.stringify(item.input_schema, null, 2);
-  return `${about}${hidden}\n\n${plainText(description)}\n\n${plainText(schema)}`;
+  return `${summary}${hidden}\n\n${plainText(description)}\n\n${plainText(schema)}`;
 }

@@ -143,9 +143,9 @@ export function createApprovals(
       requireOperator(caller, "revoke session grants");
       // Revoked before the audit entry is written, so that an unavailable store does not keep the grant alive.
       const { tool, session_id, digest, org_id, project_id } = grants.revoke(caller.scope, id);
-      const about = { tool, session_id, digest };
+      const details = { tool, session_id, digest };
       await store.audit.append(
-        auditOf(deps, caller, "approval_grant.revoke", id, about, { org_id, project_id }),
+        auditOf(deps, caller, "approval_grant.revoke", id, details, { org_id, project_id }),
       );
     },
   };

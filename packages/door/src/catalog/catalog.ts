@@ -114,9 +114,9 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const admins_only = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
       const denied = admins_only ? FOR_ADMINS : findListingDenial(caller, plan, policy);
       const refused = denied ?? findLoadError(plan);
-      const about = getSharedView(plan);
-      const tool = buildOfferedTool(about, origin, plan, policy, deps.isLegacy(plan.bound));
-      const entry = catalogEntryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
+      const view = getSharedView(plan);
+      const tool = buildOfferedTool(view, origin, plan, policy, deps.isLegacy(plan.bound));
+      const entry = catalogEntryOf(tool, view, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
       if (refused !== null) continue;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
@@ -135,10 +135,10 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     if (search !== null && deferred) tools.set(SEARCH_TOOL, search.tool);
     else if (search !== null) Object.assign(search.entry, NOTHING_DEFERRED);
     for (const { candidate, holder, status, reason } of losers) {
-      const about = getSharedView(candidate.plan);
-      const tool = buildOfferedTool(about, candidate.origin, candidate.plan, policy, false);
+      const view = getSharedView(candidate.plan);
+      const tool = buildOfferedTool(view, candidate.origin, candidate.plan, policy, false);
       entries.push(
-        catalogEntryOf(tool, about, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
+        catalogEntryOf(tool, view, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
       );
       warnOnce(scope, candidate, status, reason);
     }
@@ -165,9 +165,9 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     if (warned.has(key)) return;
     if (warned.size >= MAX_WARNINGS) warned.clear();
     warned.add(key);
-    const about = { tool: name, package_id, reason };
-    if (status === "failed") deps.log.error(about, "tool not registered");
-    else deps.log.warn(about, "tool skipped: another tool has its name");
+    const fields = { tool: name, package_id, reason };
+    if (status === "failed") deps.log.error(fields, "tool not registered");
+    else deps.log.warn(fields, "tool skipped: another tool has its name");
   }
 
   return {

@@ -51,10 +51,10 @@ export function createKeys(
       ...(body.tools === undefined ? {} : { tools: [...new Set(body.tools)] }),
       ...(llm === undefined ? {} : { llm }),
     };
-    const about: JsonObject = { name: key.name, role: key.role, scopes: key.scopes };
-    if (key.tools !== undefined) about.tools = key.tools;
-    if (llm !== undefined) about.llm = llm as JsonObject;
-    const audit = auditOf(deps, caller, "key.create", key.id, about, scope);
+    const details: JsonObject = { name: key.name, role: key.role, scopes: key.scopes };
+    if (key.tools !== undefined) details.tools = key.tools;
+    if (llm !== undefined) details.llm = llm as JsonObject;
+    const audit = auditOf(deps, caller, "key.create", key.id, details, scope);
     await store.keys.create(key, tokenHash(token), { audit });
     return { key, token };
   }

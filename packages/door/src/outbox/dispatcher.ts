@@ -147,14 +147,14 @@ export class Dispatcher {
     const { type, occurred_at, subject, summary, session_id, chain_id, run_id } = event;
     // Every attempt has the same trace, also for an event of a change that was not made by a call.
     const trace_id = event.trace_id ?? ids.next("trace");
-    const about = definedFields({ session_id, chain_id, run_id, trace_id });
+    const trace = definedFields({ session_id, chain_id, run_id, trace_id });
     const delivery_id = ids.next("delivery");
     const scope = { org_id: event.org_id, project_id: binding.scope.project_id ?? event.project_id };
     const payload: DeliveryPayload = {
       delivery_id,
       binding_id: binding.binding_id,
       ...scope,
-      event: { type, occurred_at, subject, summary, ...about },
+      event: { type, occurred_at, subject, summary, ...trace },
     };
     return {
       id: delivery_id,

@@ -121,8 +121,15 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     const report = summarize(target, bindings, { calls, problems, requested });
     const { counts, verdict, from_versions: from } = report;
     const replayed = calls.slice(0, MAX_AUDITED).map((call) => call.invocation_id);
-    const about = { package_id: target.package_id, version: target.version, from, verdict, counts, replayed };
-    await store.audit.append(auditOf(deps, caller, "package.replay", target.id, about));
+    const details = {
+      package_id: target.package_id,
+      version: target.version,
+      from,
+      verdict,
+      counts,
+      replayed,
+    };
+    await store.audit.append(auditOf(deps, caller, "package.replay", target.id, details));
     return report;
   };
 

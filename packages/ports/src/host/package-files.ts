@@ -69,7 +69,7 @@ export interface WorkspaceSource {
   keep: { digest: string; files: readonly string[] } | null;
 }
 
-/** An uploaded archive. The importer finds out what it contains. */
+/** An uploaded archive. The importer detects its format. */
 export type ArchiveSource = Extract<PackageSource, { kind: "archive" }>;
 
 /** Everything that can be installed with one operation. */
@@ -138,15 +138,15 @@ export interface PackageImporter {
    * Opens a source that may contain several packages. Throws package.* and leaves no files.
    */
   open(source: InstallationSource, options?: OpenOptions): Promise<OpenedSource>;
-  /** Says what the source is and what an installation would bind. Runs no code of it and leaves no files. */
+  /** Describes the source and the bindings that an installation would create. Runs no code of it and leaves no files. */
   inspect(
     source: InstallationSource,
     options?: Pick<OpenOptions, "operation" | "registryLogin">,
   ): Promise<SourceInspection>;
   /** Lists the files below a folder of an installed package, with paths relative to the folder. */
   files(digest: string, folder: string): Promise<string[]>;
-  /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `most`. */
-  read(digest: string, path: string, most: number): Promise<Uint8Array | null>;
+  /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `max_bytes`. */
+  read(digest: string, path: string, max_bytes: number): Promise<Uint8Array | null>;
   /** Ends the hold of one import, after its package row was written or its installation failed. */
   release(digest: string): void;
   /** Removes the bytes unless an import holds them or `used` resolves to true. */

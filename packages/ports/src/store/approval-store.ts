@@ -24,7 +24,7 @@ export interface ApprovalStore {
   list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
   /**
    * The first answer wins: resolves to false if the approval is no longer pending. `new_rule` is the allow rule that the
-   * answer makes.
+   * answer creates.
    */
   resolve(
     id: string,

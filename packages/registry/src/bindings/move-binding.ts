@@ -118,8 +118,8 @@ export function createCredentialMoves(
       const { binding_id, scope } = before;
       const tokens = await revocation.readTokens(before);
       const slots = Object.keys(before.secrets).filter((slot) => row.secrets[slot] === undefined);
-      const about = { slots, sign_in: tokens !== null };
-      const audit = auditOf(deps, caller, "credential.drop", binding_id, about, scope);
+      const details = { slots, sign_in: tokens !== null };
+      const audit = auditOf(deps, caller, "credential.drop", binding_id, details, scope);
       const removed = await store.sign_ins.remove(scope.org_id, binding_id, { audit });
       if (!removed && slots.length > 0) await store.audit.append(audit);
       void revocation.revoke(before, tokens);

@@ -65,8 +65,8 @@ export interface BindingPlanner {
     settings: SettingsByExport,
   ): Promise<PlannedMove[]>;
   /**
-   * Plans a patch. With `back` the settings are those that the operator gave this very version before. `set` is the
-   * policy that the caller sets itself, if `body` contains more than that.
+   * Plans a patch. With `back`, the binding gets the settings back that the operator gave this version before. `set`
+   * is the policy that the caller sets itself, if `body` contains more than that.
    */
   patch(
     caller: Caller,
@@ -97,7 +97,7 @@ export function createBindingPlanner(
         export_id === body.export_id && package_version !== body.package_version,
     );
     const { config, secrets, policy, package_version } = body;
-    // A binding with less than 100 percent is part of a rollout, and so is the new one beside it.
+    // A binding with less than 100 percent is part of a rollout, and so is the new binding.
     const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;
     if (body.rollout === undefined && others.length > 0 && !shared) {
       // Moving the binding keeps its policy. A second binding would serve its calls without that policy.
@@ -106,9 +106,9 @@ export function createBindingPlanner(
     }
     const now = new Date(deps.clock.now()).toISOString();
     // A binding that takes a share of the calls starts with the policy and secrets of the other one.
-    const beside =
+    const other =
       others[0] === undefined ? undefined : await credentials.withoutOldCredentials(others[0], found);
-    const kept = beside === undefined ? null : await copySettings(beside, found);
+    const kept = other === undefined ? null : await copySettings(other, found);
     const draft: Binding = {
       binding_id: deps.ids.next("binding"),
       package_id: body.package_id,
@@ -116,7 +116,7 @@ export function createBindingPlanner(
       export_id: body.export_id,
       kind: found.export.kind,
       scope,
-      config: config ?? beside?.config ?? {},
+      config: config ?? other?.config ?? {},
       secrets: { ...kept?.secrets, ...secrets },
       status: body.status ?? "active",
       unbound_slots: [],
@@ -132,13 +132,13 @@ export function createBindingPlanner(
   }
 
   async function copySettings(
-    beside: Binding,
+    other: Binding,
     to: CheckedExport,
   ): Promise<Pick<Binding, "policy" | "secrets">> {
-    const { policy, secrets } = carrySettings(beside, to);
-    // A binding beside another one starts without its trust, as after a move.
+    const { policy, secrets } = carrySettings(other, to);
+    // A second binding starts without the trust of the first one, as after a move.
     if (policy.approval === "never") delete policy.approval;
-    const from = await findExport(packages, beside.scope.org_id, beside);
+    const from = await findExport(packages, other.scope.org_id, other);
     const narrowed = withholdPermissions(policy, from.export.permissions, to.export.permissions);
     return { policy: narrowed.policy, secrets };
   }
@@ -190,7 +190,7 @@ export function createBindingPlanner(
       package_version,
       config: body.config ?? carried.config,
       secrets: body.secrets ?? kept.secrets,
-      // Nobody sets `inactive`: it is an active binding with unbound slots.
+      // No caller sets `inactive`: it is an active binding with unbound slots.
       status: body.status ?? (before.status === "disabled" ? "disabled" : "active"),
       rollout: body.rollout ?? before.rollout,
       policy: body.policy ?? kept.policy,
@@ -290,7 +290,7 @@ export function createBindingPlanner(
   }
 
   function records(caller: Caller, row: Binding, action: string): ChangeRecords {
-    const about = {
+    const summary = {
       package_id: row.package_id,
       package_version: row.package_version,
       export_id: row.export_id,
@@ -321,10 +321,10 @@ export function createBindingPlanner(
           scope,
           occurred_at: deps.clock.now(),
           subject: { kind: "binding", id: row.binding_id },
-          summary: { ...about, action },
+          summary: { ...summary, action },
         },
       ],
-      audit: auditOf(deps, caller, action, row.binding_id, { ...about, ...lowered, ...moved }, scope),
+      audit: auditOf(deps, caller, action, row.binding_id, { ...summary, ...lowered, ...moved }, scope),
     };
   }
 
@@ -343,10 +343,10 @@ export function toUpdate({ before, row, records }: PlannedMove): {
 function requireMountAccess(caller: Caller, draft: Binding, before: Binding | null): void {
   if (caller.actor === HOST_ADMIN || (draft.policy.mounts ?? []).length === 0) return;
   const stands = before !== null && before.package_version === draft.package_version;
-  const given = new Set(stands ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
-  if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;
+  const allowed = new Set(stands ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
+  if (draft.policy.mounts?.every((mount) => allowed.has(canonicalJson(mount)))) return;
   throw new BackplaneError("policy.denied", "Only the admin token may mount a folder on the host.", {
-    fix: "Leave policy.mounts unchanged, or ask whoever runs the gateway.",
+    fix: "Leave policy.mounts unchanged, or ask the operator of the gateway.",
   });
 }
 
@@ -356,7 +356,7 @@ function requireHostAccess(caller: Caller, draft: Binding, before: Binding | nul
   const stands = before !== null && before.package_version === draft.package_version;
   if (stands && before.policy.host_target === true) return;
   throw new BackplaneError("policy.denied", "Only the admin token may let tools run on the host.", {
-    fix: "Leave policy.host_target out, or ask whoever runs the gateway.",
+    fix: "Leave policy.host_target out, or ask the operator of the gateway.",
   });
 }
 
@@ -377,7 +377,7 @@ function requireClassAccess(
       "binding.class_forbidden",
       "Only the admin token may run code inline, in the gateway's own process.",
       {
-        fix: "Use class worker, or ask whoever runs the gateway.",
+        fix: "Use class worker, or ask the operator of the gateway.",
       },
     );
   }

@@ -63,8 +63,8 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
         } catch (error) {
           const failure = toBackplaneError(error);
           if (failure.code === "request.cancelled") throw failure;
-          const about = { binding_id: row.binding_id, code: failure.code, err: error };
-          deps.log.warn(about, "the new version of a binding could not be started");
+          const fields = { binding_id: row.binding_id, code: failure.code, err: error };
+          deps.log.warn(fields, "the new version of a binding could not be started");
           if (FAILURES.has(failure.code)) throw refused(before, row, failure);
         }
       }

@@ -79,6 +79,6 @@ function requireAllowPrivate(caller: Caller, key: string): void {
   requireHostAdmin(
     caller,
     `set ${key}: it opens an address of the host's own network`,
-    "Ask whoever runs the gateway: backplane provider set ID --allow-private.",
+    "Ask the operator of the gateway: backplane provider set ID --allow-private.",
   );
 }

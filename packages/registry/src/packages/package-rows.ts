@@ -43,7 +43,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
   });
 
   function records(caller: Caller, row: Package): ChangeRecords {
-    const about = { package_id: row.package_id, version: row.version, digest: row.digest };
+    const identity = { package_id: row.package_id, version: row.version, digest: row.digest };
     return {
       events: [
         {
@@ -53,11 +53,11 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
           scope: caller.scope,
           occurred_at: deps.clock.now(),
           subject: { kind: "package", id: row.id },
-          summary: about,
+          summary: identity,
         },
       ],
       audit: auditOf(deps, caller, "package.install", row.id, {
-        ...about,
+        ...identity,
         origin: row.origin,
         // Names the package of the registry, and the install scripts that ran.
         ...(row.origin === "npm" || row.origin === "pypi" ? { source: row.manifest.source } : {}),
@@ -78,8 +78,8 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
   }
 
   async function remove(caller: Caller, row: Package): Promise<void> {
-    const about = { package_id: row.package_id, version: row.version, digest: row.digest };
-    const audit = auditOf(deps, caller, "package.remove", row.id, about);
+    const identity = { package_id: row.package_id, version: row.version, digest: row.digest };
+    const audit = auditOf(deps, caller, "package.remove", row.id, identity);
     let gone: boolean;
     try {
       gone = await store.packages.remove(row.org_id, row.id, { audit });

@@ -85,7 +85,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
   ) {
     const { binding_id, package_id } = bound.binding;
     if (!bound.package.manifest.runtime.protocol.startsWith("mcp.")) return;
-    const about = { server: boundServerName(bound.binding), binding_id, package_id };
+    const fields = { server: boundServerName(bound.binding), binding_id, package_id };
     const options = { session_id: MCP_BRIDGE_SESSION, scope };
     if (row.error === null) {
       const tools = row.exports.map(({ id, description = "", tool }) => ({
@@ -94,11 +94,11 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
         description,
       }));
       const quarantined = row.quarantined.length;
-      port.tryPublish("x.mcp.server.ready", { ...about, tools, quarantined }, options);
+      port.tryPublish("x.mcp.server.ready", { ...fields, tools, quarantined }, options);
     } else {
       const { code, message } = row.error;
       const kind = CONFIG_ERRORS.has(code) ? "config_invalid" : "boot_failed";
-      port.tryPublish("x.mcp.server.error", { ...about, kind, code, message, attempt }, options);
+      port.tryPublish("x.mcp.server.error", { ...fields, kind, code, message, attempt }, options);
     }
   }
 

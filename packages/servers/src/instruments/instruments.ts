@@ -73,14 +73,14 @@ export function createInstruments({
   const { log, store } = deps;
 
   async function load(bound: BoundPackage): Promise<void> {
-    const about = { plugin: instrumentOf(bound)?.plugin_id, binding_id: bound.binding.binding_id };
-    log.info(about, "loading instrument plugin");
+    const fields = { plugin: instrumentOf(bound)?.plugin_id, binding_id: bound.binding.binding_id };
+    log.info(fields, "loading instrument plugin");
     const row = await definitions.describe(bound);
     if (row === null) return;
-    for (const warning of row.warnings) log.warn({ ...about, warning }, "instrument plugin has a warning");
+    for (const warning of row.warnings) log.warn({ ...fields, warning }, "instrument plugin has a warning");
     if (row.error === null) {
-      log.info({ ...about, instruments: row.exports.map(({ id }) => id) }, "instrument plugin loaded");
-    } else log.error({ ...about, ...row.error }, "instrument plugin skipped");
+      log.info({ ...fields, instruments: row.exports.map(({ id }) => id) }, "instrument plugin loaded");
+    } else log.error({ ...fields, ...row.error }, "instrument plugin skipped");
   }
 
   async function loadDependents(scope: Scope, plugin_id: string, seen = new Set<string>()): Promise<void> {

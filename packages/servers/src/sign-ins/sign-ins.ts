@@ -110,7 +110,7 @@ export function createSignIns(
       gatewayUrls(),
     );
     const { source } = prepared;
-    const about = { issuer: source.issuer, client_id: excerpt(source.client.id), scope: source.scope };
+    const details = { issuer: source.issuer, client_id: excerpt(source.client.id), scope: source.scope };
     if (source.grant === "client_credentials") {
       const request = { grant_type: source.grant, ...(source.scope === null ? {} : { scope: source.scope }) };
       const tokens = await requestTokens(deps, fetch, source, request);
@@ -119,7 +119,7 @@ export function createSignIns(
         caller.actor,
         source,
         tokens,
-        auditOf(deps, caller, "sign_in.done", id, about),
+        auditOf(deps, caller, "sign_in.done", id, details),
       );
       return {
         status: "signed_in",
@@ -130,7 +130,7 @@ export function createSignIns(
       };
     }
     const begun: StartedLogin = startLogin(deps, bound, caller.actor, prepared, redirect_uri);
-    const audit = auditOf(deps, caller, "sign_in.begin", id, about);
+    const audit = auditOf(deps, caller, "sign_in.begin", id, details);
     if (!(await store.sign_ins.beginLogin(begun.row, { audit })))
       throw new BackplaneError("binding.not_found");
     const expires_at = new Date(begun.row.expires_at).toISOString();
@@ -180,8 +180,14 @@ export function createSignIns(
         throw new BackplaneError("sign_in.expired");
       }
       const { issuer, client, scope: asked } = source;
-      const about = { issuer, client_id: excerpt(client.id), scope: asked };
-      await storeSession(bound, login.actor, source, tokens, auditLogin(bound, login, "sign_in.done", about));
+      const details = { issuer, client_id: excerpt(client.id), scope: asked };
+      await storeSession(
+        bound,
+        login.actor,
+        source,
+        tokens,
+        auditLogin(bound, login, "sign_in.done", details),
+      );
       await store.sign_ins.endLogin(state_hash, "done", null);
       return await view(bound);
     } catch (error) {

@@ -70,7 +70,7 @@ test("ends a group of calls without a step at its first result", () => {
   ).toEqual(['assistant: "" [a b]', "tool a: 1", "tool b: 2", 'assistant: "" [c]', "tool c: 3"]);
 });
 
-test("puts a message that arrived during calls behind their results", () => {
+test("puts a message that arrived during calls after their results", () => {
   const entries = [call("a", "s1"), messageEntry("user", "hurry"), result("a", "1")];
   expect(lines(...entries)).toEqual(['assistant: "" [a]', "tool a: 1", 'user: "hurry"']);
   expect(lines(...entries, messageEntry("assistant", "done")).slice(-2)).toEqual([
@@ -138,7 +138,7 @@ verifies("content.errors", "gives the model the code and the stderr excerpt of a
   );
 });
 
-test("reads results from before there were blocks", () => {
+test("reads results that were recorded before blocks existed", () => {
   expect(contentFor({ ok: true, value: "plain" })).toBe("plain");
   expect(contentFor({ ok: true, value: [{ type: "text", text: "a block" }] })).toBe("a block");
   expect(contentFor({ ok: false, error: "no" })).toBe("no");

@@ -73,13 +73,13 @@ export async function inspectNpm(
     const { entries } = await inspectArchive(reading, options);
     return pluginContent(entries);
   }
-  const about = JSON.parse(text) as PackageJson;
-  selectProgram(valid.name, about);
+  const manifest = JSON.parse(text) as PackageJson;
+  selectProgram(valid.name, manifest);
   const servers = [declareSlots(npmServerEntry(source.spec, source.args), source.secret_slots)];
   const content = serverContent({ servers, left_out: [] }, NOT_IMPORTED);
   const parts = content.parts.map((part) => ({
     ...part,
-    preview: { ...part.preview, name: valid.name, ...describeServer(valid.name, about) },
+    preview: { ...part.preview, name: valid.name, ...describeServer(valid.name, manifest) },
   }));
   return { ...content, parts };
 }

@@ -44,8 +44,8 @@ export async function unpackWheel(file: string, tree: string, limits: UnpackLimi
   const info = infoFolderOf(files);
   const read = (name: string) => readText(unpacked, files, `${info}/${name}`);
   checkRecord(files, info, (await read("RECORD")) ?? "");
-  const about = await read("WHEEL");
-  if (about === null || !/^Wheel-Version: 1\.\d+\s*$/m.test(about))
+  const wheel = await read("WHEEL");
+  if (wheel === null || !/^Wheel-Version: 1\.\d+\s*$/m.test(wheel))
     throw invalidWheel(file, "it has no WHEEL file of version 1");
   for (const { path } of files) {
     const target = targetOf(path, info);
@@ -58,7 +58,7 @@ export async function unpackWheel(file: string, tree: string, limits: UnpackLimi
     }
   }
   await rm(unpacked, { recursive: true });
-  const tags = [...about.matchAll(/^Tag: (\S+)\s*$/gm)].map(([, tag]) => tag!);
+  const tags = [...wheel.matchAll(/^Tag: (\S+)\s*$/gm)].map(([, tag]) => tag!);
   return {
     scripts: readScripts((await readText(tree, files, `${info}/entry_points.txt`, SITE_PACKAGES)) ?? ""),
     native: !tags.some((tag) => tag.endsWith("-none-any")),

@@ -89,6 +89,6 @@ function must(params: JsonObject, kind: "text" | "object", ...names: string[]): 
   if (wrong === undefined) return;
   throw new RpcError(
     RPC_ERRORS.invalid_params,
-    `${wrong} must be ${kind === "text" ? "a text" : "an object"}`,
+    `${wrong} must be ${kind === "text" ? "a string" : "an object"}`,
   );
 }

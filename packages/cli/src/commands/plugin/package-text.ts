@@ -53,7 +53,7 @@ async function definitionsOf(context: CommandContext, { binding_id }: Binding): 
 export function describePackage(out: Output, found: Package, bound: readonly BoundTools[]): string {
   const { id, digest, size_bytes, origin, installed_at, installed_by, manifest } = found;
   const { runtime, skills = [] } = manifest;
-  const about = fields({
+  const summary = fields({
     package: `${found.package_id}@${found.version}`,
     id,
     name: manifest.name,
@@ -67,7 +67,7 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
     origin,
     installed: `${installed_at} by ${installed_by}`,
   });
-  const parts = [about];
+  const parts = [summary];
   if (isDescribed(runtime.protocol)) parts.push(toolsOf(out, bound));
   else if (manifest.exports.length > 0) parts.push(exportsOf(out, found));
   if (skills.length > 0) {

@@ -39,7 +39,7 @@ function checkHello(bytes: Buffer, host: string, open: boolean): FirstBytes | un
   return hello.name === null ? { kind: "refused", reason: "sni.missing" } : { kind: "tls" };
 }
 
-/** Decided by the first line that is not empty, or by a byte that is not text. */
+/** The first line that is not empty decides, or a byte that is not text. */
 function readLine(bytes: Buffer): FirstBytes | undefined {
   let start = 0;
   while (bytes[start] === 0x0d || bytes[start] === 0x0a) start++;

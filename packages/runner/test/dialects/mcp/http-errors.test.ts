@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
 import { signInError } from "../../../src/dialects/mcp/http-errors.ts";
 
-const asked = (status: number, header?: string) => signInError(status, header, undefined)?.details?.challenge;
-const nothing = { error: null, scope: null, resource_metadata: null, shown: null };
+const challengeOf = (status: number, header?: string) =>
+  signInError(status, header, undefined)?.details?.challenge;
+const NO_FIELDS = { error: null, scope: null, resource_metadata: null, shown: null };
 
 test.each<[string, string | undefined, object]>([
   ["none", undefined, {}],
@@ -23,17 +24,17 @@ test.each<[string, string | undefined, object]>([
   ["only another scheme", 'Basic realm="x", scope="a"', {}],
   ["the first of two", 'Bearer scope="a", scope="b"', { scope: "a" }],
 ])("reads a challenge: %s", (_, header, found) => {
-  expect(asked(401, header)).toEqual({ status: 401, ...nothing, ...found });
+  expect(challengeOf(401, header)).toEqual({ status: 401, ...NO_FIELDS, ...found });
 });
 
 test("asks for a sign-in after a 403 only if scope is missing", () => {
-  expect(asked(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
+  expect(challengeOf(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
     status: 403,
     scope: "w",
   });
-  expect(asked(403, 'Bearer error="invalid_token"')).toBeUndefined();
-  expect(asked(403)).toBeUndefined();
-  expect(asked(500, 'Bearer error="insufficient_scope"')).toBeUndefined();
+  expect(challengeOf(403, 'Bearer error="invalid_token"')).toBeUndefined();
+  expect(challengeOf(403)).toBeUndefined();
+  expect(challengeOf(500, 'Bearer error="insufficient_scope"')).toBeUndefined();
 });
 
 test("identifies the rejected credential without revealing it", () => {

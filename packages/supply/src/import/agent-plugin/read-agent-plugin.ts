@@ -51,14 +51,14 @@ const DATA = "/sandbox/scratch";
 
 /** Null: its `plugin.json` is not an Agent Plugins manifest. Throws package.invalid. */
 export async function readAgentPlugin(folder: string): Promise<AgentPlugin | null> {
-  const about = parse(await text(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
-  if (typeof about.$schema !== "string" || !SCHEMA.test(about.$schema)) return null;
-  const { name, version, description, license } = about;
+  const manifest = parse(await text(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
+  if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;
+  const { name, version, description, license } = manifest;
   if (typeof name !== "string" || !NAME.test(name))
     throw invalid(`name of ${AGENT_PLUGIN_FILE} must be 1 to 64 of a-z, 0-9, - and .`);
   for (const [field, value] of Object.entries({ version, description, license }))
     if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a string`);
-  const notes = Object.keys(about)
+  const notes = Object.keys(manifest)
     .filter((field) => !KNOWN.includes(field))
     .map(
       (field) =>

@@ -163,20 +163,20 @@ async function manifestOf(
   scripts: readonly ScriptedPackage[],
 ): Promise<string> {
   const home = join(dir, "node_modules", name);
-  const about = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
-  if (about[PLUGIN_ENTRY_GROUP] !== undefined) {
+  const manifest = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
+  if (manifest[PLUGIN_ENTRY_GROUP] !== undefined) {
     throw unusable(name, "it is a kernel plugin", `backplane plugin install npm:${name} without arguments`);
   }
-  const program = await locateProgram(dir, home, name, about);
-  const { package_id, version } = describeServer(name, about);
+  const program = await locateProgram(dir, home, name, manifest);
+  const { package_id, version } = describeServer(name, manifest);
   return serverManifest({
     package_id,
     version: builtVersion(version, scripts),
     name,
-    ...optional("description", text(about.description)),
-    ...optional("license", text(about.license)),
+    ...optional("description", text(manifest.description)),
+    ...optional("license", text(manifest.license)),
     source: [
-      `npm:${name}@${text(about.version) ?? ""}`,
+      `npm:${name}@${text(manifest.version) ?? ""}`,
       ...(scripts.length === 0 ? [] : [`install scripts: ${scripts.map(shownVersion).join(", ")}`]),
     ].join("; "),
     runtime: { protocol: "mcp.stdio", entrypoint: ["node", program] },
