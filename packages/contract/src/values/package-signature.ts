@@ -1,4 +1,4 @@
-/** What a signature of a package covers. Signing and verifying are elsewhere; both use this text. */
+/** The text that a signature of a package covers. Signing and verifying are in other modules; both use this text. */
 
 export const SIGNATURE_FILE = "marketplace.signature.json";
 export const SIGNATURE_FORMAT = "vai.signature.v1";

@@ -85,9 +85,9 @@ export interface SourcePart {
   binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
 }
 
-/** What an OCI artifact says before its files are fetched. Its config is the listing of the files, so the digest is known. */
+/** An OCI artifact before its files are fetched. Its config lists the files, so the digest is known. */
 export interface ArtifactClaim {
-  /** Of the package. */
+  /** The digest of the package. */
   digest: string;
   /** The content of its signatures, unverified. */
   signatures: readonly unknown[];

@@ -36,7 +36,7 @@ function firstDifference(expected: readonly TreeFile[], actual: readonly TreeFil
   return differs?.path ?? null;
 }
 
-/** What is written beside the package must be what its manifest says, because people read and sign it there. */
+/** The artifact must name the same package and version as the manifest, because people read and sign the artifact. */
 export function requireSameIdentity(artifact: PluginArtifact, { package_id, version }: Manifest): void {
   const stated = `${artifact.package_id ?? package_id} ${artifact.version ?? version}`;
   if (stated === `${package_id} ${version}`) return;

@@ -26,9 +26,9 @@ import {
 
 export interface PackedLayout {
   manifest: Manifest;
-  /** Of the OCI manifest. */
+  /** The digest of the OCI manifest. */
   manifest_digest: string;
-  /** Of the package. */
+  /** The digest of the package. */
   digest: string;
   size_bytes: number;
   files: string[];
