@@ -5,7 +5,7 @@ import type { Approval, Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
 import { buildProviderJar } from "../../examples/java-provider/test/build-jar.ts";
-import { buildHeftyJar } from "../../examples/java-provider/test/hefty-api.ts";
+import { buildHeftyClasses, packHeftyJar } from "../../examples/java-provider/test/hefty-api.ts";
 import { zip } from "../../packages/supply/test/zip-bytes.ts";
 import {
   base,
@@ -160,7 +160,9 @@ verifies(
       skip(jdk);
     }
     const manifest = "test/fixtures/published/hefty-plugin.json";
-    const alone = await install(buildHeftyJar(join(base, "hefty-alone"), manifest, false));
+    const folder = join(base, "hefty");
+    const classes = buildHeftyClasses(folder);
+    const alone = await install(packHeftyJar(classes, folder, manifest, false));
     expect(alone.body).toMatchObject({
       plugin_id: "hello-world",
       state: "skipped",
@@ -170,7 +172,7 @@ verifies(
     // The same version with other content is installed after the first was removed.
     await gateway.http("DELETE", `/v1/plugin-bindings/${alone.body.binding_id}`);
     await gateway.cli("plugin", "remove", "hefty/hello-world", "--yes");
-    const jar = buildHeftyJar(join(base, "hefty-whole"), manifest, true);
+    const jar = packHeftyJar(classes, folder, manifest, true);
     const whole = await install(jar, { config: { greeting: "Ahoj" } });
     expect(whole.body).toMatchObject({
       state: "running",

@@ -1,7 +1,7 @@
 /** Compiles and packs the example like its README. */
-import { execFileSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { runJdkTool } from "../../java-instrument/test/build-jar.ts";
 
 const FOLDER = fileURLToPath(new URL("..", import.meta.url));
 const SOURCE = "src/com/example/notes/NotesProvider.java";
@@ -9,11 +9,9 @@ export const SDK_JAVA = fileURLToPath(new URL("../../../packages/sdk/java", impo
 
 export function buildProviderJar(into: string): string {
   const classes = join(into, "provider-classes");
-  const run = (program: string, args: string[]) =>
-    execFileSync(program, args, { cwd: FOLDER, stdio: "pipe" });
-  run("javac", ["-implicit:none", "-sourcepath", SDK_JAVA, "-d", classes, SOURCE]);
+  runJdkTool("javac", ["-implicit:none", "-sourcepath", SDK_JAVA, "-d", classes, SOURCE], FOLDER);
   const jar = join(into, "notes.jar");
-  run("jar", ["--create", "--file", jar, "-C", classes, "com", "META-INF/hefty-plugin.json"]);
+  runJdkTool("jar", ["--create", "--file", jar, "-C", classes, "com", "META-INF/hefty-plugin.json"], FOLDER);
   return jar;
 }
 
@@ -21,6 +19,6 @@ export function buildProviderJar(into: string): string {
 export function buildOddClasses(into: string): string {
   const classes = join(into, "odd-classes");
   const args = ["-implicit:none", "-sourcepath", SDK_JAVA, "-d", classes, "test/odd/OddProvider.java"];
-  execFileSync("javac", args, { cwd: FOLDER, stdio: "pipe" });
+  runJdkTool("javac", args, FOLDER);
   return classes;
 }

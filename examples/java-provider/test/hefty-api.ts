@@ -3,9 +3,9 @@
  * Scala compiler emits them. They have the names and signatures that Hefty's guide publishes; Hefty's own jars are not
  * needed to run the tests. The provider is the guide's Quick Start.
  */
-import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { runJdkTool } from "../../java-instrument/test/build-jar.ts";
 
 const LIBRARIES: Record<string, string> = {
   "scala/Product.java": `package scala;
@@ -159,14 +159,18 @@ export function buildHeftyClasses(into: string): HeftyClasses {
 }
 
 /** The jar of the guide's Quick Start with its manifest, and the libraries that it needs in `lib/` unless they are left out. */
-export function buildHeftyJar(into: string, manifest: string, withLibraries: boolean): string {
-  const { libraries, plugin } = buildHeftyClasses(into);
+export function packHeftyJar(
+  { libraries, plugin }: HeftyClasses,
+  into: string,
+  manifest: string,
+  withLibraries: boolean,
+): string {
   const jar = join(into, withLibraries ? "hello-world.jar" : "hello-world-alone.jar");
   const content = join(into, `${withLibraries}`);
   cpSync(plugin, content, { recursive: true });
   mkdirSync(join(content, "META-INF"));
   cpSync(manifest, join(content, "META-INF/hefty-plugin.json"));
-  const run = (...args: string[]) => execFileSync("jar", args, { stdio: "pipe" });
+  const run = (...args: string[]) => runJdkTool("jar", args, into);
   if (withLibraries) {
     mkdirSync(join(content, "lib"));
     run("--create", "--file", join(content, "lib/hefty-core.jar"), "-C", libraries, ".");
@@ -182,6 +186,6 @@ function compile(into: string, sources: Record<string, string>, classpath: strin
   }
   const classes = join(into, "classes");
   const args = ["-nowarn", "-cp", classpath, "-d", classes, ...Object.keys(sources)];
-  execFileSync("javac", args, { cwd: join(into, "src"), stdio: "pipe" });
+  runJdkTool("javac", args, join(into, "src"));
   return classes;
 }
