@@ -231,7 +231,7 @@ describe("hostile artifacts", () => {
       () => changeManifest((m) => ({ ...m, config: { ...m.config, size: 2 ** 30 } })),
     ],
     [
-      "a listing that is not one",
+      "an invalid listing",
       "package.source_invalid",
       () => changeManifest((m) => ({ ...m, config: descriptor("what?", FILES) })),
     ],
@@ -265,7 +265,7 @@ describe("hostile artifacts", () => {
       () => changeManifest((m) => ({ ...m, layers: [descriptor(Buffer.alloc(2_000, "x"), LAYER)] })),
     ],
     [
-      "another id beside the package than in it",
+      "another id in the artifact than in the package",
       "package.invalid",
       () =>
         changeManifest((m) => ({
@@ -395,7 +395,7 @@ describe("credentials in packages", () => {
     async () => {
       const files = { ...HELLO, "config.txt": `token ${KEY}` };
       await expect(publish(files)).rejects.toMatchObject({ code: "package.credential_file" });
-      // Somebody else's tool has packed it.
+      // It was packed with another tool.
       const entries = Object.entries(files).map(([path, body]) => ({
         path,
         body,

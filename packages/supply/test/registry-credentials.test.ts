@@ -1,4 +1,4 @@
-/** Where a registry can make the client connect to, and what the client sends there. */
+/** The destinations that a registry can make the client connect to, and the credentials that are sent there. */
 import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";

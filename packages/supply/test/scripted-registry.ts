@@ -1,4 +1,4 @@
-/** An OCI registry in memory whose answers a test can replace, to play a broken or hostile one. */
+/** An OCI registry in memory whose answers a test can replace, to simulate a broken or hostile registry. */
 import { hash } from "node:crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

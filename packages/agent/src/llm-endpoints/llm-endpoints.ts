@@ -1,7 +1,7 @@
 /**
  * Calls of provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every budget
  * are on disk before the provider is asked, in one transaction. Failed calls are not retried here, because the client
- * retries by itself and every attempt is a call of its own.
+ * retries by itself and every attempt is a separate call.
  */
 import {
   BackplaneError,
@@ -59,7 +59,7 @@ interface OpenCall {
 
 export interface LlmEndpointModule {
   facade: LlmEndpoints;
-  /** Marks the calls of gateways that ended during them. */
+  /** Marks calls whose gateway stopped while they ran. */
   start(): Promise<void>;
   /** Cancels the running calls and waits until they are settled. */
   stop(): Promise<void>;
@@ -161,7 +161,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     const { protocol, stream, body, headers, messages, tools, options } = request;
     const speaks = model.plugin.protocols?.includes(protocol) === true;
     const { operation } = call.record;
-    // A provider is asked by its session, so that it stops reading an answer that nobody wants any more.
+    // The interrupt of the session makes the provider stop reading an answer that is no longer needed.
     const interrupt = () => void port.tryPublish("user.interrupt", {}, to);
     signal.addEventListener("abort", interrupt, { once: true });
     let first_part_ms: number | null = null;
@@ -193,7 +193,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const { code, message, details } = toBackplaneError(error);
       const status = typeof details?.status_code === "number" ? details.status_code : null;
       const ending = { first_part_ms, error: { code, message, status } };
-      // A call that was cut off has used tokens that nobody reported, so its reservation stays.
+      // A call that was cut off has used tokens that were not reported, so its reservation stays.
       if (signal.aborted) await settle(call, { ...ending, status: "cancelled" });
       else await settle(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : call.reserved);
       throw error;
@@ -295,7 +295,7 @@ function* partsIn(delta: ModelDelta): Generator<LlmEndpointPart> {
   }
 }
 
-/** The store reports when the period ends; clients want the time until then. */
+/** The store reports when the period ends; clients expect the time until then. */
 function withRetryAfter(error: unknown, now: number): unknown {
   if (codeOf(error) !== "llm.budget_exceeded") return error;
   const { message, details } = toBackplaneError(error);

@@ -1,4 +1,7 @@
-/** The models that the instances of an org offer at the model endpoints, and the one that a client's name means. */
+/**
+ * Lists the models that the instances of an org offer at the model endpoints, and resolves the name that a client
+ * sends.
+ */
 import {
   BackplaneError,
   isObject,

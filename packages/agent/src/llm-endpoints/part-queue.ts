@@ -1,6 +1,6 @@
 /**
- * Passes the parts of an answer from the bus to their one reader. The bus does not wait for a slow client, so the queue
- * is bounded and a client that falls too far behind loses its call.
+ * Passes the parts of an answer from the bus to their only reader. The bus does not wait for a slow client, so the
+ * queue is bounded and the call of a client that falls too far behind is cancelled.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { LlmEndpointPart } from "@backplane/ports";

@@ -1,7 +1,7 @@
 /**
- * Which memory stores a turn asks and writes. A strategy may name them. Otherwise the age of the session decides which
- * kind is asked first: what a young session needs is recent, what an old one needs is mostly long ago. The other kind is
- * asked if the first has fewer hits than wanted, so nothing that is stored stays out of reach.
+ * Selects the memory stores that a turn queries and writes. A strategy may name them. Otherwise the age of the session
+ * decides which kind is queried first: a young session mostly needs recent memories, an old one older memories. The
+ * other kind is queried if the first has fewer hits than wanted, so every stored memory can be found.
  */
 import {
   type BusEvent,

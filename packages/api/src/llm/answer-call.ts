@@ -147,7 +147,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
   }
 }
 
-/** The headers that select features of a vendor's API. All others, credentials above all, stay here. */
+/** The headers that select features of a vendor's API. All others, above all credentials, are not forwarded. */
 function forwardedHeaders({ headers }: FastifyRequest): Record<string, string> {
   const beta = headers["anthropic-beta"];
   return beta === undefined ? {} : { "anthropic-beta": [beta].flat().join(",") };

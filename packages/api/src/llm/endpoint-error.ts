@@ -35,7 +35,7 @@ export function endpointErrorResponse(
       "request-id": request.id,
       // The vendors' formats have no place for our code.
       "backplane-error-code": error.code,
-      // Both vendors' clients retry a 429 by themselves; a used-up budget needs a person.
+      // Both vendors' clients retry a 429 by themselves; an exhausted budget needs an operator.
       ...(error.code === "llm.budget_exceeded" ? { "x-should-retry": "false" } : {}),
     },
   };
@@ -59,7 +59,10 @@ function protocolOf(request: FastifyRequest): EndpointProtocol | null {
   return PROTOCOLS[url] ?? null;
 }
 
-/** The statuses of a provider that concern the client's request; its others are failures between us and the provider. */
+/**
+ * The statuses of a provider that concern the client's request; its other statuses are failures between the gateway and
+ * the provider.
+ */
 const PASSED_ON = new Set([400, 404, 408, 409, 413, 422, 429, 500, 503, 529]);
 
 function upstreamStatus({ kind, status_code }: JsonObject): number {

@@ -177,7 +177,7 @@ function systemMessages(system: Json | undefined): ChatMessage[] {
   return listOf(system).map(({ text }) => ({ role: "system", content: textOr(text) }));
 }
 
-/** Results of tools are messages of their own in our terms, and precede the user's text. */
+/** Tool results become separate messages, which precede the user's text. */
 function toMessages({ role, content = "" }: JsonObject): ChatMessage[] {
   if (role === "system") return systemMessages(content);
   const blocks = typeof content === "string" ? [{ type: "text", text: content }] : listOf(content);

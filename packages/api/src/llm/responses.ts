@@ -71,7 +71,7 @@ function isOwnItem({ type, encrypted_content }: JsonObject): boolean {
 
 type AssistantMessage = Extract<ChatMessage, { role: "assistant" }>;
 
-/** Reasoning, text and calls of one step are items of their own; together they are one message of the assistant. */
+/** Reasoning, text and calls of one step are separate items; together they are one message of the assistant. */
 function toMessages(items: readonly JsonObject[]): ChatMessage[] {
   const messages: ChatMessage[] = [];
   const assistant = (isOpen: (last: AssistantMessage) => boolean): AssistantMessage => {

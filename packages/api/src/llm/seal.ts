@@ -1,6 +1,6 @@
 /**
  * The proofs that vendors attach to the thinking of their models, in the field that a client's protocol has for its own
- * vendor's proof. A proof of another vendor is wrapped, so that it comes back with the client's next request.
+ * vendor's proof. A proof of another vendor is wrapped, so that the client returns it with its next request.
  */
 const WRAPPED = "bp.";
 

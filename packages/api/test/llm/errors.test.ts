@@ -132,7 +132,7 @@ test("ends a stream that fails after it began with an error event", async () => 
   });
 });
 
-test("answers 504 when the provider says nothing for its timeout", async () => {
+test("answers 504 when the provider sends nothing until its timeout", async () => {
   t.vendor.answer({ sse: "", hold: true });
   expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
 });

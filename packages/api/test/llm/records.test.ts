@@ -59,7 +59,7 @@ verifies(
     expect(running.key_id).toBe(running.actor);
     const upstream = t.vendor.requests.at(-1)!;
     stream.controller.abort();
-    // The provider's connection is closed because the client has gone.
+    // The provider's connection is closed because the client has disconnected.
     await upstream.closed;
     await expect.poll(async () => (await calls())[0]).toMatchObject({ id: running.id, status: "cancelled" });
     t.vendor.answer({ json: whole });
@@ -171,7 +171,7 @@ verifies(
     const [call] = await calls(`?invocation_id=${json.id}`);
     expect(call).toMatchObject({ actor: json.id, invocation_id: json.id, status: "succeeded" });
     expect(call.key_id).toMatch(/^key_/);
-    // By Anthropic's header, and cut off with the call whose token it is.
+    // The token is sent in Anthropic's header, and the stream ends with the call that owns the token.
     t.vendor.answer({ sse: "event: ping\ndata: {}\n\n", hold: true });
     const held = t
       .anthropic(token)

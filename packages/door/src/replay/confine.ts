@@ -9,7 +9,7 @@ import type { Binding, Grant, Protocol } from "@backplane/contract";
 const PLACEHOLDER_SECRET = "replay-without-secret";
 
 /**
- * Protocols whose processes can run in a sandbox of their own. A remote server is reached over the network, and
+ * Protocols whose processes can run in their own sandbox. A remote server is reached over the network, and
  * instruments have data that outlives a call.
  */
 const REPLAYABLE: ReadonlySet<Protocol> = new Set<Protocol>(["vai.rpc.v1", "mcp.stdio", "module.tools"]);

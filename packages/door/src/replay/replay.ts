@@ -133,7 +133,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     return report;
   };
 
-  /** Each version gets processes of its own, also if they are running for real calls. */
+  /** Each version gets its own processes, even if others are running for real calls. */
   async function confine(
     binding: Binding,
     pack: Package,

@@ -20,7 +20,7 @@ const WRITE = toolExport("write", {}, { effect_class: "non_idempotent_write" });
 const EXPORTS = [READ, WRITE];
 const result = (structured_output: Json): Json => ({ content: [], structured_output });
 
-/** The tool `read` answers with what its version makes of the input. */
+/** The tool `read` answers with the function of its version, applied to the input. */
 type Answers = Record<string, (input: Json) => Json | RunOutcome>;
 
 async function openRecorded(answers: Answers, exports = EXPORTS) {
@@ -67,7 +67,7 @@ verifies(
     const shout = (input: Json) =>
       (input as { text: string }).text === "b" ? { version_of: "any", loud: true, input } : echo(input);
     const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": shout });
-    // The second call with the same arguments says nothing new.
+    // The second call with the same arguments is not replayed.
     for (const text of ["a", "b", "a"]) await fixture.call({ export_id: "read", input: { text } });
     await fixture.call({ export_id: "write", input: { text: "w" } });
     const report = await replay(fixture, candidate);
@@ -201,7 +201,7 @@ test("separates a failure of the candidate from results that the version in use 
     counts: { not_comparable: 1 },
     calls: [{ reason: "The version in use gives another result each time." }],
   });
-  // Another structure is a change also then.
+  // A different structure counts as a change in this case, too.
   const renamed = await openRecorded({ "0.1.0": random, "0.2.0": () => ({ value: drawn++ }) });
   await renamed.fixture.call({ export_id: "read", input: {} });
   expect(await replay(renamed.fixture, renamed.candidate)).toMatchObject({ verdict: "changed" });

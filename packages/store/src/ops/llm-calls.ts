@@ -14,7 +14,7 @@ export interface BudgetUse {
   ends: number;
   max_requests: number;
   max_tokens: number;
-  /** How the refusal names the limit. */
+  /** The name of the limit in the refusal. */
   label: string;
 }
 
@@ -77,7 +77,10 @@ export function* settleLlmCall(p: {
   return true;
 }
 
-/** Ends the calls of gateways that ended first. Their reserved tokens stay counted, because they may have been used. */
+/**
+ * Ends running calls of gateways that have stopped. Their reserved tokens stay counted, because they may have been
+ * used.
+ */
 export function* endLostLlmCalls(p: { before: number }): Op<number> {
   const lost = yield sql(
     `update llm_calls set status = 'lost' where status = 'running' and deadline < $1 returning id`,

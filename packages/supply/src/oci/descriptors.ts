@@ -110,7 +110,7 @@ function readPlatform(value: unknown): Descriptor["platform"] {
 
 function readText(value: unknown, field: string): string | null {
   if (value === undefined || value === null || value === "") return null;
-  if (typeof value !== "string" || value.length > MAX_TEXT) throw new Error(`${field} is not a text`);
+  if (typeof value !== "string" || value.length > MAX_TEXT) throw new Error(`${field} is not a string`);
   return value;
 }
 

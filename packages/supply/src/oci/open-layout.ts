@@ -1,4 +1,4 @@
-/** Gives any local form of a package as an image layout: a folder, an archive, or a layout as a folder or tar. */
+/** Opens any local form of a package as an image layout: a folder, an archive, or a layout as a folder or tar. */
 import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
@@ -14,7 +14,9 @@ export interface OpenedLayout {
   store: ArtifactStore;
 }
 
-/** `temporary` is an empty folder for what has to be written. `signatures` are added unless the path is a layout. */
+/**
+ * `temporary` is an empty folder for files that have to be written. `signatures` are added unless the path is a layout.
+ */
 export async function openAsLayout(
   path: string,
   temporary: string,

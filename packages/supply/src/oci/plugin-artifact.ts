@@ -47,12 +47,14 @@ export interface PluginArtifact {
   digest: string;
   files: readonly TreeFile[];
   layer: Descriptor;
-  /** As the publisher states them beside the package; the installation compares them with its manifest. */
+  /**
+   * The values that the publisher states in the artifact; the installation compares them with the package's manifest.
+   */
   package_id: string | null;
   version: string | null;
   /** Empty if it states none. */
   source: string;
-  /** The content of signatures, which nobody has verified yet. */
+  /** The content of its signatures, unverified. */
   signatures: readonly unknown[];
 }
 

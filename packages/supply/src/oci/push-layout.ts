@@ -43,7 +43,9 @@ export async function pushLayout(
   return { manifest_digest: root.digest, uploaded_bytes, signatures: signatures.length };
 }
 
-/** For a registry without the referrers API. Two uploads at the same time can lose one of their entries. */
+/**
+ * Lists the referrer for a registry without the referrers API. Two concurrent uploads can lose one of their entries.
+ */
 async function addToTag(
   client: RegistryClient,
   reference: OciReference,

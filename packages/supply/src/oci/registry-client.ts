@@ -1,6 +1,6 @@
 /**
  * A client of the OCI distribution API: manifests, blobs, referrers and uploads. Everything a registry sends is untrusted:
- * a manifest is compared with its digest before it is parsed, a blob before anyone else sees the file, and each response has
+ * a manifest is compared with its digest before it is parsed, a blob before the file is used, and each response has
  * a bound for bytes and time (registry-limits.ts).
  */
 import { createHash, hash } from "node:crypto";
@@ -160,7 +160,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     let path: RepositoryRequest["path"] = `referrers/${digest}?artifactType=${encodeURIComponent(type)}`;
     for (let page = 1; ; page++) {
       const response = await get(place, path, { accept: ACCEPTED_TYPES }, signal);
-      // A registry without the API says 404. Some answer 400 because they take the path for a name.
+      // A registry without the API says 404. Some answer 400 because they mistake the path for a name.
       if (page === 1 && [400, 404, 405].includes(response.status)) {
         await discardBody(response, limits.message_bytes);
         return await taggedReferrersAt(place, digest, signal);
@@ -330,7 +330,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
           received?.(at);
         }
       } catch (error) {
-        // A broken connection has no code of ours, an unreachable registry may be back at the next attempt.
+        // A broken connection has no code of ours, and an unreachable registry may respond at the next attempt.
         if (signal.aborted) throw unreachableRegistry(place.registry, "it takes too long");
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
         failure = error;
@@ -372,7 +372,7 @@ async function writeAll(handle: FileHandle, chunk: Buffer, at: number): Promise<
   }
 }
 
-/** Runs the work with a deadline. Throws `request.cancelled` when nobody waits for it any more. */
+/** Runs the work with a deadline. Throws `request.cancelled` when the caller cancels. */
 async function within<T>(
   ms: number,
   { signal: cancelled }: Download = {},

@@ -10,11 +10,11 @@ export interface RegistryLimits {
   redirects: number;
   /** Connections for one blob, including those that resume it. */
   attempts: number;
-  /** Without a byte from the registry. */
+  /** The maximum time without a byte from the registry. */
   idle_ms: number;
-  /** For one manifest or one list. */
+  /** The timeout of one manifest or one list. */
   request_ms: number;
-  /** For one blob. */
+  /** The timeout of one blob. */
   blob_ms: number;
 }
 

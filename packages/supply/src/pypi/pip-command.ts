@@ -26,7 +26,7 @@ export interface PythonOptions {
 
 export interface Pip {
   readonly index_url: string;
-  /** Where files may come from. */
+  /** The origins that files may come from. */
   readonly origins: ReadonlySet<string>;
   python(): Promise<FoundPython>;
   /** Throws `PipFailure`, or `request.cancelled` after an abort. */

@@ -2,9 +2,9 @@
 import { BackplaneError } from "@backplane/contract";
 
 export interface PythonRequirement {
-  /** Normalized as PEP 503 says. */
+  /** Normalized according to PEP 503. */
   name: string;
-  /** As pip reads it, such as `mcp[cli]==1.2.0`. */
+  /** The requirement as pip reads it, such as `mcp[cli]==1.2.0`. */
   requirement: string;
   /** Null for the newest. */
   version: string | null;

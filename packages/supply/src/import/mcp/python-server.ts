@@ -1,7 +1,7 @@
 /**
- * Makes a package of an MCP server from the Python index: what people start with `uvx NAME`. The wheels of the server and of
- * its dependencies are resolved, locked, downloaded and unpacked without running any of their code. The package contains
- * their files, the lock and a program that starts the server.
+ * Creates a package from an MCP server of the Python index, which people start with `uvx NAME`. The wheels of the
+ * server and of its dependencies are resolved, locked, downloaded and unpacked without running any of their code. The
+ * package contains their files, the lock and a program that starts the server.
  */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ const START_FILE = "start.py";
 /** PEP 751 gives it this name. */
 const LOCK_FILE = "pylock.toml";
 
-/** Makes the package in the folder `tree`, which does not exist yet. */
+/** Creates the package in the folder `tree`, which does not exist yet. */
 export async function pythonServer(
   pip: Pip,
   host: HostPlatform,
@@ -80,7 +80,7 @@ export function describePythonServer(name: string, version: string): { package_i
   return { package_id: packageIdOf("pypi", name), version: semanticVersionOf(version) };
 }
 
-/** As uvx: the script that is named like the package, or the only one. */
+/** Like uvx, selects the script that is named like the package, or the only one. */
 export function selectScript(
   name: string,
   scripts: ReadonlyMap<string, EntryPoint>,

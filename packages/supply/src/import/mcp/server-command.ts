@@ -1,5 +1,5 @@
 /**
- * Understands the commands that start published servers: npx, uvx, pipx and `python -m`. They become sources, because
+ * Parses the commands that start published servers: npx, uvx, pipx and `python -m`. They become sources, because
  * a sandbox has neither a network to download from nor the caches of these programs.
  */
 import { BackplaneError } from "@backplane/contract";
