@@ -1,7 +1,9 @@
 /** A binding that moves to another version keeps its settings and loses trust in other bytes. */
 import type { Mutant } from "./mutant.ts";
 
-const BINDINGS = "packages/registry/src/bindings/bindings.ts";
+const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
+const WATCH = "packages/door/src/trials/trial-watch.ts";
+const TRIALS = ["packages/registry/test/bindings/trials.test.ts"];
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
 const CONFINE = "packages/door/src/replay/confine.ts";
@@ -54,7 +56,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: only the host's admin restores trust by a rollback",
-    file: BINDINGS,
+    file: UPGRADES,
     from: "const policy = caller.actor === HOST_ADMIN ?",
     to: 'const policy = caller.actor !== "" ?',
     tests: UPGRADE,
@@ -68,7 +70,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: a rollback to other bytes gives no trust",
-    file: BINDINGS,
+    file: UPGRADES,
     from: "const same = to.package.digest === digest;",
     to: 'const same = digest !== "";',
     tests: UPGRADE,
@@ -90,8 +92,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: --dry-run changes nothing",
     file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
-    from: 'context.out.data({ bindings: moved }, () => "Nothing was changed.");\n    return undefined;',
-    to: 'context.out.data({ bindings: moved }, () => "Nothing was changed.");',
+    from: 'context.out.data({ bindings: back }, () => "Nothing was changed.");\n    return undefined;',
+    to: 'context.out.data({ bindings: back }, () => "Nothing was changed.");',
     tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
   },
   {
@@ -184,5 +186,82 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: "const held = requested.length + attempted.size > 0;",
     to: "const held = attempted.size > 0;",
     tests: REPLAY,
+  },
+  {
+    defence: "trial: a version that crashes is rolled back",
+    file: WATCH,
+    from: "if (isErrorCode(code) && CRASHES.has(code)) return",
+    to: "if (isErrorCode(code) && CRASHES.size === 0) return",
+    tests: TRIALS,
+  },
+  {
+    defence: "trial: a version that fails too often is rolled back",
+    file: WATCH,
+    from: "failed * 100 <= calls * max_error_percent",
+    to: "failed <= calls",
+    tests: TRIALS,
+  },
+  {
+    defence: "trial: it ends with its time",
+    file: WATCH,
+    from: "if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return;",
+    to: "",
+    tests: TRIALS,
+  },
+  {
+    defence: "trial: a change by an operator ends it",
+    file: PLAN,
+    from: "const kept = trial?.until === null ? { trial } : {};",
+    to: "const kept = trial === undefined ? {} : { trial };",
+    tests: TRIALS,
+  },
+  {
+    defence: "trial: all bindings of a version return together",
+    file: UPGRADES,
+    from: "binding.trial !== undefined &&\n        binding.package_version === package_version &&",
+    to: "binding.binding_id === failed.binding_id &&",
+    tests: TRIALS,
+  },
+  {
+    defence: "rollout: a share that fails gets no more calls",
+    file: UPGRADES,
+    from: "before.share_of === undefined ? before.rollout : { traffic_percent: 0 }",
+    to: "before.rollout",
+    tests: TRIALS,
+  },
+  {
+    defence: "rollout: waiting calls of a share continue when it ends with the rollout",
+    file: "packages/door/src/open/find-successor.ts",
+    from: "return found.find(absorbed) ?? null;",
+    to: "void found.find(absorbed);\n  return null;",
+    tests: TRIALS,
+  },
+  {
+    defence: "rollout: waiting calls of a share continue when it gets no more calls",
+    file: "packages/door/src/admission/rules.ts",
+    from: "(call.row !== null || binding.rollout.traffic_percent > 0)",
+    to: "binding.rollout.traffic_percent > 0",
+    tests: TRIALS,
+  },
+  {
+    defence: "upgrade: a version that requests more permissions waits",
+    file: UPGRADES,
+    from: 'if (new_permissions === "hold" && more.length > 0)',
+    to: 'if (new_permissions === "hold" && more.length > 9)',
+    tests: TRIALS,
+  },
+  {
+    defence: "upgrade: only an admin grants a version more permissions",
+    file: UPGRADES,
+    from: 'if (new_permissions === "grant") requireAdmin(caller);',
+    to: "void requireAdmin;",
+    tests: TRIALS,
+  },
+  {
+    defence: "upgrade: a share is started before it gets calls",
+    file: UPGRADES,
+    from: "...created.map(({ change, main }) => ({ ...change, before: main }))",
+    to: "...created.map(({ change }) => change as PlannedMove)",
+    tests: TRIALS,
   },
 ];

@@ -1,4 +1,6 @@
 /** Upgrades of a real plugin in a real gateway: what a candidate does before and after traffic moves to it. */
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { ReplayReport } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -76,6 +78,74 @@ verifies(
     expect(await find("c")).toMatchObject({ status: "succeeded", package_version: "1.0.0" });
     const listed = await gateway.http<{ items: unknown[] }>("GET", "/v1/invocations");
     expect(listed.body.items).toHaveLength(3);
+  },
+  120_000,
+);
+
+interface BindingView {
+  binding_id: string;
+  package_version: string;
+  rolled_back?: { reason: string };
+  held_upgrade?: { permissions: string[] };
+}
+
+const bindings = async () =>
+  (await gateway.http<{ items: BindingView[] }>("GET", `/v1/plugin-bindings?package_id=${PACKAGE}`)).body
+    .items;
+
+verifies(
+  "bind.hot",
+  "rolls a real version back within 5 s after it crashes, and the version before answers again",
+  async () => {
+    const crashes = `(input) => { if (input.text !== "probe") process.exit(9); return {}; }`;
+    const upgraded = await gateway.cli(
+      "plugin",
+      "upgrade",
+      PACKAGE,
+      "--from",
+      writeVersion("2.0.0", crashes),
+      "--yes",
+    );
+    expect(upgraded).toMatchObject({ code: 0 });
+    expect((await bindings())[0]).toMatchObject({ package_version: "2.0.0" });
+    const started = performance.now();
+    expect(await find("x")).toMatchObject({ status: "failed", package_version: "2.0.0" });
+    let answer = await find("x");
+    while (answer.status !== "succeeded") answer = await find("x");
+    const took = performance.now() - started;
+    expect(answer.package_version).toBe("1.0.0");
+    expect(took).toBeLessThan(5_000);
+    console.log(`rolled back and answered ${took.toFixed(0)} ms after the call that crashed`);
+    expect((await bindings())[0]!.rolled_back).toMatchObject({ reason: "A call ended with crashed." });
+  },
+  120_000,
+);
+
+verifies(
+  "upgrade.moves",
+  "holds a real version that requests another permission until an admin grants it",
+  async () => {
+    const folder = writeVersion("3.0.0", "() => ({})");
+    const manifest = join(folder, "vai-plugin.toml");
+    const wider = 'network = "egress"\nallowed_domains = ["b.example"]\nsecret_slots';
+    writeFileSync(manifest, readFileSync(manifest, "utf8").replace("secret_slots", wider));
+    const held = await gateway.cli("plugin", "upgrade", PACKAGE, "--from", folder, "--yes");
+    expect(held).toMatchObject({ code: 3 });
+    expect(held.stderr).toContain("find will be able to use the network: b.example.");
+    expect(held.stderr).toContain("waits for an admin. 1.0.0 continues to serve.");
+    expect((await bindings())[0]!.held_upgrade).toMatchObject({ permissions: ["network"] });
+    expect(await find("y")).toMatchObject({ status: "succeeded", package_version: "1.0.0" });
+    const granted = await gateway.cli(
+      "plugin",
+      "upgrade",
+      `${PACKAGE}@3.0.0`,
+      "--grant-permissions",
+      "--yes",
+    );
+    expect(granted).toMatchObject({ code: 0 });
+    expect(await find("y")).toMatchObject({ status: "succeeded", package_version: "3.0.0" });
+    expect(await gateway.cli("plugin", "rollback", PACKAGE)).toMatchObject({ code: 0 });
+    expect(await find("y")).toMatchObject({ status: "succeeded", package_version: "1.0.0" });
   },
   120_000,
 );

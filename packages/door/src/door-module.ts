@@ -28,9 +28,11 @@ import { createInvocations } from "./invoke/invoke.ts";
 import { createKeys } from "./keys/keys.ts";
 import { NodeLease } from "./node/node-lease.ts";
 import { StoreWait } from "./node/store-wait.ts";
+import { findSuccessor } from "./open/find-successor.ts";
 import { createDeliveries } from "./outbox/deliveries.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
 import { createReplay } from "./replay/replay.ts";
+import { TrialWatch } from "./trials/trial-watch.ts";
 
 /** The state of the calls on this node: its lease, the calls in flight, and how long they wait for the store. */
 export type CallState = Pick<Door, "lease" | "live" | "store_wait">;
@@ -86,7 +88,14 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
   const concurrency = new ConcurrencyLimits(deps);
   const publisher = createApprovalPublisher(session.port, log);
   const pending = new PendingApprovals(deps, publisher);
-  const authority = new Authority({ store, clock, bindings, policies, live: calls.live });
+  const authority = new Authority({
+    store,
+    clock,
+    bindings,
+    findSuccessor: (row) => findSuccessor(bindings, row),
+    policies,
+    live: calls.live,
+  });
   const door: Door = {
     deps,
     ...calls,
@@ -103,6 +112,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     pending,
     grants: new SessionGrants(deps),
     tokens: parts.tokens,
+    trials: new TrialWatch(deps, registry.upgrades),
     state: {
       stopping: false,
       sandbox: createSandboxProbe(deps),

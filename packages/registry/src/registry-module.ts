@@ -9,6 +9,7 @@ import { createNameAuthority } from "./bindings/name-authority.ts";
 import { createBindingPlanner } from "./bindings/plan-change.ts";
 import { createVersionProbe } from "./bindings/probe-versions.ts";
 import { createUpgradeCandidates, type UpgradeCandidates } from "./bindings/upgrade-candidates.ts";
+import { createUpgrades, type Upgrades } from "./bindings/upgrades.ts";
 import { createWaivedApprovals } from "./bindings/waived-approvals.ts";
 import { createCachedConfig } from "./config/cached-config.ts";
 import { createConfig } from "./config/config.ts";
@@ -42,7 +43,7 @@ export interface RegistryModule {
   definitions: DefinitionsService;
   skills: Skills;
   installChecked: InstallChecked;
-  upgrades: UpgradeCandidates;
+  upgrades: UpgradeCandidates & Pick<Upgrades, "rollBackTrial">;
   facade: Pick<Kernel, "installations" | "bindings" | "workspaces" | "secrets" | "config"> & {
     packages: Omit<Kernel["packages"], "replay">;
     definitions: Kernel["definitions"];
@@ -72,7 +73,8 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   const credentials = createCredentialMoves(deps, revocation, deps.store.packages);
   const effects = createChangeEffects({ deps, definitions, credentials, changes });
   const versions = createVersionProbe({ deps, policies, tokens, definitions });
-  const bindings = createBindings({ deps, planner, effects, versions, revocation });
+  const upgrades = createUpgrades({ deps, planner, effects, versions, revocation });
+  const bindings = createBindings({ deps, planner, effects, versions, upgrades, revocation });
   const installations = createInstallations({ deps, rows, createPlanner, effects, versions });
   const workspaces = createWorkspaces({
     deps,
@@ -92,7 +94,10 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     definitions,
     skills,
     installChecked: installations.installChecked,
-    upgrades: createUpgradeCandidates(deps, policies, planner),
+    upgrades: {
+      ...createUpgradeCandidates(deps, policies, planner),
+      rollBackTrial: (binding, reason) => upgrades.rollBackTrial(binding, reason),
+    },
     facade: {
       installations: installations.installations,
       packages: { ...createPackages(deps, rows), ...installations.packages },

@@ -67,6 +67,30 @@ export function installationCases(store: () => Store): void {
     expect(repeated).toEqual([{ row: next.packages[0]!.row, created: false }]);
   });
 
+  test("removes bindings before others take their versions, in the same transaction", async () => {
+    const scope = freshOrg();
+    const first = rowsOf(scope, "0.1.0");
+    await store().installations.commit(first);
+    const share = sampleBinding({ scope, export_id: "one", package_version: "0.2.0" });
+    const created = [{ row: share, records: {} }];
+    await store().installations.commit({ ...rowsOf(scope, "0.2.0"), created });
+    const { row } = first.created[0]!;
+    const moved = [
+      { row: { ...row, package_version: "0.2.0", generation: 2 }, expected: row.generation, records: {} },
+    ];
+    const complete = { packages: [], moved, created: [] };
+    const before = await state(scope);
+    const outdated = [{ row: { ...share, generation: 7 }, records: {} }];
+    await expect(store().installations.commit({ ...complete, removed: outdated })).rejects.toMatchObject({
+      code: "binding.conflict",
+    });
+    expect(await state(scope)).toEqual(before);
+    const removed = [{ row: share, records: records(scope, "binding.remove") }];
+    await store().installations.commit({ ...complete, removed });
+    expect((await state(scope)).bindings).toEqual(["one 0.2.0", "two 0.1.0"]);
+    expect((await state(scope)).audit).toContain("binding.remove");
+  });
+
   test("stores nothing of an installation when a binding was created meanwhile", async () => {
     const scope = freshOrg();
     const rows = rowsOf(scope, "0.1.0");

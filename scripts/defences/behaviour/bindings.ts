@@ -2,6 +2,7 @@
 import type { Mutant } from "../mutant.ts";
 
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
+const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const EFFECTS = "packages/registry/src/bindings/change-effects.ts";
 const CHECK = "packages/registry/src/bindings/check-binding.ts";
@@ -161,9 +162,9 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: an upgrade without a change returns the bindings as they are",
-    file: BINDINGS,
-    from: "const older = existing.filter((binding) => binding.package_version !== package_version);",
-    to: "const older = existing;",
+    file: UPGRADES,
+    from: "binding.share_of === undefined && binding.package_version !== package_version,",
+    to: "binding.share_of === undefined,",
     tests: RECORD,
   },
   {
@@ -190,7 +191,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   },
   {
     defence: "binding: a rollback takes the settings of that version",
-    file: BINDINGS,
+    file: UPGRADES,
     from: "const settings = same ? { config, secrets, policy } : {};",
     to: "const settings = same ? { secrets, policy } : {};",
     tests: MOVED,

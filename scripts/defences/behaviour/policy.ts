@@ -145,8 +145,8 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy: a binding without traffic takes no calls",
     file: RULES,
-    from: 'binding.status === "active" && binding.rollout.traffic_percent > 0',
-    to: 'binding.status === "active"',
+    from: "(call.row !== null || binding.rollout.traffic_percent > 0)",
+    to: "true",
     tests: DECISIONS,
   },
   {

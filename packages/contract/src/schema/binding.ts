@@ -123,7 +123,28 @@ const PreviousVersionSchema = z.object({
   trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"])),
+  /** The bindings that took a share of the calls during the rollout. Their calls in flight continue here. */
+  shares: z.array(z.string()).optional(),
 });
+
+/** While a version is on trial, the gateway rolls it back when it crashes or fails too often. */
+const TrialSchema = z.object({
+  from_version: z.string(),
+  /** Null for a share of the calls, which is on trial until the rollout ends. */
+  until: TimestampSchema.nullable(),
+  max_error_percent: z.number(),
+});
+
+/** An upgrade that an admin has to approve, because the version requests more permissions. */
+const HeldUpgradeSchema = z.object({
+  package_version: z.string(),
+  permissions: z.array(z.string()),
+  requested_by: z.string(),
+  requested_at: TimestampSchema,
+});
+
+/** The last version that the gateway itself rolled back. */
+const RolledBackSchema = z.object({ package_version: z.string(), reason: z.string(), at: TimestampSchema });
 
 export const BindingSchema = z.object({
   binding_id: z.string(),
@@ -143,6 +164,12 @@ export const BindingSchema = z.object({
   class_lowered_by: z.string().nullable(),
   /** Absent until the binding has been upgraded. */
   previous: PreviousVersionSchema.optional(),
+  /** Present while the version is on trial. */
+  trial: TrialSchema.optional(),
+  held_upgrade: HeldUpgradeSchema.optional(),
+  rolled_back: RolledBackSchema.optional(),
+  /** For a share of the calls that an upgrade gave to the next version: the binding that has the rest. */
+  share_of: z.string().optional(),
   /** Rises with every change. Calls in flight finish on the generation that they started with. */
   generation: z.int(),
   created_at: TimestampSchema,
@@ -155,6 +182,32 @@ export const BindingUpgradeSchema = z.strictObject({
   package_version: VersionSchema,
   /** True upgrades the bindings of the whole org instead of the caller's project. */
   org_wide: z.boolean().optional(),
+  percent: z
+    .number()
+    .min(0.01)
+    .max(100)
+    .optional()
+    .describe(
+      "The share of the calls that the version gets; default 100. With less the bindings do not move yet.",
+    ),
+  new_permissions: z
+    .enum(["withhold", "hold", "grant"])
+    .optional()
+    .describe(
+      "For a version that requests more permissions: upgrade without them (withhold, the default), wait for an admin (hold), or grant them (admins only).",
+    ),
+  trial: z
+    .strictObject({
+      seconds: z.int().min(0).max(86_400).optional().describe("Default 60; 0 for no trial."),
+      max_error_percent: z
+        .number()
+        .min(1)
+        .max(100)
+        .optional()
+        .describe("Default 50; applies from 20 calls on."),
+    })
+    .optional()
+    .describe("A version that crashes or fails too often during its trial is rolled back by the gateway."),
   /** Keyed by export id, or `*`. */
   bindings: z
     .record(

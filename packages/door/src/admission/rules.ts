@@ -231,7 +231,9 @@ export const RULES: readonly Rule[] = [
     recheck: true,
     decide(call) {
       const { binding } = call.plan.bound;
-      if (binding.status === "active" && binding.rollout.traffic_percent > 0) return PASS;
+      // A call that was assigned to the binding before finishes there, although no further calls are.
+      if (binding.status === "active" && (call.row !== null || binding.rollout.traffic_percent > 0))
+        return PASS;
       const { binding_id, unbound_slots } = binding;
       const details = { binding_id, unbound: unbound_slots };
       if (binding.status === "disabled")

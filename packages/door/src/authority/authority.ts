@@ -4,7 +4,7 @@
  */
 
 import { type ApiKey, isId, type MaybePromise, mapMaybe, type Role } from "@backplane/contract";
-import type { Clock, InvocationRow, Scope, Store } from "@backplane/ports";
+import type { BoundPackage, Clock, InvocationRow, Scope, Store } from "@backplane/ports";
 import type { Policies } from "@backplane/registry";
 import type { LiveCalls } from "../calls/live-calls.ts";
 import {
@@ -27,6 +27,8 @@ export interface AuthorityDeps {
   store: Pick<Store, "keys" | "invocations">;
   clock: Pick<Clock, "now">;
   bindings: Pick<DoorBindings, "get">;
+  /** The binding that has absorbed the one which the call was assigned to. */
+  findSuccessor: (row: InvocationRow) => Promise<BoundPackage | null>;
   policies: Policies;
   live: LiveCalls;
 }
@@ -71,9 +73,14 @@ export class Authority {
     if (revocation !== null) throw revocationError(revocation);
   }
 
-  /** Why no call of this binding may start, or null. */
-  async findBindingRevocation(scope: Scope, binding_id: string): Promise<Revocation | null> {
-    const bound = await this.#deps.bindings.get(scope, binding_id);
+  /** Why no call of this binding may start, or null. `row` is a call that was assigned to it before. */
+  async findBindingRevocation(
+    scope: Scope,
+    binding_id: string,
+    row?: InvocationRow,
+  ): Promise<Revocation | null> {
+    const stored = await this.#deps.bindings.get(scope, binding_id);
+    const bound = stored === null && row !== undefined ? await this.#deps.findSuccessor(row) : stored;
     if (bound !== null && bound.binding.status !== "disabled") return null;
     return {
       code: "binding.not_active",
@@ -90,7 +97,7 @@ export class Authority {
     for (let n = 0; n < MAX_ANCESTORS && isId("invocation", actor); n++) {
       const row = await this.#readRow(scope, actor);
       if (row === null) break;
-      const revoked = await this.findBindingRevocation(scope, row.binding_id);
+      const revoked = await this.findBindingRevocation(scope, row.binding_id, row);
       if (revoked !== null) return { actor, role, revoked };
       ({ requested_by: actor, role } = row);
     }

@@ -95,7 +95,7 @@ export class RevocationWatch {
       // A disabled binding stops no call that is running, but no further call starts.
       if (why === null && call.stage !== "running") {
         why = await readOnce(`${org_id}\n${project_id}\n${binding_id}`, () =>
-          authority.findBindingRevocation(scope, binding_id),
+          authority.findBindingRevocation(scope, binding_id, call.row),
         );
       }
       if (why !== null && call.stopped === null) stopCall(call, why);

@@ -16,6 +16,7 @@ import type { LiveCall, LiveCalls } from "../calls/live-calls.ts";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { StoreWait } from "../node/store-wait.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
+import type { TrialWatch } from "../trials/trial-watch.ts";
 
 export interface Door {
   deps: KernelDeps;
@@ -35,6 +36,8 @@ export interface Door {
   pending: PendingApprovals;
   grants: SessionGrants;
   tokens: SignInTokens;
+  /** Watches the versions that are on trial after an upgrade. */
+  trials: Pick<TrialWatch, "observe">;
   lease: NodeLease;
   store_wait: StoreWait;
   state: AdmissionState & { stopping: boolean };

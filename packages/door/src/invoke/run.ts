@@ -39,9 +39,16 @@ import { storeContent } from "./store-content.ts";
 /** Resolves with null when another node owns the row now and will end it. */
 export function run(door: Door, call: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + call.live.remaining_ms;
-  return call.reservation === null
-    ? runAttempts(door, call, deadline, null)
-    : runQueued(door, call, deadline, call.reservation);
+  const { binding } = call.plan.bound;
+  const ended =
+    call.reservation === null
+      ? runAttempts(door, call, deadline, null)
+      : runQueued(door, call, deadline, call.reservation);
+  if (binding.trial === undefined) return ended;
+  return ended.then((ending) => {
+    if (ending !== null) door.trials.observe(binding, ending);
+    return ending;
+  });
 }
 
 async function runQueued(

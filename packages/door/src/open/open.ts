@@ -57,6 +57,7 @@ import {
   planExecution,
 } from "../harness/harness-input.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
+import { findSuccessor } from "./find-successor.ts";
 
 /** `job` is the lease of the delivery. A person who calls a hook directly has none. */
 export interface RequestedDelivery {
@@ -257,7 +258,8 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   const scope = { org_id: row.org_id, project_id: row.project_id };
   const checked_at = door.deps.clock.monotonic();
   const stored = await door.bindings.get(scope, row.binding_id);
-  const bound = stored === null ? null : selectExport(stored, row.export_id);
+  const bound =
+    stored === null ? await findSuccessor(door.bindings, row) : selectExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
   const caller: Caller = {
     actor: row.requested_by,

@@ -7,6 +7,8 @@ export interface InstallationRows {
   /** Existing bindings that move to an installed version, with the generation that was read. */
   moved: readonly { row: Binding; expected: number; records: ChangeRecords }[];
   created: readonly { row: Binding; records: ChangeRecords }[];
+  /** Bindings that end, with the generation that was read. They are removed before others take their versions. */
+  removed?: readonly { row: Binding; records: ChangeRecords }[];
 }
 
 export interface InstallationStore {

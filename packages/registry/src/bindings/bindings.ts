@@ -3,18 +3,10 @@
  * processes of the old generation when their calls are done.
  */
 
+import { BackplaneError, type Binding, type BindingCreate, type BindingPatch } from "@backplane/contract";
 import {
-  BackplaneError,
-  type Binding,
-  type BindingCreate,
-  type BindingPatch,
-  type BindingUpgrade,
-} from "@backplane/contract";
-import {
-  atLeast,
   type BoundPackage,
   type Caller,
-  HOST_ADMIN,
   type Kernel,
   type KernelDeps,
   type Operation,
@@ -26,10 +18,10 @@ import { effectiveClass } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
-import { carrySettings } from "./move-binding.ts";
-import { type BindingPlanner, toUpdate } from "./plan-change.ts";
+import type { BindingPlanner } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
+import { outdated, type Upgrades } from "./upgrades.ts";
 
 const MAX_ATTEMPTS = 200;
 
@@ -38,6 +30,7 @@ interface BindingsParts {
   planner: BindingPlanner;
   effects: ChangeEffects;
   versions: VersionProbe;
+  upgrades: Pick<Upgrades, "upgrade" | "rollback">;
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
 }
 
@@ -46,6 +39,7 @@ export function createBindings({
   planner,
   effects,
   versions,
+  upgrades,
   revocation,
 }: BindingsParts): Kernel["bindings"] {
   const { store } = deps;
@@ -57,62 +51,6 @@ export function createBindings({
     const { before, row, records } = change;
     if (before === null) await store.bindings.create(row, records);
     else await store.bindings.updateAll([{ row, expected: before.generation, records }]);
-    await effects.apply(caller, [change], operation);
-    await effects.announce(caller, [row]);
-    return row;
-  }
-
-  async function upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]> {
-    requireOperator(caller, "upgrade bindings");
-    const scope = planner.resolveScope(caller, body.org_wide);
-    const { package_id, package_version, bindings: settings = {} } = body;
-    const existing = await planner.listInScope(scope, package_id);
-    if (existing.length === 0)
-      throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
-        fix: `backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings`,
-      });
-    const older = existing.filter((binding) => binding.package_version !== package_version);
-    // All move in one transaction. The old version serves calls until it is committed.
-    const moves = await planner.moveAll(caller, older, package_version, settings);
-    await versions.requireStart(moves, operation);
-    if (moves.length > 0) await store.bindings.updateAll(moves.map(toUpdate));
-    await effects.apply(caller, moves, operation);
-    const moved = new Map(moves.map(({ row }) => [row.binding_id, row]));
-    const all = existing.map((binding) => moved.get(binding.binding_id) ?? binding);
-    await effects.announce(caller, all);
-    return all;
-  }
-
-  async function rollback(
-    caller: Caller,
-    id: string,
-    expected?: number,
-    operation?: Operation,
-  ): Promise<Binding> {
-    requireOperator(caller, "change bindings");
-    const { binding: before } = await getBound(caller, id);
-    if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
-    if (expected !== undefined && before.generation !== expected) throw outdated(before);
-    const { previous } = before;
-    if (previous === undefined)
-      throw new BackplaneError("request.invalid", `${id} has no previous version to roll back to.`, {
-        fix: "Name a version: PATCH with package_version, or backplane binding set --to VERSION.",
-      });
-    const { package_version, digest, config, secrets } = previous;
-    const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
-    // Other bytes may have been installed under this version since, and the operator has not trusted those.
-    const same = to.package.digest === digest;
-    const then: Binding = { ...before, ...previous, generation: before.generation };
-    // The same bytes were trusted before, but only the host's admin may give that trust again.
-    const policy = caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(then, to).policy };
-    if (policy.approval === "never" && before.policy.approval !== "never" && !atLeast(caller.role, "admin"))
-      delete policy.approval;
-    const settings = same ? { config, secrets, policy } : {};
-    const body = { package_version, ...settings };
-    const change = await planner.patch(caller, before, body, "binding.rollback", same);
-    const { row, records } = change;
-    if (!(await store.bindings.update(row, before.generation, records)))
-      throw outdated((await getBound(caller, id)).binding);
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
@@ -190,8 +128,8 @@ export function createBindings({
     get: async (caller, id) => (await getBound(caller, id)).binding,
     list: (caller, filter, page) => store.bindings.list(caller.scope, filter, page),
     patch,
-    upgrade,
-    rollback,
+    upgrade: upgrades.upgrade,
+    rollback: upgrades.rollback,
     validate,
     remove,
   };
@@ -200,10 +138,4 @@ export function createBindings({
 function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneError {
   const message = `${binding_id} was moved to ${package_version} in the meantime.`;
   return new BackplaneError("binding.conflict", message, { details: { binding_id, package_version } });
-}
-
-function outdated(binding: Binding): BackplaneError {
-  return new BackplaneError("request.precondition", undefined, {
-    details: { generation: binding.generation },
-  });
 }

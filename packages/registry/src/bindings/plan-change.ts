@@ -50,6 +50,15 @@ export interface PlannedMove extends PlannedChange {
 /** Settings that a change sets, by export id. */
 type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "secrets" | "policy">>>;
 
+interface PatchOptions {
+  /** The settings are those that the operator gave this very version before. */
+  back?: boolean;
+  /** The policy that the caller sets itself, if the body contains more than that. */
+  set?: BindingPolicy | undefined;
+  /** The version gets the permissions that only it requests. */
+  grants?: boolean;
+}
+
 export interface BindingPlanner {
   /** The scope of a new binding. Throws if the caller may not bind there. */
   resolveScope(caller: Caller, org_wide: boolean | undefined): Binding["scope"];
@@ -57,24 +66,23 @@ export interface BindingPlanner {
   listInScope(scope: Binding["scope"], package_id: string): Promise<Binding[]>;
   /** Plans a new binding, or the move of the binding that the export has in another version. */
   create(caller: Caller, body: BindingCreate): Promise<PlannedChange>;
-  /** Plans the move of all these bindings, of at most one version each, to another version. */
+  /**
+   * Plans the move of all these bindings, of at most one version each, to another version. With `grants` it gets the
+   * permissions that the versions before did not request.
+   */
   moveAll(
     caller: Caller,
     older: readonly Binding[],
     package_version: string,
     settings: SettingsByExport,
+    grants?: boolean,
   ): Promise<PlannedMove[]>;
-  /**
-   * Plans a patch. With `back`, the binding gets the settings back that the operator gave this version before. `set`
-   * is the policy that the caller sets itself, if `body` contains more than that.
-   */
   patch(
     caller: Caller,
     before: Binding,
     body: BindingPatch,
     action: string,
-    back?: boolean,
-    set?: BindingPolicy,
+    options?: PatchOptions,
   ): Promise<PlannedMove>;
   records(caller: Caller, row: Binding, action: string): ChangeRecords;
 }
@@ -148,6 +156,7 @@ export function createBindingPlanner(
     older: readonly Binding[],
     package_version: string,
     settings: SettingsByExport,
+    grants = false,
   ): Promise<PlannedMove[]> {
     for (const { export_id, binding_id } of older) {
       const duplicate = older.find(
@@ -167,7 +176,7 @@ export function createBindingPlanner(
         ...(secrets === undefined ? {} : { secrets: { ...kept.secrets, ...secrets } }),
         ...(policy === undefined ? {} : { policy: { ...kept.policy, ...policy } }),
       };
-      moves.push(await patch(caller, before, body, "binding.upgrade", false, policy));
+      moves.push(await patch(caller, before, body, "binding.upgrade", { set: policy, grants }));
     }
     return moves;
   }
@@ -177,16 +186,17 @@ export function createBindingPlanner(
     before: Binding,
     body: BindingPatch,
     action: string,
-    back = false,
-    set = body.policy,
+    options: PatchOptions = {},
   ): Promise<PlannedMove> {
+    const { back = false, grants = false } = options;
+    const set = "set" in options ? options.set : body.policy;
     const package_version = body.package_version ?? before.package_version;
     const moves = package_version !== before.package_version;
     const found = await findExport(packages, before.scope.org_id, { ...before, package_version });
     const carried = await credentials.withoutOldCredentials(before, found);
     const kept = moves ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
     const draft: Binding = {
-      ...before,
+      ...withoutUpgradeState(before, moves),
       package_version,
       config: body.config ?? carried.config,
       secrets: body.secrets ?? kept.secrets,
@@ -204,7 +214,8 @@ export function createBindingPlanner(
     const from = await findExport(packages, before.scope.org_id, before);
     if (moves) {
       const keeps = set?.approval === "never" && !back;
-      await recordMove(before, from, found, draft, { trust: kept.trust_dropped, back, keeps_never: keeps });
+      const trust = kept.trust_dropped;
+      await recordMove(before, from, found, draft, { trust, back, grants, keeps_never: keeps });
     }
     const row = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
@@ -217,11 +228,17 @@ export function createBindingPlanner(
     from: CheckedExport,
     found: CheckedExport,
     draft: Binding,
-    { trust, back, keeps_never }: { trust: readonly string[]; back: boolean; keeps_never: boolean },
+    {
+      trust,
+      back,
+      grants,
+      keeps_never,
+    }: { trust: readonly string[]; back: boolean; grants: boolean; keeps_never: boolean },
   ): Promise<void> {
-    const narrowed = back
-      ? { policy: draft.policy, withheld: [] }
-      : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
+    const narrowed =
+      back || grants
+        ? { policy: draft.policy, withheld: [] }
+        : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
     draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
@@ -329,6 +346,17 @@ export function createBindingPlanner(
   }
 
   return { resolveScope, listInScope, create, moveAll, patch, records };
+}
+
+/**
+ * A move ends a trial, a held upgrade and the note of a rollback. So does a change of a binding that is on trial after its
+ * move: a rollback would undo what the operator has set since. The trial of a share only ends with the share.
+ */
+function withoutUpgradeState(before: Binding, moves: boolean): Binding {
+  const { trial, held_upgrade, rolled_back, ...rest } = before;
+  if (moves) return rest;
+  const kept = trial?.until === null ? { trial } : {};
+  return { ...rest, ...definedFields({ held_upgrade, rolled_back }), ...kept };
 }
 
 export function toUpdate({ before, row, records }: PlannedMove): {

@@ -64,14 +64,17 @@ export function* updateBindings(p: { changes: (WriteBinding & { expected: number
   }
 }
 
-/** A project removes its own bindings, the whole org any of them. `expected` null accepts any generation. */
-export function* removeBinding(p: {
+export interface RemoveBinding {
   org_id: string;
   project_id: string;
   id: string;
+  /** Null accepts any generation. */
   expected: number | null;
   records: ChangeRecordRows;
-}): Op<boolean> {
+}
+
+/** A project removes its own bindings, the whole org any of them. */
+export function* removeBinding(p: RemoveBinding): Op<boolean> {
   const generation = p.expected === null ? "" : "and generation = $4";
   const values = [p.id, p.org_id, p.project_id];
   const removed = yield sql(

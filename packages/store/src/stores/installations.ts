@@ -1,15 +1,24 @@
 import type { InstallationStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { encodeBinding } from "./bindings.ts";
+import { encodeRecords } from "./change-records.ts";
 import { decodePackage, encodePackage } from "./packages.ts";
+import { projectColumn } from "./scope.ts";
 
 export function createInstallationStore(backend: Backend): InstallationStore {
   return {
-    async commit({ packages, moved, created }) {
+    async commit({ packages, moved, created, removed = [] }) {
       const existing = await backend.write("commitInstallation", {
         packages: packages.map(({ row, records }) => encodePackage(row, records)),
         moved: moved.map(({ row, expected, records }) => ({ ...encodeBinding(row, records), expected })),
         created: created.map(({ row, records }) => encodeBinding(row, records)),
+        removed: removed.map(({ row, records }) => ({
+          org_id: row.scope.org_id,
+          project_id: projectColumn(row.scope.project_id),
+          id: row.binding_id,
+          expected: row.generation,
+          records: encodeRecords(records),
+        })),
       });
       backend.notifyAppended();
       return packages.map(({ row }, index) => {

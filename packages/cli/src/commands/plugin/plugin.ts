@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
 import { reportLoadErrors, reportTools } from "../../bindings/report-tools.ts";
-import { parseList, wholeNumber } from "../../command-line/parse-flags.ts";
+import { parseList, percentage, wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags, showRows } from "../../context/page.ts";
@@ -122,6 +122,19 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .description(
       "Move all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
     )
+    .option("--from <source>", "install this version first: a folder, an archive or npm:NAME@VERSION")
+    .option(
+      "--percent <n>",
+      "give the version only this share of the calls; more with the next upgrade",
+      percentage("--percent"),
+    )
+    .option("--grant-permissions", "grant permissions that only the new version requests (admins)")
+    .option("--withhold-permissions", "upgrade without them; otherwise the upgrade waits for an admin")
+    .option(
+      "--trial <seconds>",
+      "how long a version that fails is rolled back by the gateway (default: 60)",
+      wholeNumber("--trial", 0, 86_400),
+    )
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .option("--dry-run", "only show what changes")
     .option("--replay", "first replay recorded calls; stop if the version needs another permission")
@@ -129,7 +142,9 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .action(toAction(upgradePlugin));
   plugin
     .command("rollback <package>")
-    .description("Return all bindings of a package to the version and settings before their last upgrade.")
+    .description(
+      "End a rollout of a package, or return its bindings to the version and settings before their last upgrade.",
+    )
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .option("--dry-run", "only show what changes")
     .action(toAction(rollbackPlugin));

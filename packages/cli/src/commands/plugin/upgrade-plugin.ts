@@ -2,9 +2,10 @@
 import { BackplaneError, type Binding, type Package, type ReplayReport } from "@backplane/contract";
 import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
-import type { ExitCode } from "../../command-line/exit-codes.ts";
+import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
+import { installCandidate } from "../../install/install-candidate.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm } from "../../terminal/prompts.ts";
 import { comparePackages } from "./compare-packages.ts";
@@ -16,6 +17,11 @@ interface VersionOptions {
 }
 
 interface UpgradeOptions extends VersionOptions {
+  from?: string;
+  percent?: number;
+  trial?: number;
+  grantPermissions?: boolean;
+  withholdPermissions?: boolean;
   replay?: boolean;
   stopOnChange?: boolean;
 }
@@ -25,10 +31,16 @@ export async function upgradePlugin(
   options: UpgradeOptions,
   name: string,
 ): Promise<ExitCode | undefined> {
-  const target = await findInstalledPackage(context, name);
+  const { from, percent = 100, trial } = options;
+  const target =
+    from === undefined
+      ? await findInstalledPackage(context, name)
+      : await installCandidate(context, parsePackageName(name).package_id, from);
   const { package_id, version: package_version } = target;
   const bound = await listBindings(context, package_id, options);
-  const moving = bound.filter((binding) => binding.package_version !== package_version);
+  const moving = bound.filter(
+    (binding) => binding.share_of === undefined && binding.package_version !== package_version,
+  );
   await showChanges(context, target, moving);
   const replayed =
     options.replay === true && moving.length > 0 ? await replay(context, target, options) : null;
@@ -37,12 +49,53 @@ export async function upgradePlugin(
     context.out.data({ bindings: moving, ...report }, () => "Nothing was changed.");
     return replayed === null ? undefined : exitCodeOfReplay(replayed);
   }
-  if (moving.length > 0) await confirmIfAsked(context, `Upgrade ${package_id} to ${package_version}?`);
-  const wide = options.orgWide === true ? { org_wide: true } : {};
-  const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
+  const share = percent < 100 ? ` for ${percent} % of the calls` : "";
+  if (moving.length > 0)
+    await confirm(context.io, context.flags, `Upgrade ${package_id} to ${package_version}${share}?`);
+  const bindings = await context.client().bindings.upgrade({
+    package_id,
+    package_version,
+    percent,
+    new_permissions: permissionsOf(options),
+    ...(options.orgWide === true ? { org_wide: true } : {}),
+    ...(trial === undefined ? {} : { trial: { seconds: trial } }),
+  });
   showVersions(context, bindings);
-  if (moving.length > 0) context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
+  const held = bindings.find(({ held_upgrade }) => held_upgrade?.package_version === package_version);
+  if (held !== undefined) {
+    reportHeld(context, held);
+    return EXIT.denied;
+  }
+  if (moving.length === 0) return undefined;
+  context.out.note(
+    percent < 100
+      ? `For more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; for all: without --percent.`
+      : "If it crashes or fails too often during its trial, the gateway returns to the version before.",
+  );
+  context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
   return undefined;
+}
+
+/** A version that requests more than the one in use waits for an admin, unless the flags say otherwise. */
+function permissionsOf({
+  grantPermissions,
+  withholdPermissions,
+}: UpgradeOptions): "grant" | "withhold" | "hold" {
+  if (grantPermissions === true && withholdPermissions === true)
+    throw new BackplaneError("cli.usage", "Use --grant-permissions or --withhold-permissions, not both.");
+  if (grantPermissions === true) return "grant";
+  return withholdPermissions === true ? "withhold" : "hold";
+}
+
+function reportHeld({ out }: CommandContext, { package_id, package_version, held_upgrade }: Binding): void {
+  const { package_version: next, permissions } = held_upgrade!;
+  out.note(
+    `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an admin. ${package_version} continues to serve.`,
+  );
+  out.note(`An admin approves it with: backplane plugin upgrade ${package_id}@${next} --grant-permissions`);
+  out.note(
+    `Without the permissions: --withhold-permissions. To withdraw it: backplane plugin rollback ${package_id}`,
+  );
 }
 
 /** Shows the replay. Returns its report if the upgrade has to stop because of it, else null. */
@@ -57,7 +110,10 @@ async function replay(
   return stops ? report : null;
 }
 
-/** Each binding returns to the version before its last upgrade, with the settings that it had. */
+/**
+ * Ends a rollout or withdraws a held upgrade, if there is one. Otherwise each binding returns to the version before its
+ * last upgrade, with the settings that it had.
+ */
 export async function rollbackPlugin(
   context: CommandContext,
   options: VersionOptions,
@@ -65,26 +121,41 @@ export async function rollbackPlugin(
 ): Promise<undefined> {
   const { package_id } = parsePackageName(name);
   const bound = await listBindings(context, package_id, options);
-  const moved = bound.filter(({ previous }) => previous !== undefined);
-  if (moved.length === 0)
+  const pending = bound.filter(isPending);
+  const back = pending.length > 0 ? pending : bound.filter(({ previous }) => previous !== undefined);
+  if (back.length === 0)
     throw new BackplaneError("binding.not_found", `No binding of ${package_id} was upgraded here.`, {
       fix: "backplane binding list",
     });
-  for (const version of new Set(moved.map(({ previous }) => previous!.package_version))) {
+  for (const binding of pending) context.out.note(plainLine(describePending(binding)));
+  for (const version of new Set(
+    back.filter((one) => !isPending(one)).map((one) => one.previous!.package_version),
+  )) {
     const target = await findInstalledPackage(context, `${package_id}@${version}`);
-    const back = moved.filter(({ previous }) => previous!.package_version === version);
-    await showChanges(context, target, back);
+    const moved = back.filter(({ previous }) => previous!.package_version === version);
+    await showChanges(context, target, moved);
   }
   if (options.dryRun === true) {
-    context.out.data({ bindings: moved }, () => "Nothing was changed.");
+    context.out.data({ bindings: back }, () => "Nothing was changed.");
     return undefined;
   }
-  await confirmIfAsked(context, `Roll back ${moved.length} bindings of ${package_id}?`);
+  await confirmIfAsked(context, `Roll back ${back.length} bindings of ${package_id}?`);
   const bindings: Binding[] = [];
-  for (const { binding_id, generation } of moved)
+  for (const { binding_id, generation } of back)
     bindings.push(await context.client().bindings.rollback(binding_id, { generation }));
-  showVersions(context, bindings);
+  showVersions(context, bindings, pending.length === 0);
   return undefined;
+}
+
+/** A share that gets calls, or an upgrade that waits for an admin. */
+function isPending({ share_of, rollout, held_upgrade }: Binding): boolean {
+  return held_upgrade !== undefined || (share_of !== undefined && rollout.traffic_percent > 0);
+}
+
+function describePending({ binding_id, package_version, rollout, held_upgrade }: Binding): string {
+  return held_upgrade === undefined
+    ? `${binding_id} gets no more calls; it had ${rollout.traffic_percent} % with ${package_version}.`
+    : `${binding_id}: the upgrade to ${held_upgrade.package_version} is withdrawn.`;
 }
 
 /** Bindings that a project sees but does not own are not changed. */
@@ -114,19 +185,22 @@ async function showChanges(
   }
 }
 
-/** Without a terminal the command runs as it is, so that scripts need no flag. */
+/** Without a terminal a rollback runs as it is: it must not wait for a flag in an emergency. */
 async function confirmIfAsked({ io, flags }: CommandContext, question: string): Promise<void> {
   if (canAsk(io, flags)) await confirm(io, flags, question);
 }
 
-function showVersions(context: CommandContext, bindings: readonly Binding[]): void {
+function showVersions(context: CommandContext, bindings: readonly Binding[], moved = true): void {
   context.out.data({ bindings }, () =>
     bindings
-      .map(
-        ({ binding_id, export_id, package_version, status }) =>
-          `${binding_id} ${export_id} ${package_version} (${status})`,
-      )
+      .map(({ binding_id, export_id, package_version, status, share_of, rollout }) => {
+        const share = share_of === undefined ? "" : `, ${rollout.traffic_percent} % of the calls`;
+        return `${binding_id} ${export_id} ${package_version} (${status}${share})`;
+      })
       .join("\n"),
   );
-  for (const binding of bindings) reportVersionChange(context, binding);
+  if (!moved) return;
+  for (const binding of bindings)
+    if (binding.share_of === undefined && binding.held_upgrade === undefined)
+      reportVersionChange(context, binding);
 }

@@ -25,14 +25,41 @@ test("lists exports, permissions, slots and configuration that an upgrade change
     { "c.json": { properties: { team: {}, region: {} }, required: ["team", "region"] } },
   );
   expect(comparePackages(before, after)).toEqual([
-    "exports: +new -old",
-    "search: network: none → egress",
-    "search: allowed_domains: +b.test -a.test",
-    "search: secret_slots: +token",
-    "search: config: +region -gone",
-    "search: config now requires region",
+    "It adds new.",
+    "It no longer has old.",
+    "search will be able to use the network: b.test.",
+    "search will need the secret token.",
+    "search has the new setting region.",
+    "search no longer has the setting gone.",
+    "search requires the setting region.",
   ]);
   expect(comparePackages(before, before)).toEqual([]);
+});
+
+test("says what changes for callers of a tool", () => {
+  const tool = { effect_class: "read_only", requires_approval: true, input_schema: "i.json" };
+  const search = { id: "search", kind: "tool", description: "Finds.", permissions: NONE, tool };
+  const before = packageOf([search], { "i.json": { type: "object" } });
+  const after = packageOf(
+    [
+      {
+        ...search,
+        description: "Finds more.",
+        permissions: { ...NONE, filesystem: "scratch", gateway_api_scopes: ["tools:invoke"] },
+        tool: { ...tool, effect_class: "unknown", requires_approval: false, output_schema: "o.json" },
+      },
+    ],
+    { "i.json": { type: "object", required: ["text"] }, "o.json": {} },
+  );
+  expect(comparePackages(before, after)).toEqual([
+    "search will have the file access scratch instead of none.",
+    "search will be able to call the gateway with tools:invoke.",
+    "search is unknown instead of read_only.",
+    "search will no longer ask for approval of every call.",
+    "The description of search changes.",
+    "The arguments of search change.",
+    "The result of search changes.",
+  ]);
 });
 
 test("says that the tools of a server are known only when it runs", () => {

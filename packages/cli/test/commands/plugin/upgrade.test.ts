@@ -77,7 +77,7 @@ verifies(
       package_version: "0.2.0",
       policy: { approval: "always", timeout_ms: 4_000, class: "worker" },
     });
-    const upgraded = await gateway.backplane(["plugin", "upgrade", "acme/cli-kit@0.3.0"]);
+    const upgraded = await gateway.backplane(["plugin", "upgrade", "acme/cli-kit@0.3.0", "--yes"]);
     expect(upgraded).toMatchObject({
       exit: EXIT.ok,
       err: expect.stringMatching(

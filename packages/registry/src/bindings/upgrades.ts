@@ -1,0 +1,358 @@
+/**
+ * Upgrades of all bindings of a package, and their way back. A version takes over at once, or first gets a share of the
+ * calls in bindings of its own. Either way it is on trial: if it crashes or fails too often, the gateway that notices it
+ * rolls back. Every step is one transaction over all bindings, and everything that a later step needs is in their rows, so
+ * that any gateway can continue after a crash.
+ */
+import {
+  BackplaneError,
+  type Binding,
+  type BindingUpgrade,
+  codeOf,
+  definedFields,
+  type JsonObject,
+} from "@backplane/contract";
+import {
+  atLeast,
+  type BoundPackage,
+  type Caller,
+  type ChangeRecords,
+  HOST_ADMIN,
+  type Kernel,
+  type KernelDeps,
+  type Operation,
+  requireOperator,
+  requireWholeOrg,
+} from "@backplane/ports";
+import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
+import type { ChangeEffects } from "./change-effects.ts";
+import { findExport } from "./check-binding.ts";
+import { carrySettings } from "./move-binding.ts";
+import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
+import type { VersionProbe } from "./probe-versions.ts";
+
+const DEFAULT_TRIAL = { seconds: 60, max_error_percent: 50 };
+
+interface UpgradesParts {
+  deps: KernelDeps;
+  planner: BindingPlanner;
+  effects: ChangeEffects;
+  versions: VersionProbe;
+  revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
+}
+
+export interface Upgrades extends Pick<Kernel["bindings"], "upgrade" | "rollback"> {
+  /** Ends the trial that this binding is on. Resolves to false if the binding has changed since. */
+  rollBackTrial(binding: Binding, reason: string): Promise<boolean>;
+}
+
+/** The rows that one step of an upgrade stores. `created` are shares, each with the binding that it takes calls from. */
+interface UpgradeStep {
+  moved: PlannedMove[];
+  created: { change: PlannedChange; main: Binding }[];
+  removed: Binding[];
+}
+
+export function createUpgrades({ deps, planner, effects, versions, revocation }: UpgradesParts): Upgrades {
+  const { store, clock, ids, runner } = deps;
+  const now = () => new Date(clock.now()).toISOString();
+
+  async function upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]> {
+    requireOperator(caller, "upgrade bindings");
+    const scope = planner.resolveScope(caller, body.org_wide);
+    const { package_id, package_version, percent = 100, new_permissions = "withhold" } = body;
+    if (new_permissions === "grant") requireAdmin(caller);
+    const existing = await planner.listInScope(scope, package_id);
+    if (existing.length === 0)
+      throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
+        fix: `backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings`,
+      });
+    const shares = existing.filter(({ share_of }) => share_of !== undefined);
+    requireNoOtherRollout(shares, package_version);
+    const older = existing.filter(
+      (binding) => binding.share_of === undefined && binding.package_version !== package_version,
+    );
+    const grants = new_permissions === "grant";
+    const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants);
+    const more = [...new Set(moves.flatMap(({ row }) => row.previous?.permissions_held ?? []))];
+    if (new_permissions === "hold" && more.length > 0)
+      return await hold(caller, existing, older, package_version, more);
+    const trial = { ...DEFAULT_TRIAL, ...definedFields(body.trial ?? {}) };
+    const step =
+      percent < 100 ? planShares(caller, moves, shares, percent, trial) : planMoves(moves, shares, trial);
+    return await takeStep(caller, existing, step, operation);
+  }
+
+  /** All bindings move, and the shares end with the rollout. */
+  function planMoves(
+    moves: readonly PlannedMove[],
+    shares: readonly Binding[],
+    { seconds, max_error_percent }: typeof DEFAULT_TRIAL,
+  ): UpgradeStep {
+    const until = new Date(clock.now() + seconds * 1_000).toISOString();
+    const moved = moves.map((move) => {
+      const { before, row } = move;
+      const absorbed = shares.filter(({ share_of }) => share_of === row.binding_id);
+      const previous = {
+        ...row.previous!,
+        ...(absorbed.length === 0 ? {} : { shares: absorbed.map(({ binding_id }) => binding_id) }),
+      };
+      const trial = { from_version: before.package_version, until, max_error_percent };
+      return { ...move, row: { ...row, previous, ...(seconds === 0 ? {} : { trial }) } };
+    });
+    return { moved, created: [], removed: [...shares] };
+  }
+
+  /** Each binding keeps its version; a second one beside it gets a share of its calls. */
+  function planShares(
+    caller: Caller,
+    moves: readonly PlannedMove[],
+    shares: readonly Binding[],
+    traffic_percent: number,
+    { max_error_percent }: typeof DEFAULT_TRIAL,
+  ): UpgradeStep {
+    const step: UpgradeStep = { moved: [], created: [], removed: [] };
+    for (const { before: main, row: planned, found } of moves) {
+      const { previous: _previous, ...settings } = planned;
+      const own = shares.filter(({ share_of }) => share_of === main.binding_id);
+      const share = own.find(({ package_version }) => package_version === planned.package_version);
+      step.removed.push(...own.filter((other) => other !== share));
+      const row: Binding = {
+        ...settings,
+        binding_id: share?.binding_id ?? ids.next("binding"),
+        rollout: { traffic_percent },
+        trial: { from_version: main.package_version, until: null, max_error_percent },
+        share_of: main.binding_id,
+        generation: (share?.generation ?? 0) + 1,
+        created_at: share?.created_at ?? now(),
+      };
+      const records = planner.records(caller, row, "binding.upgrade");
+      if (share === undefined) step.created.push({ change: { before: null, row, found, records }, main });
+      else step.moved.push({ before: share, row, found, records });
+      if (main.held_upgrade !== undefined) {
+        const { held_upgrade: _held, ...rest } = main;
+        const cleared = { ...rest, generation: main.generation + 1, updated_at: now() };
+        const audited = planner.records(caller, cleared, "binding.upgrade");
+        step.moved.push({ before: main, row: cleared, found, records: audited });
+      }
+    }
+    return step;
+  }
+
+  async function takeStep(
+    caller: Caller,
+    existing: readonly Binding[],
+    { moved, created, removed }: UpgradeStep,
+    operation: Operation | undefined,
+  ): Promise<Binding[]> {
+    // The versions in use serve until the transaction is committed.
+    const started = [...moved, ...created.map(({ change, main }) => ({ ...change, before: main }))];
+    await versions.requireStart(started, operation);
+    const tokens = await Promise.all(removed.map((share) => revocation.readTokens(share)));
+    if (moved.length + created.length + removed.length > 0)
+      await store.installations.commit({
+        packages: [],
+        moved: moved.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
+        created: created.map(({ change: { row, records } }) => ({ row, records })),
+        removed: removed.map((row) => ({
+          row,
+          records: planner.records(caller, { ...row, status: "disabled" }, "binding.remove"),
+        })),
+      });
+    for (const [at, share] of removed.entries()) {
+      runner.retire(share.binding_id);
+      void revocation.revoke(share, tokens[at]!);
+    }
+    await effects.apply(caller, [...moved, ...created.map(({ change }) => change)], operation);
+    const rows = new Map(moved.map(({ row }) => [row.binding_id, row]));
+    const all = [
+      ...existing
+        .filter((binding) => !removed.includes(binding))
+        .map((binding) => rows.get(binding.binding_id) ?? binding),
+      ...created.map(({ change }) => change.row),
+    ];
+    await effects.announce(caller, all);
+    return all;
+  }
+
+  /** Records the request in the bindings. Their version continues to serve until an admin approves the upgrade. */
+  async function hold(
+    caller: Caller,
+    existing: readonly Binding[],
+    older: readonly Binding[],
+    package_version: string,
+    permissions: string[],
+  ): Promise<Binding[]> {
+    const requested_at = now();
+    const held_upgrade = { package_version, permissions, requested_by: caller.actor, requested_at };
+    const changed = older
+      .filter(({ held_upgrade: held }) => held?.package_version !== package_version)
+      .map((before) => {
+        const row = { ...before, held_upgrade, generation: before.generation + 1, updated_at: requested_at };
+        const records = planner.records(caller, row, "binding.upgrade_held");
+        return {
+          row,
+          expected: before.generation,
+          records: withDetails(records, { package_version, permissions }),
+        };
+      });
+    if (changed.length === 0) return [...existing];
+    await store.bindings.updateAll(changed);
+    const rows = new Map(changed.map(({ row }) => [row.binding_id, row]));
+    for (const binding_id of rows.keys()) runner.retire(binding_id);
+    const all = existing.map((binding) => rows.get(binding.binding_id) ?? binding);
+    await effects.announce(caller, all);
+    return all;
+  }
+
+  async function rollback(
+    caller: Caller,
+    id: string,
+    expected?: number,
+    operation?: Operation,
+  ): Promise<Binding> {
+    requireOperator(caller, "change bindings");
+    const { binding: before } = await getBound(caller, id);
+    if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
+    if (expected !== undefined && before.generation !== expected) throw outdated(before);
+    const cancelled = cancelUpgrade(before);
+    if (cancelled !== null) {
+      const records = planner.records(caller, cancelled, "binding.rollback");
+      if (!(await store.bindings.update(cancelled, before.generation, records)))
+        throw outdated((await getBound(caller, id)).binding);
+      runner.retire(id);
+      await effects.announce(caller, [cancelled]);
+      return cancelled;
+    }
+    const change = await planRollback(caller, before);
+    const { row, records } = change;
+    if (!(await store.bindings.update(row, before.generation, records)))
+      throw outdated((await getBound(caller, id)).binding);
+    await effects.apply(caller, [change], operation);
+    await effects.announce(caller, [row]);
+    return row;
+  }
+
+  /** A share gets no further calls; calls in flight finish. An upgrade that is held is withdrawn. */
+  function cancelUpgrade(before: Binding): Binding | null {
+    const { trial: _trial, held_upgrade, ...rest } = before;
+    if (before.share_of === undefined && held_upgrade === undefined) return null;
+    const rollout = before.share_of === undefined ? before.rollout : { traffic_percent: 0 };
+    return { ...rest, rollout, generation: before.generation + 1, updated_at: now() };
+  }
+
+  async function planRollback(caller: Caller, before: Binding): Promise<PlannedMove> {
+    const { previous } = before;
+    if (previous === undefined)
+      throw new BackplaneError(
+        "request.invalid",
+        `${before.binding_id} has no previous version to roll back to.`,
+        { fix: "Name a version: PATCH with package_version, or backplane binding set --to VERSION." },
+      );
+    const { package_version, digest, config, secrets } = previous;
+    const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
+    // Other bytes may have been installed under this version since, and the operator has not trusted those.
+    const same = to.package.digest === digest;
+    const then: Binding = { ...before, ...previous, generation: before.generation };
+    // The same bytes were trusted before, but only the host's admin may give that trust again.
+    const policy = caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(then, to).policy };
+    if (policy.approval === "never" && before.policy.approval !== "never" && !atLeast(caller.role, "admin"))
+      delete policy.approval;
+    const settings = same ? { config, secrets, policy } : {};
+    return await planner.patch(caller, before, { package_version, ...settings }, "binding.rollback", {
+      back: same,
+    });
+  }
+
+  async function rollBackTrial(failed: Binding, reason: string): Promise<boolean> {
+    const { scope, package_id, package_version } = failed;
+    const kernel: Caller = { actor: "kernel", scope, role: "owner", scopes: [], admin: false };
+    const listed = await planner.listInScope(scope, package_id);
+    const found = listed.find(({ binding_id }) => binding_id === failed.binding_id);
+    if (found?.trial === undefined || found.generation !== failed.generation) return false;
+    // One program serves all exports of a version, so they return together.
+    const trials = listed.filter(
+      (binding) =>
+        binding.trial !== undefined &&
+        binding.package_version === package_version &&
+        (binding.share_of === undefined) === (failed.share_of === undefined),
+    );
+    const at = now();
+    const changes: PlannedMove[] = [];
+    for (const before of trials) {
+      const rolled_back = { package_version, reason, at };
+      // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not been.
+      const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
+      const change =
+        before.share_of === undefined
+          ? await planRollback(host, before)
+          : {
+              before,
+              row: cancelUpgrade(before)!,
+              found: await findExport(store.packages, scope.org_id, before),
+              records: {},
+            };
+      const row = { ...change.row, rolled_back };
+      const details = { reason, version: package_version };
+      const records = withDetails(planner.records(kernel, row, "binding.rollback"), details);
+      changes.push({ ...change, row, records });
+    }
+    try {
+      await store.bindings.updateAll(
+        changes.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
+      );
+    } catch (error) {
+      // Another gateway was faster, or an operator has changed the bindings.
+      if (codeOf(error) === "binding.conflict") return false;
+      throw error;
+    }
+    if (failed.share_of === undefined) await effects.apply(kernel, changes);
+    else for (const { row } of changes) runner.retire(row.binding_id);
+    await effects.announce(
+      kernel,
+      changes.map(({ row }) => row),
+    );
+    return true;
+  }
+
+  async function getBound(caller: Caller, id: string): Promise<BoundPackage> {
+    const found = await store.bindings.get(caller.scope, id);
+    if (found === null) throw new BackplaneError("binding.not_found");
+    return found;
+  }
+
+  return { upgrade, rollback, rollBackTrial };
+}
+
+function withDetails(records: ChangeRecords, more: JsonObject): ChangeRecords {
+  const { audit } = records;
+  if (audit === undefined) return records;
+  return { ...records, audit: { ...audit, details: { ...audit.details, ...more } } };
+}
+
+function requireAdmin(caller: Caller): void {
+  if (atLeast(caller.role, "admin")) return;
+  throw new BackplaneError("policy.denied", "Only an owner or admin may grant a version more permissions.", {
+    fix: "Request the upgrade with new_permissions: hold, and ask an admin to approve it.",
+  });
+}
+
+/** Two candidates at once would share the calls in a way that nobody has asked for. */
+function requireNoOtherRollout(shares: readonly Binding[], package_version: string): void {
+  const other = shares.find(
+    (share) => share.package_version !== package_version && share.rollout.traffic_percent > 0,
+  );
+  if (other === undefined) return;
+  const { binding_id, package_id, package_version: version, rollout } = other;
+  const message = `${package_id} ${version} has ${rollout.traffic_percent} % of the calls in a rollout.`;
+  throw new BackplaneError("binding.conflict", message, {
+    details: { bindings: [binding_id] },
+    fix: `Finish it with backplane plugin upgrade ${package_id}@${version}, or end it with backplane plugin rollback ${package_id}.`,
+  });
+}
+
+export function outdated(binding: Binding): BackplaneError {
+  return new BackplaneError("request.precondition", undefined, {
+    details: { generation: binding.generation },
+  });
+}

@@ -1,0 +1,283 @@
+/** A version on trial: at once for all calls, or for a share of them; and the version that waits for an admin. */
+import { BackplaneError, type Binding, type BindingUpgrade } from "@backplane/contract";
+import type { Caller, RunOutcome } from "@backplane/ports";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import {
+  admin,
+  createTestKernel,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const PACKAGE = "acme/devkit";
+const TOOLS = [toolExport("greet"), toolExport("wave")];
+const operator: Caller = { ...admin, actor: "key_operator", role: "user", admin: false };
+
+async function openBound(exports = TOOLS) {
+  const fixture = await createTestKernel();
+  const bound = await fixture.bind(manifest(exports), { config: { team: "ops" } });
+  await fixture.kernel.bindings.create(admin, {
+    package_id: PACKAGE,
+    package_version: "0.1.0",
+    export_id: "wave",
+  });
+  await install(fixture, "0.2.0", exports);
+  return { fixture, bound };
+}
+
+async function install(fixture: TestKernel, version: string, exports = TOOLS): Promise<void> {
+  await fixture.kernel.packages.install(admin, fixture.importer.add({ ...manifest(exports), version }));
+}
+
+const upgrade = (
+  fixture: TestKernel,
+  package_version: string,
+  more: Partial<BindingUpgrade> = {},
+  caller = admin,
+) => fixture.kernel.bindings.upgrade(caller, { package_id: PACKAGE, package_version, ...more });
+const greet = (fixture: TestKernel) => fixture.call({ export_id: "greet", input: {} });
+const listed = async (fixture: TestKernel) =>
+  (await fixture.kernel.bindings.list(admin, {}, { limit: 50 })).items;
+const versions = async (fixture: TestKernel) =>
+  (await listed(fixture)).map(({ package_version }) => package_version);
+const rollbacks = async (fixture: TestKernel) =>
+  (await fixture.store.audit.list(admin.scope, { action: "binding.rollback" }, { limit: 20 })).items;
+
+/** Calls of these versions end like this; others succeed. */
+function fail(fixture: TestKernel, outcomes: Record<string, RunOutcome>): void {
+  fixture.runner.script = ({ request }) => outcomes[request.package.version] ?? ok();
+}
+
+verifies("bind.hot", "rolls all bindings of a version back when one of its calls crashes", async () => {
+  const { fixture, bound } = await openBound();
+  const moved = await upgrade(fixture, "0.2.0");
+  expect(moved.map(({ trial }) => trial)).toEqual([
+    expect.objectContaining({ from_version: "0.1.0", max_error_percent: 50 }),
+    expect.objectContaining({ from_version: "0.1.0" }),
+  ]);
+  fail(fixture, { "0.2.0": ended("failed", "crashed") });
+  expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: "0.2.0" });
+  await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+  expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
+  const back = await fixture.kernel.bindings.get(admin, bound.binding_id);
+  expect(back).toMatchObject({
+    config: { team: "ops" },
+    rolled_back: { package_version: "0.2.0", reason: "A call ended with crashed." },
+  });
+  expect(back).not.toHaveProperty("trial");
+  expect(await rollbacks(fixture)).toMatchObject([
+    { actor: "kernel", details: { reason: "A call ended with crashed.", version: "0.2.0" } },
+    { actor: "kernel" },
+  ]);
+});
+
+verifies("bind.hot", "rolls a version back when too many of its calls fail, and not before", async () => {
+  const { fixture } = await openBound();
+  await upgrade(fixture, "0.2.0", { trial: { max_error_percent: 30 } });
+  let calls = 0;
+  fixture.runner.script = () => (++calls % 2 === 0 ? ended("failed", "author_code") : ok());
+  for (let call = 0; call < 19; call++) await greet(fixture);
+  expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+  await greet(fixture);
+  await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+  expect((await rollbacks(fixture))[0]!.details).toMatchObject({ reason: "10 of 20 calls failed." });
+});
+
+test("keeps a version whose trial is over, and one that was changed by an operator", async () => {
+  const { fixture, bound } = await openBound();
+  fail(fixture, { "0.2.0": ended("failed", "crashed") });
+  await upgrade(fixture, "0.2.0", { trial: { seconds: 5 } });
+  fixture.clock.wall_offset += 5_001;
+  await greet(fixture);
+  await fixture.kernel.bindings.rollback(admin, bound.binding_id);
+  await upgrade(fixture, "0.2.0", { trial: { seconds: 0 } });
+  expect((await listed(fixture)).map(({ trial }) => trial?.until)).not.toContain(null);
+  await greet(fixture);
+  await fixture.kernel.bindings.rollback(admin, bound.binding_id);
+  await upgrade(fixture, "0.2.0");
+  // A rollback would loosen this again.
+  await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy: { approval: "always" } }, undefined);
+  expect(await fixture.kernel.bindings.get(admin, bound.binding_id)).not.toHaveProperty("trial");
+  expect((await rollbacks(fixture)).map(({ actor }) => actor)).toEqual(["admin", "admin"]);
+});
+
+verifies("bind.hot", "continues the trial after a crash of the gateway in the middle of it", async () => {
+  const { fixture } = await openBound();
+  await upgrade(fixture, "0.2.0");
+  await fixture.crash();
+  const next = await createTestKernel({ file: fixture.file });
+  expect(await versions(next)).toEqual(["0.2.0", "0.2.0"]);
+  fail(next, { "0.2.0": ended("failed", "launch_failed") });
+  await greet(next);
+  await expect.poll(() => versions(next), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
+});
+
+verifies("bind.rollout", "gives a version a growing share of the calls, and then all of them", async () => {
+  const { fixture, bound } = await openBound();
+  const first = await upgrade(fixture, "0.2.0", { percent: 10 });
+  expect(first).toHaveLength(4);
+  const share = first.find(({ share_of }) => share_of === bound.binding_id)!;
+  expect(share).toMatchObject({
+    package_version: "0.2.0",
+    config: { team: "ops" },
+    rollout: { traffic_percent: 10 },
+    trial: { from_version: "0.1.0", until: null },
+  });
+  expect(share).not.toHaveProperty("previous");
+  const served = async (calls: number) => {
+    const seen: Record<string, number> = { "0.1.0": 0, "0.2.0": 0 };
+    for (let call = 0; call < calls; call++) {
+      const { package_version } = await greet(fixture);
+      seen[package_version] = seen[package_version]! + 1;
+    }
+    return seen;
+  };
+  expect((await served(100))["0.2.0"]).toBeLessThan(40);
+  const more = await upgrade(fixture, "0.2.0", { percent: 90 });
+  expect(more.map(({ rollout }) => rollout.traffic_percent).toSorted((a, b) => a - b)).toEqual([
+    90, 90, 100, 100,
+  ]);
+  expect(more.map(({ binding_id }) => binding_id)).toContain(share.binding_id);
+  expect((await served(100))["0.2.0"]).toBeGreaterThan(60);
+  const all = await upgrade(fixture, "0.2.0");
+  expect(all).toHaveLength(2);
+  expect(all.find(({ binding_id }) => binding_id === bound.binding_id)).toMatchObject({
+    package_version: "0.2.0",
+    config: { team: "ops" },
+    previous: { package_version: "0.1.0", shares: [share.binding_id] },
+    trial: { until: expect.any(String) },
+  });
+  expect(await listed(fixture)).toHaveLength(2);
+  expect(await served(5)).toEqual({ "0.1.0": 0, "0.2.0": 5 });
+});
+
+verifies(
+  "bind.rollout",
+  "finishes the calls of a share that wait in its queue when the rollout ends",
+  async () => {
+    const limited = [toolExport("greet", { max_concurrency: 1 }), toolExport("wave")];
+    for (const end of ["complete", "rollback"] as const) {
+      const { fixture } = await openBound(limited);
+      const shares = await upgrade(fixture, "0.2.0", { percent: 99.99 });
+      const { promise: released, resolve: release } = Promise.withResolvers<void>();
+      let running = 0;
+      fixture.runner.script = async () => {
+        running++;
+        await released;
+        return ok();
+      };
+      const calls = [greet(fixture), greet(fixture), greet(fixture)];
+      await until(() => running === 1);
+      if (end === "complete") await upgrade(fixture, "0.2.0");
+      else
+        for (const { binding_id, share_of } of shares)
+          if (share_of !== undefined) await fixture.kernel.bindings.rollback(admin, binding_id);
+      // The watch over waiting calls reads their binding once, and each call reads it again before it starts.
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      fixture.clock.monotonic_offset += 1_000;
+      release();
+      for (const call of await Promise.all(calls)) expect(call).toMatchObject({ status: "succeeded" });
+    }
+  },
+);
+
+verifies("bind.rollout", "takes the calls away from a share that crashes, and keeps the reason", async () => {
+  const { fixture, bound } = await openBound();
+  await upgrade(fixture, "0.2.0", { percent: 99.99 });
+  fail(fixture, { "0.2.0": ended("failed", "handshake_failed") });
+  await greet(fixture);
+  await expect.poll(() => rollbacks(fixture), { timeout: 10_000 }).toHaveLength(2);
+  expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
+  const shares = (await listed(fixture)).filter(({ share_of }) => share_of !== undefined);
+  expect(shares).toMatchObject([
+    { rollout: { traffic_percent: 0 }, rolled_back: { reason: "A call ended with handshake_failed." } },
+    { rollout: { traffic_percent: 0 } },
+  ]);
+  // The next upgrade removes what is left of it.
+  await install(fixture, "0.3.0");
+  const moved = await upgrade(fixture, "0.3.0");
+  expect(moved.map(({ package_version }) => package_version)).toEqual(["0.3.0", "0.3.0"]);
+  expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).package_version).toBe("0.3.0");
+});
+
+test("refuses a second rollout beside one that is running, and a share that does not start", async () => {
+  const { fixture } = await openBound();
+  fixture.runner.probe = async () => {
+    throw new BackplaneError("handshake_failed", "It wrote nothing.");
+  };
+  await expect(upgrade(fixture, "0.2.0", { percent: 10 })).rejects.toMatchObject({ code: "binding.invalid" });
+  expect(await listed(fixture)).toHaveLength(2);
+  delete fixture.runner.probe;
+  await upgrade(fixture, "0.2.0", { percent: 10 });
+  await install(fixture, "0.3.0");
+  await expect(upgrade(fixture, "0.3.0")).rejects.toMatchObject({
+    code: "binding.conflict",
+    message: "acme/devkit 0.2.0 has 10 % of the calls in a rollout.",
+  });
+});
+
+const WIDER = [
+  toolExport("greet", { permissions: { network: "egress", allowed_domains: ["b.example"] } }),
+  toolExport("wave"),
+];
+
+verifies(
+  "upgrade.moves",
+  "holds a version that requests more permissions until an admin grants them",
+  async () => {
+    const { fixture, bound } = await openBound();
+    await install(fixture, "0.3.0", WIDER);
+    const held = await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+    expect(held.map(({ package_version }) => package_version)).toEqual(["0.1.0", "0.1.0"]);
+    const waiting = {
+      package_version: "0.3.0",
+      permissions: ["network"],
+      requested_by: "key_operator",
+      requested_at: expect.any(String),
+    };
+    expect(held.map(({ held_upgrade }) => held_upgrade)).toEqual([waiting, waiting]);
+    expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
+    // Asked again, nothing changes.
+    expect(await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator)).toEqual(held);
+    await expect(upgrade(fixture, "0.3.0", { new_permissions: "grant" }, operator)).rejects.toMatchObject({
+      code: "policy.denied",
+    });
+    const [events] = [
+      await fixture.store.audit.list(admin.scope, { action: "binding.upgrade_held" }, { limit: 5 }),
+    ];
+    expect(events.items[0]!.details).toMatchObject({ package_version: "0.3.0", permissions: ["network"] });
+    const moved = await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
+    const granted = moved.find(({ binding_id }) => binding_id === bound.binding_id) as Binding;
+    expect(granted).toMatchObject({
+      package_version: "0.3.0",
+      policy: {},
+      previous: { permissions_held: [] },
+    });
+    expect(granted).not.toHaveProperty("held_upgrade");
+    await greet(fixture);
+    expect(fixture.runner.requests.at(-1)!.grant).toMatchObject({
+      network: "egress",
+      allowed_domains: ["b.example"],
+    });
+  },
+);
+
+test("withdraws a held upgrade with a rollback, and holds no version without new permissions", async () => {
+  const { fixture, bound } = await openBound();
+  await install(fixture, "0.3.0", WIDER);
+  await upgrade(fixture, "0.3.0", { new_permissions: "hold", percent: 10 });
+  const back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
+  expect(back).not.toHaveProperty("held_upgrade");
+  expect(back.package_version).toBe("0.1.0");
+  // A share of the calls is an admin's decision too.
+  const shares = await upgrade(fixture, "0.3.0", { new_permissions: "grant", percent: 10 });
+  expect(shares.filter(({ share_of }) => share_of !== undefined)).toHaveLength(2);
+  expect(shares.every(({ held_upgrade }) => held_upgrade === undefined)).toBe(true);
+  const next = await openBound();
+  const moved = await upgrade(next.fixture, "0.2.0", { new_permissions: "hold" }, user);
+  expect(moved.map(({ package_version }) => package_version)).toEqual(["0.2.0", "0.2.0"]);
+});
