@@ -5,6 +5,7 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   "wire.warm-call": async () => (await import("./wire-warm-call.ts")).wireWarmCall(),
   "runner.warm-call": async () => (await import("./runner-warm-call.ts")).runnerWarmCall(),
   "http.invoke": async () => (await import("./http-invoke.ts")).httpInvoke(),
+  "llm.proxy": async () => (await import("./llm-proxy.ts")).llmProxy(),
   "mcp.http-call": async () => (await import("./mcp-http.ts")).mcpHttp(),
   "store.append": async () => (await import("./store-append.ts")).storeAppend(),
   "bus.dispatch": async () => (await import("./bus-dispatch.ts")).busDispatch(),

@@ -16,6 +16,7 @@ export interface Server {
 
 const CLI = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta.url));
 const BARE = fileURLToPath(new URL("./children/bare-fastify.mjs", import.meta.url));
+const CHAT_MODEL = fileURLToPath(new URL("./children/chat-model.mjs", import.meta.url));
 const BARE_MCP = fileURLToPath(new URL("./children/bare-mcp.mjs", import.meta.url));
 
 export async function startOurs(more: Record<string, string> = {}): Promise<Server> {
@@ -33,6 +34,7 @@ export async function startOurs(more: Record<string, string> = {}): Promise<Serv
 }
 
 export const startBare = () => start([BARE], process.env);
+export const startChatModel = () => start([CHAT_MODEL], process.env);
 export const startBareMcp = (plugin: string) => start([BARE_MCP, plugin], process.env);
 
 async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {

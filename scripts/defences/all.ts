@@ -26,6 +26,7 @@ import { HOME_DEFENCES } from "./home.ts";
 import { HTTP_DEFENCES } from "./http.ts";
 import { INSTALLATION_DEFENCES } from "./installations.ts";
 import { INTEGRITY_DEFENCES } from "./integrity.ts";
+import { LLM_ENDPOINT_DEFENCES } from "./llm-endpoints.ts";
 import type { Mutant } from "./mutant.ts";
 import { PACKAGE_DEFENCES } from "./packages.ts";
 import { PLUGIN_DEFENCES } from "./plugins.ts";
@@ -60,6 +61,7 @@ export const MUTANTS: Mutant[] = [
   ...FENCE_DEFENCES,
   ...HARNESS_DEFENCES,
   ...HTTP_DEFENCES,
+  ...LLM_ENDPOINT_DEFENCES,
   ...PROCESS_DEFENCES,
   ...PROGRESS_DEFENCES,
   ...INTEGRITY_DEFENCES,

@@ -9,6 +9,7 @@ import { executionCases } from "./contract-executions.ts";
 import { fenceCases } from "./contract-fences.ts";
 import { installationCases } from "./contract-installations.ts";
 import { invocationCases } from "./contract-invocations.ts";
+import { llmCallCases } from "./contract-llm-calls.ts";
 import { onceCases } from "./contract-once.ts";
 import { policyCases } from "./contract-policies.ts";
 import { queueCases } from "./contract-queues.ts";
@@ -39,6 +40,7 @@ export function storeContract(subject: () => Subject): void {
   replayCases(subject);
   runCases(() => subject().store);
   executionCases(() => subject().store);
+  llmCallCases(() => subject().store);
   fenceCases(() => subject().store);
   onceCases(() => subject().store);
   retentionCases(subject);

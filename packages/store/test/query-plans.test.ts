@@ -23,6 +23,7 @@ import { readHeldRun } from "../src/ops/holds.ts";
 import { countCalls, listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
 import { deadJobs, dueJobs, dueLanes, listJobs } from "../src/ops/jobs.ts";
 import { listKeys, readKey } from "../src/ops/keys.ts";
+import { listLlmCalls } from "../src/ops/llm-calls.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
@@ -55,6 +56,25 @@ const list = (filter: object, project_id = "p") =>
 
 /** With one row for every statement an operation runs to its end. */
 const OPERATIONS: [string, () => Op<unknown>][] = [
+  ["model calls", () => listLlmCalls({}, ["o", "p", "~", 5])],
+  ["model calls of a run", () => listLlmCalls({ run_id: "r" }, ["o", "p", "~", 5])],
+  ["model calls of an invocation", () => listLlmCalls({ invocation_id: "i" }, ["o", "p", "~", 5])],
+  ["lost model calls", () => startWrite("endLostLlmCalls", { before: 1 }, "sqlite")],
+  [
+    "settle a model call",
+    () =>
+      startWrite(
+        "settleLlmCall",
+        {
+          id: "c",
+          status: "failed",
+          body: "{}",
+          uses: [{ subject: "s", period: "day", starts: 0 }],
+          tokens: 1,
+        },
+        "sqlite",
+      ),
+  ],
   [
     "sign in",
     () =>
@@ -414,8 +434,9 @@ function statementsOf(op: Op<unknown>): Statement[] {
  * contain only running or waiting rows.
  */
 function scansTable(detail: string): boolean {
-  if (/USING INDEX (invocations_(running|waiting)|runs_running)$/.test(detail)) return false;
-  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins|sampling_uses)\b/.test(
+  if (/USING INDEX (invocations_(running|waiting)|runs_running|llm_calls_running)$/.test(detail))
+    return false;
+  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins|sampling_uses|llm_calls|llm_budgets)\b/.test(
     detail,
   );
 }

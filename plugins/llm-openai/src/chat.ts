@@ -15,7 +15,7 @@ import { type CallFragment, CallSlots } from "./call-slots.ts";
 import { chatMessages, withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
 import { isVendor, type OpenAiConfig } from "./config.ts";
-import { mergeParams } from "./params.ts";
+import { chooseEffort, mergeParams } from "./params.ts";
 
 type Chunk = OpenAI.ChatCompletionChunk;
 
@@ -53,9 +53,10 @@ export async function* streamChat(
 function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatCompletionCreateParamsStreaming {
   const { max_tokens, temperature, ...params } = mergeParams(config, request);
   const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
+  const effort = chooseEffort(config, request);
   const limit = isVendor(config.base_url) ? "max_completion_tokens" : "max_tokens";
   const body: JsonObject = {
-    ...(config.thinking_effort === null ? {} : { reasoning_effort: config.thinking_effort }),
+    ...(effort === null ? {} : { reasoning_effort: effort }),
     ...params,
     ...chatOptions(request),
     ...(temperature === undefined ? {} : { temperature }),
@@ -72,7 +73,7 @@ function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatComp
 }
 
 function chatOptions({ options = {}, tools }: GenerateRequest): JsonObject {
-  const { tool_choice, parallel_tool_calls, reasoning_effort, json_output, top_p, stop } = options;
+  const { tool_choice, parallel_tool_calls, json_output, top_p, stop } = options;
   const choice =
     typeof tool_choice === "object"
       ? { type: "function", function: { name: tool_choice.name } }
@@ -80,7 +81,6 @@ function chatOptions({ options = {}, tools }: GenerateRequest): JsonObject {
   return {
     ...(top_p === undefined ? {} : { top_p }),
     ...(stop === undefined ? {} : { stop }),
-    ...(reasoning_effort === undefined ? {} : { reasoning_effort }),
     ...(choice === null || tools.length === 0 ? {} : { tool_choice: choice }),
     ...(parallel_tool_calls === undefined || tools.length === 0 ? {} : { parallel_tool_calls }),
     ...(json_output === undefined ? {} : { response_format: responseFormat(json_output) }),

@@ -29,3 +29,14 @@ export function mergeParams(
     ...Object.fromEntries(Object.entries(params).filter(([key]) => !RESERVED_FIELDS.has(key))),
   };
 }
+
+/**
+ * Models that do not reason refuse an effort, and clients of other protocols ask for one by default. So only an instance
+ * that is configured with an effort takes the client's instead.
+ */
+export function chooseEffort(
+  { thinking_effort }: OpenAiConfig,
+  { options }: Pick<GenerateRequest, "options">,
+): string | null {
+  return thinking_effort === null ? null : (options?.reasoning_effort ?? thinking_effort);
+}

@@ -20,7 +20,7 @@ import type { OpenAI } from "openai";
 import { withoutImages } from "./chat-messages.ts";
 import type { OpenAiClient } from "./client.ts";
 import type { OpenAiConfig } from "./config.ts";
-import { mergeParams } from "./params.ts";
+import { chooseEffort, mergeParams } from "./params.ts";
 
 type Item = OpenAI.Responses.ResponseInputItem;
 type Event = OpenAI.Responses.ResponseStreamEvent;
@@ -42,7 +42,7 @@ function bodyOf(
 ): OpenAI.Responses.ResponseCreateParamsStreaming {
   const { max_tokens, ...params } = mergeParams(config, request);
   const tools = request.tools.map((tool) => ({ type: "function" as const, strict: false, ...tool }));
-  const effort = (request.options?.reasoning_effort ?? config.thinking_effort) as OpenAI.ReasoningEffort;
+  const effort = chooseEffort(config, request) as OpenAI.ReasoningEffort;
   return {
     ...(effort === null
       ? {}

@@ -21,7 +21,7 @@ export type BlockEvent =
   | { type: "delta"; block: AnswerBlock; text: string }
   | { type: "close"; block: AnswerBlock };
 
-/** How an answer ended, in terms that every protocol has. */
+/** The reason why an answer ended, in terms that every protocol has. */
 export type AnswerEnding = "end" | "length" | "tool" | "filter" | "stop_sequence";
 
 type ContentPart = Exclude<LlmEndpointPart, { type: "native" | "end" }>;

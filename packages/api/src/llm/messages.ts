@@ -272,7 +272,7 @@ function toChoice({ type, name }: JsonObject): LlmOptions["tool_choice"] {
 function effortOf(thinking: Json | undefined, effort: Json | undefined): string | undefined {
   if (!isObject(thinking) || thinking.type === "disabled") return undefined;
   const budget = numberOr(thinking.budget_tokens);
-  if (budget === undefined) return textOr(effort, "medium");
+  if (budget === undefined) return effort === "max" ? "high" : textOr(effort, "medium");
   return budget <= 2_048 ? "low" : budget <= 16_384 ? "medium" : "high";
 }
 

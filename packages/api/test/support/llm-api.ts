@@ -35,7 +35,7 @@ export async function startLlmApi(config: JsonObject = {}): Promise<LlmApi> {
   await providers.create(ADMIN, {
     id: "resp",
     plugin: "llm-openai",
-    config: { ...openai, model: "gpt-resp", api: "responses" },
+    config: { ...openai, model: "gpt-resp", api: "responses", thinking_effort: "high" },
   });
   await providers.create(ADMIN, {
     id: "claude",

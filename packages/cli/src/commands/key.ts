@@ -1,17 +1,26 @@
 /** `key`: API keys. The token is printed once, at creation. */
-import { BackplaneError, KEY_SCOPES, type KeyScope, ROLES, type Role } from "@backplane/contract";
+import {
+  BackplaneError,
+  KEY_SCOPES,
+  type KeyScope,
+  type LlmKeyLimits,
+  ROLES,
+  type Role,
+} from "@backplane/contract";
 import { type Command, Option } from "commander";
 import { parseList } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
 import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
 import { confirm } from "../terminal/prompts.ts";
+import { readJsonObject } from "../terminal/read-input.ts";
 
 interface CreateOptions {
   scope: string[];
   role?: Role;
   expires?: string;
   tools?: string[];
+  llm?: string;
 }
 
 export function addKeyCommands(program: Command, toAction: ToAction): void {
@@ -26,6 +35,10 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
       "--tools <patterns>",
       "tools that are listed for the key, or @PROFILE; the others are found by search",
       parseList,
+    )
+    .option(
+      "--llm <limits>",
+      "limits at the model endpoints as JSON: models, requests_per_minute, requests_per_day, tokens_per_day, tokens_per_month",
     )
     .addHelpText(
       "after",
@@ -50,6 +63,9 @@ async function create(context: CommandContext, options: CreateOptions, name: str
     ...(flags.org === undefined ? {} : { org_id: flags.org }),
     ...(flags.project === undefined ? {} : { project_id: flags.project }),
     ...(options.tools === undefined ? {} : { tools: options.tools }),
+    ...(options.llm === undefined
+      ? {}
+      : { llm: (await readJsonObject(context.io, "--llm", options.llm)) as LlmKeyLimits }),
     ...(options.expires === undefined ? {} : { expires_at: expiry(options.expires, Date.now()) }),
   });
   out.data(created, () => created.token ?? "");

@@ -41,7 +41,7 @@ interface ExplainOptions {
 const FIELDS =
   "\nFields: tolerance.conversation|background|headless (none, low, medium, full), allowed_tool_categories,\n" +
   "allowed_origins, roles.ROLE, channels.CHANNEL, risks.TOOL, floor, host, rules, lasting_approvals (none, low,\n" +
-  "medium, full), deferred_tools, pinned_tools, tool_token_budget, tool_profiles.NAME. JSON values are stored as\n" +
+  "medium, full), deferred_tools, pinned_tools, tool_token_budget, tool_profiles.NAME, llm. JSON values are stored as\n" +
   "JSON; null resets a field to its default; . is the whole policy.\n" +
   "See docs/policy.md.\n\nExamples:\n" +
   "  backplane policy set tolerance.conversation medium\n" +

@@ -21,6 +21,7 @@ Conversations
   session       chat, list, show, set, replay, fork, reset, handoff, compact, undo, compactions, loss, pin, unpin, pins, interrupt
   run           single turns and harnesses: start, resume, list, show, cancel
   provider      models: list, add, set, use, test, remove
+  llm           the model endpoints for Codex, OpenCode and Claude Code: models, calls, show
 
 Calls
   invoke        run an export

@@ -16,6 +16,7 @@ import { addDaemonCommands } from "../commands/gateway/daemon.ts";
 import { addDoctorCommand } from "../commands/gateway/doctor.ts";
 import { addUpCommand } from "../commands/gateway/up.ts";
 import { addKeyCommands } from "../commands/key.ts";
+import { addLlmCommands } from "../commands/llm.ts";
 import { addMcpCommand } from "../commands/mcp/mcp.ts";
 import { addPluginCommands } from "../commands/plugin/plugin.ts";
 import { addPolicyCommands } from "../commands/policy.ts";
@@ -66,6 +67,7 @@ export function buildProgram(io: Io, json: boolean, setExitCode: (exit: number) 
   addSessionCommands(program, toAction);
   addRunCommands(program, toAction);
   addProviderCommands(program, toAction);
+  addLlmCommands(program, toAction);
   addInvokeCommand(program, toAction);
   addInvocationCommands(program, toAction);
   addApprovalCommands(program, toAction);

@@ -7,6 +7,7 @@ import type {
   Entry,
   Execution,
   JsonObject,
+  LlmCall,
   Pin,
   PluginEntry,
   PluginHealth,
@@ -146,6 +147,13 @@ export function createAgentClient(http: Http) {
       execution: (id: string) => get<Execution>(`/v1/executions/${pathSegment(id)}`),
       /** Resolves with the ended run. */
       cancel: (id: string) => send<Run>("POST", `/v1/runs/${pathSegment(id)}:cancel`),
+    },
+    /** The records of the model endpoints. The endpoints themselves are for the clients of OpenAI and Anthropic. */
+    llm: {
+      models: async () => (await get<{ data: { id: string; display_name: string }[] }>("/v1/models")).data,
+      calls: (query: PageOptions & { run_id?: string; invocation_id?: string } = {}) =>
+        get<ListOf<LlmCall>>("/v1/llm-calls", { ...query }),
+      call: (id: string) => get<LlmCall>(`/v1/llm-calls/${pathSegment(id)}`),
     },
     compactions: {
       create: (body: CompactionBody, call?: CallOptions) =>

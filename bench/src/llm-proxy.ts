@@ -1,0 +1,101 @@
+/**
+ * The time to the first piece of a model's answer through the chat completions endpoint (authenticated, the record on
+ * disk first), beside a direct request to the same local server; and many streams at once.
+ */
+import { median, percentile } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+import { type Server, startChatModel, startOurs } from "./server-process.ts";
+
+interface Target {
+  url: string;
+  headers: Record<string, string>;
+  model: string;
+}
+
+const REPETITIONS = 7;
+const CALLS = 200;
+const STREAMS = 200;
+const PIECES = 50;
+/** The limit for the time that the endpoint adds. */
+const ADDED_MS = 2;
+
+export async function llmProxy(): Promise<Row[]> {
+  const model = await startChatModel();
+  const ours = await startOurs();
+  try {
+    const headers = { "content-type": "application/json", authorization: `Bearer ${ours.token}` };
+    await addInstance(ours, headers, `${model.url}/v1`);
+    const direct: Target = { url: `${model.url}/v1/chat/completions`, headers, model: "m" };
+    const proxied: Target = { url: `${ours.url}/v1/chat/completions`, headers, model: "local/m" };
+    for (const target of [direct, proxied]) await firstPieces(target, 2 * CALLS);
+    const figures = {
+      direct: { p50: [] as number[], p99: [] as number[] },
+      ours: { p50: [] as number[], p99: [] as number[] },
+    };
+    for (let repetition = 0; repetition < REPETITIONS; repetition++) {
+      for (const [key, target] of [
+        ["direct", direct],
+        ["ours", proxied],
+      ] as const) {
+        const times = await firstPieces(target, CALLS);
+        figures[key].p50.push(percentile(times, 0.5));
+        figures[key].p99.push(percentile(times, 0.99));
+      }
+    }
+    const p50 = { ours: median(figures.ours.p50), direct: median(figures.direct.p50) };
+    const p99 = { ours: median(figures.ours.p99), direct: median(figures.direct.p99) };
+    const complete = await manyStreams(proxied);
+    return [
+      row("llm.proxy", "ms added to the first piece, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
+      row("llm.proxy.p99", "ms added to the first piece, p99", "lower", p99.ours - p99.direct, null, p99),
+      row("llm.proxy.streams", `complete of ${STREAMS} concurrent streams`, "higher", complete, STREAMS),
+    ];
+  } finally {
+    await ours.stop();
+    await model.stop();
+  }
+}
+
+async function addInstance(ours: Server, headers: Record<string, string>, base_url: string): Promise<void> {
+  const config = { base_url, model: "m", allow_private: true };
+  const body = JSON.stringify({ id: "local", plugin: "llm-openai", config });
+  const response = await fetch(`${ours.url}/api/llm-providers`, { method: "POST", headers, body });
+  if (!response.ok) throw new Error(`the instance was not created: ${await response.text()}`);
+}
+
+/** Milliseconds from the request to the first piece, one call after the other. */
+async function firstPieces(target: Target, calls: number): Promise<number[]> {
+  const times: number[] = [];
+  for (let call = 0; call < calls; call++) {
+    const from = performance.now();
+    const response = await ask(target, 2, 0);
+    let first = 0;
+    for await (const _ of response.body!) first ||= performance.now() - from;
+    times.push(first);
+  }
+  return times;
+}
+
+/** The number of streams that delivered every piece in order and ended. */
+async function manyStreams(target: Target): Promise<number> {
+  const expected = Array.from({ length: PIECES }, (_, n) => `${n} `).join("");
+  const streams = Array.from({ length: STREAMS }, async () => {
+    const text = await (await ask(target, PIECES, 20)).text();
+    const events = text.split("\n\n").filter((event) => event.startsWith("data: {"));
+    const pieces = events.map((event) => {
+      const { choices } = JSON.parse(event.slice(6)) as { choices: { delta: { content?: string } }[] };
+      return choices[0]?.delta.content ?? "";
+    });
+    return pieces.join("") === expected && text.endsWith("data: [DONE]\n\n");
+  });
+  return (await Promise.all(streams)).filter(Boolean).length;
+}
+
+async function ask({ url, headers, model }: Target, pieces: number, pause_ms: number): Promise<Response> {
+  const content = JSON.stringify({ pieces, pause_ms });
+  const body = JSON.stringify({ model, stream: true, messages: [{ role: "user", content }] });
+  const response = await fetch(url, { method: "POST", headers, body });
+  if (response.status !== 200)
+    throw new Error(`${url} answered ${response.status}: ${await response.text()}`);
+  return response;
+}

@@ -1,0 +1,75 @@
+/** The model endpoints spend an organisation's money and hold its vendor credentials. */
+import type { Mutant } from "./mutant.ts";
+
+const ENDPOINTS = "packages/agent/src/llm-endpoints/llm-endpoints.ts";
+const RECORDS = ["packages/api/test/llm/records.test.ts"];
+const OPENAI = ["packages/api/test/llm/openai-client.test.ts"];
+const ANTHROPIC = ["packages/api/test/llm/anthropic-client.test.ts"];
+const ERRORS = ["packages/api/test/llm/errors.test.ts"];
+
+export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
+  {
+    defence: "llm endpoints: a budget is checked by the update that counts",
+    file: "packages/store/src/ops/llm-calls.ts",
+    from: "and requests < $4 and tokens < $5 returning subject",
+    to: "and requests <= $4 and tokens < $5 returning subject",
+    tests: RECORDS,
+  },
+  {
+    defence: "llm endpoints: a running call reserves its tokens",
+    file: "packages/store/src/ops/llm-calls.ts",
+    from: "set requests = requests + 1, tokens = tokens + $3",
+    to: "set requests = requests + 1, tokens = tokens + 0 * $3",
+    tests: RECORDS,
+  },
+  {
+    defence: "llm endpoints: the limits of a key apply to its delegated calls",
+    file: ENDPOINTS,
+    from: "const { actor } = await door.authority.resolveRoot(caller);",
+    to: "const { actor } = caller;",
+    tests: RECORDS,
+  },
+  {
+    defence: "llm endpoints: a key uses only its models",
+    file: "packages/agent/src/llm-endpoints/offered-models.ts",
+    from: "if (matches(id)) offered.push(",
+    to: "if (matches(id) || true) offered.push(",
+    tests: RECORDS,
+  },
+  {
+    defence: "llm endpoints: a client that disconnects cancels the call at the provider",
+    file: ENDPOINTS,
+    from: 'signal.addEventListener("abort", interrupt, { once: true });',
+    to: "",
+    tests: RECORDS,
+    hangs: true,
+  },
+  {
+    defence: "llm endpoints: responses are not stored at the vendor",
+    file: "plugins/llm-openai/src/native.ts",
+    from: "{ ...body, store: false }",
+    to: "{ ...body }",
+    tests: OPENAI,
+  },
+  {
+    defence: "llm endpoints: no response is continued by its id",
+    file: "packages/api/src/llm/responses.ts",
+    from: "if (previous_response_id != null)",
+    to: "if (previous_response_id === 1)",
+    tests: OPENAI,
+  },
+  {
+    defence: "llm endpoints: a vendor does not get another vendor's thinking",
+    file: "packages/api/src/llm/messages.ts",
+    from: 'type === "thinking" && isWrappedSeal(signature)',
+    to: 'type === "none" && isWrappedSeal(signature)',
+    tests: ANTHROPIC,
+  },
+  {
+    defence: "llm endpoints: a wrong vendor key is not reported as the client's",
+    file: "packages/api/src/llm/endpoint-error.ts",
+    from: "PASSED_ON.has(status_code) ? status_code : 502",
+    to: "status_code > 0 ? status_code : 502",
+    tests: ERRORS,
+  },
+];
