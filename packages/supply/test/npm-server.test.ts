@@ -17,15 +17,26 @@ import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, openContentStore } from "../src/index.ts";
-import { createNpm } from "../src/npm/npm-command.ts";
+import { createNpm, type Npm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;
 let root: string;
+/** For all tests, because it reads npm's settings once, which takes as long as a small installation. */
+let npm: Npm;
 
 beforeAll(async () => {
   registry = await startRegistry();
   root = mkdtempSync(join(tmpdir(), "backplane-npm-server-"));
+  npm = createNpm({
+    env: {
+      ...process.env,
+      NPM_CONFIG_REGISTRY: registry.url,
+      NPM_CONFIG_CACHE: join(root, "cache"),
+      // Settings that a user may have; they must not allow scripts to run.
+      NPM_CONFIG_IGNORE_SCRIPTS: "false",
+    },
+  });
 });
 afterAll(async () => {
   await registry.close();
@@ -45,18 +56,11 @@ function publish(name: string, about: object, files: Record<string, string> = {}
 async function open(scripts: InstallScripts | null = null) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
-  const env = {
-    ...process.env,
-    NPM_CONFIG_REGISTRY: registry.url,
-    NPM_CONFIG_CACHE: join(root, "cache"),
-    // Settings that a user may have; they must not allow scripts to run.
-    NPM_CONFIG_IGNORE_SCRIPTS: "false",
-  };
   const importer = createPackageImporter({
     store,
     schemas,
     host: { os: "linux", arch: "amd64" },
-    npm: createNpm({ env }),
+    npm,
     scripts,
   });
   return { store, importer, close: () => schemas.close() };
