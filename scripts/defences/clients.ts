@@ -65,4 +65,32 @@ export const CLIENT_DEFENCES: Mutant[] = [
     to: "      .keys.list({ limit: 1 })\n      .catch(() => undefined);\n    throw error;",
     tests: COMMAND_TESTS,
   },
+  {
+    defence: "mcp approvals: a caller that may not answer is not asked",
+    file: "packages/api/src/mcp/calls/ask-approval.ts",
+    from: "approval_id === null || !mayAnswer(caller)",
+    to: "approval_id === null",
+    tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
+  },
+  {
+    defence: "mcp approvals: a disconnect decides nothing",
+    file: "packages/api/src/mcp/calls/ask-approval.ts",
+    from: 'const UNANSWERED: Json = { action: "cancel" };',
+    to: 'const UNANSWERED: Json = { action: "decline" };',
+    tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
+  },
+  {
+    defence: "mcp approvals: only the two decisions of the form count",
+    file: "packages/api/src/mcp/calls/ask-approval.ts",
+    from: 'if (decision !== "approve" && decision !== "reject") return null;',
+    to: 'if (decision !== "reject") return { response: "approve" };',
+    tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
+  },
+  {
+    defence: "mcp approvals: a person sees all arguments",
+    file: "packages/api/src/mcp/calls/ask-approval.ts",
+    from: "if (shown.length > MAX_SHOWN) return null;",
+    to: "if (shown.length > MAX_SHOWN * 100) return null;",
+    tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
+  },
 ];

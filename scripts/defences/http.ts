@@ -61,4 +61,12 @@ export const HTTP_DEFENCES: Mutant[] = [
     to: "",
     tests: ["packages/api/test/server/adapter-routes.test.ts"],
   },
+  {
+    defence: "http: a query parameter that a route does not have is refused",
+    file: "packages/api/src/server/register-routes.ts",
+    from: 'return path.startsWith("/v1/") && error_schema === undefined;',
+    to: 'return path === "" && error_schema === undefined;',
+    tests: ["packages/api/test/openapi/build-openapi.test.ts"],
+    only: "refuses query parameters",
+  },
 ];

@@ -16,7 +16,7 @@ import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "./idempoten
 export const ARCHIVE_TYPES = ["application/gzip", "application/x-tar", "application/octet-stream"];
 
 /** Properties of the packed folder that the archive does not contain. */
-export const ArchiveQuery = z.object({
+export const ArchiveQuery = z.strictObject({
   name: z.string().min(1).max(120).optional().describe("The name of a package that has none of its own."),
   born_at: TimestampSchema.optional().describe("When the folder was created."),
 });

@@ -6,6 +6,7 @@
 import { Readable } from "node:stream";
 import type { Caller, Clock } from "@backplane/ports";
 import type { FastifyInstance, FastifyReply } from "fastify";
+import { z } from "zod";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";
 import { fastifyPath, type Route, type RouteContext, type RouteResponse } from "../http/route.ts";
@@ -41,7 +42,8 @@ function register(
   { gate, streams, clock }: RegistrationDeps,
   meter: RouteMeter,
 ): void {
-  const { auth, params, query, body } = route;
+  const { auth, params, body } = route;
+  const query = route.query ?? (refusesOtherQueries(route) ? NoQuery : undefined);
   app.route({
     method: route.method,
     url: fastifyPath(route.path),
@@ -93,6 +95,17 @@ function register(
     };
   }
 }
+
+/**
+ * A parameter that a route does not have is refused like an unknown field of a body: ignored, a misspelt filter would look
+ * like one that matched everything. Pages and sign-ins get parameters from browsers and other servers, and the clients of a
+ * vendor's protocol send the vendor's own.
+ */
+function refusesOtherQueries({ path, error_schema }: Route): boolean {
+  return path.startsWith("/v1/") && error_schema === undefined;
+}
+
+const NoQuery = z.strictObject({});
 
 function send(reply: FastifyReply, answer: RouteResponse): FastifyReply {
   if ("hijacked" in answer) return reply;

@@ -53,6 +53,23 @@ verifies(
   },
 );
 
+verifies("api.openapi", "refuses query parameters that the document does not name", async () => {
+  const accepted: string[] = [];
+  for (const [path, methods] of Object.entries(document.paths as Record<string, object>)) {
+    // The protocols of the vendors of models have parameters of their own.
+    if (!path.startsWith("/v1/") || /^\/v1\/(?:models|messages|chat|responses)\b/.test(path)) continue;
+    for (const method of Object.keys(methods)) {
+      const url = `${path.replace("{sha256}", "0".repeat(64)).replaceAll(/\{\w+\}/g, "absent")}?unknown_parameter=1`;
+      const answer = await t.call(method.toUpperCase(), url, method === "get" ? {} : { body: {} });
+      const message = JSON.stringify(answer.json?.error?.details ?? {});
+      // A request with an invalid body may be refused for its body first.
+      const refused = answer.status === 400 && (method !== "get" || message.includes("unknown_parameter"));
+      if (!refused) accepted.push(`${method} ${path} ${answer.status}`);
+    }
+  }
+  expect(accepted).toEqual([]);
+});
+
 test("has valid references and unique operation ids", () => {
   const refs = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map((match) => match[1]!);
   const known = Object.keys(document.components.schemas).map((name) => `#/components/schemas/${name}`);

@@ -87,9 +87,14 @@ export interface McpClient {
   headers: Record<string, string>;
 }
 
-export async function connect(base: string, revision: string, token = ADMIN_TOKEN): Promise<McpClient> {
-  if (revision === "2026-07-28") return stateless(base, token);
-  const hello = { protocolVersion: revision, capabilities: {}, clientInfo: { name: "test", version: "1" } };
+export async function connect(
+  base: string,
+  revision: string,
+  token = ADMIN_TOKEN,
+  capabilities: JsonObject = {},
+): Promise<McpClient> {
+  if (revision === "2026-07-28") return stateless(base, token, capabilities);
+  const hello = { protocolVersion: revision, capabilities, clientInfo: { name: "test", version: "1" } };
   const opened = await send(base, request("initialize", hello), { token });
   const version = opened.last.result.protocolVersion as string;
   const headers = {
@@ -109,7 +114,7 @@ export async function connect(base: string, revision: string, token = ADMIN_TOKE
   };
 }
 
-function stateless(base: string, token: string): McpClient {
+function stateless(base: string, token: string, capabilities: JsonObject): McpClient {
   const headers = { "mcp-protocol-version": "2026-07-28" };
   return {
     revision: "2026-07-28",
@@ -117,7 +122,7 @@ function stateless(base: string, token: string): McpClient {
     ask(method, params = {}, sending = {}) {
       const _meta = {
         [META.version]: "2026-07-28",
-        [META.capabilities]: {},
+        [META.capabilities]: capabilities,
         ...(params._meta as JsonObject),
       };
       const named = params.name ?? params.uri;

@@ -11,6 +11,7 @@ import { MessageQueue } from "../protocol/message-queue.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
 import { openCall } from "../session/sessions.ts";
+import { askForApproval } from "./ask-approval.ts";
 import { awaitingApproval } from "./call-notifications.ts";
 import { gatewayError } from "./call-result.ts";
 import { type DeliverDeps, deliver } from "./deliver.ts";
@@ -133,6 +134,7 @@ class ServerCall implements UpstreamCall {
         const data = { message, invocation_id: id, approval_id };
         const logged = { level: "notice", logger: server.name, data };
         this.#notifications.put({ method: "notifications/message", params: logged });
+        void askForApproval(kernel, caller, { approval_id }, this.questions).catch(() => undefined);
       },
       signal: this.#cancelled.signal,
     };

@@ -17,6 +17,7 @@ import { type McpClientRequest, McpError } from "../protocol/json-rpc.ts";
 import type { McpExchange } from "../session/exchange.ts";
 import { Questions, readResponses } from "../session/questions.ts";
 import { type McpSession, type OpenCall, openCall } from "../session/sessions.ts";
+import { askForApproval } from "./ask-approval.ts";
 import { createCallNotifications } from "./call-notifications.ts";
 import { callResult, gatewayError, refusalResult } from "./call-result.ts";
 import { type DeliverDeps, deliver, within } from "./deliver.ts";
@@ -86,6 +87,9 @@ export async function callTool(
   });
   open.cancel = () => call.cancel();
   if (open.cancelled) call.cancel();
+  // Fails if the approval was answered elsewhere first, or is not this caller's to answer; it stays as it is then.
+  if (ticket.status === "waiting_approval")
+    void askForApproval(deps.kernel, caller, ticket.invocation, questions).catch(() => undefined);
   return await deliver(deps, { request, exchange, call, open }, reply);
 }
 

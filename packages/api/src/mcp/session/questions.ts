@@ -14,6 +14,8 @@ export interface Question {
 }
 
 interface PendingQuestion extends Question {
+  /** The answer for a client that disconnects; the gateway's default answer if it is absent. */
+  unanswered?: Json;
   resolve(answer: Json): void;
   reject(error: Error): void;
 }
@@ -42,13 +44,14 @@ export class Questions {
       this.#supplied?.delete(name);
       return Promise.resolve(supplied);
     }
-    return new Promise((resolve, reject) => {
-      const question: PendingQuestion = { key: name, method, params, resolve, reject };
-      this.#pending ??= new Map();
-      this.#pending.set(name, question);
-      this.#listener?.(question);
-    });
+    return this.#put({ key: name, method, params });
   };
+
+  /** A question of the gateway itself. An answer that the request already contained does not count. */
+  ask(method: string, params: JsonObject, key: string, unanswered: Json): Promise<Json> | null {
+    if (this.#closed || !supports(this.#capabilities, method, params)) return null;
+    return this.#put({ key, method, params, unanswered });
+  }
 
   /** Whether the client supports any question. */
   get possible(): boolean {
@@ -82,12 +85,26 @@ export class Questions {
     this.#closed = true;
     this.#listener = null;
     if (this.#pending === null) return;
-    for (const question of this.#pending.values())
+    for (const question of this.#pending.values()) {
+      if (question.unanswered !== undefined) {
+        question.resolve(question.unanswered);
+        continue;
+      }
       rejectUnanswered(question.method).then(
         (answer) => question.resolve(answer),
         (error: Error) => question.reject(error),
       );
+    }
     this.#pending.clear();
+  }
+
+  #put(asked: Omit<PendingQuestion, "resolve" | "reject">): Promise<Json> {
+    return new Promise((resolve, reject) => {
+      const question: PendingQuestion = { ...asked, resolve, reject };
+      this.#pending ??= new Map();
+      this.#pending.set(question.key, question);
+      this.#listener?.(question);
+    });
   }
 
   #remove(key: string): PendingQuestion | undefined {

@@ -1,0 +1,89 @@
+/**
+ * Asks the client for the approval that its call awaits, as an elicitation. Only a caller that may answer approvals over
+ * HTTP is asked, so a client cannot approve anything here that it could not approve there. Everybody else may still answer
+ * meanwhile, and the first answer counts.
+ */
+import {
+  type Approval,
+  BackplaneError,
+  type Invocation,
+  isObject,
+  type Json,
+  type JsonObject,
+  sanitizeText,
+} from "@backplane/contract";
+import { type Caller, type Kernel, requireScope } from "@backplane/ports";
+import type { Questions } from "../session/questions.ts";
+
+/** A person must see all arguments. Longer ones are shown by the console and `backplane approve show`. */
+const MAX_SHOWN = 8_000;
+const FEEDBACK_LENGTH = 2_000;
+
+const FORM: JsonObject = {
+  type: "object",
+  properties: {
+    decision: { type: "string", title: "Decision", enum: ["approve", "reject"] },
+    feedback: {
+      type: "string",
+      title: "Feedback",
+      description: "What the model should know about your decision; optional.",
+      maxLength: FEEDBACK_LENGTH,
+    },
+  },
+  required: ["decision"],
+};
+
+export async function askForApproval(
+  kernel: Pick<Kernel, "approvals">,
+  caller: Caller,
+  { approval_id }: Pick<Invocation, "approval_id">,
+  questions: Questions,
+): Promise<void> {
+  if (approval_id === null || !mayAnswer(caller)) return;
+  const approval = await kernel.approvals.get(caller, approval_id);
+  const message = describeApproval(approval);
+  if (message === null) return;
+  const asked = questions.ask(
+    "elicitation/create",
+    { message, requestedSchema: FORM },
+    approval.id,
+    UNANSWERED,
+  );
+  const answer = asked === null ? null : readAnswer(await asked);
+  if (answer !== null)
+    await kernel.approvals.answer(caller, approval.id, { ...answer, digest: approval.digest });
+}
+
+/** A client that disconnects has decided nothing. */
+const UNANSWERED: Json = { action: "cancel" };
+
+function mayAnswer(caller: Caller): boolean {
+  if (caller.delegation !== undefined || caller.role === "guest") return false;
+  try {
+    requireScope(caller, "approvals:answer");
+    return true;
+  } catch (error) {
+    if (error instanceof BackplaneError) return false;
+    throw error;
+  }
+}
+
+function describeApproval({ brief, input, package_id, reason, risk, tool }: Approval): string | null {
+  const shown = sanitizeText(JSON.stringify(input, null, 2));
+  if (shown.length > MAX_SHOWN) return null;
+  const lines = [`Allow ${tool} (${package_id}) to run? Risk: ${risk}.`, reason];
+  if (brief !== "") lines.push(brief);
+  return `${sanitizeText(lines.join("\n"))}\n\nArguments:\n${shown}`;
+}
+
+/** Null: the person closed the form, or the answer is not one of the form's. The approval stays pending. */
+function readAnswer(answer: Json): { response: "approve" | "reject"; feedback?: string } | null {
+  if (!isObject(answer)) return null;
+  const { action, content } = answer;
+  if (action === "decline") return { response: "reject" };
+  if (action !== "accept" || !isObject(content)) return null;
+  const { decision, feedback } = content;
+  if (decision !== "approve" && decision !== "reject") return null;
+  if (typeof feedback !== "string" || feedback.trim() === "") return { response: decision };
+  return { response: decision, feedback: feedback.slice(0, FEEDBACK_LENGTH) };
+}
