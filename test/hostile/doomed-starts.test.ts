@@ -1,4 +1,4 @@
-/** A gateway that is killed leaves no process behind, at whichever step of a start it happens. */
+/** A gateway that is killed during any step of a start leaves no process behind. */
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -55,15 +55,15 @@ async function startPaused(init: string) {
   onTestFinished(() => void gateway.kill("SIGKILL"));
   const isPaused = () => treeOf(gateway.pid!).some((pid) => nameOf(pid) === "paused");
   await eventually(isPaused, 30_000, "the start is at this step");
-  return { gateway, everyone: treeOf(gateway.pid!) };
+  return { gateway, processes: treeOf(gateway.pid!) };
 }
 
 for (const [step, file, code] of STEPS) {
   verifies("sandbox.kill", `kill -9 of the gateway before ${step} leaves no process`, async () => {
-    const { gateway, everyone } = await startPaused(pausedBefore(file, code));
-    expect(everyone.length).toBeGreaterThan(0);
+    const { gateway, processes } = await startPaused(pausedBefore(file, code));
+    expect(processes.length).toBeGreaterThan(0);
     gateway.kill("SIGKILL");
-    await eventually(() => !everyone.some(isAlive), 30_000, "every process is gone");
+    await eventually(() => !processes.some(isAlive), 30_000, "every process is gone");
   });
 }
 
@@ -74,9 +74,9 @@ test("PID 1 exits if its outer process was killed before they were linked", asyn
     "  execve(arguments[0], arguments, environment);",
     "  for (;;) pause();",
   ];
-  const { gateway, everyone } = await startPaused(pausedBefore("first-process.c", "  setsid();", forever));
-  const [outer] = everyone.filter((pid) => nameOf(pid) === "sandbox-init");
-  const [first] = everyone.filter((pid) => nameOf(pid) === "paused");
+  const { gateway, processes } = await startPaused(pausedBefore("first-process.c", "  setsid();", forever));
+  const [outer] = processes.filter((pid) => nameOf(pid) === "sandbox-init");
+  const [first] = processes.filter((pid) => nameOf(pid) === "paused");
   process.kill(outer!, "SIGKILL");
   await eventually(() => !isAlive(first!), 15_000, "PID 1 is gone");
   expect(isAlive(gateway.pid!)).toBe(true);

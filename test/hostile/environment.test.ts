@@ -2,7 +2,7 @@
 import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { waitingHere } from "../../packages/runner/test/support/process-tree.ts";
+import { waitingSandboxes } from "../../packages/runner/test/support/process-tree.ts";
 import {
   emptyFolder,
   finish,
@@ -55,8 +55,8 @@ function environmentOf(pid: number): string {
 
 /** Stages are prepared in the background. */
 async function waiting(): Promise<number[]> {
-  await eventually(() => waitingHere().length > 0, 10_000, "a process waits for the next start");
-  return waitingHere();
+  await eventually(() => waitingSandboxes().length > 0, 10_000, "a process waits for the next start");
+  return waitingSandboxes();
 }
 
 test("control: finds a canary in the plugin's own environment", async () => {

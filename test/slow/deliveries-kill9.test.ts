@@ -1,7 +1,8 @@
 /**
- * A gateway is killed repeatedly while it delivers events to a hook in a worker process. The events are written to
- * the store beforehand, so that the time goes into kills and deliveries. The hook runs without the sandbox, because it
- * has to write down what it handled; the sandbox has no part in deliveries, and each start is cheaper without it.
+ * A gateway is killed repeatedly while it delivers events to a hook in a worker process. The events are written to the
+ * store beforehand, so that the test spends its time on kills and deliveries. The hook runs without the sandbox,
+ * because it has to record the events that it handled; deliveries do not depend on the sandbox, and each start is
+ * cheaper without it.
  */
 import {
   closeSync,
@@ -67,7 +68,7 @@ verifies(
       let before = 0;
       for (let kill = 0; kill < KILLS; kill++) {
         gateway = await startTestGateway({ home });
-        // Each life handles at least what the kill before interrupted, so that no delivery runs out of attempts.
+        // Each gateway handles at least the deliveries that the previous kill interrupted, so that none runs out of attempts.
         const wanted = Math.min(before + 10 + ((kill * 7) % 30), DELIVERIES - (KILLS - kill) * 10);
         await eventually(() => handled.count() >= wanted, 120_000, `${wanted} events are handled`);
         await gateway.kill9();
@@ -87,10 +88,11 @@ verifies(
       }
       expect(attempts.size).toBe(DELIVERIES);
       expect(subjects.size).toBe(DELIVERIES);
-      const repeated = [...attempts.values()].filter((list_) => list_.length > 1);
+      const repeated = [...attempts.values()].filter((numbers) => numbers.length > 1);
       // Some kills came between the handling of an event and its acknowledgement.
       expect(repeated.length).toBeGreaterThan(0);
-      for (const list_ of attempts.values()) expect(list_).toEqual([...new Set(list_)].sort((a, b) => a - b));
+      for (const numbers of attempts.values())
+        expect(numbers).toEqual([...new Set(numbers)].sort((a, b) => a - b));
       await gateway.stop();
     } finally {
       handled.close();

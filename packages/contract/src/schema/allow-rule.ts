@@ -25,7 +25,7 @@ const ArgumentConditionSchema = z
       })
       .optional()
       .describe(
-        "A text in which * stands for any characters except control characters and ; | & $ < > `. A text with a .. path " +
+        "A pattern in which * stands for any characters except control characters and ; | & $ < > `. A value with a .. path " +
           "segment does not match.",
       ),
   })

@@ -1,7 +1,7 @@
 /**
- * `backplane backup`: one archive of a home, also while its gateway runs. The store is read first, as it is at one moment. The
- * bytes of packages and artifacts that it refers to never change and are copied afterwards, so the archive may contain bytes
- * that nothing refers to, but lacks none.
+ * `backplane backup`: one archive of a home, also while its gateway runs. A snapshot of the store is copied first. The
+ * bytes of packages and artifacts never change and are copied afterwards, so the archive contains all bytes that the
+ * snapshot refers to, and possibly more.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { once } from "node:events";

@@ -5,8 +5,8 @@ test("takes no more slots than there are and serves the queue in order", async (
   const slots = new ProcessSlots(2, 10);
   expect([slots.tryTake(), slots.tryTake(), slots.tryTake()]).toEqual([true, true, false]);
   const served: string[] = [];
-  const waits = (name: string) => slots.take(() => {}).then((taken) => served.push(`${name} ${taken}`));
-  const line = [waits("first"), waits("second")];
+  const take = (name: string) => slots.take(() => {}).then((taken) => served.push(`${name} ${taken}`));
+  const line = [take("first"), take("second")];
   expect([slots.waiting, slots.free]).toEqual([2, false]);
   slots.release();
   await line[0];
@@ -23,17 +23,17 @@ test("takes no more slots than there are and serves the queue in order", async (
 test("does not let callers overtake the queue, and removes only the caller that cancels", async () => {
   const slots = new ProcessSlots(1, 10);
   slots.tryTake();
-  let leave = () => {};
-  const gone = slots.take((way) => {
-    leave = way;
+  let cancel = () => {};
+  const cancelled = slots.take((cancelWait) => {
+    cancel = cancelWait;
   });
-  const stays = slots.take(() => {});
-  leave();
-  expect(await gone).toBe(false);
-  leave();
+  const kept = slots.take(() => {});
+  cancel();
+  expect(await cancelled).toBe(false);
+  cancel();
   expect(slots.waiting).toBe(1);
   slots.release();
-  expect([await stays, slots.waiting]).toEqual([true, 0]);
+  expect([await kept, slots.waiting]).toEqual([true, 0]);
 });
 
 test("limits the length of the queue", () => {

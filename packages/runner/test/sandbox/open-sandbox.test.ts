@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
-import { treeOf, waitingHere } from "../support/process-tree.ts";
+import { treeOf, waitingSandboxes } from "../support/process-tree.ts";
 import {
   emptyFolder,
   finish,
@@ -122,11 +122,11 @@ test("reports a program that cannot be started as the plugin's failure", async (
 test("replaces a prepared process that was killed, and stops it on close", async () => {
   const sandbox = await openSandbox(sandboxOptions());
   expect((await sh(sandbox, "echo one")).out).toBe("one\n");
-  const before = waitingHere();
+  const before = waitingSandboxes();
   for (const pid of before) process.kill(pid, "SIGKILL");
   await eventually(() => !before.some(isAlive), 5_000, "it is dead");
   expect((await sh(sandbox, "echo two")).out).toBe("two\n");
-  const after = waitingHere();
+  const after = waitingSandboxes();
   expect([before.length, after.length]).toEqual([1, 1]);
   await sandbox.close();
   expect(after.filter(isAlive)).toEqual([]);

@@ -6,7 +6,7 @@ import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
 import { createConfinedTestRunner } from "../support/confined-runner.ts";
-import { confinedHere } from "../support/process-tree.ts";
+import { confinedProcesses } from "../support/process-tree.ts";
 import { requestOf, side, vai } from "../support/request.ts";
 import { type TestRunner, until } from "../support/runner.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
@@ -177,28 +177,28 @@ verifies(
     const ends: Record<string, (testRunner: TestRunner) => Promise<unknown>> = {
       cancel: async (testRunner) => {
         const running = testRunner.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
-        await until(() => confinedHere().length >= 3);
-        const tree = confinedHere();
+        await until(() => confinedProcesses().length >= 3);
+        const tree = confinedProcesses();
         expect(testRunner.runner.cancel("inv_deaf", "user")).toBe(true);
         expect(await running).toMatchObject({ status: "cancelled" });
         return tree;
       },
       deadline: async (testRunner) => {
         const running = testRunner.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
-        await until(() => confinedHere().length >= 3);
-        const tree = confinedHere();
+        await until(() => confinedProcesses().length >= 3);
+        const tree = confinedProcesses();
         expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
         return tree;
       },
       unload: async (testRunner) => {
         expect(await testRunner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
-        const tree = confinedHere();
+        const tree = confinedProcesses();
         testRunner.runner.retire("bind_1");
         return tree;
       },
       "host exit": async (testRunner) => {
         expect(await testRunner.run(vai("forks"))).toMatchObject({ status: "succeeded" });
-        const tree = confinedHere();
+        const tree = confinedProcesses();
         await testRunner.runner.close(200);
         return tree;
       },

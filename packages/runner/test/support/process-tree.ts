@@ -7,7 +7,7 @@ export function treeOf(pid: number): number[] {
 }
 
 /** All processes in sandboxes of this process with a plugin, including the outer ones. */
-export function confinedHere(): number[] {
+export function confinedProcesses(): number[] {
   return stages()
     .map((pid) => [pid, ...treeOf(pid)])
     .filter((tree) => tree.length > WITHOUT_PLUGIN)
@@ -15,7 +15,7 @@ export function confinedHere(): number[] {
 }
 
 /** The outer processes of prepared sandboxes, which wait for a plugin. */
-export function waitingHere(): number[] {
+export function waitingSandboxes(): number[] {
   return stages().filter((pid) => treeOf(pid).length < WITHOUT_PLUGIN);
 }
 

@@ -1,6 +1,7 @@
 /**
- * The packages below node_modules that only the development of a plugin needs: those that its devDependencies lead to and
- * its other dependencies do not. A package that nothing declares stays, because somebody may have copied it there.
+ * The packages below node_modules that only the development of a plugin needs: those that are dependencies of its
+ * devDependencies, but not of its other dependencies. A package that is not declared anywhere stays, because it may
+ * have been copied there.
  */
 import { readFile, stat } from "node:fs/promises";
 import { join, posix } from "node:path";
@@ -15,17 +16,17 @@ export async function findDevelopmentPackages(dir: string): Promise<ReadonlySet<
   const root = await readPackageJson(dir, "");
   const development = Object.keys(root.devDependencies ?? {});
   if (development.length === 0) return new Set();
-  const needed = await reach(
+  const needed = await collectPackages(
     dir,
     NEEDED.flatMap((group) => Object.keys(root[group] ?? {})),
   );
-  const found = await reach(dir, development);
+  const found = await collectPackages(dir, development);
   for (const path of needed) found.delete(path);
   return found;
 }
 
-/** All packages that these names lead to, found like Node finds them: from the folder of the package upwards. */
-async function reach(dir: string, names: readonly string[]): Promise<Set<string>> {
+/** These packages and all their dependencies, resolved like in Node: from the folder of the package upwards. */
+async function collectPackages(dir: string, names: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
   const queue = names.map((name) => ({ name, from: "" }));
   for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
