@@ -2,21 +2,12 @@
  * A gateway is killed repeatedly while it delivers events to a hook in a worker process. The events are written to the
  * store beforehand, so that the test spends its time on kills and deliveries. The hook runs without the sandbox,
  * because it has to record the events that it handled; deliveries do not depend on the sandbox, and each start is
- * cheaper without it.
+ * cheaper without it. The home is in memory, where written data survives the death of a process as it does on a disk.
  */
-import {
-  closeSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  readFileSync,
-  readSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
-import { tmpdir } from "node:os";
+import { closeSync, mkdirSync, openSync, readFileSync, readSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { openSqliteStore } from "@backplane/store";
+import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect } from "vitest";
 import { sampleEvent, sampleInvocation } from "../../packages/store/test/samples.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -53,7 +44,7 @@ verifies(
   "fault.kill9",
   "200 kills during 10,000 deliveries lose none, and duplicates keep their id with a higher attempt",
   async () => {
-    const folder = mkdtempSync(join(tmpdir(), "backplane-deliveries-"));
+    const folder = createMemoryFolder("backplane-deliveries-");
     const home = join(folder, "home");
     const journal = join(folder, "journal");
     mkdirSync(home, { mode: 0o700 });

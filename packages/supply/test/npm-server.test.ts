@@ -22,7 +22,7 @@ import { type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;
 let root: string;
-/** For all tests, because it reads npm's settings once, which takes as long as a small installation. */
+/** Shared, because it starts one more process to read npm's settings. */
 let npm: Npm;
 
 beforeAll(async () => {
