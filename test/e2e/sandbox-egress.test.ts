@@ -215,3 +215,33 @@ def ask(input, call):
   }
   expect(new Set(reached)).toEqual(new Set([`localhost:${port}/x`]));
 }, 60_000);
+
+/** Streams an answer of the gateway's model with the delegated token, as a hosted agent does. */
+const ASKER = `import { definePlugin, serve, tool } from "@backplane/sdk";
+const ask = tool({ id: "ask_model", input: { type: "object" }, async run(input, call) {
+  const body = { model: "llm-echo/echo", stream: true, messages: [{ role: "user", content: input.text }] };
+  const answer = await call.gateway.fetch("/v1/chat/completions", { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+  return { status: answer.status, call: answer.headers.get("backplane-llm-call"), text: await answer.text() };
+} });
+serve(definePlugin({ package_id: "acme/asker", version: "1.0.0", exports: [ask] }));
+`;
+
+verifies(
+  ["llm.gateway", "delegation.reach"],
+  "a sandboxed plugin without network streams from the gateway's model, on the record of its call",
+  async () => {
+    const extra = '[exports.permissions]\nnetwork = "none"\ngateway_api_scopes = ["llm:invoke"]';
+    const folder = writePluginFolder({
+      package_id: "acme/asker",
+      entrypoint: ["node", "./plugin.mjs"],
+      files: { "plugin.mjs": bundle(ASKER) },
+      exports: [{ id: "ask_model", extra, effect_class: "idempotent_write" }],
+    });
+    await installAndBind(gateway, folder, ["ask_model"], {});
+    const { id, result } = await call("ask_model", { text: "from the sandbox" });
+    const { status, call: record, text } = result!.structured_output as Record<string, string>;
+    expect([status, text?.endsWith("data: [DONE]\n\n")]).toEqual([200, true]);
+    const { body } = await gateway.http<{ items: object[] }>("GET", `/v1/llm-calls?invocation_id=${id}`);
+    expect(body.items).toMatchObject([{ id: record, actor: id, status: "succeeded", provider: "llm-echo" }]);
+  },
+);

@@ -200,6 +200,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     } finally {
       signal.removeEventListener("abort", interrupt);
     }
+    // A provider need not stream.
+    if (first_part_ms === null) for (const part of unstreamedParts(answer)) push(part);
     const { usage, stop_reason } = answer;
     await settle(call, { status: "succeeded", first_part_ms, usage, stop_reason }, usage.total);
     return answer;
@@ -293,6 +295,12 @@ function* partsIn(delta: ModelDelta): Generator<LlmEndpointPart> {
       ...(args === undefined ? {} : { args }),
     };
   }
+}
+
+function* unstreamedParts({ text, tool_calls }: ModelAnswer): Generator<LlmEndpointPart> {
+  if (text !== "") yield { type: "content", text };
+  for (const [index, { id, name, args }] of tool_calls.entries())
+    yield { type: "tool_call", index, id, name, args: JSON.stringify(args) };
 }
 
 /** The store reports when the period ends; clients expect the time until then. */

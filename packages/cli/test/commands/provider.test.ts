@@ -98,3 +98,30 @@ test("warns that a private address is refused until --allow-private", async () =
   expect((await add("opened", places[0]!, "--allow-private")).err).not.toContain("refuses model calls");
   expect((await add("far", "https://api.example.com/v1")).err).not.toContain("refuses model calls");
 });
+
+test("lists models and the calls of a key with limits at the model endpoints", async () => {
+  const create = ["key", "create", "agent", "--scope", "llm:invoke,llm:read"];
+  const invalid = await gateway.backplane([...create, "--llm", "nonsense"]);
+  expect(invalid.exit).toBe(EXIT.usage);
+  const { token, key } = await gateway.json<{ token: string; key: { id: string; llm: object } }>([
+    ...create,
+    "--llm",
+    '{"requests_per_day": 1, "models": ["llm-echo/*"]}',
+  ]);
+  expect(key.llm).toEqual({ requests_per_day: 1, models: ["llm-echo/*"] });
+  const ask = () =>
+    fetch(`${gateway.url}/v1/chat/completions`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "llm-echo/echo", messages: [{ role: "user", content: "hello" }] }),
+    });
+  expect((await ask()).status).toBe(200);
+  expect((await ask()).status).toBe(429);
+  const env = { BACKPLANE_TOKEN: token };
+  expect((await gateway.backplane(["llm", "models"], { env })).out).toContain("llm-echo/echo");
+  const listed = await gateway.json<{ items: { id: string; key_id: string }[] }>(["llm", "calls"]);
+  expect(listed.items.map(({ key_id }) => key_id)).toEqual([key.id]);
+  const shown = await gateway.backplane(["llm", "show", listed.items[0]!.id], { env });
+  expect(shown.out).toMatch(/status: +succeeded/);
+  expect(shown.out).toMatch(/tokens: +\d+ in, \d+ out/);
+});
