@@ -61,8 +61,8 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
     defence: "llm endpoints: a vendor does not get another vendor's thinking",
     file: "packages/api/src/llm/messages.ts",
-    from: 'type === "thinking" && isWrappedSeal(signature)',
-    to: 'type === "none" && isWrappedSeal(signature)',
+    from: 'type === "thinking" && (signature',
+    to: 'type === "none" && (signature',
     tests: ANTHROPIC,
   },
   {

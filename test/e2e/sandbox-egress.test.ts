@@ -239,8 +239,11 @@ verifies(
     });
     await installAndBind(gateway, folder, ["ask_model"], {});
     const { id, result } = await call("ask_model", { text: "from the sandbox" });
-    const { status, call: record, text } = result!.structured_output as Record<string, string>;
-    expect([status, text?.endsWith("data: [DONE]\n\n")]).toEqual([200, true]);
+    const { structured_output } = result as {
+      structured_output: { status: number; call: string; text: string };
+    };
+    const { status, call: record, text } = structured_output;
+    expect([status, text.endsWith("data: [DONE]\n\n")]).toEqual([200, true]);
     const { body } = await gateway.http<{ items: object[] }>("GET", `/v1/llm-calls?invocation_id=${id}`);
     expect(body.items).toMatchObject([{ id: record, actor: id, status: "succeeded", provider: "llm-echo" }]);
   },

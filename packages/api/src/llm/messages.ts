@@ -205,8 +205,7 @@ function assistantMessage(blocks: readonly JsonObject[]): ChatMessage {
   for (const block of blocks) {
     if (block.type === "tool_use")
       tool_calls.push({ id: textOr(block.id), name: textOr(block.name), args: toArguments(block.input) });
-    else if (block.type === "thinking")
-      thinking.push({ text: textOr(block.thinking), seal: unwrapSeal(textOr(block.signature), SIGNATURE) });
+    else if (block.type === "thinking") thinking.push(toThinkingBlock(block));
     else if (block.type === "redacted_thinking")
       thinking.push({ text: "", seal: `${REDACTED}${textOr(block.data)}` });
     else if (block.type === "text") content.push({ type: "text", text: textOr(block.text) });
@@ -217,6 +216,11 @@ function assistantMessage(blocks: readonly JsonObject[]): ChatMessage {
     ...(tool_calls.length === 0 ? {} : { tool_calls }),
     ...(thinking.length === 0 ? {} : { thinking }),
   };
+}
+
+function toThinkingBlock({ thinking, signature }: JsonObject): ThinkingBlock {
+  const [text, proof] = [textOr(thinking), textOr(signature)];
+  return proof === "" ? { text } : { text, seal: unwrapSeal(proof, SIGNATURE) };
 }
 
 function resultContent(content: Json | undefined): Json {
@@ -278,16 +282,18 @@ function effortOf(thinking: Json | undefined, effort: Json | undefined): string 
 
 /** The vendor refuses a conversation with thinking that another vendor's model wrote. */
 function withoutForeignThinking(body: JsonObject): JsonObject {
-  const isForeign = ({ type, signature }: JsonObject) => type === "thinking" && isWrappedSeal(signature);
+  // A model without proofs has an empty signature.
+  const isForeign = ({ type, signature }: JsonObject) =>
+    type === "thinking" && (signature === "" || isWrappedSeal(signature));
   const list = listOf(body.messages);
   if (!list.some(({ content }) => listOf(content).some(isForeign))) return body;
   return {
     ...body,
-    messages: list.map((each) =>
-      Array.isArray(each.content)
-        ? { ...each, content: listOf(each.content).filter((block) => !isForeign(block)) }
-        : each,
-    ),
+    messages: list.flatMap((each) => {
+      if (!Array.isArray(each.content)) return [each];
+      const content = listOf(each.content).filter((block) => !isForeign(block));
+      return content.length === 0 ? [] : [{ ...each, content }];
+    }),
   };
 }
 

@@ -282,6 +282,31 @@ verifies("llm.gateway", "returns encrypted reasoning of another vendor with the 
   ]);
 });
 
+test("leaves out unsigned thinking of another model, and messages that consisted of it", async () => {
+  t.vendor.answer({
+    sse: chatStream([{ reasoning_content: "unsigned" }, { content: "so" }], "stop"),
+  });
+  const asked = { model: "chat/gpt-up", max_tokens: 50 };
+  const { content } = await t.anthropic().messages.create({ ...asked, messages: hello });
+  expect(content).toEqual([
+    { type: "thinking", thinking: "unsigned", signature: "" },
+    { type: "text", text: "so" },
+  ]);
+  t.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
+  const messages: Anthropic.MessageParam[] = [
+    ...hello,
+    { role: "assistant", content },
+    { role: "assistant", content: [content[0]!] },
+    ...hello,
+  ];
+  await t.anthropic().messages.create({ ...asked, model: "claude/claude-up", messages });
+  expect(upstream().body.messages).toEqual([
+    ...hello,
+    { role: "assistant", content: [{ type: "text", text: "so" }] },
+    ...hello,
+  ]);
+});
+
 test("counts tokens at the vendor, and estimates them for other providers", async () => {
   t.vendor.answer({ json: { input_tokens: 321 } });
   const counted = await t.anthropic().messages.countTokens({ model: "claude/claude-up", messages: hello });
