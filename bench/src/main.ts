@@ -23,6 +23,7 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   "sandbox.prewarmed": async () => (await import("./sandbox.ts")).sandboxPrewarmed(),
   "sandbox.rate": async () => (await import("./sandbox.ts")).sandboxRate(),
   "tools.reload": async () => (await import("./tools-reload.ts")).toolsReload(),
+  "upgrade.switch": async () => (await import("./upgrade-switch.ts")).upgradeSwitch(),
   "npm.fetch": async () => (await import("./npm-fetch.ts")).npmFetch(),
   boot: async () => (await import("./boot.ts")).boot(),
 };

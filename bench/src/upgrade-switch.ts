@@ -1,0 +1,149 @@
+/** An upgrade under load: the time until the next version answers, and of a version that crashes, until the old one does. */
+import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { buildEchoPackage } from "./echo-package.ts";
+import { percentile } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+import { type Server, startOurs } from "./server-process.ts";
+
+const CALLS_PER_SECOND = 500;
+const SECONDS_BEFORE = 2;
+const SECONDS_AFTER = 3;
+const MAX_ROLLBACK_MS = 5_000;
+
+interface EndedCall {
+  sent_at: number;
+  ended_at: number;
+  status: string;
+  version: string;
+}
+
+export async function upgradeSwitch(): Promise<Row[]> {
+  const echo = await buildEchoPackage();
+  const next = writeVersion(echo.folder, "1.1.0", false);
+  const crashing = writeVersion(echo.folder, "1.2.0", true);
+  const server = await startOurs();
+  const post = createPost(server);
+  try {
+    for (const folder of [echo.folder, next, crashing])
+      await post("/v1/plugin-packages", { source: { folder } });
+    const bound = { package_id: "bench/echo", package_version: "1.0.0", export_id: "echo" };
+    await post("/v1/plugin-bindings", { ...bound, policy: { class: "worker" } });
+    // An upgrade drops a lowered class, so the class is set with the version.
+    const upgrade = (package_version: string) =>
+      post("/v1/plugin-bindings:upgrade", {
+        package_id: "bench/echo",
+        package_version,
+        bindings: { echo: { policy: { class: "worker" } } },
+      });
+    await measureUnderLoad(post, async () => {});
+    const switched = await measureUnderLoad(post, () => upgrade("1.1.0"));
+    const failed = switched.calls.filter(({ status }) => status !== "succeeded");
+    const first = switched.calls.find(({ version }) => version === "1.1.0");
+    if (first === undefined) throw new Error("the next version did not answer");
+    const during = switched.calls
+      .filter(({ sent_at }) => sent_at >= switched.from && sent_at <= first.ended_at)
+      .map(({ sent_at, ended_at }) => ended_at - sent_at);
+    const crashed = await measureUnderLoad(post, () => upgrade("1.2.0"));
+    const crash = crashed.calls.find(({ status, version }) => status === "failed" && version === "1.2.0");
+    if (crash === undefined) throw new Error("the version did not crash");
+    const lost = crashed.calls.filter(({ status }) => status !== "succeeded");
+    const last = Math.max(...lost.map(({ ended_at }) => ended_at));
+    if (crashed.calls.at(-1)!.version !== "1.1.0") throw new Error("the version was not rolled back");
+    const peers = {
+      failed: failed.length,
+      calls: switched.calls.length,
+      p99_ms: percentile(during, 0.99),
+    };
+    return [
+      row(
+        "upgrade.switch",
+        `ms from the request to the first call of the next version, ${CALLS_PER_SECOND} calls/s`,
+        "lower",
+        first.ended_at - switched.from,
+        null,
+        peers,
+      ),
+      row("upgrade.failed", `failed calls of ${switched.calls.length}`, "lower", failed.length, null),
+      row(
+        "upgrade.rollback",
+        "ms from the first crashed call to the last failed one",
+        "lower",
+        last - crash.ended_at,
+        MAX_ROLLBACK_MS,
+        { failed: lost.length, calls: crashed.calls.length },
+      ),
+    ];
+  } finally {
+    await server.stop();
+    for (const folder of [next, crashing]) rmSync(folder, { recursive: true, force: true });
+    echo.remove();
+  }
+}
+
+/** Calls arrive at a fixed rate, whether or not earlier ones have ended. Sorted by their end. */
+async function measureUnderLoad(
+  post: Post,
+  act: () => Promise<unknown>,
+): Promise<{ from: number; calls: EndedCall[] }> {
+  const calls: EndedCall[] = [];
+  const pending = new Set<Promise<void>>();
+  const call = async () => {
+    const sent_at = performance.now();
+    const { status, package_version } = await post("/v1/invocations?wait=true", {
+      export_id: "echo",
+      input: { text: "x".repeat(100) },
+    });
+    calls.push({ sent_at, ended_at: performance.now(), status: status!, version: package_version! });
+  };
+  const began = performance.now();
+  let from = 0;
+  let acted: Promise<unknown> | null = null;
+  const total = CALLS_PER_SECOND * (SECONDS_BEFORE + SECONDS_AFTER);
+  for (let sent = 0; sent < total; ) {
+    const elapsed = performance.now() - began;
+    if (acted === null && elapsed > SECONDS_BEFORE * 1_000) {
+      from = performance.now();
+      acted = act();
+    }
+    for (const due = Math.min(total, (elapsed / 1_000) * CALLS_PER_SECOND); sent < due; sent++) {
+      const one: Promise<void> = call().finally(() => pending.delete(one));
+      pending.add(one);
+    }
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  await acted;
+  await Promise.all(pending);
+  return { from, calls: calls.toSorted((a, b) => a.ended_at - b.ended_at) };
+}
+
+type Post = (path: string, body: unknown) => Promise<{ status?: string; package_version?: string }>;
+
+function createPost(server: Server): Post {
+  const headers = { "content-type": "application/json", authorization: `Bearer ${server.token}` };
+  return async (path, body) => {
+    const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+    const answer = (await response.json()) as { status?: string; package_version?: string };
+    if (!response.ok) throw new Error(`${path} answered ${response.status}: ${JSON.stringify(answer)}`);
+    return answer;
+  };
+}
+
+function writeVersion(folder: string, version: string, crashes: boolean): string {
+  const copy = `${folder}-${version}`;
+  cpSync(folder, copy, { recursive: true });
+  const edit = (file: string, change: (text: string) => string) => {
+    const path = join(copy, file);
+    const before = readFileSync(path, "utf8");
+    const after = change(before);
+    if (after === before) throw new Error(`${file} has nothing to change`);
+    writeFileSync(path, after);
+  };
+  edit("vai-plugin.toml", (text) => text.replace('version = "1.0.0"', `version = "${version}"`));
+  edit("bin/plugin.mjs", (text) => text.replace('version: "1.0.0"', `version: "${version}"`));
+  if (crashes)
+    edit("bin/plugin.mjs", (text) =>
+      text.replace("run: (input) => (", "run: (input) => process.exit(9) ?? ("),
+    );
+  return copy;
+}
