@@ -17,6 +17,7 @@ import { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
 import { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
 import { ExportPlans } from "./exports/export-plan.ts";
 import { createInstallations, type InstallChecked } from "./installations/installations.ts";
+import { createOutdated } from "./packages/outdated.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
 import { Policies } from "./policy/policies.ts";
@@ -100,7 +101,11 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     },
     facade: {
       installations: installations.installations,
-      packages: { ...createPackages(deps, rows), ...installations.packages },
+      packages: {
+        ...createPackages(deps, rows),
+        ...installations.packages,
+        outdated: createOutdated(deps, installations.installations),
+      },
       bindings,
       workspaces: workspaces.facade,
       definitions: definitions.facade,

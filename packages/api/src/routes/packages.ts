@@ -2,6 +2,7 @@
 import { BackplaneError } from "@backplane/contract";
 import {
   OciReferenceSchema,
+  OutdatedPackageSchema,
   PackageSchema,
   ReplayReportSchema,
   ReplayRequestSchema,
@@ -89,6 +90,25 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       handler: async ({ caller, query }) => ({
         status: 200,
         json: await kernel.packages.list(caller, splitPage(query).page),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/plugin-packages:outdated",
+      operation_id: "listOutdatedPackages",
+      summary: "Look for newer versions",
+      description:
+        "Every installed package with the versions in use and the newest version that is installed and, for npm and OCI " +
+        "registries, available. Asks the registries; installs nothing.",
+      tag: "Packages",
+      auth: { scope: "packages:write" },
+      progress: true,
+      responses: {
+        200: { description: "The packages.", schema: z.object({ items: z.array(OutdatedPackageSchema) }) },
+      },
+      handler: async ({ caller, operation }) => ({
+        status: 200,
+        json: { items: await kernel.packages.outdated(caller, operation) },
       }),
     }),
     defineRoute({

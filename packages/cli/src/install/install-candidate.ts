@@ -27,8 +27,11 @@ function toSentSource({ io }: CommandContext, text: string): SentSource {
   const found = readPluginSource(io.cwd, text);
   if (found.kind === "package") return found;
   if (found.kind === "npm") return { named: { kind: "npm", spec: found.spec }, label: found.spec };
+  if (found.kind === "pypi") return { named: { kind: "pypi", spec: found.spec }, label: found.spec };
+  if (found.kind === "oci")
+    return { named: { kind: "oci", reference: found.reference }, label: found.reference };
   if (found.kind === "agent-plugin") return { path: found.path, folder: true };
   throw new BackplaneError("cli.usage", `${text} is not a version of a package.`, {
-    fix: "Use a version, a folder, an archive or npm:NAME@VERSION.",
+    fix: "Use a version, a folder, an archive, npm:NAME@VERSION, pypi:NAME==VERSION or oci://HOST/NAME:TAG.",
   });
 }

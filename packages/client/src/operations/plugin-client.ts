@@ -12,6 +12,7 @@ import type {
   InstallationRequest,
   InstallationSettings,
   InstrumentHealthReport,
+  OutdatedPackage,
   Package,
   ReplayReport,
   ReplayRequest,
@@ -108,6 +109,15 @@ export function createPluginClient(http: Http) {
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
       get: (id: string) => get<Package>(`/v1/plugin-packages/${pathSegment(id)}`),
       remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
+      /** Looks for newer versions, also at the sources of the packages. */
+      outdated: async () =>
+        (
+          await http.json<{ items: OutdatedPackage[] }>({
+            method: "GET",
+            path: "/v1/plugin-packages:outdated",
+            progress: true,
+          })
+        ).items,
       /** Runs recorded read-only calls against this version and the one in use, and compares them. */
       replay: (id: string, request: Partial<ReplayRequest> = {}, call?: CallOptions) =>
         postWatched<ReplayReport>(`/v1/plugin-packages/${pathSegment(id)}:replay`, request, call),

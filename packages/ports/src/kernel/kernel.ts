@@ -36,6 +36,7 @@ import type {
   InvokeBody,
   Json,
   KeyCreate,
+  OutdatedPackage,
   Package,
   Policy,
   PolicyAnswer,
@@ -120,6 +121,8 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<Package>;
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
     remove(caller: Caller, id: string): Promise<void>;
+    /** Looks for newer versions of the installed packages, also at their sources. */
+    outdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
     /**
      * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
      * network and secrets, and compares the results. Nothing moves, and the calls leave no invocations.

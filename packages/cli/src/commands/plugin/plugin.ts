@@ -37,6 +37,7 @@ import {
   setEnabled,
   setTrusted,
 } from "./kernel-plugin.ts";
+import { listOutdated } from "./outdated-plugins.ts";
 import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
 import { pullPlugin, pushPlugin } from "./registry-commands.ts";
@@ -148,6 +149,10 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .option("--dry-run", "only show what changes")
     .action(toAction(rollbackPlugin));
+  plugin
+    .command("outdated")
+    .description("List packages with the version in use and the newest one, also at npm and OCI registries.")
+    .action(toAction(listOutdated));
   plugin
     .command("replay <package>")
     .description(

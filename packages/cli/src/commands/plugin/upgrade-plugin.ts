@@ -46,7 +46,11 @@ export async function upgradePlugin(
     options.replay === true && moving.length > 0 ? await replay(context, target, options) : null;
   if (options.dryRun === true || replayed !== null) {
     const report = replayed === null ? {} : { replay: replayed };
-    context.out.data({ bindings: moving, ...report }, () => "Nothing was changed.");
+    context.out.data({ bindings: moving, ...report }, () =>
+      from === undefined
+        ? "Nothing was changed."
+        : `${package_id} ${package_version} is installed; no binding was changed.`,
+    );
     return replayed === null ? undefined : exitCodeOfReplay(replayed);
   }
   const share = percent < 100 ? ` for ${percent} % of the calls` : "";

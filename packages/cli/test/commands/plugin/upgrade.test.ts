@@ -94,6 +94,20 @@ verifies(
     expect(undone.exit).toBe(EXIT.ok);
     const after = await gateway.json<{ items: Binding[] }>(["binding", "list", "--package", "acme/cli-kit"]);
     expect(new Set(after.items.map((binding) => binding.package_version))).toEqual(new Set(["0.2.0"]));
+    const outdated = await gateway.backplane(["plugin", "outdated"]);
+    expect(outdated.out).toMatch(/acme\/cli-kit +upload +0\.2\.0 +0\.3\.0 +n\/a +outdated/);
+    expect(outdated.err).toContain("backplane plugin upgrade acme/cli-kit@0.3.0");
+
+    // Without a terminal an upgrade needs --yes, and a rollback does not.
+    const share = ["plugin", "upgrade", "acme/cli-kit@0.3.0", "--percent", "10"];
+    expect(await gateway.backplane(share)).toMatchObject({ exit: EXIT.usage });
+    const shared = await gateway.json<{ bindings: Binding[] }>([...share, "--yes"]);
+    const shares = shared.bindings.filter(({ share_of }) => share_of !== undefined);
+    expect(shares.map(({ rollout }) => rollout.traffic_percent)).toContain(10);
+    expect(shares).toHaveLength(after.items.length);
+    const ended = await gateway.backplane(all);
+    expect(ended).toMatchObject({ exit: EXIT.ok, err: expect.stringContaining("it had 10 % with 0.3.0") });
+    expect(ended.out).toContain("0.3.0 (active, 0 % of the calls)");
     expect((await gateway.backplane(["plugin", "rollback", "acme/none"])).exit).toBe(EXIT.failed);
     const unknown = await gateway.backplane(["binding", "rollback", "bind_none"]);
     expect(unknown.exit).not.toBe(EXIT.ok);

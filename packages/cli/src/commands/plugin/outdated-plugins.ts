@@ -1,0 +1,48 @@
+/** `plugin outdated`: the versions in use, the newest ones, and the commands that upgrade. */
+import type { OutdatedPackage } from "@backplane/contract";
+import { findInstalledPackage } from "../../bindings/find-package.ts";
+import type { CommandContext } from "../../context/context.ts";
+import { table } from "../../terminal/output.ts";
+import { plainLine } from "../../terminal/plain-text.ts";
+import { comparePackages } from "./compare-packages.ts";
+
+export async function listOutdated(context: CommandContext): Promise<undefined> {
+  const { out } = context;
+  const items = await context.client().packages.outdated();
+  out.data({ items }, () => {
+    const rows = items.map((item) => [
+      item.package_id,
+      item.origin,
+      item.in_use.join(", ") || "-",
+      item.newest_installed,
+      item.newest_available ?? "n/a",
+      item.outdated ? "outdated" : "current",
+    ]);
+    return table(out, ["PACKAGE", "SOURCE", "IN USE", "INSTALLED", "AVAILABLE", "STATUS"], rows);
+  });
+  for (const item of items.filter(({ outdated }) => outdated))
+    for (const line of await describeUpgrade(context, item)) out.note(plainLine(line));
+  return undefined;
+}
+
+/** The changes are known for a version that is installed; another one is installed by the command that shows them. */
+async function describeUpgrade(
+  context: CommandContext,
+  { package_id, in_use, newest_installed, newest_available, source }: OutdatedPackage,
+): Promise<string[]> {
+  if (source !== null && newest_available !== newest_installed)
+    return [
+      `${package_id} ${newest_available} is available. What changes: backplane plugin upgrade ${package_id} --from ${source} --dry-run`,
+    ];
+  const [current] = in_use;
+  if (current === undefined) return [];
+  const [before, after] = [
+    await findInstalledPackage(context, `${package_id}@${current}`),
+    await findInstalledPackage(context, `${package_id}@${newest_installed}`),
+  ];
+  const changes = comparePackages(before, after).map((line) => `  ${line}`);
+  return [
+    `${package_id} ${current} → ${newest_installed}: backplane plugin upgrade ${package_id}@${newest_installed}`,
+    ...(changes.length === 0 ? ["  no change of exports, permissions or configuration"] : changes),
+  ];
+}

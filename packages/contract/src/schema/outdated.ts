@@ -1,0 +1,21 @@
+/** The versions of installed packages that are in use, and the newest ones at their sources. */
+import { z } from "zod";
+import { PackageSchema } from "./package.ts";
+
+export const OutdatedPackageSchema = z.object({
+  package_id: z.string(),
+  origin: PackageSchema.shape.origin,
+  /** As `plugin install` takes it, with the newest version; null if the source of the package was not recorded. */
+  source: z.string().nullable(),
+  /** The versions of the bindings that the caller sees; empty if the package is not bound. */
+  in_use: z.array(z.string()),
+  newest_installed: z.string(),
+  /** At the source; null if it is unknown. */
+  newest_available: z.string().nullable(),
+  /** Whether a newer version than one in use is installed or available. */
+  outdated: z.boolean(),
+  /** Why the newest available version is unknown. */
+  note: z.string().nullable(),
+});
+
+export type OutdatedPackage = z.infer<typeof OutdatedPackageSchema>;

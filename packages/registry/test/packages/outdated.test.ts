@@ -1,0 +1,102 @@
+/** The newest versions of packages, installed and at their sources. */
+import { BackplaneError, type SourceInspection } from "@backplane/contract";
+import type { ImportedPackage, InstallationSource } from "@backplane/ports";
+import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+
+const TOOL = [toolExport("greet")];
+
+/** Packages of these origins, and what their sources say. */
+async function openInstalled(
+  origins: Record<string, Partial<ImportedPackage>>,
+  newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
+): Promise<{ fixture: TestKernel; asked: InstallationSource[] }> {
+  const fixture = await createTestKernel();
+  const asked: InstallationSource[] = [];
+  const { importer } = fixture;
+  const load = importer.import.bind(importer);
+  importer.import = async (source) => {
+    const imported = await load(source);
+    return { ...imported, ...origins[imported.manifest.package_id] };
+  };
+  importer.inspect = async (source) => {
+    asked.push(source);
+    const found = { name: "", secret_slots: [], exports: [], binds: true, ...newest(source) };
+    const packages = [found as SourceInspection["packages"][number]];
+    return { kind: "package", packages, plugins: [], left_out: [], notes: [] };
+  };
+  for (const package_id of Object.keys(origins))
+    await fixture.bind(manifest(TOOL, { package_id, name: `@acme/${package_id.slice(5)}` }));
+  return { fixture, asked };
+}
+
+const outdated = async (fixture: TestKernel) =>
+  Object.fromEntries(
+    (await fixture.kernel.packages.outdated(admin)).map(({ package_id, ...item }) => [package_id, item]),
+  );
+
+test("asks the source of each package for its newest version", async () => {
+  const digest = `sha256:${"ab".repeat(32)}`;
+  const { fixture, asked } = await openInstalled(
+    {
+      "acme/files": { origin: "npm" },
+      "acme/notes": {
+        origin: "oci",
+        oci: { reference: "oci://r.test/acme/notes:1", manifest_digest: digest },
+      },
+      "acme/upload": { origin: "upload" },
+    },
+    (source) =>
+      source.kind === "npm"
+        ? { package_id: "acme/files", version: "0.10.0" }
+        : { package_id: "acme/notes", version: "0.1.0" },
+  );
+  expect(await outdated(fixture)).toEqual({
+    "acme/files": {
+      origin: "npm",
+      source: "npm:@acme/files@0.10.0",
+      in_use: ["0.1.0"],
+      newest_installed: "0.1.0",
+      newest_available: "0.10.0",
+      outdated: true,
+      note: null,
+    },
+    "acme/notes": {
+      origin: "oci",
+      source: "oci://r.test/acme/notes:1",
+      in_use: ["0.1.0"],
+      newest_installed: "0.1.0",
+      newest_available: "0.1.0",
+      outdated: false,
+      note: null,
+    },
+    "acme/upload": {
+      origin: "upload",
+      source: null,
+      in_use: ["0.1.0"],
+      newest_installed: "0.1.0",
+      newest_available: null,
+      outdated: false,
+      note: expect.stringContaining("--from"),
+    },
+  });
+  expect(asked.map(({ kind }) => kind)).toEqual(["npm", "oci"]);
+});
+
+test("reports an installed version that is newer than the one in use, also if its source cannot be asked", async () => {
+  const { fixture } = await openInstalled({ "acme/files": { origin: "npm" } }, () => {
+    throw new BackplaneError("package.invalid", "The registry is unreachable.");
+  });
+  const next = { ...manifest(TOOL, { package_id: "acme/files" }), version: "0.2.0" };
+  await fixture.kernel.packages.install(admin, fixture.importer.add(next));
+  const { "acme/files": item } = await outdated(fixture);
+  expect(item).toMatchObject({
+    in_use: ["0.1.0"],
+    newest_installed: "0.2.0",
+    newest_available: null,
+    outdated: true,
+    note: "The registry is unreachable.",
+  });
+  await expect(fixture.kernel.packages.outdated(guest)).rejects.toMatchObject({ code: "policy.denied" });
+});
