@@ -87,6 +87,41 @@ test("takes over the calls and approvals of a dead gateway", async () => {
   await until(async () => (await invocations.get(user, call.id)).status === "succeeded");
 });
 
+verifies(
+  "bind.hot",
+  "rolls a version back once, whichever of two gateways on one PostgreSQL sees it crash",
+  async () => {
+    const [first, second] = await twoTestKernels();
+    const content = manifest([toolExport("read")]);
+    const { binding_id, package_id } = await first.bind(content);
+    await first.kernel.packages.install(admin, first.importer.add({ ...content, version: "0.2.0" }));
+    const next = { package_id, package_version: "0.2.0" };
+    await first.kernel.bindings.upgrade(admin, next);
+    for (const { runner } of [first, second])
+      runner.script = ({ request }) =>
+        request.package.version === "0.2.0" ? ended("failed", "crashed") : ok();
+    const calls = Array.from({ length: 8 }, (_, n) => [first, second][n % 2]!.call({ export_id: "read" }));
+    await Promise.all(calls);
+    const current = async () => (await second.kernel.bindings.get(admin, binding_id)).package_version;
+    await expect.poll(current, { timeout: 10_000 }).toBe("0.1.0");
+    for (const gateway of [first, second])
+      expect(await gateway.call({ export_id: "read" })).toMatchObject({ status: "succeeded" });
+    const audited = { action: "binding.rollback" };
+    expect((await second.store.audit.list(admin.scope, audited, { limit: 5 })).items).toHaveLength(1);
+    // The other gateway ends a rollout whose gateway has died.
+    await first.kernel.bindings.upgrade(admin, { ...next, percent: 99.99 });
+    await first.crash();
+    await second.call({ export_id: "read" });
+    const shares = async () =>
+      (await second.kernel.bindings.list(admin, {}, { limit: 5 })).items
+        .filter(({ share_of }) => share_of === binding_id)
+        .map(({ rollout }) => rollout.traffic_percent);
+    await expect.poll(shares, { timeout: 10_000 }).toEqual([0]);
+    expect(await second.call({ export_id: "read" })).toMatchObject({ package_version: "0.1.0" });
+  },
+  60_000,
+);
+
 test("watches, answers and cancels a call from the other gateway", async () => {
   const [first, second] = await twoTestKernels();
   const content = manifest([toolExport("slow"), toolExport("ask", {}, { requires_approval: true })]);
