@@ -137,4 +137,18 @@ export const HARNESS_DEFENCES: Mutant[] = [
     tests: RESUMED,
     only: "leaves a harness to the next gateway",
   },
+  {
+    defence: "harness: a sub-agent of a child run is one level deeper",
+    file: "packages/agent/src/tools/subagents.ts",
+    from: "...executionUse(parent.caller, depth + 1),",
+    to: "...executionUse(parent.caller, 0),",
+    tests: ["packages/agent/test/harness/limits.test.ts"],
+  },
+  {
+    defence: "harness: automatic compactions count",
+    file: "packages/agent/src/compaction/compactions.ts",
+    from: "await this.#deps.countCompaction(turn.caller);",
+    to: "if (key === undefined) await this.#deps.countCompaction(turn.caller);",
+    tests: ["packages/agent/test/harness/limits.test.ts"],
+  },
 ];

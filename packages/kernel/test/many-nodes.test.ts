@@ -1,7 +1,7 @@
 import type { HostPolicy } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
-import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
-import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok, type RunnerScript } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, seedTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
@@ -62,6 +62,62 @@ verifies(
     const alone = Array.from({ length: 6 }, () => second.call({ export_id: "narrow" }));
     for (const done of await Promise.all(alone)) expect(done.status).toBe("succeeded");
     expect(most).toBe(1);
+  },
+  60_000,
+);
+
+verifies(
+  "hook.contract",
+  "delivers each event once across two gateways, and again under its id when one of them dies",
+  async () => {
+    const deliveries = { concurrency: 4, per_binding: 4, max_attempts: 5, base_ms: 5, max_ms: 20 };
+    const [first, second] = await twoTestKernels({ deliveries });
+    await first.bind(manifest([toolExport("echo"), hookExport("notify", ["invocation.settled"])]));
+    await first.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id: "notify",
+    });
+    const handled: { id: string; attempt: number }[] = [];
+    let frozen = false;
+    const scriptOf = (gateway: TestKernel): RunnerScript => {
+      return async ({ request }) => {
+        if (request.op !== "hook.handle") return ok();
+        if (frozen && gateway === first) return await new Promise<never>(() => {});
+        const { delivery_id, attempt } = request.body as { delivery_id: string; attempt: number };
+        handled.push({ id: delivery_id, attempt });
+        return ok();
+      };
+    };
+    for (const gateway of [first, second]) gateway.runner.script = scriptOf(gateway);
+    const listed = async () => (await second.kernel.deliveries.list(user, {}, { limit: 200 })).items;
+    const all = async (count: number) => {
+      const rows = await listed();
+      return rows.length === count && rows.every(({ status }) => status === "delivered");
+    };
+    await Promise.all(
+      Array.from({ length: 30 }, (_, n) => (n % 2 === 0 ? first : second).call({ export_id: "echo" })),
+    );
+    await until(() => all(30));
+    expect(handled).toHaveLength(30);
+    expect(new Set(handled.map(({ id }) => id)).size).toBe(30);
+    expect(handled.every(({ attempt }) => attempt === 1)).toBe(true);
+
+    frozen = true;
+    handled.length = 0;
+    // Until the gateway that will die has begun a delivery.
+    let more = 0;
+    while (first.runner.running === 0) {
+      await first.call({ export_id: "echo" });
+      more++;
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    await first.crash();
+    await until(() => all(30 + more));
+    const rows = (await listed()).map(({ id }) => id);
+    expect(rows).toEqual(expect.arrayContaining(handled.map(({ id }) => id)));
+    expect(handled.some(({ attempt }) => attempt > 1)).toBe(true);
+    expect(new Set(handled.map(({ id }) => id)).size).toBe(more);
   },
   60_000,
 );

@@ -1,7 +1,9 @@
 /** The limits of a harness, enforced by the kernel whatever the harness does. */
 import type { Run } from "@backplane/contract";
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
-import { until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
+import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
@@ -120,6 +122,54 @@ verifies("harness.limits", "refuses a child run that is deeper than max_depth", 
     await run("a", "child", "/say x").catch((error) => void refused.push(error));
   });
   expect(refused).toMatchObject([refusal("max_depth")]);
+});
+
+verifies(
+  "harness.limits",
+  "counts the sub-agents of a child run towards max_depth and max_child_runs",
+  async () => {
+    const spawn = '/tool agent {"goal": "/say deep"}\n/then\n/say back';
+    const { yes } = yesPlugin();
+    const fixture = await createTestSession({ plugins: [agentTool, yes] });
+    await fixture.bind(harnessPackage());
+    const answers = async (policy: NonNullable<Policy>) => {
+      const ended: Run[] = [];
+      const { used } = await execute(fixture, policy, async ({ run }) => {
+        ended.push(await (await run("a", `child-${JSON.stringify(policy)}`, spawn)).ticket!.settled);
+      });
+      const { items } = await fixture.kernel.runs.list(user, {}, { limit: 20 });
+      const nested = items.filter(({ parent_run_id }) => parent_run_id === ended[0]!.id);
+      return { status: ended[0]!.status, nested: nested.map(({ status }) => status), used };
+    };
+    expect(await answers({ max_depth: 2 })).toMatchObject({
+      status: "completed",
+      nested: ["completed"],
+      used: { child_runs: 2 },
+    });
+    expect(await answers({ max_depth: 1 })).toMatchObject({ nested: [], used: { child_runs: 1 } });
+    expect(await answers({ max_child_runs: 1 })).toMatchObject({ nested: [], used: { child_runs: 1 } });
+  },
+);
+
+verifies("harness.limits", "compacts a child run by itself only as often as the policy allows", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage());
+  await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": 2_000 });
+  const compacted = async (session_id: string, policy: NonNullable<Policy>) => {
+    const { done, used } = await execute(fixture, policy, async ({ run }) => {
+      for (let n = 0; n < 8; n++)
+        await (await run(`${session_id}${n}`, session_id, `/say ${n} ${"lorem ipsum ".repeat(120)}`)).ticket!
+          .settled;
+    });
+    expect(done.status).toBe("completed");
+    return (used as { compactions: number }).compactions;
+  };
+  expect(await compacted("free", {})).toBeGreaterThan(1);
+  expect(await compacted("once", { max_compactions: 1 })).toBe(1);
+  expect(await compacted("never", { allow_compaction: false })).toBe(0);
+  const started = fixture.events.filter(({ kind }) => kind === "session.compaction.started");
+  const of = (id: string) => started.filter(({ payload }) => payload.target_session_id === id).length;
+  expect([of("once"), of("never")]).toEqual([1, 0]);
 });
 
 test("requires a key for each run that a harness starts", async () => {

@@ -69,7 +69,7 @@ export async function resumeHarnessRun(
 ): Promise<number> {
   if (run.harness === undefined) {
     throw new BackplaneError("cli.usage", `${run.id} is not the run of a harness.`, {
-      fix: `Send a message to continue the session: backplane chat --session ${run.session_id}`,
+      fix: `Send a message to continue the session: backplane session chat ${run.session_id}`,
     });
   }
   const { execution_id } = run.harness;

@@ -1,0 +1,111 @@
+/** Runs of harnesses over HTTP: what the body may contain, and their events on both kinds of streams. */
+import type { JsonObject } from "@backplane/contract";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { afterAll, beforeAll, expect } from "vitest";
+import { WebSocket } from "ws";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { startBoundApi } from "../support/bound-api.ts";
+import { loadBundledPlugins } from "../support/bundled-plugins.ts";
+import { readStream } from "../support/read-stream.ts";
+import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+let base = "";
+beforeAll(async () => {
+  const plugins = await loadBundledPlugins("strategy-react", "llm-echo", "web");
+  ({ t, base } = await startBoundApi(["triage"], [], { plugins }));
+  t.runner.run = async (_request, listener) => {
+    listener.event({ type: "progress", message: "looking" });
+    return ok({ summary: { text: "fixed it" } });
+  };
+});
+afterAll(() => t.close());
+
+const AUTHORIZED = { authorization: `Bearer ${ADMIN_TOKEN}` };
+const bodyOf = (session_id: string, harness: JsonObject) => ({ session_id, input: { text: "go" }, harness });
+
+verifies(
+  "harness.contract",
+  "refuses a harness body that it would have to guess, and names the field",
+  async () => {
+    for (const [harness, field] of [
+      [{}, "body.harness.export_id"],
+      [{ export_id: "triage", mode: "restart" }, "body.harness.mode"],
+      [{ export_id: "triage", mode: "resume" }, "body.harness.execution_id"],
+      [{ export_id: "triage", execution_id: "exec_1" }, "body.harness.execution_id"],
+      [{ export_id: "triage", mode: "resume", execution_id: "exec_1", policy: {} }, "body.harness.policy"],
+      [{ export_id: "triage", policy: { max_depth: -1 } }, "body.harness.policy.max_depth"],
+      [{ export_id: "triage", policy: { max_child_runs: 1.5 } }, "body.harness.policy.max_child_runs"],
+      [{ export_id: "triage", policy: { max_steps: "10" } }, "body.harness.policy.max_steps"],
+      [{ export_id: "triage", policy: { max_compactions: 1e9 } }, "body.harness.policy.max_compactions"],
+      [{ export_id: "triage", policy: { max_time_ms: 0 } }, "body.harness.policy.max_time_ms"],
+      [{ export_id: "triage", policy: { allow_compaction: "no" } }, "body.harness.policy.allow_compaction"],
+      [{ export_id: "triage", policy: { max_runs: 1 } }, "body.harness.policy"],
+      [{ export_id: "triage", timeout_ms: 0 }, "body.harness.timeout_ms"],
+      [{ export_id: "triage", checkpoint: {} }, "body.harness"],
+    ] as [JsonObject, string][]) {
+      const { status, json } = await t.call("POST", "/v1/runs", { body: bodyOf("refused", harness) });
+      const paths = json.error.details.issues.map(({ path }: { path: string }) => path);
+      expect([status, json.error.code, paths], JSON.stringify(harness)).toEqual([
+        400,
+        "request.invalid",
+        [field],
+      ]);
+    }
+    // Nothing was created on the way.
+    expect((await t.call("GET", "/v1/runs?session_id=refused")).json.items).toEqual([]);
+    expect((await t.call("GET", "/v1/sessions/refused")).status).toBe(404);
+  },
+);
+
+const EVENTS = ["x.harness.started", "x.harness.event", "x.harness.ended"];
+
+verifies(
+  ["harness.contract", "content.progress"],
+  "streams the events of a harness as server-sent events",
+  async () => {
+    const items = await readStream(`${base}/v1/runs?stream=1`, {
+      method: "POST",
+      headers: { ...AUTHORIZED, "content-type": "application/json" },
+      body: JSON.stringify(bodyOf("sse", { export_id: "triage" })),
+    });
+    const seen = items.filter(({ event }) => event.startsWith("x.harness."));
+    expect(seen.map(({ event }) => event)).toEqual(EVENTS);
+    expect(JSON.parse(seen[1]!.data)).toMatchObject({
+      op: "event",
+      session_id: "sse",
+      event: { payload: { event: { type: "progress", message: "looking" } } },
+    });
+    expect(items.at(-1)!.event).toBe("run");
+    expect(JSON.parse(items.at(-1)!.data)).toMatchObject({ status: "completed" });
+  },
+);
+
+verifies(
+  ["harness.contract", "ws.schema"],
+  "sends the events of a harness to the sockets of its session",
+  async () => {
+    await t.call("POST", "/v1/sessions", { body: { session_id: "socket" } });
+    const ws = new WebSocket(`${base.replace("http:", "ws:")}/ws`, { headers: AUTHORIZED });
+    const ops: JsonObject[] = [];
+    const attached = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<void>();
+    ws.on("message", (data: Buffer) => {
+      const op = JSON.parse(data.toString()) as JsonObject;
+      ops.push(op);
+      if (op.op === "attached") attached.resolve();
+      if ((op.event as JsonObject | undefined)?.kind === "x.harness.ended") ended.resolve();
+    });
+    ws.on("open", () => ws.send(JSON.stringify({ op: "attach", session_id: "socket" })));
+    await attached.promise;
+    const started = await t.call("POST", "/v1/runs?wait=20", {
+      body: bodyOf("socket", { export_id: "triage" }),
+    });
+    expect(started.json).toMatchObject({ status: "completed" });
+    await ended.promise;
+    ws.close();
+    const events = ops.filter(({ op }) => op === "event").map(({ event }) => event as JsonObject);
+    const kinds = events.map(({ kind }) => kind as string).filter((kind) => kind.startsWith("x.harness."));
+    expect(kinds).toEqual(EVENTS);
+  },
+);
