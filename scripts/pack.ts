@@ -34,6 +34,10 @@ const LAUNCHER = `#!/usr/bin/env node
 "use strict";
 require("../node_modules/@backplane/cli/bin/backplane.cjs").launch();
 `;
+const SIGNER = `#!/usr/bin/env node
+"use strict";
+require("../node_modules/@backplane/cli/bin/vai-plugin-sign.cjs");
+`;
 const KEYWORDS = ["agent", "ai", "gateway", "mcp", "plugins", "sandbox", "tools"];
 
 export interface PackOptions {
@@ -86,7 +90,7 @@ async function packGateway(
     ...repositoryOf(options),
     type: "commonjs",
     engines: root.engines,
-    bin: { backplane: "bin/backplane.cjs" },
+    bin: { backplane: "bin/backplane.cjs", "vai-plugin-sign": "bin/vai-plugin-sign.cjs" },
     files: ["bin", "LICENSE", "README.md", "CHANGELOG.md", "THIRD-PARTY-NOTICES"],
     dependencies: { [CLI]: root.version },
     optionalDependencies: node_versions,
@@ -98,6 +102,7 @@ async function packGateway(
     ...documents(["LICENSE", "README.md", "CHANGELOG.md"]),
     textFile("THIRD-PARTY-NOTICES", notices(modules.flatMap(({ inlined }) => inlined))),
     { ...textFile("bin/backplane.cjs", LAUNCHER), executable: true },
+    { ...textFile("bin/vai-plugin-sign.cjs", SIGNER), executable: true },
     ...modules.flatMap(({ manifest: { name }, files }) => below(`node_modules/${name}`, files)),
     ...below(`node_modules/${CLI}`, exampleFiles()),
     ...readInstalled(ROOT, libraries),

@@ -33,6 +33,7 @@ import { PLUGIN_DEFENCES } from "./plugins.ts";
 import { PROCESS_DEFENCES } from "./processes.ts";
 import { PROGRESS_DEFENCES } from "./progress.ts";
 import { SANDBOX_DEFENCES } from "./sandbox.ts";
+import { SIGNATURE_DEFENCES } from "./signatures.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
 
 export const MUTANTS: Mutant[] = [
@@ -55,6 +56,7 @@ export const MUTANTS: Mutant[] = [
   ...CLIENT_DEFENCES,
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,
+  ...SIGNATURE_DEFENCES,
   ...UPGRADE_DEFENCES,
   ...INSTALLATION_DEFENCES,
   ...PLUGIN_DEFENCES,

@@ -11,6 +11,7 @@ let registry: DockerRegistry;
 let locked: DockerRegistry;
 let gateway: TestGateway;
 let folder: string;
+let key: string;
 
 beforeAll(async () => {
   registry = await startDockerRegistry({ login: false });
@@ -24,6 +25,9 @@ beforeAll(async () => {
   const auth = Buffer.from(`${REGISTRY_LOGIN.username}:${REGISTRY_LOGIN.password}`).toString("base64");
   writeFileSync(join(docker, "config.json"), JSON.stringify({ auths: { [locked.host]: { auth } } }));
   gateway = await startTestGateway({ home, env: { DOCKER_CONFIG: docker } });
+  key = join(folder, "acme.key");
+  await succeed("key", "generate", "-o", key);
+  await succeed("key", "trust", `${key}.pub`, "--name", "Acme", "--packages", "acme/*");
 }, 60_000);
 
 afterAll(async () => {
@@ -33,8 +37,8 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** The example under another version. */
-function plugin(version: string): string {
+/** The example under another version, signed. */
+async function plugin(version: string): Promise<string> {
   const dir = join(folder, `hello-${version}`);
   cpSync(resolve("examples/hello-tool"), dir, { recursive: true });
   const manifest = join(dir, "vai-plugin.toml");
@@ -42,12 +46,13 @@ function plugin(version: string): string {
     manifest,
     readFileSync(manifest, "utf8").replace(/^version = .*$/m, `version = "${version}"`),
   );
+  await succeed("plugin", "sign", dir, "--key", key);
   return dir;
 }
 
 async function succeed(...args: string[]): Promise<Record<string, string>> {
   const { code, stdout, stderr } = await gateway.cli(...args, "--json");
-  expect({ args, code, stderr }).toMatchObject({ code: 0 });
+  if (code !== 0) throw new Error(`${args.join(" ")}: ${stdout} ${stderr}`);
   return JSON.parse(stdout) as Record<string, string>;
 }
 
@@ -56,7 +61,7 @@ verifies(
   "pushes, pulls and installs through a real registry, and skopeo reads what was pushed",
   async () => {
     const target = `oci://${registry.host}/acme/hello:0.1.0`;
-    const pushed = await succeed("plugin", "push", plugin("0.1.0"), target);
+    const pushed = await succeed("plugin", "push", await plugin("0.1.0"), target);
     const raw = await registry.skopeo(
       "inspect",
       "--raw",
@@ -80,14 +85,23 @@ verifies(
   "installs what skopeo has copied into a registry and out of one",
   async () => {
     const layout = join(folder, "layout");
-    const { manifest_digest } = await succeed("plugin", "pack", plugin("1.1.0"), "--oci", "-o", layout);
+    const source = await plugin("1.1.0");
+    const { manifest_digest } = await succeed("plugin", "pack", source, "--oci", "-o", layout);
     const place = `${registry.host}/copies/hello:1.1.0`;
-    await registry.skopeo("copy", "--dest-tls-verify=false", `oci:${layout}`, `docker://${place}`);
+    await registry.skopeo("copy", "--dest-tls-verify=false", `oci:${layout}:1.1.0`, `docker://${place}`);
     const pinned = `oci://${registry.host}/copies/hello@${manifest_digest}`;
+    // skopeo copies the package without its referrers.
+    const unsigned = await gateway.cli("plugin", "install", pinned);
+    expect(unsigned).toMatchObject({ code: 6 });
+    expect(unsigned.stderr).toContain("signature.missing");
+    await succeed("plugin", "push", layout, `oci://${place}`);
     await succeed("plugin", "install", pinned);
     const back = join(folder, "back");
     await registry.skopeo("copy", "--src-tls-verify=false", `docker://${place}`, `oci:${back}:1.1.0`);
-    await succeed("plugin", "install", back);
+    const signature = join(source, "marketplace.signature.json");
+    await succeed("plugin", "install", back, "--signature", signature);
+    const info = await gateway.cli("plugin", "info", "acme/hello@1.1.0");
+    expect(info.stdout).toContain("verified: Acme");
   },
   120_000,
 );
@@ -97,7 +111,7 @@ verifies(
   "uses the login of docker for a push and a secret for an installation",
   async () => {
     const target = `oci://${locked.host}/acme/hello:1.2.0`;
-    await succeed("plugin", "push", plugin("1.2.0"), target);
+    await succeed("plugin", "push", await plugin("1.2.0"), target);
     const refused = await gateway.cli("plugin", "install", target);
     expect(refused.stderr).toContain("registry.denied");
     const name = `registry_${locked.host.replace(":", "_")}`;
@@ -110,7 +124,7 @@ verifies(
 
 test("a changed byte in the registry's storage ends with exit code 6", async () => {
   const layout = join(folder, "broken");
-  await succeed("plugin", "pack", plugin("1.3.0"), "--oci", "-o", layout);
+  await succeed("plugin", "pack", await plugin("1.3.0"), "--oci", "-o", layout);
   const blobs = join(layout, "blobs/sha256");
   const largest = readdirSync(blobs)
     .map((file) => ({ file, bytes: readFileSync(join(blobs, file)) }))

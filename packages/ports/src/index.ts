@@ -55,3 +55,4 @@ export type * from "./store/session-store.ts";
 export type * from "./store/sign-in-store.ts";
 export type * from "./store/store.ts";
 export type * from "./store/store-summary.ts";
+export type * from "./store/trusted-key-store.ts";

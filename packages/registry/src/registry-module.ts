@@ -23,6 +23,8 @@ import { createPackages } from "./packages/packages.ts";
 import { Policies } from "./policy/policies.ts";
 import { createSecrets } from "./secrets/secrets.ts";
 import type { SignInTokens, TokenRevocation } from "./secrets/sign-in-tokens.ts";
+import { createSignaturePolicy } from "./signatures/signature-policy.ts";
+import { createTrustedKeys } from "./signatures/trusted-keys.ts";
 import { createSkills, type Skills } from "./skills/skills.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
 
@@ -45,7 +47,10 @@ export interface RegistryModule {
   skills: Skills;
   installChecked: InstallChecked;
   upgrades: UpgradeCandidates & Pick<Upgrades, "rollBackTrial">;
-  facade: Pick<Kernel, "installations" | "bindings" | "workspaces" | "secrets" | "config"> & {
+  facade: Pick<
+    Kernel,
+    "installations" | "bindings" | "workspaces" | "secrets" | "trusted_keys" | "config"
+  > & {
     packages: Omit<Kernel["packages"], "replay">;
     definitions: Kernel["definitions"];
     policy: Pick<Kernel["policy"], "get" | "put" | "patch">;
@@ -76,7 +81,14 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
   const versions = createVersionProbe({ deps, policies, tokens, definitions });
   const upgrades = createUpgrades({ deps, planner, effects, versions, revocation });
   const bindings = createBindings({ deps, planner, effects, versions, upgrades, revocation });
-  const installations = createInstallations({ deps, rows, createPlanner, effects, versions });
+  const installations = createInstallations({
+    deps,
+    rows,
+    createPlanner,
+    effects,
+    versions,
+    signatures: createSignaturePolicy(deps),
+  });
   const workspaces = createWorkspaces({
     deps,
     rows,
@@ -110,6 +122,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
       workspaces: workspaces.facade,
       definitions: definitions.facade,
       secrets: createSecrets(deps),
+      trusted_keys: createTrustedKeys(deps),
       config: createConfig(deps, live_config),
       policy: {
         get: (caller, level) => policies.get(caller, level),

@@ -20,6 +20,7 @@ import { samplingCases } from "./contract-sampling.ts";
 import { sealedCases } from "./contract-sealed.ts";
 import { sessionCases } from "./contract-sessions.ts";
 import { signInCases } from "./contract-sign-ins.ts";
+import { trustedKeyCases } from "./contract-trusted-keys.ts";
 import type { Subject } from "./subject.ts";
 
 export function storeContract(subject: () => Subject): void {
@@ -28,6 +29,7 @@ export function storeContract(subject: () => Subject): void {
   definitionCases(() => subject().store);
   invocationCases(() => subject().store);
   allowRuleCases(() => subject().store);
+  trustedKeyCases(() => subject().store);
   accessCases(subject);
   configCases(() => subject().store);
   policyCases(() => subject().store);

@@ -30,6 +30,7 @@ export {
   type RegistryClientOptions,
 } from "./oci/registry-client.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
+export { generateSigningKey, type SigningKey, signPackage } from "./pack/sign-package.ts";
 export { createPip, type Pip, PYPI_URL, type PythonOptions } from "./pypi/pip-command.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { treeDigest } from "./tree/read-tree.ts";

@@ -28,6 +28,7 @@ import { secretRoutes } from "./secrets.ts";
 import { sessionRoutes } from "./sessions.ts";
 import { signInRoutes } from "./sign-ins.ts";
 import { systemRoutes } from "./system.ts";
+import { trustedKeyRoutes } from "./trusted-keys.ts";
 import { workspaceRoutes } from "./workspaces.ts";
 
 /** Every route, including the one that serves the OpenAPI document made from this table. */
@@ -49,6 +50,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...secretRoutes(deps),
     ...instrumentRoutes(deps),
     ...keyRoutes(deps),
+    ...trustedKeyRoutes(deps),
     ...auditRoutes(deps),
     ...sessionRoutes(deps),
     ...pinRoutes(deps),

@@ -2,11 +2,16 @@
  * Every operation that changes something, by the object that it changes and whom the change affects. The test reads the
  * operations from the served OpenAPI document and fails for one that is missing here.
  */
+import { generateKeyPairSync } from "node:crypto";
 import type { KeyScope } from "@backplane/contract";
 import { AGENT_CASES } from "./scope-cases-agent.ts";
 import { HOOK_CASES } from "./scope-cases-hooks.ts";
 import { PACKAGE_CASES } from "./scope-cases-packages.ts";
 import { type Case, missing, type Reach, type Request, type ScopeFixture } from "./scope-matrix.ts";
+
+/** Each key can be trusted once. */
+const newSigningKey = () =>
+  generateKeyPairSync("ed25519").publicKey.export({ type: "spki", format: "pem" }) as string;
 
 const bindable = async (fixture: ScopeFixture) => ({
   package_id: "acme/devkit",
@@ -255,6 +260,26 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       },
       // A project's credential does not see it.
       except: { project: [404], otherProject: [404], projectAdmin: [404] },
+    },
+  ],
+  "POST /v1/trusted-keys": [
+    {
+      object: "signing key",
+      scope: "keys:write",
+      reach: "host",
+      request: () => ({ path: "/v1/trusted-keys", body: { name: "k", public_key: newSigningKey() } }),
+    },
+  ],
+  "POST /v1/trusted-keys/{id}:revoke": [
+    {
+      object: "signing key",
+      scope: "keys:write",
+      reach: "host",
+      async request(fixture) {
+        const body = { name: "k", public_key: newSigningKey() };
+        const { id } = await fixture.admin("POST", "/v1/trusted-keys", body);
+        return { path: `/v1/trusted-keys/${String(id)}:revoke`, body: {} };
+      },
     },
   ],
   "POST /v1/invocations": [

@@ -1,4 +1,4 @@
-/** `key`: API keys. The token is printed once, at creation. */
+/** `key`: API keys, whose token is printed once, and keys that sign packages. */
 import {
   BackplaneError,
   KEY_SCOPES,
@@ -11,9 +11,18 @@ import { type Command, Option } from "commander";
 import { parseList } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
-import { type PageFlags, pageFlags, showPage } from "../context/page.ts";
+import { type PageFlags, pageFlags, showRows } from "../context/page.ts";
+import type { Cell } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
 import { readJsonObject } from "../terminal/read-input.ts";
+import {
+  generateKey,
+  isSigningKey,
+  listSigningKeys,
+  revokeSigningKey,
+  signingKeyCells,
+  trustKey,
+} from "./signing-key.ts";
 
 interface CreateOptions {
   scope: string[];
@@ -24,7 +33,7 @@ interface CreateOptions {
 }
 
 export function addKeyCommands(program: Command, toAction: ToAction): void {
-  const key = program.command("key").description("API keys for programs.");
+  const key = program.command("key").description("API keys for programs, and keys that sign packages.");
   key
     .command("create <name>")
     .description("Create a key and print its token, once.")
@@ -45,12 +54,29 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
       "\nWith --project the key is limited to that project.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
     )
     .action(toAction(create));
-  pageFlags(key.command("list").description("List keys of all projects, or of one with --project.")).action(
-    toAction(list),
-  );
+  key
+    .command("generate")
+    .description("Make a key pair for `plugin sign`, on this machine.")
+    .option("-o, --out <file>", "file of the private key; the public key gets .pub (default: signing.key)")
+    .action(toAction(generateKey));
+  key
+    .command("trust <file>")
+    .description("Trust the public key of a publisher.")
+    .requiredOption("--name <name>", "whose key it is")
+    .option("--packages <patterns>", "what it may sign: PUBLISHER/*, PUBLISHER/NAME (default: *)", parseList)
+    .option("--not-before <time>", "valid from this time on")
+    .option("--not-after <time>", "valid until this time")
+    .action(toAction(trustKey));
+  pageFlags(
+    key
+      .command("list")
+      .description("List signing keys, and API keys of all projects or of one with --project.")
+      .addOption(new Option("--kind <kind>", "only these keys").choices(["api", "signing"])),
+  ).action(toAction(list));
   key
     .command("revoke <id>")
-    .description("Revoke a key of any project, immediately.")
+    .description("Revoke an API key of any project, or a signing key, immediately.")
+    .option("--reason <text>", "why a signing key is revoked; shown when a package is refused")
     .action(toAction(revoke));
 }
 
@@ -73,14 +99,20 @@ async function create(context: CommandContext, options: CreateOptions, name: str
   return undefined;
 }
 
-async function list(context: CommandContext, options: PageFlags): Promise<undefined> {
+type ListOptions = PageFlags & { kind?: "api" | "signing" };
+
+async function list(context: CommandContext, { kind, ...options }: ListOptions): Promise<undefined> {
   const { project = "*" } = context.flags;
-  const page = await context.client().keys.list({ ...options, project });
-  showPage(
-    context,
-    page,
-    ["ID", "NAME", "TOKEN", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"],
-    (item) => [
+  // Signing keys are few and not paged, so they precede the first page.
+  const signing = kind === "api" || options.after !== undefined ? [] : await listSigningKeys(context);
+  const page =
+    kind === "signing"
+      ? { items: [], next: null }
+      : await context.client().keys.list({ ...options, project });
+  const rows = [
+    ...signing.map(signingKeyCells),
+    ...page.items.map((item): Cell[] => [
+      "api",
       item.id,
       item.name,
       `${item.prefix}…`,
@@ -89,12 +121,15 @@ async function list(context: CommandContext, options: PageFlags): Promise<undefi
       item.project_id,
       item.expires_at,
       item.revoked_at,
-    ],
-  );
+    ]),
+  ];
+  const heads = ["KIND", "ID", "NAME", "TOKEN", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"];
+  showRows(context, { items: page.items, next: page.next, signing }, heads, rows, page.next);
   return undefined;
 }
 
-async function revoke(context: CommandContext, _options: object, id: string): Promise<undefined> {
+async function revoke(context: CommandContext, options: { reason?: string }, id: string): Promise<undefined> {
+  if (isSigningKey(id)) return await revokeSigningKey(context, id, options.reason);
   await confirm(
     context.io,
     context.flags,

@@ -8,6 +8,9 @@ export interface InstallOptions extends BindingOptions {
   orgWide?: boolean;
   strict?: boolean;
   acceptSource?: boolean;
+  allowDowngrade?: boolean;
+  /** A file. */
+  signature?: string;
   /** Names of npm packages. */
   allowScripts?: string[];
 }
@@ -17,13 +20,14 @@ export async function installationSettings(
   context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {
-  const { bind, orgWide, strict, acceptSource, allowScripts: allow_scripts } = options;
+  const { bind, orgWide, strict, acceptSource, allowDowngrade, allowScripts: allow_scripts } = options;
   return {
     ...(bind === false ? {} : await bindingParts(context, options)),
     ...(bind === undefined ? {} : { bind }),
     ...(orgWide === true ? { org_wide: true } : {}),
     ...(strict === true ? { strict: true } : {}),
     ...(acceptSource === true ? { accept_source: true } : {}),
+    ...(allowDowngrade === true ? { allow_downgrade: true } : {}),
     ...(allow_scripts === undefined ? {} : { allow_scripts }),
   };
 }

@@ -11,7 +11,7 @@ Run the gateway
   doctor        check this machine and suggest fixes
 
 Plugins
-  plugin        install, outdated, upgrade, rollback, replay, list, info, remove, enable, disable, reload, trust, pack, push, pull
+  plugin        install, outdated, upgrade, rollback, replay, list, info, remove, enable, disable, reload, trust, pack, sign, push, pull
   binding       make an export usable: create, list, show, set, tools, accept, rollback, login, logout, enable, disable, validate, remove
   workspace     folders whose tool files are offered as tools: trust, list, show, untrust
   secret        set, list, show, remove, rotate-key
@@ -36,7 +36,7 @@ Calls
   client        let Claude Code, Codex, OpenCode, Gemini CLI, VS Code or Cursor use the tools: connect, list, disconnect
 
 Access and records
-  key           create, list, revoke
+  key           API keys and signing keys: create, generate, trust, list, revoke
   audit         list, verify
   backup        write everything that the gateway stores to one archive
   restore       replace the home by such an archive

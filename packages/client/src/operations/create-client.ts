@@ -33,6 +33,8 @@ import type {
   Secret,
   SecretKeyRotation,
   SemanticEvent,
+  TrustedKey,
+  TrustedKeyCreate,
 } from "@backplane/contract";
 import { type FollowOptions, follow } from "../transport/follow.ts";
 import { createHttp, type HttpOptions } from "../transport/http.ts";
@@ -189,6 +191,12 @@ export function createClient(options: ClientOptions) {
         remove(
           `/v1/keys/${pathSegment(id)}${project === undefined ? "" : `?project=${pathSegment(project)}`}`,
         ),
+    },
+    trustedKeys: {
+      list: (page: PageOptions = {}) => get<ListOf<TrustedKey>>("/v1/trusted-keys", { ...page }),
+      trust: (body: TrustedKeyCreate, call?: CallOptions) => post<TrustedKey>("/v1/trusted-keys", body, call),
+      revoke: (id: string, body: { reason?: string } = {}) =>
+        post<TrustedKey>(`/v1/trusted-keys/${pathSegment(id)}:revoke`, body),
     },
     config: {
       /** Every key with its value or mask. */

@@ -276,6 +276,53 @@ export const ERROR_CODES = {
     "Try again. If the digests in details stay the same, do not install it, and tell the publisher and the operator of the registry.",
   ),
 
+  // Signatures of packages.
+  "signature.missing": refusalSpec(
+    422,
+    "The package is not signed, and this source requires a signature.",
+    "Ask the publisher for a signed package (backplane plugin sign), or change packages.require_signature in backplane.toml.",
+  ),
+  "signature.invalid": refusalSpec(
+    422,
+    "The signature was not made by the key that it names, or it cannot be read.",
+    "Do not install it. Ask the publisher to sign it again: backplane plugin sign PACKAGE --key FILE",
+  ),
+  "signature.mismatch": refusalSpec(
+    422,
+    "The signature belongs to another package, version, content or dependency lock.",
+    "Do not install it. Ask the publisher to sign exactly this package; details has what the signature names.",
+  ),
+  "signature.untrusted": refusalSpec(
+    422,
+    "The signature was made by a key that is not trusted for this package.",
+    "If you trust the publisher, get the public key from a source that you trust: backplane key trust FILE --name NAME",
+  ),
+  "signature.revoked": refusalSpec(
+    422,
+    "The key that signed the package is revoked.",
+    "Ask the publisher for a package that is signed with another key, and trust that key: backplane key trust FILE --name NAME",
+  ),
+  "signature.expired": refusalSpec(
+    422,
+    "The key that signed the package is not valid at this time.",
+    "Ask the publisher for a package that is signed with a current key. The validity of a key is set by backplane key trust.",
+  ),
+  "signature.rollback": refusalSpec(
+    409,
+    "A newer signed version was installed before.",
+    "Install the newest version. If you really want the older one: backplane plugin install SOURCE --allow-downgrade",
+  ),
+  "trusted_key.not_found": refusalSpec(
+    404,
+    "There is no such trusted key.",
+    "List the keys with `backplane key list`.",
+  ),
+  "trusted_key.conflict": refusalSpec(
+    409,
+    "This key was trusted before, and may be revoked.",
+    "List the keys with `backplane key list`. A revoked key cannot be trusted again; use a new one.",
+  ),
+
   // OCI registries.
   "registry.unreachable": refusalSpec(
     502,

@@ -100,6 +100,13 @@ export const InstallationSettingsSchema = z.strictObject({
     .describe(
       "True accepts a package from a registry whose manifest names another repository as its source.",
     ),
+  signature: JsonObjectSchema.optional().describe(
+    "The content of marketplace.signature.json, for a folder or an archive.",
+  ),
+  allow_downgrade: z
+    .boolean()
+    .optional()
+    .describe("True installs a signed package that is older than one that was installed before."),
   config: JsonObjectSchema.optional(),
   secrets: z.record(SlotSchema, SecretRefSchema).optional(),
   rollout: RolloutSchema.optional(),

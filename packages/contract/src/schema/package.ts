@@ -1,6 +1,7 @@
 import { z } from "zod";
 import { ManifestSchema } from "./manifest.ts";
 import { DigestSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
+import { SignatureStateSchema } from "./signature.ts";
 
 export const PackageSchema = z.object({
   id: z.string(),
@@ -18,6 +19,7 @@ export const PackageSchema = z.object({
       manifest_digest: DigestSchema,
     })
     .optional(),
+  signature: SignatureStateSchema.optional(),
   manifest: ManifestSchema,
   /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),

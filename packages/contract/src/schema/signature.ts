@@ -32,4 +32,56 @@ export const PackageSignatureSchema = z.strictObject({
     .describe("Ed25519 over all other fields."),
 });
 
+/** One package, all of a publisher, or all. */
+const SignedPackagesSchema = z
+  .string()
+  .max(200)
+  .regex(
+    /^(?:\*|[a-z0-9][a-z0-9._-]*\/(?:\*|[a-z0-9][a-z0-9._-]*))$/,
+    "must be PUBLISHER/NAME, with * for every name, or *",
+  );
+
+/** A public key that an organisation trusts to sign packages. */
+export const TrustedKeySchema = z.object({
+  id: z.string(),
+  org_id: z.string(),
+  key_id: SigningKeyIdSchema,
+  name: z.string(),
+  public_key: z.string().describe("PEM"),
+  packages: z
+    .array(z.string())
+    .describe("The packages that it may sign: PUBLISHER/NAME, with * for every name, or *."),
+  not_before: TimestampSchema.nullable(),
+  not_after: TimestampSchema.nullable(),
+  created_at: TimestampSchema,
+  created_by: z.string(),
+  revoked_at: TimestampSchema.nullable(),
+  revoked_reason: z.string().nullable(),
+});
+
+export const TrustedKeyCreateSchema = z.strictObject({
+  name: z.string().min(1).max(120),
+  public_key: z.string().min(1).max(2_048).describe("An Ed25519 public key as PEM."),
+  packages: z.array(SignedPackagesSchema).min(1).max(64).default(["*"]),
+  not_before: TimestampSchema.optional(),
+  not_after: TimestampSchema.optional(),
+});
+
+export const TrustedKeyRevokeSchema = z.strictObject({
+  reason: z.string().min(1).max(300).optional(),
+});
+
+/** How the signature of an installed package was judged when it was installed. */
+export const SignatureStateSchema = z.object({
+  state: z.enum(["verified", "unverified", "unsigned"]),
+  key_id: z.string().nullable(),
+  key_name: z.string().nullable(),
+  signed_at: TimestampSchema.nullable(),
+  /** The error code that the package would get where a signature is required. */
+  reason: z.string().nullable(),
+});
+
+export type TrustedKey = z.infer<typeof TrustedKeySchema>;
+export type TrustedKeyCreate = z.input<typeof TrustedKeyCreateSchema>;
+export type SignatureState = z.infer<typeof SignatureStateSchema>;
 export type PackageSignature = z.infer<typeof PackageSignatureSchema>;

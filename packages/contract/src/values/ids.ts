@@ -22,6 +22,7 @@ export const ID_PREFIXES = {
   event: "evt",
   connection: "conn",
   key: "key",
+  trusted_key: "tkey",
   secret: "sec",
   job: "job",
   audit: "aud",

@@ -110,6 +110,14 @@ const ConfigSchema = z.strictObject({
   sandbox: SandboxSchema,
   egress: EgressSchema,
   oci: OciSchema,
+  packages: z
+    .strictObject({
+      /** Packages from these sources need a signature of a trusted key. */
+      require_signature: z
+        .array(z.enum(["oci", "marketplace", "upload", "folder", "npm", "pypi"]))
+        .default(["oci", "marketplace"]),
+    })
+    .prefault({}),
   timeouts: z
     .strictObject({
       start_ms: millis(LAUNCH_TIMEOUTS.start_ms),

@@ -177,6 +177,7 @@ async function compose(
       network: config.policy.network,
       default_domains: config.policy.allowed_domains,
       mounts: config.policy.mounts,
+      require_signature: config.packages.require_signature,
       private_destinations: config.egress.allow_private,
       orgs: new Map(Object.entries(config.orgs)),
       projects: new Map(Object.entries(config.projects)),

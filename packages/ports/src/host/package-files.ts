@@ -24,6 +24,10 @@ export interface ImportedPackage {
    */
   first_installed_at: string | null;
   oci?: NonNullable<Package["oci"]>;
+  /** The content of signatures, unverified. */
+  signatures?: readonly unknown[];
+  /** The lock files among its files. */
+  dependency_lock?: readonly { path: string; sha256: string }[];
   /** Notes about the import for the operator, such as install scripts that did not run. */
   notes?: readonly string[];
 }

@@ -1,5 +1,5 @@
 /** The kernel's dependencies: ports, the host's policy and a clock. */
-import type { ExecutionClass, Grant, IdSource, JsonObject } from "@backplane/contract";
+import type { ExecutionClass, Grant, IdSource, JsonObject, Package } from "@backplane/contract";
 import type { ArtifactFiles } from "../host/artifact-files.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Logger } from "../host/log.ts";
@@ -41,6 +41,8 @@ export interface HostPolicy {
   orgs?: ReadonlyMap<string, GrantLevel>;
   /** Keyed by `ORG/PROJECT`. */
   projects?: ReadonlyMap<string, GrantLevel>;
+  /** Packages of these origins are installed only with a signature of a trusted key. */
+  require_signature: readonly Package["origin"][];
   /** Settings of instrument plugins by plugin id, for the host's own organisation. */
   instrument_settings?: ReadonlyMap<string, JsonObject>;
   input_bytes: number;

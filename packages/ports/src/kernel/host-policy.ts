@@ -30,6 +30,7 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
     watchers: { heartbeat_ms: FANOUT_LIMITS.heartbeat_ms, reap_ms: FANOUT_LIMITS.reap_ms },
     deliveries: { concurrency: 64, per_binding: 4, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
     max_depth: 8,
+    require_signature: ["oci", "marketplace"],
     retention: {
       done_jobs_ms: 7 * DAY_MS,
       dead_jobs_ms: 30 * DAY_MS,

@@ -51,6 +51,8 @@ import type {
   SecretKeyRotation,
   SemanticEvent,
   SourceInspection,
+  TrustedKey,
+  TrustedKeyCreate,
   ValidationReport,
 } from "@backplane/contract";
 import type { Operation } from "../host/operation.ts";
@@ -237,6 +239,15 @@ export interface Kernel {
     remove(caller: Caller, name: string): Promise<void>;
     /** Re-encrypts the secrets of all orgs with a new key or with the newest existing one. Admin token only. */
     rotateKey(caller: Caller, options: { new_key: boolean }): Promise<SecretKeyRotation>;
+  };
+  /** Keys that the org trusts to sign packages. */
+  trusted_keys: {
+    list(caller: Caller, page: Page): Promise<PageOf<TrustedKey>>;
+    get(caller: Caller, id: string): Promise<TrustedKey>;
+    /** Admin only, like `revoke`. Throws trusted_key.conflict for a key that was trusted before. */
+    trust(caller: Caller, body: TrustedKeyCreate): Promise<TrustedKey>;
+    /** Packages that are installed keep running; nothing that the key signed is installed any more. */
+    revoke(caller: Caller, id: string, reason: string | null): Promise<TrustedKey>;
   };
   keys: {
     /** `token` is returned only here and cannot be read again. */

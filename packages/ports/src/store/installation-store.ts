@@ -1,9 +1,15 @@
 import type { Binding, Package } from "@backplane/contract";
 import type { ChangeRecords } from "./change-records.ts";
 
+/** A new highest signed version. It is not stored if another installation has changed `before` meanwhile. */
+export interface HighestSigned {
+  version: string;
+  before: string | null;
+}
+
 /** The rows of one installation. */
 export interface InstallationRows {
-  packages: readonly { row: Package; records: ChangeRecords }[];
+  packages: readonly { row: Package; records: ChangeRecords; highest?: HighestSigned }[];
   /** Existing bindings that move to an installed version, with the generation that was read. */
   moved: readonly { row: Binding; expected: number; records: ChangeRecords }[];
   created: readonly { row: Binding; records: ChangeRecords }[];

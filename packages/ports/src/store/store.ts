@@ -22,6 +22,7 @@ import type { RunStore } from "./run-store.ts";
 import type { SamplingStore } from "./sampling-store.ts";
 import type { SessionStore } from "./session-store.ts";
 import type { SignInStore } from "./sign-in-store.ts";
+import type { TrustedKeyStore } from "./trusted-key-store.ts";
 
 /**
  * All durable state. A resolved write is on disk. Reads see everything that other nodes have committed. A write that
@@ -39,6 +40,7 @@ export interface Store {
   invocations: InvocationStore;
   approvals: ApprovalStore;
   allow_rules: AllowRuleStore;
+  trusted_keys: TrustedKeyStore;
   secrets: SecretStore;
   sealed: SealedStore;
   keys: KeyStore;

@@ -6,6 +6,8 @@
 import { BackplaneError, isPartFault, type LeftOut, type Package, toLeftOut } from "@backplane/contract";
 import {
   type Caller,
+  type HighestSigned,
+  type ImportedPackage,
   type KernelDeps,
   type OpenedSource,
   type Operation,
@@ -13,11 +15,13 @@ import {
   type SourcePart,
 } from "@backplane/ports";
 import type { PackageRows } from "../packages/package-rows.ts";
+import type { SignaturePolicy } from "../signatures/signature-policy.ts";
 
 export interface ImportedPart {
   part: SourcePart;
   /** The row to be stored. If the same bytes are installed, their row. */
   row: Package;
+  highest?: HighestSigned;
 }
 
 export interface HeldBytes {
@@ -32,7 +36,13 @@ export async function importParts(
   rows: PackageRows,
   caller: Caller,
   opened: OpenedSource,
-  options: { strict: boolean; operation: Operation; requireAccess: (part: SourcePart) => void },
+  options: {
+    strict: boolean;
+    operation: Operation;
+    requireAccess: (part: SourcePart) => void;
+    /** Throws if its signature does not allow the installation. */
+    judge: (imported: ImportedPackage) => ReturnType<SignaturePolicy["judge"]>;
+  },
 ): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; notes: string[]; held: HeldBytes }> {
   const { strict } = options;
   const left_out = [...opened.left_out];
@@ -51,10 +61,11 @@ export async function importParts(
         options.requireAccess(part);
         const imported = await opened.import(part);
         held.push(imported.digest);
-        const row = await findRow(deps, rows.draft(caller, imported), part);
+        const { state, ...judged } = await options.judge(imported);
+        const row = await findRow(deps, { ...rows.draft(caller, imported), signature: state }, part);
         requireRunnable(deps, row);
         requireUnique(parts, row);
-        parts.push({ part, row });
+        parts.push({ part, row, ...judged });
         notes.push(...(imported.notes ?? []));
       } catch (error) {
         if (held.length > before) await rows.discard(held.pop()!);

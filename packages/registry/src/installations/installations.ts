@@ -36,6 +36,7 @@ import {
 import type { VersionProbe } from "../bindings/probe-versions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 import { readRegistryLogin } from "../secrets/registry-login.ts";
+import type { SignaturePolicy } from "../signatures/signature-policy.ts";
 import { type ImportedPart, importParts } from "./import-parts.ts";
 import { bindsParts, type PlannedBinding, planBindings, requireNoSettings } from "./plan-bindings.ts";
 
@@ -48,6 +49,7 @@ interface InstallationsParts {
   createPlanner: (packages: PackageFinder) => BindingPlanner;
   effects: ChangeEffects;
   versions: VersionProbe;
+  signatures: SignaturePolicy;
 }
 
 /** Limits an installation, and says for whom it runs. */
@@ -90,6 +92,7 @@ export function createInstallations({
   createPlanner,
   effects,
   versions,
+  signatures,
 }: InstallationsParts): Facade {
   const { store, importer } = deps;
 
@@ -101,12 +104,16 @@ export function createInstallations({
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
+    const given = settings.signature === undefined ? [] : [settings.signature];
     const opened = await importer.open(withSecretSlots(source, settings), {
       only,
       changing,
       allow_scripts: settings.allow_scripts,
       accept_source: settings.accept_source,
       registryLogin: readRegistryLogin(deps, caller),
+      acceptArtifact: async ({ digest, signatures: found }) => {
+        await signatures.check(caller, "oci", { digest }, [...found, ...given]);
+      },
       operation,
     });
     let stored: StoredInstallation;
@@ -116,6 +123,11 @@ export function createInstallations({
       done = await importParts(deps, rows, caller, opened, {
         strict: settings.strict === true,
         operation,
+        judge: (imported) =>
+          signatures.judge(caller, imported, {
+            signatures: [...(imported.signatures ?? []), ...given],
+            allow_downgrade: settings.allow_downgrade === true,
+          }),
         // A part that comes from a registry is not part of the upload.
         requireAccess: (part) => requireSourceAccess(caller, part.registry ? "npm" : source.kind),
       });
@@ -165,7 +177,11 @@ export function createInstallations({
     if (binds) requireScope(caller, "bindings:write");
     else requireNoSettings(settings);
     const planner = createPlanner(withDrafts(store.packages, parts));
-    const packages = parts.map(({ row }) => ({ row, records: rows.records(caller, row) }));
+    const packages = parts.map(({ row, highest }) => ({
+      row,
+      records: rows.records(caller, row),
+      ...(highest === undefined ? {} : { highest }),
+    }));
     for (let attempt = 1; ; attempt++) {
       const bindings = binds ? await planBindings(planner, caller, opened, parts, settings) : [];
       const changes = bindings.flatMap(({ change }) => change ?? []);

@@ -62,6 +62,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         // Names the package of the registry, and the install scripts that ran.
         ...(row.origin === "npm" || row.origin === "pypi" ? { source: row.manifest.source } : {}),
         ...(row.oci === undefined ? {} : { oci: row.oci }),
+        ...(row.signature?.state === "verified" ? { signed_by: row.signature.key_id } : {}),
       }),
     };
   }

@@ -20,6 +20,7 @@ import { executions } from "./0021-executions.ts";
 import { pins } from "./0022-pins.ts";
 import { deliveries } from "./0023-deliveries.ts";
 import { llmCalls } from "./0025-llm-calls.ts";
+import { trustedKeys } from "./0026-trusted-keys.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -47,6 +48,7 @@ export const MIGRATIONS: readonly Migration[] = [
   pins,
   deliveries,
   llmCalls,
+  trustedKeys,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

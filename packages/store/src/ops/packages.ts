@@ -1,5 +1,6 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { writeHighestSigned } from "./trusted-keys.ts";
 
 export interface InsertPackage {
   id: string;
@@ -9,10 +10,14 @@ export interface InsertPackage {
   digest: string;
   body: string;
   records: ChangeRecordRows;
+  /** Also stored if the package exists already. */
+  highest: { version: string; before: string | null } | null;
 }
 
 /** The body of the existing row, or null when this call created the row. */
 export function* insertPackage(p: InsertPackage): Op<string | null> {
+  if (p.highest !== null)
+    yield* writeHighestSigned({ org_id: p.org_id, package_id: p.package_id, ...p.highest });
   const [existing] = yield findPackage(p.org_id, p.package_id, p.version);
   if (existing !== undefined) {
     if (existing.digest === p.digest) return existing.body as string;

@@ -55,6 +55,7 @@ import {
   resetSession,
 } from "./sessions.ts";
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
+import { createTrustedKey, revokeTrustedKey } from "./trusted-keys.ts";
 
 /** Each write takes one plain argument and the dialect. */
 const WRITES = {
@@ -86,6 +87,8 @@ const WRITES = {
   resolveApproval,
   createAllowRule,
   removeAllowRule,
+  createTrustedKey,
+  revokeTrustedKey,
   putSecret,
   removeSecret,
   replaceSealed,

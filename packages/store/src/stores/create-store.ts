@@ -28,6 +28,7 @@ import { createSealedStore } from "./sealed.ts";
 import { createSecretStore } from "./secrets.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createSignInStore } from "./sign-ins.ts";
+import { createTrustedKeyStore } from "./trusted-keys.ts";
 
 export function createStore(given: Backend): Store {
   const audit_listeners = createListeners();
@@ -43,6 +44,7 @@ export function createStore(given: Backend): Store {
     invocations: createInvocationStore(backend),
     approvals: createApprovalStore(backend),
     allow_rules: createAllowRuleStore(backend),
+    trusted_keys: createTrustedKeyStore(backend),
     secrets: createSecretStore(backend),
     sealed: createSealedStore(backend),
     keys: createKeyStore(backend),

@@ -9,7 +9,10 @@ export function createInstallationStore(backend: Backend): InstallationStore {
   return {
     async commit({ packages, moved, created, removed = [] }) {
       const existing = await backend.write("commitInstallation", {
-        packages: packages.map(({ row, records }) => encodePackage(row, records)),
+        packages: packages.map(({ row, records, highest }) => ({
+          ...encodePackage(row, records),
+          highest: highest ?? null,
+        })),
         moved: moved.map(({ row, expected, records }) => ({ ...encodeBinding(row, records), expected })),
         created: created.map(({ row, records }) => encodeBinding(row, records)),
         removed: removed.map(({ row, records }) => ({

@@ -50,6 +50,7 @@ export function encodePackage(row: Package, records: ChangeRecords): InsertPacka
     digest: row.digest,
     body: JSON.stringify(row),
     records: encodeRecords(records),
+    highest: null,
   };
 }
 

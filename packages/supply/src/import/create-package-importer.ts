@@ -6,7 +6,7 @@
 import { createReadStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, posix } from "node:path";
-import { BackplaneError, editedVersion } from "@backplane/contract";
+import { BackplaneError, dependencyLockOf, editedVersion } from "@backplane/contract";
 import {
   type ImportedPackage,
   type InstallationSource,
@@ -52,7 +52,7 @@ import {
   openServers,
   packageContent,
 } from "./open-content.ts";
-import { openSource, type SourceArchive } from "./open-source.ts";
+import { openSource, readFolderSignature, type SourceArchive } from "./open-source.ts";
 import type { PartImport, PythonServerSource, SourceContent } from "./parts/source-content.ts";
 
 const OCI_LAYOUT = { marker: isLayout };
@@ -144,6 +144,7 @@ export function createPackageImporter({
       schemas: parsed,
       origin,
       first_installed_at: installed_at ?? created_at,
+      dependency_lock: dependencyLockOf(listing.files),
     };
   }
 
@@ -234,7 +235,10 @@ export function createPackageImporter({
     const foreign = only === undefined ? await foreignContent(staging, listing, into) : null;
     if (foreign !== null) return foreign;
     const staged = await readStaged(staging, listing, hints, null);
-    return packageContent(staged.manifest, () => installStaged(staged, origin, opened.created_at, operation));
+    return packageContent(staged.manifest, async () => ({
+      ...(await installStaged(staged, origin, opened.created_at, operation)),
+      signatures: source.kind === "folder" ? readFolderSignature(source.path) : [],
+    }));
   }
 
   /** A package in a registry or, without a reference, in a layout. */
@@ -253,11 +257,12 @@ export function createPackageImporter({
     const staged = await readStaged(staging, listing, {}, null);
     requireSameIdentity(artifact, staged.manifest);
     if (reference !== null) requireSameSource(reference, staged.manifest.source, accept_source);
-    const { manifest_digest } = artifact;
+    const { manifest_digest, signatures } = artifact;
     const oci = { reference: reference === null ? null : formatReference(reference), manifest_digest };
     return packageContent(staged.manifest, async () => ({
       ...(await installStaged(staged, "oci", null, operation)),
       oci,
+      signatures,
     }));
   }
 

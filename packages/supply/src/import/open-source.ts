@@ -1,8 +1,8 @@
 /** Opens a source as an archive, with what else is known about it. A folder is packed first. */
-import { createReadStream } from "node:fs";
+import { createReadStream, readFileSync, statSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
-import { basename, isAbsolute } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { basename, isAbsolute, join } from "node:path";
+import { BackplaneError, SIGNATURE_FILE } from "@backplane/contract";
 import type { PackageSource, WorkspaceSource } from "@backplane/ports";
 import type { ContentStore } from "../content/content-store.ts";
 import { tarOf } from "../pack/pack-folder.ts";
@@ -18,6 +18,7 @@ export interface SourceArchive {
   created_at: string | null;
 }
 
+const MAX_SIGNATURE_BYTES = 64 * 1024;
 const ARCHIVE = /\.(jar|zip|tar|tgz|tar\.gz)$/;
 
 /** The folder of a workspace that contains its tools. */
@@ -54,6 +55,19 @@ export async function openSource(
     throw missingManifest(path, names);
   }
   return { bytes: tarOf(() => path, await surveyFolder(path)), hints: { name }, created_at };
+}
+
+/** The signature that is kept beside the files of a folder. Null stands for one that cannot be read. */
+export function readFolderSignature(folder: string): unknown[] {
+  const file = join(folder, SIGNATURE_FILE);
+  const found = statSync(file, { throwIfNoEntry: false });
+  if (found === undefined) return [];
+  if (!found.isFile() || found.size > MAX_SIGNATURE_BYTES) return [null];
+  try {
+    return [JSON.parse(readFileSync(file, "utf8"))];
+  } catch {
+    return [null];
+  }
 }
 
 async function workspaceBytes(

@@ -14,14 +14,8 @@ export interface OpenedLayout {
   store: ArtifactStore;
 }
 
-/**
- * `temporary` is an empty folder for files that have to be written. `signatures` are added unless the path is a layout.
- */
-export async function openAsLayout(
-  path: string,
-  temporary: string,
-  signatures: readonly unknown[] = [],
-): Promise<OpenedLayout> {
+/** `temporary` is an empty folder for files that have to be written. */
+export async function openAsLayout(path: string, temporary: string): Promise<OpenedLayout> {
   let folder = path;
   if (!(await stat(path)).isDirectory()) {
     folder = join(temporary, "tree");
@@ -29,7 +23,7 @@ export async function openAsLayout(
   }
   if (isLayout(await readdir(folder))) return await readLayout(folder);
   const layout = join(temporary, "layout");
-  await packLayout(folder, layout, signatures);
+  await packLayout(folder, layout);
   return await readLayout(layout);
 }
 

@@ -1,9 +1,10 @@
 /** Uploads the package of a layout, with its signatures as referrers. */
 
+import { hash } from "node:crypto";
 import { codeOf } from "@backplane/contract";
-import { INDEX_TYPE, MANIFEST_TYPE } from "./descriptors.ts";
+import { INDEX_TYPE, MANIFEST_TYPE, readManifestDocument } from "./descriptors.ts";
 import { readLayoutBlob } from "./pack-layout.ts";
-import type { ArtifactStore } from "./plugin-artifact.ts";
+import { type ArtifactStore, SIGNATURE_TYPE } from "./plugin-artifact.ts";
 import type { OciReference } from "./reference.ts";
 import { type FetchedManifest, type RegistryClient, referrersTag } from "./registry-client.ts";
 
@@ -19,13 +20,12 @@ export async function pushLayout(
   layout: string,
   store: ArtifactStore,
   reference: OciReference,
-  report: (message: string) => void = () => {},
+  added: readonly unknown[] = [],
 ): Promise<PushedPackage> {
   let uploaded_bytes = 0;
   const pushContent = async ({ document }: FetchedManifest): Promise<void> => {
     if (document.kind !== "manifest") return;
     for (const { digest, size } of [document.config, ...document.layers]) {
-      report(`Uploading ${digest.slice(0, 19)}… (${size} bytes)`);
       const bytes = () => readLayoutBlob(layout, digest);
       if (await client.pushBlob(reference, { digest, size, bytes })) uploaded_bytes += size;
     }
@@ -40,7 +40,44 @@ export async function pushLayout(
     const listed = await client.pushManifest(reference, digest, MANIFEST_TYPE, signature.bytes);
     if (!listed) await addToTag(client, reference, root.digest, signature);
   }
-  return { manifest_digest: root.digest, uploaded_bytes, signatures: signatures.length };
+  for (const signature of added) await pushSignature(client, reference, root, signature);
+  return { manifest_digest: root.digest, uploaded_bytes, signatures: signatures.length + added.length };
+}
+
+async function pushSignature(
+  client: RegistryClient,
+  reference: OciReference,
+  subject: FetchedManifest,
+  signature: unknown,
+): Promise<void> {
+  const push = async (mediaType: string, content: Buffer) => {
+    const digest = `sha256:${hash("sha256", content, "hex")}`;
+    const size = content.length;
+    await client.pushBlob(reference, { digest, size, bytes: () => once(content) });
+    return { mediaType, digest, size };
+  };
+  const bytes = Buffer.from(
+    JSON.stringify({
+      schemaVersion: 2,
+      mediaType: MANIFEST_TYPE,
+      artifactType: SIGNATURE_TYPE,
+      config: await push("application/vnd.oci.empty.v1+json", Buffer.from("{}")),
+      layers: [await push(SIGNATURE_TYPE, Buffer.from(`${JSON.stringify(signature, null, 2)}\n`))],
+      subject: { mediaType: MANIFEST_TYPE, digest: subject.digest, size: subject.bytes.length },
+    }),
+  );
+  const digest = `sha256:${hash("sha256", bytes, "hex")}`;
+  const listed = await client.pushManifest(reference, digest, MANIFEST_TYPE, bytes);
+  if (!listed)
+    await addToTag(client, reference, subject.digest, {
+      digest,
+      bytes,
+      document: readManifestDocument(bytes, 8),
+    });
+}
+
+async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
+  yield bytes;
 }
 
 /**

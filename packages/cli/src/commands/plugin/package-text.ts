@@ -6,6 +6,7 @@ import {
   isDescribed,
   type Package,
   type Protocol,
+  type SignatureState,
 } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
 import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
@@ -65,6 +66,10 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
     digest,
     size_bytes,
     origin,
+    ...(found.oci === undefined
+      ? {}
+      : { reference: found.oci.reference, manifest: found.oci.manifest_digest }),
+    ...(found.signature === undefined ? {} : { signature: describeSignature(found.signature) }),
     installed: `${installed_at} by ${installed_by}`,
   });
   const parts = [summary];
@@ -75,6 +80,11 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
     parts.push(table(out, ["SKILL", "DESCRIPTION"], rows));
   }
   return parts.join("\n\n");
+}
+
+function describeSignature({ state, key_name, key_id, signed_at, reason }: SignatureState): string {
+  if (state === "verified") return `verified: ${key_name} (${key_id}), signed ${signed_at}`;
+  return state === "unsigned" ? "unsigned" : `not verified (${reason})`;
 }
 
 function toolsOf(out: Output, bound: readonly BoundTools[]): string {

@@ -1,5 +1,5 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
-import { BackplaneError, codeOf, type Package, type PluginView } from "@backplane/contract";
+import { BackplaneError, codeOf, type Package, type PluginView, SIGNATURE_FILE } from "@backplane/contract";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
@@ -26,6 +26,7 @@ import {
   type SentSource,
   sendInstallation,
 } from "../../install/send-installation.ts";
+import { readSignatureFile } from "../../install/signature-file.ts";
 import type { Cell } from "../../terminal/output.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
 import {
@@ -42,6 +43,7 @@ import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
 import { pullPlugin, pushPlugin } from "./registry-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
+import { signPlugin } from "./sign-plugin.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
 const EXAMPLES = `
@@ -78,6 +80,8 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
       "--accept-source",
       "the manifest of a package from a registry may name another repository as its source",
     )
+    .option("--signature <file>", "the signature of an archive (default for a folder: the one in it)")
+    .option("--allow-downgrade", "install a signed package that is older than one that was installed before")
     .option("--strict", "install nothing if one of several servers or skills is invalid")
     .option(
       "--allow-scripts <name>",
@@ -169,6 +173,14 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("-o, --out <file>", "output file (default: FOLDER.tgz, or FOLDER.oci with --oci)")
     .option("--oci", "write an OCI image layout instead: a folder, or a tar if the name ends in .tar")
     .action(toAction(packPlugin));
+  plugin
+    .command("sign <source>")
+    .description(
+      `Sign a folder, an archive or an OCI layout; writes ${SIGNATURE_FILE} into the folder or beside the file.`,
+    )
+    .option("--key <file>", "private key, as `backplane key generate` writes it (default: $VAI_SIGNING_KEY)")
+    .option("-o, --out <file>", "where the signature is written")
+    .action(toAction(signPlugin));
   plugin
     .command("push <source> <reference>")
     .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
@@ -286,7 +298,11 @@ async function installPackage(
   found: Extract<PluginSource, { kind: "package" }>,
 ): Promise<number | undefined> {
   if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  const settings = await installationSettings(context, options);
+  const signature = readSignatureFile(context.io.cwd, found.path, options.signature);
+  const settings = {
+    ...(await installationSettings(context, options)),
+    ...(signature === undefined ? {} : { signature }),
+  };
   return await reportInstallation(context, await sendInstallation(context, found, settings));
 }
 

@@ -35,13 +35,13 @@ export async function pushPlugin(
   const signature = readSignatureFile(context.io.cwd, path, options.signature);
   await inTemporaryFolder(tmpdir(), async (temporary) => {
     const { dir, store } = await context.out.during(`Packing ${source}`, () =>
-      supply.openAsLayout(path, temporary, signature === undefined ? [] : [signature]),
+      supply.openAsLayout(path, temporary),
     );
     const artifact = await supply.readPluginArtifact(store, hostPlatform());
     supply.requireSameSource(reference, artifact.source, options.acceptSource === true);
     await withClient(context, reference.registry, options, async (client) => {
       const pushed = await context.out.during(`Uploading to ${reference.registry}`, () =>
-        supply.pushLayout(client, dir, store, reference),
+        supply.pushLayout(client, dir, store, reference, signature === undefined ? [] : [signature]),
       );
       const result = {
         reference: supply.formatReference(reference),
@@ -128,7 +128,7 @@ async function inTemporaryFolder(parent: string, work: (folder: string) => Promi
 }
 
 /** A package for several platforms has an entry for each of them. */
-function hostPlatform(): { os: string; arch: string } {
+export function hostPlatform(): { os: string; arch: string } {
   const os = process.platform === "win32" ? "windows" : process.platform;
   return { os, arch: process.arch === "x64" ? "amd64" : process.arch };
 }

@@ -1,0 +1,75 @@
+/** Keys that the organisation trusts to sign packages. */
+import { TrustedKeyCreateSchema, TrustedKeyRevokeSchema, TrustedKeySchema } from "@backplane/contract/schema";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { IdParams, listSchema, PageQuery, splitPage } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
+
+export function trustedKeyRoutes({ kernel }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/trusted-keys",
+      operation_id: "trustKey",
+      summary: "Trust a signing key",
+      description:
+        "Admin only. Packages that the key signs can then be installed where a signature is required.",
+      tag: "Keys",
+      auth: { scope: "keys:write" },
+      body: TrustedKeyCreateSchema,
+      idempotent: true,
+      responses: { 201: { description: "The trusted key.", schema: TrustedKeySchema } },
+      handler: ({ caller, body, request }) =>
+        createOnce(kernel, caller, request, body, async () => ({
+          status: 201,
+          json: await kernel.trusted_keys.trust(caller, body),
+        })),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/trusted-keys",
+      operation_id: "listTrustedKeys",
+      summary: "List trusted signing keys",
+      tag: "Keys",
+      auth: { scope: "keys:read" },
+      query: PageQuery,
+      responses: { 200: { description: "A page.", schema: listSchema(TrustedKeySchema) } },
+      handler: async ({ caller, query }) => ({
+        status: 200,
+        json: await kernel.trusted_keys.list(caller, splitPage(query).page),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/trusted-keys/{id}",
+      operation_id: "getTrustedKey",
+      summary: "Read a trusted signing key",
+      tag: "Keys",
+      auth: { scope: "keys:read" },
+      params: IdParams,
+      responses: { 200: { description: "The key.", schema: TrustedKeySchema } },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await kernel.trusted_keys.get(caller, params.id),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/trusted-keys/{id}:revoke",
+      operation_id: "revokeTrustedKey",
+      summary: "Revoke a trusted signing key",
+      description:
+        "Admin only. Nothing that the key signed is installed any more; installed packages keep running. A revoked key " +
+        "cannot be trusted again.",
+      tag: "Keys",
+      auth: { scope: "keys:write" },
+      params: IdParams,
+      body: TrustedKeyRevokeSchema,
+      responses: { 200: { description: "The revoked key.", schema: TrustedKeySchema } },
+      handler: async ({ caller, params, body }) => ({
+        status: 200,
+        json: await kernel.trusted_keys.revoke(caller, params.id, body.reason ?? null),
+      }),
+    }),
+  ];
+}

@@ -1,0 +1,92 @@
+/** Applies `packages.require_signature` to what is about to be installed, and protects against older versions. */
+
+import { BackplaneError, codeOf, type Package, type SignatureState } from "@backplane/contract";
+import type { Caller, HighestSigned, ImportedPackage, KernelDeps } from "@backplane/ports";
+import { compareVersions } from "../bindings/compare-versions.ts";
+import { type SignedPackage, type VerifiedSignature, verifySignature } from "./verify-signature.ts";
+
+export interface SignaturePolicy {
+  /** Throws `signature.*` if the origin requires a signature and none of the given ones is valid. */
+  check(
+    caller: Caller,
+    origin: Package["origin"],
+    signed: SignedPackage,
+    signatures: readonly unknown[],
+  ): Promise<SignatureState>;
+  /**
+   * Checks an imported package. Throws `signature.rollback` for a version below the highest signed one. `highest` is stored
+   * together with the package.
+   */
+  judge(
+    caller: Caller,
+    imported: ImportedPackage,
+    options: { signatures: readonly unknown[]; allow_downgrade: boolean },
+  ): Promise<{ state: SignatureState; highest?: HighestSigned }>;
+}
+
+export function createSignaturePolicy({ store, clock, host }: KernelDeps): SignaturePolicy {
+  async function check(
+    { scope: { org_id } }: Caller,
+    origin: Package["origin"],
+    signed: SignedPackage,
+    signatures: readonly unknown[],
+  ): Promise<SignatureState> {
+    const findKey = (key_id: string) => store.trusted_keys.byKeyId(org_id, key_id);
+    let refusal: unknown = new BackplaneError("signature.missing", missingMessage(origin, signed));
+    for (const signature of signatures) {
+      try {
+        return toState(await verifySignature(signature, signed, findKey, clock.now()));
+      } catch (error) {
+        if (!(codeOf(error) ?? "").startsWith("signature.")) throw error;
+        refusal = closer(refusal, error);
+      }
+    }
+    if (host.require_signature.includes(origin)) throw refusal;
+    const state = signatures.length === 0 ? "unsigned" : "unverified";
+    return { state, key_id: null, key_name: null, signed_at: null, reason: codeOf(refusal) ?? null };
+  }
+
+  async function judge(
+    caller: Caller,
+    { manifest: { package_id, version }, digest, dependency_lock = [], origin }: ImportedPackage,
+    { signatures, allow_downgrade }: { signatures: readonly unknown[]; allow_downgrade: boolean },
+  ) {
+    const signed = { package_id, version, digest, dependency_lock };
+    const state = await check(caller, origin, signed, signatures);
+    const before = await store.trusted_keys.highestSigned(caller.scope.org_id, package_id);
+    const older = before !== null && compareVersions(version, before) < 0;
+    if (older && host.require_signature.includes(origin) && !allow_downgrade)
+      throw new BackplaneError(
+        "signature.rollback",
+        `${package_id} ${version} is older than ${before}, which was installed before.`,
+        { details: { package_id, version, highest: before } },
+      );
+    const higher = state.state === "verified" && (before === null || compareVersions(version, before) > 0);
+    return { state, ...(higher ? { highest: { version, before } } : {}) };
+  }
+
+  return { check, judge };
+}
+
+function toState({ signature, key }: VerifiedSignature): SignatureState {
+  return {
+    state: "verified",
+    key_id: key.key_id,
+    key_name: key.name,
+    signed_at: signature.signed_at,
+    reason: null,
+  };
+}
+
+/** The stages of a check in order. The refusal of the signature that came closest to being valid is shown. */
+const STAGES = ["missing", "invalid", "mismatch", "untrusted", "expired", "revoked"];
+
+function closer(one: unknown, other: unknown): unknown {
+  const stage = (error: unknown) => STAGES.indexOf((codeOf(error) ?? "").slice("signature.".length));
+  return stage(other) > stage(one) ? other : one;
+}
+
+function missingMessage(origin: string, { package_id, version, digest }: SignedPackage): string {
+  const name = package_id === undefined ? digest : `${package_id} ${version}`;
+  return `${name} is not signed, and packages of the origin ${origin} need a signature.`;
+}

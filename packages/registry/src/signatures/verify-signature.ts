@@ -1,0 +1,121 @@
+/** Decides whether a signature covers a package and was made by a trusted key. Each refusal has its own code. */
+
+import { createPublicKey, hash, type KeyObject, verify } from "node:crypto";
+import { BackplaneError, type PackageSignature, signedText, type TrustedKey } from "@backplane/contract";
+import { PackageSignatureSchema } from "@backplane/contract/schema";
+
+/** The values that the signature must name. Before the files are fetched only the digest is known. */
+export interface SignedPackage {
+  digest: string;
+  package_id?: string;
+  version?: string;
+  dependency_lock?: readonly { path: string; sha256: string }[];
+}
+
+export interface VerifiedSignature {
+  signature: PackageSignature;
+  key: TrustedKey;
+}
+
+/** Throws `signature.*`. `findKey` finds a key by its fingerprint, also a revoked one. */
+export async function verifySignature(
+  given: unknown,
+  signed: SignedPackage,
+  findKey: (key_id: string) => Promise<TrustedKey | null>,
+  now: number,
+): Promise<VerifiedSignature> {
+  const parsed = PackageSignatureSchema.safeParse(given);
+  if (!parsed.success) {
+    const field = parsed.error.issues[0]?.path.join(".") ?? "";
+    throw new BackplaneError(
+      "signature.invalid",
+      `The signature cannot be read${field === "" ? "" : `: ${field}`}.`,
+    );
+  }
+  const signature = parsed.data;
+  requireSame(signature, signed);
+  const { key_id, package_id } = signature;
+  const key = await findKey(key_id);
+  if (key === null)
+    throw new BackplaneError(
+      "signature.untrusted",
+      `${package_id} is signed with ${key_id}, which is not trusted.`,
+      {
+        details: { key_id },
+      },
+    );
+  const details = { key_id, key_name: key.name };
+  if (key.revoked_at !== null)
+    throw new BackplaneError(
+      "signature.revoked",
+      `${package_id} is signed with ${key.name} (${key_id}), which was revoked${key.revoked_reason === null ? "" : `: ${key.revoked_reason}`}.`,
+      { details: { ...details, revoked_at: key.revoked_at } },
+    );
+  if (!key.packages.some((pattern) => covers(pattern, package_id)))
+    throw new BackplaneError(
+      "signature.untrusted",
+      `${key.name} (${key_id}) is trusted for ${key.packages.join(", ")}, not for ${package_id}.`,
+      { details },
+    );
+  const [from, until] = [key.not_before, key.not_after];
+  // The time of signing is the signer's own claim, so a key has to be valid now.
+  if ((from !== null && now < Date.parse(from)) || (until !== null && now > Date.parse(until)))
+    throw new BackplaneError(
+      "signature.expired",
+      `${key.name} (${key_id}) is valid ${from === null ? "" : `from ${from} `}${until === null ? "" : `until ${until}`}.`,
+      { details: { ...details, not_before: from, not_after: until } },
+    );
+  const bytes = Buffer.from(signedText(signature));
+  if (!verify(null, bytes, readPublicKey(key.public_key), Buffer.from(signature.signature, "base64")))
+    throw new BackplaneError(
+      "signature.invalid",
+      `The signature of ${package_id} was not made by ${key.name} (${key_id}).`,
+      { details },
+    );
+  return { signature, key };
+}
+
+function requireSame(signature: PackageSignature, signed: SignedPackage): void {
+  const expected = { ...signed, dependency_lock: lockText(signed.dependency_lock) };
+  const actual = { ...signature, dependency_lock: lockText(signature.dependency_lock) };
+  for (const field of ["package_id", "version", "digest", "dependency_lock"] as const) {
+    if (expected[field] === undefined || expected[field] === actual[field]) continue;
+    throw new BackplaneError(
+      "signature.mismatch",
+      `The signature names ${field} ${actual[field]}, but the package has ${expected[field]}.`,
+      { details: { field, signed: actual[field], actual: expected[field] } },
+    );
+  }
+}
+
+function lockText(lock: SignedPackage["dependency_lock"]): string | undefined {
+  return lock === undefined
+    ? undefined
+    : lock.map(({ path, sha256 }) => `${path} ${sha256}`).join(", ") || "(none)";
+}
+
+function covers(pattern: string, package_id: string): boolean {
+  return (
+    pattern === "*" ||
+    pattern === package_id ||
+    (pattern.endsWith("/*") && package_id.startsWith(pattern.slice(0, -1)))
+  );
+}
+
+/** Throws `request.invalid` unless it is an Ed25519 public key. */
+export function readPublicKey(pem: string): KeyObject {
+  try {
+    const key = createPublicKey(pem);
+    if (key.asymmetricKeyType === "ed25519" && !pem.includes("PRIVATE")) return key;
+  } catch {
+    // Reported below.
+  }
+  throw new BackplaneError("request.invalid", "public_key is not an Ed25519 public key in PEM.", {
+    fix: "Send the .pub file that `backplane key generate` wrote.",
+  });
+}
+
+/** The id of a key is derived from it, so nobody can claim the id of another key. */
+export function signingKeyId(key: KeyObject): string {
+  return `ed25519:${hash("sha256", key.export({ type: "spki", format: "der" }), "hex").slice(0, 32)}`;
+}

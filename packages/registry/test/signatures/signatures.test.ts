@@ -1,0 +1,247 @@
+/** Signatures of packages: what is installed where one is required, and what each refusal says. */
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { BackplaneError, type InstallationSettings, type PackageSignature } from "@backplane/contract";
+import type { Store } from "@backplane/ports";
+import { generateSigningKey, packLayout, type SigningKey, signPackage } from "@backplane/supply";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
+import { beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createInstaller, expectNothing, type Installer, openSqlite } from "../installations/installer.ts";
+
+const MANIFEST = (version: string, id = "acme/hello") => `api_version = "vai.plugin.v1"
+package_id = "${id}"
+version = "${version}"
+name = "Hello"
+
+[runtime]
+protocol = "vai.rpc.v1"
+entrypoint = ["./bin/plugin"]
+
+[[exports]]
+id = "greet"
+kind = "tool"
+
+[exports.tool]
+effect_class = "read_only"
+`;
+
+let store: Store;
+let t: Installer;
+let acme: SigningKey;
+let count = 0;
+
+beforeEach(async () => {
+  store = await openSqlite();
+  t = await createInstaller(store);
+  acme = generateSigningKey();
+});
+
+const trust = (key: SigningKey, more: object = {}) =>
+  t.fixture.kernel.trusted_keys.trust(admin, { name: "Acme", public_key: key.public_key, ...more });
+
+interface MadePackage {
+  /** An image layout. */
+  path: string;
+  folder: string;
+}
+
+/** Packs a package. `sign` gets its true identity and returns the signatures that are attached. */
+async function make(
+  version: string,
+  sign: (about: Parameters<typeof signPackage>[0]) => unknown[],
+  id?: string,
+): Promise<MadePackage> {
+  const folder = t.folder(`plugin-${count++}`, {
+    "vai-plugin.toml": MANIFEST(version, id),
+    "bin/plugin": "#!/bin/sh\nexit 0\n",
+    "package-lock.json": `{"lockfileVersion":3,"for":"${version}"}`,
+  });
+  const path = `${folder}-layout`;
+  const packed = await packLayout(folder, `${path}-first`);
+  const listing = readFileSync(join(`${path}-first`, "blobs", packed.digest.replace(":", "/")), "utf8");
+  const files = listing
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => line.split(" "))
+    .map(([, file, , sha256]) => ({ path: file!, sha256: sha256! }));
+  const { package_id } = packed.manifest;
+  const signatures = sign({ package_id, version, digest: packed.digest, files });
+  await packLayout(folder, path, signatures);
+  rmSync(`${path}-first`, { recursive: true });
+  return { path, folder };
+}
+
+const by =
+  (key: SigningKey, at = new Date()) =>
+  (about: Parameters<typeof signPackage>[0]): PackageSignature[] => [signPackage(about, key.private_key, at)];
+
+const install = ({ path }: MadePackage, settings: InstallationSettings = {}) =>
+  t.install({ kind: "folder", path }, { bind: false, ...settings });
+
+async function refusalOf(work: Promise<unknown>): Promise<BackplaneError> {
+  const error = await work.then(
+    () => null,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(BackplaneError);
+  return error as BackplaneError;
+}
+
+verifies("pkg.sign", "installs an OCI package that a trusted key has signed and shows the key", async () => {
+  const { key_id } = await trust(acme, { packages: ["acme/*"] });
+  const { packages } = await install(await make("1.0.0", by(acme)));
+  expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_id, key_name: "Acme" });
+  const stored = await t.fixture.kernel.packages.get(admin, packages[0]!.package.id);
+  expect(stored.signature?.state).toBe("verified");
+  const { items } = await store.audit.list(admin.scope, { action: "package.install" }, { limit: 10 });
+  expect(items[0]!.details).toMatchObject({ signed_by: key_id });
+});
+
+const altered = (change: Partial<PackageSignature>) => (about: Parameters<typeof signPackage>[0]) => [
+  { ...signPackage(about, acme.private_key, new Date()), ...change },
+];
+/** Signed honestly, but for something else. */
+const signedAs =
+  (change: Partial<Parameters<typeof signPackage>[0]>) => (about: Parameters<typeof signPackage>[0]) =>
+    by(acme)({ ...about, ...change });
+const past = "2001-01-01T00:00:00.000Z";
+const future = "2999-01-01T00:00:00.000Z";
+
+const REFUSALS: [what: string, code: string, sign: Parameters<typeof make>[1], key: object | null][] = [
+  ["no signature", "signature.missing", () => [], {}],
+  ["the signature of an unknown key", "signature.untrusted", (about) => by(acme)(about), null],
+  [
+    "a key for other publishers",
+    "signature.untrusted",
+    (about) => by(acme)(about),
+    { packages: ["other/*"] },
+  ],
+  ["a key that has expired", "signature.expired", (about) => by(acme)(about), { not_after: past }],
+  ["a key that is not valid yet", "signature.expired", (about) => by(acme)(about), { not_before: future }],
+  [
+    "the signature of another content",
+    "signature.mismatch",
+    signedAs({ digest: `sha256:${"0".repeat(64)}` }),
+    {},
+  ],
+  ["the signature of another package", "signature.mismatch", signedAs({ package_id: "acme/other" }), {}],
+  ["the signature of another version", "signature.mismatch", signedAs({ version: "9.9.9" }), {}],
+  [
+    "the signature of another dependency lock",
+    "signature.mismatch",
+    signedAs({ files: [{ path: "package-lock.json", sha256: "0".repeat(64) }] }),
+    {},
+  ],
+  ["a signature that was changed afterwards", "signature.invalid", altered({ signed_at: past }), {}],
+  [
+    "the signature of another key under this id",
+    "signature.invalid",
+    altered({ signature: `${"A".repeat(86)}==` }),
+    {},
+  ],
+  ["something that is not a signature", "signature.invalid", () => [{ format: "other" }], {}],
+];
+
+for (const [what, code, sign, key] of REFUSALS)
+  verifies("pkg.sign", `refuses ${what} with ${code} and stores nothing`, async () => {
+    if (key !== null) await trust(acme, key);
+    const error = await refusalOf(install(await make("1.0.0", sign)));
+    expect(error.code).toBe(code);
+    expect(error.fix).not.toBe("");
+    await expectNothing(t);
+  });
+
+verifies("pkg.sign", "refuses what a revoked key has signed and names the reason", async () => {
+  const { id } = await trust(acme);
+  const made = await make("1.0.0", by(acme));
+  await t.fixture.kernel.trusted_keys.revoke(admin, id, "the laptop was stolen");
+  const error = await refusalOf(install(made));
+  expect(error.code).toBe("signature.revoked");
+  expect(error.message).toContain("the laptop was stolen");
+  await expectNothing(t);
+  // It cannot be trusted again, not even under another name.
+  expect((await refusalOf(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
+});
+
+verifies("pkg.sign", "accepts one valid signature of several, so that keys can be rotated", async () => {
+  const next = generateSigningKey();
+  const { id } = await trust(acme);
+  await trust(next, { name: "Acme 2" });
+  await t.fixture.kernel.trusted_keys.revoke(admin, id, null);
+  const made = await make("1.0.0", (about) => [...by(acme)(about), ...by(next)(about)]);
+  const { packages } = await install(made);
+  expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_name: "Acme 2" });
+});
+
+verifies(
+  "pkg.sign",
+  "refuses an older version than the highest signed one, also after that was removed",
+  async () => {
+    await trust(acme);
+    const older = await make("1.0.0", by(acme));
+    const { packages } = await install(await make("1.1.0", by(acme)));
+    expect((await refusalOf(install(older))).code).toBe("signature.rollback");
+    await t.fixture.kernel.packages.remove(admin, packages[0]!.package.id);
+    const error = await refusalOf(install(older));
+    expect(error.code).toBe("signature.rollback");
+    expect(error.details).toMatchObject({ version: "1.0.0", highest: "1.1.0" });
+    await expectNothing(t);
+    await install(older, { allow_downgrade: true });
+    expect(await t.packages()).toEqual(["acme/hello@1.0.0"]);
+    // The downgrade does not lower the highest version.
+    expect((await refusalOf(install(await make("1.0.5", by(acme))))).code).toBe("signature.rollback");
+  },
+);
+
+describe("where no signature is required", () => {
+  verifies(
+    "pkg.sign",
+    "installs a local folder without a signature and says that it is unsigned",
+    async () => {
+      const { folder } = await make("1.0.0", () => []);
+      const { packages } = await t.install({ kind: "folder", path: folder }, { bind: false });
+      expect(packages[0]!.package.signature).toMatchObject({
+        state: "unsigned",
+        reason: "signature.missing",
+      });
+    },
+  );
+
+  test("verifies the signature in a folder, and shows why one is not valid", async () => {
+    await trust(acme);
+    const signed = await make("1.0.0", () => []);
+    const about = (digest: string) => ({ package_id: "acme/hello", version: "1.0.0", digest, files: [] });
+    const file = join(signed.folder, "marketplace.signature.json");
+    mkdirSync(signed.folder, { recursive: true });
+    writeFileSync(file, JSON.stringify(by(acme)(about(`sha256:${"0".repeat(64)}`))[0]));
+    const { packages } = await t.install({ kind: "folder", path: signed.folder }, { bind: false });
+    expect(packages[0]!.package.signature).toMatchObject({
+      state: "unverified",
+      reason: "signature.mismatch",
+    });
+  });
+});
+
+describe("trusted keys", () => {
+  test("only an admin of the whole org trusts and revokes keys", async () => {
+    const { trusted_keys } = t.fixture.kernel;
+    const { id } = await trust(acme);
+    const project = {
+      ...admin,
+      actor: "key_1",
+      admin: true,
+      scope: { ...admin.scope, project_id: "proj_a" },
+    };
+    const operator = { ...admin, actor: "key_2", admin: false, scope: { ...admin.scope, project_id: null } };
+    const body = { name: "X", public_key: generateSigningKey().public_key };
+    expect((await refusalOf(trusted_keys.trust(project, body))).code).toBe("policy.denied");
+    expect((await refusalOf(trusted_keys.trust(operator, body))).code).toBe("auth.scope");
+    expect((await refusalOf(trusted_keys.revoke(operator, id, null))).code).toBe("auth.scope");
+  });
+
+  test("refuses a private key and text that is not a key", async () => {
+    for (const public_key of [acme.private_key, "hello"])
+      expect((await refusalOf(trust(acme, { public_key }))).code).toBe("request.invalid");
+  });
+});

@@ -1,0 +1,70 @@
+import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
+import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+
+export interface CreateTrustedKey {
+  org_id: string;
+  key_id: string;
+  /** id, org_id, key_id, body */
+  row: SqlValue[];
+  records: ChangeRecordRows;
+}
+
+export function* createTrustedKey(p: CreateTrustedKey): Op<void> {
+  if ((yield* trustedKeyByKeyId(p.org_id, p.key_id)) !== undefined)
+    refuse("trusted_key.conflict", `The key ${p.key_id} was trusted before.`, { key_id: p.key_id });
+  yield sql("insert into trusted_keys (id, org_id, key_id, body) values ($1, $2, $3, $4)", p.row);
+  yield* writeRecords(p.records);
+}
+
+export function* revokeTrustedKey(p: {
+  org_id: string;
+  id: string;
+  before: string;
+  body: string;
+  records: ChangeRecordRows;
+}): Op<boolean> {
+  const changed = yield sql(
+    "update trusted_keys set body = $3 where org_id = $1 and id = $2 and body = $4 returning id",
+    [p.org_id, p.id, p.body, p.before],
+  );
+  if (changed.length === 0) return false;
+  yield* writeRecords(p.records);
+  return true;
+}
+
+export function* readTrustedKey(org_id: string, id: string): Op<Row | undefined> {
+  return (yield sql("select body from trusted_keys where org_id = $1 and id = $2", [org_id, id]))[0];
+}
+
+export function* trustedKeyByKeyId(org_id: string, key_id: string): Op<Row | undefined> {
+  return (yield sql("select body from trusted_keys where org_id = $1 and key_id = $2", [org_id, key_id]))[0];
+}
+
+export function* listTrustedKeys(values: SqlValue[]): Op<Row[]> {
+  return yield sql(
+    "select id, body from trusted_keys where org_id = $1 and id < $2 order by id desc limit $3",
+    values,
+  );
+}
+
+export function* readHighestSigned(org_id: string, package_id: string): Op<string | null> {
+  const [row] = yield sql("select version from signed_versions where org_id = $1 and package_id = $2", [
+    org_id,
+    package_id,
+  ]);
+  return row === undefined ? null : (row.version as string);
+}
+
+/** Keeps what another installation has stored since `before` was read. */
+export function* writeHighestSigned(p: {
+  org_id: string;
+  package_id: string;
+  version: string;
+  before: string | null;
+}): Op<void> {
+  yield sql(
+    `insert into signed_versions (org_id, package_id, version) values ($1, $2, $3)
+      on conflict (org_id, package_id) do update set version = excluded.version where signed_versions.version = $4`,
+    [p.org_id, p.package_id, p.version, p.before ?? ""],
+  );
+}

@@ -1,0 +1,55 @@
+import type { TrustedKey } from "@backplane/contract";
+import type { TrustedKeyStore } from "@backplane/ports";
+import type { Backend } from "../backend/backend.ts";
+import type { Row } from "../ops/op.ts";
+import {
+  listTrustedKeys,
+  readHighestSigned,
+  readTrustedKey,
+  trustedKeyByKeyId,
+} from "../ops/trusted-keys.ts";
+import { encodeRecords } from "./change-records.ts";
+import { beforeOf, pageOf } from "./page.ts";
+
+export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
+  return {
+    async create(key, records) {
+      const { id, org_id, key_id } = key;
+      await backend.write("createTrustedKey", {
+        org_id,
+        key_id,
+        row: [id, org_id, key_id, JSON.stringify(key)],
+        records: encodeRecords(records),
+      });
+    },
+    async get(org_id, id) {
+      const row = await backend.read(() => readTrustedKey(org_id, id));
+      return row === undefined ? null : decode(row);
+    },
+    async byKeyId(org_id, key_id) {
+      const row = await backend.read(() => trustedKeyByKeyId(org_id, key_id));
+      return row === undefined ? null : decode(row);
+    },
+    async list(org_id, page) {
+      const rows = await backend.read(() => listTrustedKeys([org_id, beforeOf(page), page.limit + 1]));
+      return pageOf(rows, page, (row) => row.id as string, decode);
+    },
+    async revoke(key, records) {
+      const { id, org_id } = key;
+      const row = await backend.read(() => readTrustedKey(org_id, id));
+      if (row === undefined || decode(row).revoked_at !== null) return false;
+      return await backend.write("revokeTrustedKey", {
+        org_id,
+        id,
+        before: row.body as string,
+        body: JSON.stringify(key),
+        records: encodeRecords(records),
+      });
+    },
+    highestSigned: (org_id, package_id) => backend.read(() => readHighestSigned(org_id, package_id)),
+  };
+}
+
+function decode(row: Row): TrustedKey {
+  return JSON.parse(row.body as string) as TrustedKey;
+}
