@@ -81,7 +81,7 @@ verifies(["mcp.server", "approval.flow"], "rejects the call with the feedback of
   expect(await pending()).toEqual([]);
 });
 
-/** What the gateway does with an answer; null closes the connection. */
+/** Returns the answers that the gateway records for a reply; null closes the connection. */
 async function answersFor(reply: JsonObject | null): Promise<object[]> {
   const answers: object[] = [];
   const approval = {
