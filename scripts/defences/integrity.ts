@@ -10,8 +10,8 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: packages run from an image, not from the content store",
     file: `${SUPPLY}/images/package-images.ts`,
-    from: "folder: image.folder,\n      check",
-    to: "folder: this.#options.store.treeOf(image.digest),\n      check",
+    from: "folder: image.folder,\n      root",
+    to: "folder: this.#options.store.treeOf(image.digest),\n      root",
     tests: IMAGES,
   },
   {

@@ -6,6 +6,7 @@ const CONTENT_TEST = ["packages/supply/test/content-store.test.ts"];
 const RACES = ["packages/api/test/routes/package-races.test.ts"];
 
 const NPM = "packages/supply/src/npm";
+const CONTAINER_IMAGES = ["packages/supply/test/container-images.test.ts"];
 const PYTHON_SERVER = ["packages/supply/test/python-server.test.ts"];
 const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
 
@@ -190,6 +191,70 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     to: "if (hash === undefined) continue;\n    if (hash === null) throw",
     tests: PYTHON_SERVER,
     only: "RECORD",
+  },
+  {
+    defence: "images: a link ends at the root of the image",
+    file: "packages/supply/src/container-images/image-tree.ts",
+    from: "if (way.length > 1) way.pop();",
+    to: "way.pop();",
+    tests: CONTAINER_IMAGES,
+    only: "only inside of the image",
+  },
+  {
+    defence: "images: a path with .. is refused",
+    file: "packages/supply/src/container-images/image-tree.ts",
+    from: 'if (parts.includes("..")) throw',
+    to: 'if (parts[0] === "..") throw',
+    tests: CONTAINER_IMAGES,
+    only: "hostile layers",
+  },
+  {
+    defence: "images: devices are refused",
+    file: "packages/supply/src/container-images/apply-layer.ts",
+    from: "if (/^(?:\\.?\\/)?dev\\//.test(name)) return;",
+    to: "if (name !== undefined) return;",
+    tests: CONTAINER_IMAGES,
+    only: "hostile layers",
+  },
+  {
+    defence: "images: unpacked bytes are limited",
+    file: "packages/supply/src/container-images/apply-layer.ts",
+    from: "if (spool.unpacked > limits.unpacked_bytes)",
+    to: "if (spool.unpacked > limits.unpacked_bytes * 9)",
+    tests: CONTAINER_IMAGES,
+    only: "hostile layers",
+  },
+  {
+    defence: "images: a layer is what the configuration says",
+    file: "packages/supply/src/container-images/pull-image.ts",
+    from: "if (diff_id !== config.diff_ids[index]) throw",
+    to: "if (config.diff_ids[index] === undefined) throw",
+    tests: CONTAINER_IMAGES,
+    only: "its configuration does not describe",
+  },
+  {
+    defence: "images: no manifest of an author is an image",
+    file: "packages/supply/src/manifest/manifest-rules.ts",
+    from: "manifest.runtime.image === undefined",
+    to: "manifest.runtime.image !== null",
+    tests: CONTAINER_IMAGES,
+    only: "that the gateway did not write",
+  },
+  {
+    defence: "images: the expanded root is compared with what was expanded",
+    file: "packages/supply/src/images/package-images.ts",
+    from: " ?? (await expanded?.fingerprint.changed()) ?? null",
+    to: " ?? (expanded === null ? null : null)",
+    tests: CONTAINER_IMAGES,
+    only: "packs the image",
+  },
+  {
+    defence: "images: nothing of the host's system is shown",
+    file: "packages/runner/src/sandbox/plan.ts",
+    from: "  if (image === undefined)\n    return host.system",
+    to: "  if (image?.root !== null)\n    return host.system",
+    tests: ["packages/runner/test/sandbox/plan.test.ts"],
+    only: "the files of an image",
   },
   {
     defence: "pack: no packages of the development",

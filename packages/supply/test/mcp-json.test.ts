@@ -38,7 +38,57 @@ test.each([
   ]);
 });
 
+test("reads docker run as a container image, with its variables, secrets and mounts", () => {
+  const [entry] = read({
+    one: {
+      command: "docker",
+      args: [
+        "run",
+        "-i",
+        "--rm",
+        "-e",
+        "GITHUB_TOKEN",
+        "--env=LEVEL=info",
+        "-e",
+        "ORG",
+        "-v",
+        "/srv/notes:/data",
+        "--mount",
+        "type=bind,src=/srv/ro,dst=/ro,readonly",
+        "ghcr.io/acme/server:1",
+        "stdio",
+        "--x",
+      ],
+      env: { ORG: "acme" },
+    },
+  });
+  expect(entry).toEqual({
+    name: "one",
+    server_name: "one",
+    from: { kind: "image", reference: "ghcr.io/acme/server:1" },
+    args: ["stdio", "--x"],
+    env: { LEVEL: "info", ORG: "acme" },
+    secret_env: { github_token: "GITHUB_TOKEN" },
+    secret_slots: ["github_token"],
+    mounts: [
+      { source: "/srv/notes", target: "/data", writable: true },
+      { source: "/srv/ro", target: "/ro", writable: false },
+    ],
+  });
+});
+
 test.each([
+  ["docker", ["run", "-it", "acme/x"], "docker run with -t, which is not supported: a terminal"],
+  [
+    "podman",
+    ["run", "--network=host", "acme/x"],
+    "podman run with --network, which is not supported: the policy",
+  ],
+  ["docker", ["run", "--privileged", "acme/x"], "a server never gets the rights of the host"],
+  ["docker", ["run", "-p", "80:80", "acme/x"], "docker run with -p, which is not supported"],
+  ["docker", ["run", "-v", "cache:/data", "acme/x"], "not a folder of this machine"],
+  ["docker", ["run", "-i"], "docker run without an image"],
+  ["docker", ["run", "Not/An:Image:"], "is not the name of a container image"],
   ["uvx", ["--python", "3.9", "acme"], "uvx with --python, which is not supported"],
   ["uvx", ["--with", "pandas", "acme"], "uvx with --with, which is not supported"],
   ["uvx", ["--from", "git+https://x/y", "acme"], "not NAME or NAME==VERSION of the Python index"],

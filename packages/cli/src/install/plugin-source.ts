@@ -1,7 +1,7 @@
 /**
  * Decides what `plugin install SOURCE` installs: an Agent Plugins folder, a package (a folder with a manifest, or an
  * archive), a file of MCP servers, a folder of kernel plugins, example:NAME, a package in an OCI registry, pypi:NAME, or
- * npm:NAME, of which the gateway says what it is. Only `oci:`, `npm:` and `pypi:` download, so a mistyped folder never
+ * npm:NAME, of which the gateway says what it is. Only `oci:`, `npm:`, `pypi:` and `image:` download, so a mistyped folder never
  * installs a package of that name.
  */
 import { accessSync, constants, existsSync, readdirSync, readFileSync, type Stats, statSync } from "node:fs";
@@ -21,6 +21,8 @@ export type PluginSource =
   | { kind: "npm"; spec: string }
   /** An MCP server of the Python package index. */
   | { kind: "pypi"; spec: string }
+  /** An MCP server in a container image. */
+  | { kind: "image"; reference: string }
   | { kind: "oci"; reference: string };
 
 const MANIFEST = "vai-plugin.toml";
@@ -31,6 +33,7 @@ const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]
 
 export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith("npm:")) return { kind: "npm", spec: text.slice("npm:".length) };
+  if (text.startsWith("image:")) return { kind: "image", reference: text.slice("image:".length) };
   if (text.startsWith("pypi:")) return { kind: "pypi", spec: text.slice("pypi:".length) };
   if (text.startsWith("oci://")) return { kind: "oci", reference: text };
   if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
@@ -94,7 +97,7 @@ export function statOf(path: string, shown: string): Stats {
 
 export function unreadable(shown: string, reason: string): BackplaneError {
   return new BackplaneError("cli.usage", `${shown} ${reason}.`, {
-    fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, oci://HOST/NAME:TAG, npm:NAME, pypi:NAME or example:NAME. See: backplane plugin install --help",
+    fix: "Use a folder, a .tgz, .zip or .jar file, an mcp.json, oci://HOST/NAME:TAG, npm:NAME, pypi:NAME, image:NAME or example:NAME. See: backplane plugin install --help",
   });
 }
 

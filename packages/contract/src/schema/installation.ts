@@ -60,6 +60,17 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
     .describe("A package in an OCI registry."),
   z
     .strictObject({
+      kind: z.literal("image"),
+      reference: z
+        .string()
+        .regex(/^[A-Za-z0-9]/, "must be the name of an image, such as ghcr.io/acme/server:1.2")
+        .max(1_024),
+      args: z.array(z.string().max(4_096)).max(256).default([]).describe("Arguments of the server."),
+      secret_slots: SlotsSchema,
+    })
+    .describe("An MCP server in a container image."),
+  z
+    .strictObject({
       kind: z.literal("mcp_url"),
       name: z.string().min(1).max(120).describe("Its tools are named mcp_NAME_…."),
       url: z.string().min(1).max(2_048),

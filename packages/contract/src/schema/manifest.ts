@@ -66,6 +66,8 @@ export const RuntimeSchema = z.strictObject({
   env: z
     .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use letters, digits and _"), z.string().max(4096))
     .default({}),
+  /** The package is a container image, whose files are the root of its process; only the gateway sets it. */
+  image: z.strictObject({ workdir: z.string().regex(/^\//).max(4096) }).optional(),
   /** rterm.plugin.v1: the capabilities that the handshake may request; if absent, the binding alone decides. */
   capabilities: unique(CapabilitySchema).optional(),
   /** rterm.plugin.v1: the plugin's id in its handshake, if it differs from the package name. */

@@ -10,7 +10,18 @@ export const PackageSchema = z.object({
   version: z.string(),
   digest: DigestSchema,
   size_bytes: z.int(),
-  origin: z.enum(["upload", "folder", "oci", "marketplace", "bundled", "npm", "pypi", "workspace", "core"]),
+  origin: z.enum([
+    "upload",
+    "folder",
+    "oci",
+    "marketplace",
+    "bundled",
+    "npm",
+    "pypi",
+    "image",
+    "workspace",
+    "core",
+  ]),
   /** Where a package of the origin `oci` came from. */
   oci: z
     .object({

@@ -170,6 +170,8 @@ export interface PackageFiles {
 
 export interface PackageImage {
   readonly folder: string;
+  /** The files of a container image, expanded into a folder that is the root of its processes. */
+  root?(): Promise<string>;
   /** Throws `package.corrupt` if a file was changed after its verification. */
   check(): Promise<void>;
   /** The caller calls this once no process uses the image. */

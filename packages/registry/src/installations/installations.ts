@@ -275,7 +275,7 @@ function withSecretSlots(
 }
 
 /** Folders on the host and registries are open to admins only. */
-const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "oci", "npm", "pypi"];
+const ADMIN_SOURCES: readonly InstallationSource["kind"][] = ["folder", "oci", "npm", "pypi", "image"];
 
 function requireSourceAccess(caller: Caller, kind: InstallationSource["kind"]): void {
   if (ADMIN_SOURCES.includes(kind) && !caller.admin) throw forbiddenSource(kind);

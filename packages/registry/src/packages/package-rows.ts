@@ -23,6 +23,9 @@ export interface PackageRows {
   discard(digest: string): Promise<void>;
 }
 
+/** Origins whose source names the downloaded package. */
+const REGISTRIES: readonly Package["origin"][] = ["npm", "pypi", "image"];
+
 export function createPackageRows(deps: KernelDeps): PackageRows {
   const { store } = deps;
 
@@ -60,7 +63,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         ...identity,
         origin: row.origin,
         // Names the package of the registry, and the install scripts that ran.
-        ...(row.origin === "npm" || row.origin === "pypi" ? { source: row.manifest.source } : {}),
+        ...(REGISTRIES.includes(row.origin) ? { source: row.manifest.source } : {}),
         ...(row.oci === undefined ? {} : { oci: row.oci }),
         ...(row.signature?.state === "verified" ? { signed_by: row.signature.key_id } : {}),
       }),

@@ -126,6 +126,7 @@ export class LaunchPreparation {
       dataDir: () => makeDataDir(data_root, request),
     });
     const runtime = launch === undefined ? pkg.runtime : { ...pkg.runtime, ...launch };
+    const image = runtime.image === undefined ? {} : { image_root: await this.#image.root!() };
     const data_dir = launch?.data_dir === undefined ? {} : { data_dir: launch.data_dir };
     const lifetime = lifetimeOf(request, this.#dialect);
     if (sandbox !== null) {
@@ -137,13 +138,13 @@ export class LaunchPreparation {
       };
       const confine = { sandbox, grant, lifetime, binds: launch?.binds ?? [], openEgress };
       const secret = env === null ? {} : { secret_env: env };
-      return { runtime, folder, home: null, ...data_dir, confine, ...secret };
+      return { runtime, folder, home: null, ...image, ...data_dir, confine, ...secret };
     }
     if (lifetime === "pooled" && grant.filesystem === "scratch") this.#home = await scratch.makeForProcess();
     // A tool on the host is the operator's own program and gets the operator's home.
     const operator_home = grant.host === true ? environment.host_paths.home : null;
     if (operator_home !== null || this.#home === null)
-      return { runtime, folder, home: operator_home ?? home, ...data_dir };
-    return { runtime, folder, home: home ?? this.#home, scratch: this.#home, ...data_dir };
+      return { runtime, folder, home: operator_home ?? home, ...image, ...data_dir };
+    return { runtime, folder, home: home ?? this.#home, scratch: this.#home, ...image, ...data_dir };
   }
 }

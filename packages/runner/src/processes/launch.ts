@@ -26,6 +26,8 @@ export interface LaunchPlan {
   runtime: Runtime;
   /** The verified package folder. It is the working directory and must not be changed. */
   folder: string;
+  /** The root file system of a container image, instead of the host's. */
+  image_root?: string;
   /** The plugin's only writable folder; null without a grant for one. */
   home: string | null;
   /** The home of a plain process, if it was made for this process: never the folder of the operator. */
@@ -69,6 +71,8 @@ export async function launch(
   watchdog: Watchdog,
   trees: ProcessTrees,
 ): Promise<LaunchedProcess> {
+  const { image_root } = plan;
+  if (image_root !== undefined) return await launchImage(plan, image_root, environment, watchdog);
   const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, environment.interpreters);
   if (!entry.found) throw launchFailed(await explainUnresolved(entry, environment));
   // execvp would run a file of an unknown format with /bin/sh, so such a file is rejected here.
@@ -90,14 +94,40 @@ export async function launch(
   }
 }
 
+/** The entrypoint of an image is a path inside of it, which only the sandbox can show. */
+async function launchImage(
+  plan: LaunchPlan,
+  root: string,
+  environment: LaunchEnvironment,
+  watchdog: Watchdog,
+): Promise<LaunchedProcess> {
+  if (plan.confine === undefined)
+    throw new BackplaneError("sandbox.unavailable", "Container images run only in the sandbox.");
+  const [file = "", ...args] = plan.runtime.entrypoint;
+  const entry = { found: true, file, args, label: file, in_package: true } as const;
+  const image = { root: await realpath(root), workdir: plan.runtime.image?.workdir ?? "/" };
+  return await launchConfined(
+    plan,
+    plan.confine,
+    { ...entry, args: [...args] },
+    environment,
+    watchdog,
+    image,
+  );
+}
+
 async function launchConfined(
   plan: LaunchPlan,
   { sandbox, grant, lifetime, binds, shape, openEgress }: NonNullable<LaunchPlan["confine"]>,
   entry: FoundEntry,
   environment: LaunchEnvironment,
   watchdog: Watchdog,
+  image?: ConfineRequest["image"],
 ): Promise<LaunchedProcess> {
-  const program = await findProgram(entry, environment.host_paths.home);
+  const program =
+    image === undefined
+      ? await findProgram(entry, environment.host_paths.home)
+      : ({ kind: "image", file: entry.file, args: entry.args } as const);
   const folder = await realpath(plan.folder);
   watchdog.ready();
   try {
@@ -108,6 +138,7 @@ async function launchConfined(
       program,
       env: { ...plan.runtime.env, ...plan.secret_env },
       binds,
+      ...(image === undefined ? {} : { image }),
       ...shape,
       egress: openEgress(),
     });

@@ -14,6 +14,7 @@ import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
 import { type ExitCause, exitCauseOf, keptFolderFull } from "./exit-cause.ts";
 import { hostsFile } from "./host-files.ts";
+import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
 import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
@@ -51,7 +52,9 @@ export interface ConfinedProcess {
   exitCause: Promise<ExitCause>;
 }
 
-export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "network" | "state"> & {
+export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "network" | "state" | "image"> & {
+  /** The expanded root of a container image. */
+  image?: { root: string; workdir: string };
   /** A persistent folder on the host that the process owns. */
   state?: string;
   /** Without it there is no egress, whatever the grant says. */
@@ -73,7 +76,11 @@ export async function launchConfined(parts: SandboxParts, request: ConfineReques
 }
 
 async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
-  const { egress = null, state: folder, ...asked } = request;
+  const { egress = null, state: folder, image: asked_image, ...asked } = request;
+  const image =
+    asked_image === undefined
+      ? {}
+      : { image: { ...asked_image, entries: readImageEntries(asked_image.root) } };
   const hosts_file =
     egress === null || egress.hosts.length === 0 ? null : hostsFile(parts.tools.copies, egress.hosts);
   const network =
@@ -88,7 +95,10 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     // A link does not count: its target has another name, or is outside of the package.
     const assets = lstatSync(join(request.folder, "assets"), { throwIfNoEntry: false });
     const has_assets = assets?.isDirectory() ?? false;
-    const planned = plan({ ...asked, ...network, ...state, slot: slot.index, has_assets }, parts.host);
+    const planned = plan(
+      { ...asked, ...network, ...state, ...image, slot: slot.index, has_assets },
+      parts.host,
+    );
     assertMounted(asked.grant.mounts);
     for (const { source, writable } of asked.binds ?? []) {
       if (writable && planned.uid !== null) await chownFolder(source, planned.uid);

@@ -47,10 +47,21 @@ export interface SandboxHost {
 }
 
 export interface SandboxProgram {
-  /** The gateway's own Node, a system program, or a file of the package; `file` is its path on the host. */
-  kind: "node" | "system" | "package";
+  /**
+   * The gateway's own Node, a system program, or a file of the package; `file` is its path on the host. For a program of an
+   * image it is the path inside.
+   */
+  kind: "node" | "system" | "package" | "image";
   file: string;
   args: readonly string[];
+}
+
+/** A container image, whose files replace the system of the host. */
+export interface SandboxImage {
+  root: string;
+  workdir: string;
+  /** The top level of its root: folders and files with their path on the host, and links. */
+  entries: readonly ({ path: string; source: string } | { path: string; target: string })[];
 }
 
 export interface SandboxRequest {
@@ -62,6 +73,7 @@ export interface SandboxRequest {
   has_assets: boolean;
   program: SandboxProgram;
   env: Readonly<Record<string, string>>;
+  image?: SandboxImage;
   /** Added by the dialect: a host program, the plugin's data folder. */
   binds?: readonly { source: string; target: string; writable: boolean }[];
   /**
@@ -116,15 +128,17 @@ export interface SandboxPlan {
 }
 
 export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
-  const { folder_at = INSIDE.plugin, grant, state, network } = request;
+  const { folder_at = INSIDE.plugin, grant, image, state, network } = request;
   const scratch = grant.filesystem === "scratch";
   const ours = { writable: false, system: false };
   return {
     uid: state?.uid ?? (host.first_uid === null ? null : host.first_uid + request.slot),
     mounts: [
-      ...host.system.map((path) => ({ source: path, target: path, writable: false, system: true })),
-      ...host.files.map((file) => ({ ...file, ...ours, source: hostsOf(network, file) ?? file.source })),
-      { source: request.folder, target: folder_at, ...ours },
+      ...systemOf(image, host),
+      ...host.files
+        .filter(({ target }) => image === undefined || IMAGE_FILES.includes(target))
+        .map((file) => ({ ...file, ...ours, source: hostsOf(network, file) ?? file.source })),
+      ...(image === undefined ? [{ source: request.folder, target: folder_at, ...ours }] : []),
       ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
       ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
       ...(state === undefined
@@ -133,12 +147,14 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
       ...grant.mounts.map(checkMount),
     ],
     links: [
-      ...host.links,
+      ...(image === undefined ? host.links : image.entries.filter((entry) => "target" in entry)),
       ...(scratch ? [{ path: "/tmp", target: INSIDE.scratch.slice(1) }] : []),
       ...(request.links ?? []),
     ],
     hidden: [
-      ...(grant.filesystem === "none" && request.has_assets ? [`${folder_at}/assets`] : []),
+      ...(grant.filesystem === "none" && request.has_assets && image === undefined
+        ? [`${folder_at}/assets`]
+        : []),
       ...(request.hidden ?? []),
     ],
     scratch: scratch
@@ -154,7 +170,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
     ].map((target) => ({ target, bytes: host.limits.kept_bytes, files: host.limits.kept_files })),
     listeners: network?.listeners ?? [],
     env: environmentOf(request, host),
-    cwd: folder_at,
+    cwd: image?.workdir ?? folder_at,
     command: [programInside(request), ...request.program.args],
     limits: resourceLimits(host.limits, { lifetime: request.lifetime, cgroup: host.cgroup }),
   };
@@ -162,7 +178,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
 
 /** The complete environment (sandbox.env). The manifest cannot change PATH and HOME. */
 function environmentOf(
-  { env, grant, state, network }: SandboxRequest,
+  { env, grant, image, state, network }: SandboxRequest,
   host: SandboxHost,
 ): Record<string, string> {
   const scratch = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
@@ -170,11 +186,22 @@ function environmentOf(
     ...(grant.mounts.length > 0 && env.GIT_CONFIG_COUNT === undefined ? GIT_CONFIG : {}),
     ...env,
     ...network?.env,
-    PATH: host.path.join(":"),
+    PATH: image === undefined ? host.path.join(":") : (env.PATH ?? host.path.join(":")),
     HOME: state === undefined ? scratch : INSIDE.state,
     TMPDIR: scratch,
     LANG: env.LANG ?? "C.UTF-8",
   };
+}
+
+/** Our own files that a process sees instead of those of its image. */
+const IMAGE_FILES: readonly string[] = ["/etc/passwd", "/etc/group", HOSTS, INSIDE.init];
+
+function systemOf(image: SandboxImage | undefined, host: SandboxHost): PlannedMount[] {
+  if (image === undefined)
+    return host.system.map((path) => ({ source: path, target: path, writable: false, system: true }));
+  return image.entries.flatMap((entry) =>
+    "source" in entry ? [{ source: entry.source, target: entry.path, writable: false, system: false }] : [],
+  );
 }
 
 function hostsOf(network: PlannedNetwork | undefined, { target }: { target: string }): string | null {
@@ -183,7 +210,7 @@ function hostsOf(network: PlannedNetwork | undefined, { target }: { target: stri
 
 function programInside({ program, folder }: SandboxRequest): string {
   if (program.kind === "node") return INSIDE.node;
-  if (program.kind === "system") return program.file;
+  if (program.kind === "system" || program.kind === "image") return program.file;
   const inside = posix.relative(folder, program.file);
   if (inside === "" || inside.startsWith("..")) {
     throw new BackplaneError("launch_failed", "The entrypoint lies outside the package.");

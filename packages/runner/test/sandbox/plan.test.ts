@@ -2,6 +2,7 @@ import type { Grant } from "@backplane/contract";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { sandboxNetwork } from "../../src/egress/proxy/sandbox-network.ts";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
 import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";
@@ -114,6 +115,32 @@ test("maps programs to their paths inside", () => {
   expect(command({ kind: "package", file: "/store/abc/bin/x", args: [] })).toEqual(["/plugin/bin/x"]);
   expect(command({ kind: "system", file: "/usr/bin/env", args: ["x"] })).toEqual(["/usr/bin/env", "x"]);
   expect(() => command({ kind: "package", file: "/store/abd", args: [] })).toThrow("outside the package");
+});
+
+verifies("source.image", "shows the files of an image and nothing of the host's system", () => {
+  const image = {
+    root: "/images/x-root",
+    workdir: "/app",
+    entries: [
+      { path: "/app", source: "/images/x-root/app" },
+      { path: "/etc", source: "/images/x-root/etc" },
+      { path: "/bin", target: "usr/bin" },
+    ],
+  };
+  const program = { kind: "image", file: "/app/server", args: ["x"] } as const;
+  const planned = plan(requestWith({ image, program, env: { PATH: "/app" } }), {
+    ...HOST,
+    files: [...HOST.files, { source: "/cache/flags", target: "/etc/chromium.d/sandbox" }],
+  });
+  const ours = { writable: false, system: false };
+  expect(planned.mounts).toEqual([
+    { source: "/images/x-root/app", target: "/app", ...ours },
+    { source: "/images/x-root/etc", target: "/etc", ...ours },
+    { source: "/cache/passwd", target: "/etc/passwd", ...ours },
+  ]);
+  expect(planned.links).toEqual([{ path: "/bin", target: "usr/bin" }]);
+  expect(planned).toMatchObject({ cwd: "/app", command: ["/app/server", "x"], hidden: [], uid: 59_003 });
+  expect(planned.env.PATH).toBe("/app");
 });
 
 test("hides assets from a grant without files", () => {

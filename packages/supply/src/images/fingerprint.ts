@@ -19,7 +19,10 @@ export interface Fingerprint {
 }
 
 /** Covers the listed files, their folders and `dir` itself. A missing path that appears later counts as changed. */
-export async function takeFingerprint(dir: string, files: readonly TreeFile[]): Promise<Fingerprint> {
+export async function takeFingerprint(
+  dir: string,
+  files: readonly Pick<TreeFile, "path">[],
+): Promise<Fingerprint> {
   const paths = pathsOf(files);
   const known = new BigInt64Array(paths.length * FIELDS);
   await inSlices(paths.length, (index) => {
@@ -43,7 +46,7 @@ export async function takeFingerprint(dir: string, files: readonly TreeFile[]): 
 }
 
 /** Files first, so that a change is reported for the file and not for its folder. */
-function pathsOf(files: readonly TreeFile[]): string[] {
+function pathsOf(files: readonly Pick<TreeFile, "path">[]): string[] {
   const folders = new Set<string>([""]);
   for (const { path } of files) {
     for (let folder = dirname(path); folder !== "."; folder = dirname(folder)) {

@@ -15,6 +15,7 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger, PackageFiles, PackageImage } from "@backplane/ports";
+import { expandRoot, ROOT_DATA } from "../container-images/root-files.ts";
 import { type ContentStore, corrupt } from "../content/content-store.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
 import { nameDifferenceOf } from "../tree/verify-tree.ts";
@@ -49,6 +50,8 @@ interface Image {
   bytes: number;
   /** Fingerprints of the copy, and of the files in the store when they were copied. */
   own: Fingerprint;
+  /** The expanded root of a container image, made when a process first needs it. */
+  root: Promise<{ folder: string; fingerprint: Fingerprint }> | null;
   store: Fingerprint;
   store_checked_at: number;
   users: number;
@@ -110,6 +113,7 @@ class Images implements PackageImages {
     let held = true;
     return {
       folder: image.folder,
+      root: async () => (await this.#root(image)).folder,
       check: async () => {
         const file = await this.#changed(image);
         if (file !== null) throw changedInUse(image.digest, file);
@@ -119,6 +123,28 @@ class Images implements PackageImages {
         held = false;
       },
     };
+  }
+
+  async #root(image: Image): Promise<{ folder: string; fingerprint: Fingerprint }> {
+    image.root ??= this.#expand(image).catch((error: unknown) => {
+      image.root = null;
+      throw error;
+    });
+    return await image.root;
+  }
+
+  async #expand(image: Image): Promise<{ folder: string; fingerprint: Fingerprint }> {
+    const folder = rootOf(image);
+    await this.#removeFolder(folder);
+    const paths = await expandRoot(image.folder, folder);
+    const fingerprint = await takeFingerprint(
+      folder,
+      paths.map((path) => ({ path })),
+    );
+    // The contents came from a copy that nobody has changed while it was read.
+    if ((await image.own.changed()) !== null) throw changedInUse(image.digest, ROOT_DATA);
+    image.bytes *= 2;
+    return { folder, fingerprint };
   }
 
   async #find(digest: string): Promise<Image> {
@@ -149,6 +175,7 @@ class Images implements PackageImages {
       folder,
       bytes,
       own,
+      root: null,
       store,
       store_checked_at: performance.now(),
       users: 0,
@@ -199,7 +226,8 @@ class Images implements PackageImages {
 
   /** The first changed file of the image, which is then abandoned; null when none has changed. */
   async #changed(image: Image): Promise<string | null> {
-    const file = await image.own.changed();
+    const expanded = image.root === null ? null : await image.root.catch(() => null);
+    const file = (await image.own.changed()) ?? (await expanded?.fingerprint.changed()) ?? null;
     if (file !== null) this.#drop(image, file);
     return file;
   }
@@ -223,7 +251,7 @@ class Images implements PackageImages {
   }
 
   #removeIfUnused(image: Image): void {
-    if (image.dropped && image.users === 0) this.#remove(() => this.#removeFolder(image.folder));
+    if (image.dropped && image.users === 0) this.#remove(() => this.#removeImage(image));
   }
 
   #isFull(more: number): boolean {
@@ -242,8 +270,13 @@ class Images implements PackageImages {
       if (oldest === undefined) return;
       oldest.dropped = true;
       this.#images.delete(oldest.digest);
-      await this.#removeFolder(oldest.folder);
+      await this.#removeImage(oldest);
     }
+  }
+
+  async #removeImage(image: Image): Promise<void> {
+    await this.#removeFolder(image.folder);
+    await this.#removeFolder(rootOf(image));
   }
 
   async #removeFolder(folder: string): Promise<void> {
@@ -261,6 +294,10 @@ class Images implements PackageImages {
     this.#removals.add(removal);
     void removal.then(() => this.#removals.delete(removal));
   }
+}
+
+function rootOf({ folder }: Image): string {
+  return `${folder}-root`;
 }
 
 function changedInUse(digest: string, file: string): BackplaneError {

@@ -31,7 +31,11 @@ import { isLayout, openLayoutArtifact } from "../oci/layout-artifact.ts";
 import type { ArtifactStore } from "../oci/plugin-artifact.ts";
 import { formatReference, type OciReference, parseReference, requireSameSource } from "../oci/reference.ts";
 import { openRegistryArtifact } from "../oci/registry-artifact.ts";
-import { createRegistryClient, type RegistryClientOptions } from "../oci/registry-client.ts";
+import {
+  createRegistryClient,
+  type RegistryClient,
+  type RegistryClientOptions,
+} from "../oci/registry-client.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
@@ -41,7 +45,9 @@ import { checkEntrypoint, checkPlatform, checkSkills } from "./check-package.ts"
 import { checkSchemaFiles } from "./check-schema-files.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS, packageFormatOf } from "./formats/formats.ts";
+import { imagePackage } from "./formats/image-package.ts";
 import { toolFiles } from "./formats/tool-files.ts";
+import { imageServer } from "./mcp/image-server.ts";
 import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
 import { pythonServer } from "./mcp/python-server.ts";
 import { readAcceptedArtifact, requireSameFiles, requireSameIdentity } from "./open-artifact.ts";
@@ -53,7 +59,12 @@ import {
   packageContent,
 } from "./open-content.ts";
 import { openSource, readFolderSignature, type SourceArchive } from "./open-source.ts";
-import type { PartImport, PythonServerSource, SourceContent } from "./parts/source-content.ts";
+import type {
+  ImageServerSource,
+  PartImport,
+  PythonServerSource,
+  SourceContent,
+} from "./parts/source-content.ts";
 
 const OCI_LAYOUT = { marker: isLayout };
 
@@ -183,11 +194,33 @@ export function createPackageImporter({
       return await installStaged(staged, "pypi", null, operation);
     });
 
+  function openRegistry(login: OpenOptions["registryLogin"]): RegistryClient {
+    if (registries === undefined)
+      throw new BackplaneError("package.source_invalid", "This gateway does not use OCI registries.");
+    return createRegistryClient({ ...registries, credentials: login ?? (async () => null) });
+  }
+
+  const importImage = (
+    source: ImageServerSource,
+    login: OpenOptions["registryLogin"],
+    operation: Operation,
+  ): Promise<ImportedPackage> =>
+    inStaging(async (staging) => {
+      const client = openRegistry(login);
+      try {
+        const listing = await imageServer(client, host, source, staging.tree, operation);
+        const staged = await readStaged(staging, listing, {}, imagePackage);
+        return await installStaged(staged, "image", null, operation);
+      } finally {
+        client.close();
+      }
+    });
+
   const partImport = (
     origin: ImportedPackage["origin"],
     allowed: AllowedScripts,
     operation: Operation,
-    hints: SourceHints = {},
+    { registryLogin, changing = false }: Pick<OpenOptions, "registryLogin" | "changing">,
   ): PartImport => ({
     npm: async (spec, secret_slots) => {
       const notes: string[] = [];
@@ -196,8 +229,9 @@ export function createPackageImporter({
       return { ...(await importNpm(options, operation)), notes };
     },
     pypi: (options) => importPython(options, operation),
-    bytes: (bytes) => importTree({ bytes, hints, created_at: null }, origin, null, operation),
-    manifest: (text) => importManifest(text, hints, operation),
+    image: (source) => importImage(source, registryLogin, operation),
+    bytes: (bytes) => importTree({ bytes, hints: { changing }, created_at: null }, origin, null, operation),
+    manifest: (text) => importManifest(text, { changing }, operation),
   });
 
   /** Unpacks a folder or an archive and finds out what it is. */
@@ -222,7 +256,7 @@ export function createPackageImporter({
     const hints = { ...opened.hints, changing };
     const staging = await stage();
     const listing = await unpackChecked(opened.bytes, staging, operation);
-    const into = partImport(origin, allowed, operation, { changing });
+    const into = partImport(origin, allowed, operation, options);
     if (only === "agent_plugin") return await agentPluginContent(staging.tree, into);
     if (isLayout(listing.files.map(({ path }) => path)))
       return await artifactContent(
@@ -273,10 +307,7 @@ export function createPackageImporter({
     operation: Operation,
   ): Promise<SourceContent> {
     const reference = parseReference(source.reference);
-    if (registries === undefined)
-      throw new BackplaneError("package.source_invalid", "This gateway does not use OCI registries.");
-    const credentials = options.registryLogin ?? (async () => null);
-    const client = createRegistryClient({ ...registries, credentials });
+    const client = openRegistry(options.registryLogin);
     // The layer is downloaded into a folder of its own, beside which nothing is installed.
     const folder = dirname((await stage()).tree);
     try {
@@ -294,7 +325,10 @@ export function createPackageImporter({
     options: OpenOptions = {},
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
     if (source.kind !== "archive" && source.kind !== "folder" && source.kind !== "oci")
-      return { content: openServers(source, partImport("upload", allowed, operation)), end: async () => {} };
+      return {
+        content: openServers(source, partImport("upload", allowed, operation, options)),
+        end: async () => {},
+      };
     const stagings: Staging[] = [];
     const stage = async () => {
       const staging = await store.stage();

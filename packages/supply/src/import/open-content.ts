@@ -20,6 +20,7 @@ import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import {
   declareSlots,
+  imageServerEntry,
   type McpServerEntry,
   npmServerEntry,
   pythonServerEntry,
@@ -30,7 +31,7 @@ import { describeServer, selectProgram } from "./mcp/npm-server.ts";
 import { serverContent } from "./mcp/server-part.ts";
 import type { PartImport, SourceContent } from "./parts/source-content.ts";
 
-type ServerSource = Extract<InstallationSource, { kind: "npm" | "pypi" | "mcp_url" | "mcp_json" }>;
+type ServerSource = Extract<InstallationSource, { kind: "npm" | "pypi" | "image" | "mcp_url" | "mcp_json" }>;
 
 const PACKAGE_JSON = "package.json";
 const MAX_JSON_BYTES = 1024 * 1024;
@@ -51,6 +52,7 @@ export function openServers(source: ServerSource, into: PartImport): SourceConte
 function entryOf(source: Exclude<ServerSource, { kind: "mcp_json" }>): McpServerEntry {
   if (source.kind === "npm") return npmServerEntry(source.spec, source.args);
   if (source.kind === "pypi") return pythonServerEntry(source.spec, source.script, source.args);
+  if (source.kind === "image") return imageServerEntry(source.reference, source.args);
   return remoteServer(source.name, source.url, source.headers);
 }
 
@@ -91,6 +93,7 @@ const unsupported = (): never => {
 const NOT_IMPORTED: PartImport = {
   npm: unsupported,
   pypi: unsupported,
+  image: unsupported,
   bytes: unsupported,
   manifest: unsupported,
 };

@@ -108,7 +108,11 @@ function sideProcessNames(manifest: Manifest): Finding[] {
 
 /** Fields that only importers and descriptions may set. */
 function noImporterFields(manifest: Manifest): Finding[] {
-  return manifest.exports.flatMap((item, index) => {
+  const image: Finding[] =
+    manifest.runtime.image === undefined
+      ? []
+      : [{ path: ["runtime", "image"], message: "runtime.image is set only by the gateway; remove it" }];
+  const tools = manifest.exports.flatMap((item, index) => {
     if (item.kind !== "tool") return [];
     const found = (["hints", "rules", "native_name", "param_headers", "load_error"] as const).filter(
       (field) => item.tool[field] !== undefined,
@@ -118,6 +122,7 @@ function noImporterFields(manifest: Manifest): Finding[] {
       return { path, message: `${subject(path, manifest)}, which only the gateway sets; remove it` };
     });
   });
+  return [...image, ...tools];
 }
 
 function describedPackages({ runtime, exports }: Manifest): Finding[] {

@@ -54,6 +54,7 @@ Examples:
   backplane plugin install npm:acme-memory@1.2.0
   backplane plugin install npm:@modelcontextprotocol/server-filesystem --mount ~/notes:/data -- /data
   backplane plugin install pypi:mcp-server-time -- --local-timezone Europe/Berlin
+  backplane plugin install image:mcp/time
   backplane plugin install --mcp https://mcp.example.com/mcp example
   backplane plugin install ./mcp.json
   backplane plugin install ./my-kernel-plugin --editable
@@ -70,7 +71,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   bindingFlags(plugin.command("install [source] [args...]"))
     .usage("[options] <source> [args...]")
     .description(
-      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an MCP server (npm:NAME, pypi:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an MCP server (npm:NAME, pypi:NAME, image:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
     )
     .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
     .option("--bind", "bind all exports of a package, with the flags above")
@@ -223,6 +224,10 @@ async function install(
       ...(script === undefined ? {} : { script }),
     } as const;
     return await installServers(context, options, text, [], { named, label: found.spec });
+  }
+  if (found.kind === "image") {
+    const named = { kind: "image", reference: found.reference, args } as const;
+    return await installServers(context, options, text, [], { named, label: found.reference });
   }
   if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
   if (found.kind === "oci") return await installFromRegistry(context, options, text, args);

@@ -3,8 +3,9 @@
  * name or by form are never imported. They become slots, to which the operator binds stored secrets.
  */
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
+import { parseImageReference } from "../../container-images/image-reference.ts";
 import { parsePythonRequirement } from "../../pypi/requirement.ts";
-import { readCommand, type ServerOrigin } from "./server-command.ts";
+import { type AskedMount, readCommand, type ServerOrigin } from "./server-command.ts";
 
 export interface McpServerEntry {
   name: string;
@@ -17,6 +18,7 @@ export interface McpServerEntry {
   /** The variable that receives the secret, by slot. */
   secret_env: Record<string, string>;
   secret_slots: string[];
+  mounts?: AskedMount[];
 }
 
 const MAX_SERVERS = 64;
@@ -67,6 +69,20 @@ export function pythonServerEntry(
     name: spec,
     server_name: shortServerName(parsePythonRequirement(spec).name),
     from: { kind: "pypi", spec, ...(script === undefined ? {} : { script }) },
+    args: [...args],
+    env: {},
+    secret_env: {},
+    secret_slots: [],
+  };
+}
+
+/** The server of a container image. */
+export function imageServerEntry(reference: string, args: readonly string[]): McpServerEntry {
+  const { repository } = parseImageReference(reference);
+  return {
+    name: reference,
+    server_name: shortServerName(repository.slice(repository.lastIndexOf("/") + 1)),
+    from: { kind: "image", reference },
     args: [...args],
     env: {},
     secret_env: {},
@@ -125,16 +141,17 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
   if (!Array.isArray(given) || !given.every((item) => typeof item === "string")) {
     throw invalid(`the args of ${name} are not a list of strings`);
   }
-  const variables = splitSecrets(stringMap(name, "env", env));
   const read = readCommand(name, command, given as string[]);
+  const variables = splitSecrets({ ...read.env, ...stringMap(name, "env", env) });
   const args_slots = read.args.map(placeholders);
   return {
     name,
     // Otherwise the id of the package is made from this name.
-    ...(read.from.kind === "npm" || read.from.kind === "pypi" ? { server_name: name } : {}),
+    ...(["npm", "pypi", "image"].includes(read.from.kind) ? { server_name: name } : {}),
     from: read.from,
     args: args_slots.map(({ text }) => text),
     ...variables,
+    ...(read.mounts === undefined ? {} : { mounts: read.mounts }),
     secret_slots: [...new Set([...variables.secret_slots, ...args_slots.flatMap(({ slots }) => slots)])],
   };
 }

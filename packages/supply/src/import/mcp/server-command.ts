@@ -1,8 +1,9 @@
 /**
- * Parses the commands that start published servers: npx, uvx, pipx and `python -m`. They become sources, because
- * a sandbox has neither a network to download from nor the caches of these programs.
+ * Parses the commands that start published servers: npx, uvx, pipx, `python -m` and `docker run`. They become sources,
+ * because a sandbox has neither a network to download from, nor the caches of these programs, nor a container engine.
  */
 import { BackplaneError } from "@backplane/contract";
+import { parseImageReference } from "../../container-images/image-reference.ts";
 import { isPackageName } from "../../npm/install-source.ts";
 import { isPythonRequirement } from "../../pypi/requirement.ts";
 
@@ -11,6 +12,7 @@ export type ServerOrigin =
   | { kind: "npm"; spec: string }
   /** A console script of a Python package, or one of its modules. */
   | { kind: "pypi"; spec: string; script?: string; module?: string }
+  | { kind: "image"; reference: string }
   | { kind: "http"; url: string; headers: Record<string, string> }
   | { kind: "command"; command: string }
   /** A program in this folder, or one that gets files of the folder as arguments. */
@@ -20,6 +22,16 @@ export interface ServerCommand {
   from: ServerOrigin;
   /** Arguments of the server itself. */
   args: string[];
+  /** Variables that the command sets; a value `${NAME}` comes from the environment of whoever starts it. */
+  env?: Record<string, string>;
+  mounts?: AskedMount[];
+}
+
+/** A folder of the host that a server asks for. An operator has to grant it. */
+export interface AskedMount {
+  source: string;
+  target: string;
+  writable: boolean;
 }
 
 /** Throws package.invalid with the name of the server. */
@@ -30,6 +42,8 @@ export function readCommand(name: string, command: string, args: readonly string
   if (program === "uv" && args[0] === "tool" && args[1] === "run")
     return readUvx(name, "uv tool run", args.slice(2));
   if (program === "pipx" && args[0] === "run") return readPipx(name, args.slice(1));
+  if ((program === "docker" || program === "podman") && args[0] === "run")
+    return readDocker(name, program, args.slice(1));
   const module =
     /^python(?:3(?:\.\d+)?)?$/.test(program) && args[0] === "-m" ? publishedModule(args[1]) : null;
   if (module !== null) return { from: module, args: args.slice(2) };
@@ -105,6 +119,83 @@ function pythonCommand(
 function publishedModule(module: string | undefined): ServerOrigin | null {
   if (module === undefined || !/^(?:[a-z0-9]+_)*mcp(?:_[a-z0-9]+)*$/.test(module)) return null;
   return { kind: "pypi", spec: module.replaceAll("_", "-"), module };
+}
+
+/** Flags of `docker run` that have no meaning here: the sandbox is always removed, and its input is always open. */
+const DOCKER_IGNORED = ["-i", "--interactive", "--rm", "--init", "-q", "--quiet"];
+const DOCKER_IGNORED_VALUES = ["--name", "--pull", "--restart"];
+const DOCKER_REASONS: Record<string, string> = {
+  "-t": "a terminal would break the protocol of the server",
+  "--tty": "a terminal would break the protocol of the server",
+  "--network": "the policy of the binding decides what the server may reach (--domains)",
+  "--net": "the policy of the binding decides what the server may reach (--domains)",
+  "--privileged": "a server never gets the rights of the host",
+  "--user": "a server always runs as a user without rights",
+  "-u": "a server always runs as a user without rights",
+};
+
+function readDocker(name: string, program: string, args: readonly string[]): ServerCommand {
+  const env: Record<string, string> = {};
+  const mounts: AskedMount[] = [];
+  const rest = [...args];
+  while (rest.length > 0 && rest[0]!.startsWith("-")) {
+    const word = rest.shift()!;
+    // Short flags without values may be combined, such as -it.
+    if (/^-[it]{2,}$/.test(word)) {
+      rest.unshift(
+        ...word
+          .slice(1)
+          .split("")
+          .map((letter) => `-${letter}`),
+      );
+      continue;
+    }
+    if (DOCKER_IGNORED.includes(word)) continue;
+    const [, flag = word, attached] = /^(--[^=]+)=(.*)$/s.exec(word) ?? /^(-[ev])(.+)$/s.exec(word) ?? [];
+    const readValue = () => attached ?? rest.shift() ?? "";
+    if (DOCKER_IGNORED_VALUES.includes(flag)) readValue();
+    else if (flag === "-e" || flag === "--env") {
+      const [variable = "", ...given] = readValue().split("=");
+      env[variable] = given.length === 0 ? `\${${variable}}` : given.join("=");
+    } else if (flag === "-v" || flag === "--volume") mounts.push(readVolume(name, readValue()));
+    else if (flag === "--mount") mounts.push(readBind(name, readValue()));
+    else {
+      const reason = DOCKER_REASONS[flag] === undefined ? "" : `: ${DOCKER_REASONS[flag]}`;
+      throw invalid(`${name} calls ${program} run with ${flag}, which is not supported${reason}`);
+    }
+  }
+  const reference = rest.shift();
+  if (reference === undefined) throw invalid(`${name} calls ${program} run without an image`);
+  parseImageReference(reference);
+  return { from: { kind: "image", reference }, args: rest, env, ...(mounts.length === 0 ? {} : { mounts }) };
+}
+
+/** `SOURCE:TARGET[:OPTIONS]` */
+function readVolume(name: string, text: string): AskedMount {
+  const [source = "", target = "", options = ""] = text.split(":");
+  return checkMount(name, { source, target, writable: !options.split(",").includes("ro") });
+}
+
+/** `type=bind,src=SOURCE,dst=TARGET[,readonly]` */
+function readBind(name: string, text: string): AskedMount {
+  const fields = new Map(
+    text.split(",").map((field): [string, string] => {
+      const [key = "", ...value] = field.split("=");
+      return [key, value.join("=")];
+    }),
+  );
+  if (fields.get("type") !== "bind") throw invalid(`${name} mounts ${text}, and only type=bind is supported`);
+  const source = fields.get("src") ?? fields.get("source") ?? "";
+  const target = fields.get("dst") ?? fields.get("target") ?? fields.get("destination") ?? "";
+  return checkMount(name, { source, target, writable: !fields.has("readonly") && !fields.has("ro") });
+}
+
+function checkMount(name: string, mount: AskedMount): AskedMount {
+  if (mount.source.includes("/") && mount.target.startsWith("/")) return mount;
+  throw invalid(
+    `${name} mounts ${mount.source} at ${mount.target}, which is not a folder of this machine`,
+    "Name the folder, or leave the volume out: the server has a scratch folder at /tmp.",
+  );
 }
 
 /** Reads the flags before the first argument. */

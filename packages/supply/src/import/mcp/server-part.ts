@@ -3,6 +3,7 @@ import { type BindingPolicy, type JsonObject, WHOLE_PACKAGE } from "@backplane/c
 import type { ImportedPackage } from "@backplane/ports";
 import { parsePythonRequirement } from "../../pypi/requirement.ts";
 import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
+import { describeImage } from "./image-server.ts";
 import type { McpServerEntry, McpServers } from "./mcp-json.ts";
 import { describeServer } from "./npm-server.ts";
 import { describePythonServer } from "./python-server.ts";
@@ -17,7 +18,15 @@ export function serverContent({ servers, left_out }: McpServers, into: PartImpor
   const parts = servers.map((server) =>
     serverPart(server, owner, (manifest) => into.manifest(manifest), into),
   );
-  return { kind: "mcp_servers", parts, left_out, notes: [] };
+  return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(mountNotes) };
+}
+
+/** A folder of the host is never mounted because a file asks for it. */
+function mountNotes({ name, mounts = [] }: McpServerEntry): string[] {
+  return mounts.map(({ source, target, writable }) => {
+    const mount = `${source}:${target}${writable ? ":rw" : ""}`;
+    return `${name} asks for the folder ${source}, which it does not get. To allow it: backplane binding set ${name} --mount ${mount}`;
+  });
 }
 
 /** `importManifest` imports a server that is not from the registry. */
@@ -25,14 +34,14 @@ export function serverPart(
   server: McpServerEntry,
   owner: { publisher: string; version: string },
   importManifest: (manifest: string) => Promise<ImportedPackage>,
-  into: Pick<PartImport, "npm" | "pypi">,
+  into: Pick<PartImport, "npm" | "pypi" | "image">,
 ): ContentPart {
   const { name, from, secret_slots } = server;
   const package_id = packageIdOf(owner.publisher, name);
   return {
     kind: "server",
     name,
-    registry: from.kind === "npm" || from.kind === "pypi",
+    registry: from.kind === "npm" || from.kind === "pypi" || from.kind === "image",
     binding: serverBinding(server),
     preview: {
       name,
@@ -44,6 +53,12 @@ export function serverPart(
     async importPart() {
       if (from.kind === "npm") return await into.npm(from.spec, secret_slots);
       if (from.kind === "pypi") return await into.pypi({ ...from, secret_slots });
+      if (from.kind === "image")
+        return await into.image({
+          reference: from.reference,
+          with_args: server.args.length > 0,
+          secret_slots,
+        });
       const runtime: ServerDraft["runtime"] =
         from.kind === "http"
           ? { protocol: "mcp.http", url: from.url }
@@ -64,6 +79,7 @@ function describeRegistrySource(
       ? { ...describePythonServer(name, "0"), version: "latest" }
       : describePythonServer(name, version);
   }
+  if (from.kind === "image") return describeImage(from.reference);
   if (from.kind !== "npm") return null;
   const { spec } = from;
   const at = spec.lastIndexOf("@");

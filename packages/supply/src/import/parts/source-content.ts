@@ -26,10 +26,19 @@ export interface PythonServerSource {
   secret_slots: readonly string[];
 }
 
+/** An MCP server in a container image. */
+export interface ImageServerSource {
+  reference: string;
+  /** Whether the binding has arguments, which replace the command of the image. */
+  with_args: boolean;
+  secret_slots: readonly string[];
+}
+
 /** Imports a part like any other package. */
 export interface PartImport {
   npm(spec: string, secret_slots: readonly string[]): Promise<ImportedPackage>;
   pypi(server: PythonServerSource): Promise<ImportedPackage>;
+  image(server: ImageServerSource): Promise<ImportedPackage>;
   bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;
   /** A package that consists of its manifest. */
   manifest(text: string): Promise<ImportedPackage>;

@@ -1,0 +1,36 @@
+/** References of container images as `docker run` takes them: `mcp/time`, `ghcr.io/acme/server:1.2`, `name@sha256:…`. */
+import { BackplaneError } from "@backplane/contract";
+import type { OciReference } from "../oci/reference.ts";
+import { parseReference } from "../oci/reference.ts";
+
+/** `docker.io` is a name of Docker; its registry has another one. */
+const DOCKER_HUB = "registry-1.docker.io";
+
+export function parseImageReference(text: string): OciReference {
+  const plain = text.replace(/^(?:docker|oci):\/\//, "");
+  const slash = plain.indexOf("/");
+  const first = slash < 0 ? "" : plain.slice(0, slash);
+  const named = first === "localhost" || /[.:]/.test(first);
+  const host = named && first !== "docker.io" && first !== "index.docker.io" ? first : DOCKER_HUB;
+  const path = named ? plain.slice(slash + 1) : plain;
+  const full = host === DOCKER_HUB && !path.includes("/") ? `library/${path}` : path;
+  const complete = /[:@]/.test(full) ? full : `${full}:latest`;
+  try {
+    return parseReference(`oci://${host}/${complete}`);
+  } catch (error) {
+    throw new BackplaneError(
+      "plugin.source_invalid",
+      `${JSON.stringify(text.slice(0, 80))} is not the name of a container image.`,
+      {
+        fix: "Write image:NAME[:TAG], such as image:mcp/time or image:ghcr.io/acme/server:1.2.",
+        cause: error,
+      },
+    );
+  }
+}
+
+/** As people write it, without the registry of Docker. */
+export function formatImageReference({ registry, repository, tag, digest }: OciReference): string {
+  const name = registry === DOCKER_HUB ? repository.replace(/^library\//, "") : `${registry}/${repository}`;
+  return `${name}${tag === null ? "" : `:${tag}`}${digest === null ? "" : `@${digest}`}`;
+}

@@ -1,0 +1,183 @@
+/**
+ * The file system of a container image while its layers are applied: a tree in memory whose files refer to a spool file. A
+ * layer is untrusted and can name any path, also through symbolic links of a layer below. Here a link is followed inside of
+ * the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
+ */
+import { unsafe } from "../archive/unsafe.ts";
+
+export interface StoredContent {
+  /** The position of the content in the spool file. */
+  offset: number;
+  size: number;
+}
+
+export type ImageNode =
+  | { kind: "folder"; layer: number; children: Map<string, ImageNode> }
+  | { kind: "file"; layer: number; executable: boolean; content: StoredContent }
+  | { kind: "link"; layer: number; target: string };
+
+export type ImageFolder = Extract<ImageNode, { kind: "folder" }>;
+
+export interface ImageEntry {
+  path: string;
+  node: ImageNode;
+}
+
+const MAX_PATH_BYTES = 4_096;
+const MAX_PART_BYTES = 255;
+const MAX_PARTS = 64;
+const MAX_HOPS = 40;
+const WHITEOUT = ".wh.";
+const OPAQUE = ".wh..wh..opq";
+
+export class ImageTree {
+  readonly root: ImageFolder = { kind: "folder", layer: 0, children: new Map() };
+
+  addFolder(path: string, layer: number): void {
+    const parts = partsOf(path);
+    const name = parts.pop();
+    if (name === undefined) return;
+    const parent = this.#makeFolder(parts, layer, path);
+    const known = parent.children.get(name);
+    if (known?.kind === "folder") known.layer = layer;
+    else parent.children.set(name, { kind: "folder", layer, children: new Map() });
+  }
+
+  addFile(path: string, executable: boolean, content: StoredContent, layer: number): void {
+    this.#place(path, { kind: "file", layer, executable, content });
+  }
+
+  addLink(path: string, target: string, layer: number): void {
+    if (target === "" || Buffer.byteLength(target) > MAX_PATH_BYTES || /\p{Cc}/u.test(target))
+      throw unsafe("symlink", "the target of its link is not a path", path);
+    this.#place(path, { kind: "link", layer, target });
+  }
+
+  /** A hard link becomes a second name of the same content. */
+  addHardLink(path: string, target: string, layer: number): void {
+    const parts = partsOf(target);
+    const name = parts.pop();
+    const folder = this.find(parts);
+    const node = name === undefined || folder?.kind !== "folder" ? undefined : folder.children.get(name);
+    if (node === undefined || node.kind === "folder")
+      throw unsafe("hard-link", `it is a hard link to ${JSON.stringify(target)}, which is not a file`, path);
+    this.#place(path, { ...node, layer });
+  }
+
+  /** True if the entry is a whiteout, which removes files of the layers below. */
+  applyWhiteout(path: string, layer: number): boolean {
+    const parts = partsOf(path);
+    const name = parts.pop() ?? "";
+    if (!name.startsWith(WHITEOUT)) return false;
+    const parent = this.find(parts);
+    if (name === OPAQUE) {
+      if (parent?.kind === "folder") removeLower(parent, layer);
+      return true;
+    }
+    const hidden = name.slice(WHITEOUT.length);
+    // Metadata of aufs, which is not part of the image.
+    if (hidden.startsWith(WHITEOUT)) return true;
+    if (hidden === "" || hidden === "." || hidden === "..")
+      throw unsafe("whiteout", "it is a whiteout without a name", path);
+    const known = parent?.kind === "folder" ? parent.children.get(hidden) : undefined;
+    if (known !== undefined && parent?.kind === "folder") {
+      if (known.layer < layer && !hasLayer(known, layer)) parent.children.delete(hidden);
+      else if (known.kind === "folder") removeLower(known, layer);
+    }
+    return true;
+  }
+
+  /** The node of a path whose links are followed; undefined if there is none. */
+  find(parts: readonly string[]): ImageNode | undefined {
+    return this.#walk(parts, null);
+  }
+
+  /** Parents before their children, in the order of their bytes. */
+  *entries(): Generator<ImageEntry> {
+    yield* list(this.root, "");
+  }
+
+  #place(path: string, node: ImageNode): void {
+    const parts = partsOf(path);
+    const name = parts.pop();
+    if (name === undefined) throw unsafe("path-form", "it would replace the root folder", path);
+    this.#makeFolder(parts, node.layer, path).children.set(name, node);
+  }
+
+  #makeFolder(parts: readonly string[], layer: number, path: string): ImageFolder {
+    const found = this.#walk(parts, layer);
+    if (found?.kind === "folder") return found;
+    throw unsafe("file-and-folder", "its folder is a file, or a link that leads nowhere", path);
+  }
+
+  /** With a layer, missing folders are created. */
+  #walk(parts: readonly string[], layer: number | null): ImageNode | undefined {
+    const left = [...parts];
+    let way: ImageFolder[] = [this.root];
+    let hops = 0;
+    for (let part = left.shift(); part !== undefined; part = left.shift()) {
+      const folder = way.at(-1)!;
+      if (part === "" || part === ".") continue;
+      if (part === "..") {
+        if (way.length > 1) way.pop();
+        continue;
+      }
+      let next = folder.children.get(part);
+      if (next === undefined) {
+        if (layer === null) return undefined;
+        next = { kind: "folder", layer, children: new Map() };
+        folder.children.set(part, next);
+      }
+      if (next.kind === "folder") way.push(next);
+      else if (next.kind === "file") return left.length === 0 ? next : undefined;
+      else {
+        if (++hops > MAX_HOPS) return undefined;
+        if (next.target.startsWith("/")) way = [this.root];
+        left.unshift(...next.target.split("/"));
+      }
+    }
+    return way.at(-1);
+  }
+}
+
+/** The parts of a path of an archive, which may begin with `/` or `./`. */
+export function partsOf(path: string): string[] {
+  if (Buffer.byteLength(path) > MAX_PATH_BYTES)
+    throw unsafe("path-too-long", `its path is longer than ${MAX_PATH_BYTES} bytes`, path);
+  if (/[\p{Cc}\u2028\u2029]/u.test(path))
+    throw unsafe("control-character", "its name contains a control character", path);
+  const parts = path.split("/").filter((part) => part !== "" && part !== ".");
+  if (parts.includes("..")) throw unsafe("path-traversal", 'its path contains ".."', path);
+  if (parts.length > MAX_PARTS)
+    throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, path);
+  if (parts.some((part) => Buffer.byteLength(part) > MAX_PART_BYTES))
+    throw unsafe("name-too-long", `a part of its path is longer than ${MAX_PART_BYTES} bytes`, path);
+  return parts;
+}
+
+function removeLower(folder: ImageFolder, layer: number): void {
+  for (const [name, child] of folder.children) {
+    if (child.layer < layer && !hasLayer(child, layer)) folder.children.delete(name);
+    else if (child.kind === "folder") removeLower(child, layer);
+  }
+}
+
+/** Whether a folder contains something of this layer. */
+function hasLayer(node: ImageNode, layer: number): boolean {
+  return (
+    node.kind === "folder" &&
+    [...node.children.values()].some((child) => child.layer === layer || hasLayer(child, layer))
+  );
+}
+
+function* list(folder: ImageFolder, below: string): Generator<ImageEntry> {
+  const names = [...folder.children.keys()].sort((left, right) =>
+    Buffer.compare(Buffer.from(left), Buffer.from(right)),
+  );
+  for (const name of names) {
+    const node = folder.children.get(name)!;
+    const path = below === "" ? name : `${below}/${name}`;
+    yield { path, node };
+    if (node.kind === "folder") yield* list(node, path);
+  }
+}

@@ -1,0 +1,138 @@
+/**
+ * Pulls a container image from its registry, without a container engine: the manifest of this platform, its configuration and
+ * its layers, each verified by its digest, and applies the layers.
+ */
+import { createReadStream } from "node:fs";
+import { open, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import { type Operation, requireNotCancelled } from "@backplane/ports";
+import type { HostPlatform } from "../manifest/host-platform.ts";
+import type { ImageManifest } from "../oci/descriptors.ts";
+import type { OciReference } from "../oci/reference.ts";
+import type { RegistryClient } from "../oci/registry-client.ts";
+import { applyLayer, IMAGE_LIMITS, type ImageLimits, type LayerSpool } from "./apply-layer.ts";
+import { type ImageConfig, readImageConfig } from "./image-config.ts";
+import { formatImageReference } from "./image-reference.ts";
+import { ImageTree } from "./image-tree.ts";
+
+export interface PulledImage {
+  reference: OciReference;
+  /** The digest of the manifest for this platform. */
+  digest: string;
+  manifest: ImageManifest;
+  config: ImageConfig;
+  tree: ImageTree;
+  /** The contents of its files. */
+  spool: LayerSpool;
+}
+
+const MAX_CONFIG_BYTES = 1024 * 1024;
+const LAYER =
+  /^application\/vnd\.(?:oci\.image\.layer\.v1\.tar|docker\.image\.rootfs\.diff\.tar)(?:[+.](?:gzip|zstd))?$/;
+
+/** `folder` gets the downloaded layers and the spool file. The caller closes the spool. */
+export async function pullImage(
+  registry: RegistryClient,
+  reference: OciReference,
+  host: HostPlatform,
+  folder: string,
+  operation: Operation,
+  limits: ImageLimits = IMAGE_LIMITS,
+): Promise<PulledImage> {
+  const shown = formatImageReference(reference);
+  const { signal } = operation;
+  operation.report({ step: "resolve", message: `Reading the manifest of ${shown}` });
+  const { digest, manifest } = await findManifest(registry, reference, host, shown, signal);
+  const total = manifest.layers.reduce((sum, { size }) => sum + size, 0);
+  if (total > limits.unpacked_bytes)
+    throw new BackplaneError(
+      "package.unsafe",
+      `${shown} has ${total} bytes; the limit is ${limits.unpacked_bytes}.`,
+    );
+  const config = readImageConfig(
+    await registry.readBlob(reference, manifest.config, MAX_CONFIG_BYTES, { signal }),
+    shown,
+  );
+  requirePlatform(config, host, shown);
+  if (config.diff_ids.length !== manifest.layers.length)
+    throw new BackplaneError(
+      "package.invalid",
+      `${shown} lists other layers in its manifest than in its configuration.`,
+    );
+  const spool: LayerSpool = {
+    handle: await open(join(folder, "spool"), "wx+", 0o600),
+    bytes: 0,
+    entries: 0,
+    unpacked: 0,
+  };
+  try {
+    const tree = new ImageTree();
+    let before = 0;
+    for (const [index, layer] of manifest.layers.entries()) {
+      requireNotCancelled(operation);
+      if (!LAYER.test(layer.media_type))
+        throw new BackplaneError("package.invalid", `${shown} has a layer of the type ${layer.media_type}.`);
+      const message = `Downloading ${shown}, layer ${index + 1} of ${manifest.layers.length}`;
+      const received = (bytes: number) =>
+        operation.report({ step: "download", message, done: before + bytes, total, unit: "bytes" });
+      const file = join(folder, `layer-${index}`);
+      await registry.fetchBlob(reference, layer, file, { signal, received });
+      before += layer.size;
+      operation.report({ step: "unpack", message: `Unpacking layer ${index + 1} of ${shown}` });
+      const diff_id = await applyLayer(tree, index, createReadStream(file), spool, limits);
+      if (diff_id !== config.diff_ids[index]) throw wrongLayer(shown, config.diff_ids[index]!, diff_id);
+      await rm(file);
+    }
+    return { reference, digest, manifest, config, tree, spool };
+  } catch (error) {
+    await spool.handle.close();
+    throw error;
+  }
+}
+
+async function findManifest(
+  registry: RegistryClient,
+  reference: OciReference,
+  host: HostPlatform,
+  shown: string,
+  signal: AbortSignal,
+): Promise<{ digest: string; manifest: ImageManifest }> {
+  const first = await registry.fetchManifest(reference, { signal });
+  if (first.document.kind === "manifest") return { digest: first.digest, manifest: first.document };
+  const { manifests } = first.document;
+  const found = manifests.find(
+    ({ platform }) => platform?.os === host.os && platform.architecture === host.arch,
+  );
+  if (found === undefined) {
+    const supported = manifests.flatMap(({ platform }) =>
+      platform === null || platform.os === "unknown" ? [] : [`${platform.os}/${platform.architecture}`],
+    );
+    throw wrongPlatform(shown, host, supported);
+  }
+  const own = await registry.fetchManifest({ ...reference, digest: found.digest }, { signal });
+  if (own.document.kind !== "manifest")
+    throw new BackplaneError("package.invalid", `${shown} is an index of indexes.`);
+  return { digest: own.digest, manifest: own.document };
+}
+
+function requirePlatform({ os, architecture }: ImageConfig, host: HostPlatform, shown: string): void {
+  if (os !== host.os || architecture !== host.arch)
+    throw wrongPlatform(shown, host, [`${os}/${architecture}`]);
+}
+
+function wrongPlatform(shown: string, host: HostPlatform, supported: readonly string[]): BackplaneError {
+  return new BackplaneError(
+    "package.platform",
+    `${shown} does not run on ${host.os}/${host.arch}; it supports ${supported.join(", ") || "no platform"}.`,
+    { details: { host: `${host.os}/${host.arch}`, supported: [...supported] } },
+  );
+}
+
+function wrongLayer(shown: string, expected: string, actual: string): BackplaneError {
+  return new BackplaneError(
+    "package.digest_mismatch",
+    `A layer of ${shown} does not contain what the configuration of the image says.`,
+    { details: { expected, actual } },
+  );
+}

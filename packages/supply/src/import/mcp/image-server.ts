@@ -1,0 +1,171 @@
+/**
+ * Makes a package of an MCP server in a container image: what people start with `docker run -i --rm IMAGE`. The package
+ * contains the merged files of its layers, which become the root of the sandbox, and what the image says about its start.
+ */
+import { mkdir, rm, writeFile } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { BackplaneError, type Manifest } from "@backplane/contract";
+import { ManifestSchema } from "@backplane/contract/schema";
+import type { Operation } from "@backplane/ports";
+import { unsafe } from "../../archive/unsafe.ts";
+import { IMAGE_FILE, type ImageFile } from "../../container-images/image-file.ts";
+import { formatImageReference, parseImageReference } from "../../container-images/image-reference.ts";
+import { type ImageTree, partsOf } from "../../container-images/image-tree.ts";
+import { type PulledImage, pullImage } from "../../container-images/pull-image.ts";
+import { writeRoot } from "../../container-images/root-files.ts";
+import type { HostPlatform } from "../../manifest/host-platform.ts";
+import type { RegistryClient } from "../../oci/registry-client.ts";
+import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
+import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
+import type { ImageServerSource } from "../parts/source-content.ts";
+import { packageIdOf } from "./server-manifest.ts";
+
+/** The search path of images that set none. */
+const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/** Files of /etc that the sandbox replaces; they must exist, because the root is read-only. */
+const REPLACED = ["passwd", "group", "hosts"];
+/** The sandbox sets these itself. */
+const OWN_VARIABLES = ["HOME", "TMPDIR"];
+
+/** Makes the package in the folder `tree`, which does not exist yet. */
+export async function imageServer(
+  registry: RegistryClient,
+  host: HostPlatform,
+  source: ImageServerSource,
+  tree: string,
+  operation: Operation,
+): Promise<TreeListing> {
+  const reference = parseImageReference(source.reference);
+  const work = `${tree}-layers`;
+  await mkdir(work);
+  try {
+    const image = await pullImage(registry, reference, host, work, operation);
+    try {
+      prepareRoot(image.tree, image.config.workdir);
+      const about: ImageFile = {
+        manifest: manifestOf(image, source, host),
+        image: {
+          reference: formatImageReference(reference),
+          digest: image.digest,
+          layers: image.manifest.layers.map(({ digest }) => digest),
+        },
+      };
+      await mkdir(tree);
+      await writeRoot(image.tree, image.spool.handle, tree);
+      await writeFile(join(tree, IMAGE_FILE), `${JSON.stringify(about, null, 2)}\n`);
+    } finally {
+      await image.spool.handle.close();
+    }
+    operation.report({
+      step: "verify",
+      message: `Computing the digest of ${formatImageReference(reference)}`,
+    });
+    const { files } = await findFiles(tree);
+    return listTree(await mapConcurrently(files, (path) => readTreeFile(tree, path)));
+  } finally {
+    await rm(work, { recursive: true, force: true });
+  }
+}
+
+/** As far as the reference says. */
+export function describeImage(text: string): { package_id: string; version: string } {
+  const { repository, tag } = parseImageReference(text);
+  return { package_id: packageIdOfImage(repository), version: tag ?? "latest" };
+}
+
+function packageIdOfImage(repository: string): string {
+  const parts = repository.split("/");
+  return packageIdOf(parts.at(-2) ?? "image", parts.at(-1)!);
+}
+
+function manifestOf(image: PulledImage, source: ImageServerSource, host: HostPlatform): Manifest {
+  const { reference, config, digest } = image;
+  const shown = formatImageReference(reference);
+  if (config.entrypoint.length === 0 && source.with_args) {
+    throw new BackplaneError(
+      "package.invalid",
+      `${shown} has no entrypoint, so arguments would name its program.`,
+      {
+        fix: "Install it without arguments, or use an image that starts its server by itself.",
+      },
+    );
+  }
+  // As docker: arguments replace the command of the image, and are appended to its entrypoint.
+  const words = [...config.entrypoint, ...(source.with_args ? [] : config.cmd)];
+  if (words.length === 0) throw new BackplaneError("package.invalid", `${shown} has no program to start.`);
+  const env = Object.fromEntries(
+    Object.entries(config.env).filter(([name]) => !OWN_VARIABLES.includes(name)),
+  );
+  const program = locateProgram(image.tree, words[0]!, env.PATH ?? DEFAULT_PATH, config.workdir, shown);
+  const {
+    "org.opencontainers.image.description": description,
+    "org.opencontainers.image.licenses": license,
+  } = config.labels;
+  return ManifestSchema.parse({
+    api_version: "vai.plugin.v1",
+    package_id: packageIdOfImage(reference.repository),
+    version: versionOf(reference.tag, digest),
+    name: shown.slice(0, 120),
+    ...(description ? { description: description.slice(0, 4_000) } : {}),
+    ...(license ? { license: license.slice(0, 120) } : {}),
+    source: `image:${formatImageReference({ ...reference, digest })}`,
+    runtime: {
+      protocol: "mcp.stdio",
+      entrypoint: [program, ...words.slice(1)],
+      os: [host.os],
+      arch: [host.arch],
+      env: { PATH: DEFAULT_PATH, ...env },
+      image: { workdir: config.workdir },
+      permissions: {
+        network: "egress",
+        filesystem: "scratch",
+        ...(source.secret_slots.length === 0 ? {} : { secret_slots: [...source.secret_slots] }),
+      },
+    },
+    exports: [],
+  });
+}
+
+/** A tag can move, so the digest is part of the version. */
+function versionOf(tag: string | null, digest: string): string {
+  const [, major = "0", minor = "0", patch = "0"] =
+    /^v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?/.exec(tag ?? "") ?? [];
+  const short = digest.slice("sha256:".length, "sha256:".length + 12);
+  return `${Number(major)}.${Number(minor)}.${Number(patch)}+image.${short}`;
+}
+
+/** The absolute path of a program in the image. A link stays a link: programs look at their own name. */
+function locateProgram(
+  tree: ImageTree,
+  program: string,
+  path: string,
+  workdir: string,
+  shown: string,
+): string {
+  const candidates = program.includes("/")
+    ? [posix.resolve(workdir, program)]
+    : path.split(":").map((folder) => posix.resolve(workdir, folder, program));
+  const found = candidates.find((file) => {
+    const node = tree.find(partsOf(file));
+    return node?.kind === "file" && node.executable;
+  });
+  if (found !== undefined) return found;
+  throw new BackplaneError(
+    "package.invalid",
+    `${shown} starts ${program}, which is not a program of the image.`,
+  );
+}
+
+/** Creates the mount points of the sandbox and its working folder. */
+function prepareRoot(tree: ImageTree, workdir: string): void {
+  const layer = Number.MAX_SAFE_INTEGER;
+  if (tree.root.children.has("sandbox"))
+    throw unsafe("reserved-name", "the image has a folder that is reserved for the sandbox", "sandbox");
+  const etc = tree.root.children.get("etc");
+  if (etc !== undefined && etc.kind !== "folder") throw unsafe("symlink", "it is not a folder", "etc");
+  for (const name of REPLACED) tree.addFile(`etc/${name}`, false, { offset: 0, size: 0 }, layer);
+  if (partsOf(workdir).length > 0 && tree.find(partsOf(workdir)) === undefined)
+    tree.addFolder(workdir, layer);
+  if (tree.find(partsOf(workdir))?.kind !== "folder")
+    throw unsafe("file-and-folder", "it is not a folder", workdir);
+}
