@@ -27,6 +27,7 @@ import { HTTP_DEFENCES } from "./http.ts";
 import { INSTALLATION_DEFENCES } from "./installations.ts";
 import { INTEGRITY_DEFENCES } from "./integrity.ts";
 import { LLM_ENDPOINT_DEFENCES } from "./llm-endpoints.ts";
+import { MARKETPLACE_DEFENCES } from "./marketplace.ts";
 import type { Mutant } from "./mutant.ts";
 import { PACKAGE_DEFENCES } from "./packages.ts";
 import { PLUGIN_DEFENCES } from "./plugins.ts";
@@ -58,6 +59,7 @@ export const MUTANTS: Mutant[] = [
   ...PACKAGE_DEFENCES,
   ...SIGNATURE_DEFENCES,
   ...UPGRADE_DEFENCES,
+  ...MARKETPLACE_DEFENCES,
   ...INSTALLATION_DEFENCES,
   ...PLUGIN_DEFENCES,
   ...FENCE_DEFENCES,

@@ -113,7 +113,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: an installation starts the new version before it is stored",
     file: "packages/registry/src/installations/installations.ts",
-    from: "if (changing !== true) await versions.requireStart(changes, operation);",
+    from: "if (changing !== true && origin === undefined) await versions.requireStart(changes, operation);",
     to: "if (changing === undefined) await versions.requireStart([], operation);",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
   },

@@ -12,6 +12,7 @@ export {
 export type * from "./host/artifact-files.ts";
 export type * from "./host/clock.ts";
 export type * from "./host/log.ts";
+export type * from "./host/marketplace-catalogs.ts";
 export { type Operation, requireNotCancelled, unwatchedOperation } from "./host/operation.ts";
 export type * from "./host/package-files.ts";
 export type * from "./host/plugin-loader.ts";

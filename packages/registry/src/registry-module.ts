@@ -17,6 +17,7 @@ import { createLiveConfig, type LiveConfig } from "./config/live-config.ts";
 import { createDefinitions, type DefinitionsService } from "./definitions/definitions.ts";
 import { ExportPlans } from "./exports/export-plan.ts";
 import { createInstallations, type InstallChecked } from "./installations/installations.ts";
+import { createMarketplace } from "./marketplace/marketplace.ts";
 import { createOutdated } from "./packages/outdated.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
@@ -49,7 +50,7 @@ export interface RegistryModule {
   upgrades: UpgradeCandidates & Pick<Upgrades, "rollBackTrial">;
   facade: Pick<
     Kernel,
-    "installations" | "bindings" | "workspaces" | "secrets" | "trusted_keys" | "config"
+    "installations" | "marketplace" | "bindings" | "workspaces" | "secrets" | "trusted_keys" | "config"
   > & {
     packages: Omit<Kernel["packages"], "replay">;
     definitions: Kernel["definitions"];
@@ -97,6 +98,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     folders: deps.folders,
     installLinked: installations.installLinked,
   });
+  const marketplace = createMarketplace(deps, installations.installChecked);
   const skills = createSkills(deps);
   changes.on("catalog.changed", () => skills.forget());
   return {
@@ -118,6 +120,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
         ...installations.packages,
         outdated: createOutdated(deps, installations.installations),
       },
+      marketplace,
       bindings,
       workspaces: workspaces.facade,
       definitions: definitions.facade,

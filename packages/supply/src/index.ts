@@ -15,6 +15,7 @@ export {
 } from "./kernel-plugins/create-plugin-sources.ts";
 export type { HostPlatform } from "./manifest/host-platform.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
+export { createMarketplaceCatalogs } from "./marketplace/marketplace-catalogs.ts";
 export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
 export type { Descriptor, ImageIndex, ImageManifest } from "./oci/descriptors.ts";
 export { type OpenedLayout, openAsLayout } from "./oci/open-layout.ts";

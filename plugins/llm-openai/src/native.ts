@@ -43,11 +43,12 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
     client.chat.completions.create(params as unknown as OpenAI.ChatCompletionCreateParams, { signal });
   if (!stream) return create(body);
   // The record of the call needs the usage, whether or not the client asks for it.
-  const given = (body.stream_options ?? {}) as JsonObject;
-  return create({ ...body, stream_options: { ...given, include_usage: true } }).catch((error: unknown) => {
+  const { stream_options, ...plain } = body;
+  const { include_usage: _, ...given } = (stream_options ?? {}) as JsonObject;
+  return create({ ...plain, stream_options: { ...given, include_usage: true } }).catch((error: unknown) => {
     if (!refusesUsage(error)) throw error;
-    const { stream_options: _, ...plain } = body;
-    return create(plain);
+    // Options of the client are not left out: with invalid ones it would get an answer without a usage.
+    return create(Object.keys(given).length === 0 ? plain : { ...plain, stream_options: given });
   });
 }
 

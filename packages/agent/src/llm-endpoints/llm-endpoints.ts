@@ -34,8 +34,11 @@ import {
 } from "./offered-models.ts";
 import { PartQueue } from "./part-queue.ts";
 
-/** The tokens that a running call reserves for its answer if the client sets no limit. */
+/** The tokens that a running call reserves for its answer if the client sets no valid limit. */
 const RESERVED_OUTPUT = 4_096;
+/** No model answers with more. One cancelled call must not use up the budget of a project for a month. */
+const MAX_RESERVED_OUTPUT = 1_000_000;
+const CHARS_PER_TOKEN = 4;
 
 interface EndpointParts extends OfferedModelsDeps {
   deps: Pick<KernelDeps, "store" | "clock" | "ids" | "log">;
@@ -100,9 +103,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     const { llm } = (await door.policies.of(scope)).document;
     const uses = budgetUses(key, { scope, limits: llm }, now);
     const counted = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
-    const reserved = counted
-      ? estimateInput(request.body) + (request.options.max_tokens ?? RESERVED_OUTPUT)
-      : 0;
+    const reserved = counted ? estimateInput(request.body) + reservedOutput(request.options.max_tokens) : 0;
     const record: LlmCall = {
       id: ids.next("llm_call"),
       ...scope,
@@ -165,6 +166,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     const interrupt = () => void port.tryPublish("user.interrupt", {}, to);
     signal.addEventListener("abort", interrupt, { once: true });
     let first_part_ms: number | null = null;
+    let streamed = 0;
     let answer: ModelAnswer;
     try {
       answer = await models.call(
@@ -185,7 +187,10 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
           retries: 0,
           onAnyDelta(delta) {
             first_part_ms ??= Math.round((clock.monotonic() - call.began) * 10) / 10;
-            for (const part of partsIn(delta)) push(part);
+            for (const part of partsIn(delta)) {
+              streamed += tokensIn(part);
+              push(part);
+            }
           },
         },
       );
@@ -193,9 +198,10 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const { code, message, details } = toBackplaneError(error);
       const status = typeof details?.status_code === "number" ? details.status_code : null;
       const ending = { first_part_ms, error: { code, message, status } };
-      // A call that was cut off has used tokens that were not reported, so its reservation stays.
-      if (signal.aborted) await settle(call, { ...ending, status: "cancelled" });
-      else await settle(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : call.reserved);
+      // A call that was cut off has used tokens that were not reported: its reservation, or what it has streamed.
+      const used = Math.max(call.reserved, streamed);
+      if (signal.aborted) await settle(call, { ...ending, status: "cancelled" }, used);
+      else await settle(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : used);
       throw error;
     } finally {
       signal.removeEventListener("abort", interrupt);
@@ -203,7 +209,9 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     // A provider need not stream.
     if (first_part_ms === null) for (const part of unstreamedParts(answer)) push(part);
     const { usage, stop_reason } = answer;
-    await settle(call, { status: "succeeded", first_part_ms, usage, stop_reason }, usage.total);
+    // A provider that reports no usage has used tokens all the same.
+    const used = usage.total > 0 ? usage.total : Math.max(call.reserved, streamed);
+    await settle(call, { status: "succeeded", first_part_ms, usage, stop_reason }, used);
     return answer;
   }
 
@@ -272,6 +280,18 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       await Promise.all([...running].map(({ done }) => done));
     },
   };
+}
+
+/** A client may send any number as its limit, and a provider decides whether it is one. */
+function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
+  return max_tokens >= 1 ? Math.ceil(Math.min(max_tokens, MAX_RESERVED_OUTPUT)) : RESERVED_OUTPUT;
+}
+
+/** An estimate. A vendor sends about one event for each token. */
+function tokensIn(part: LlmEndpointPart): number {
+  if (part.type === "native") return 1;
+  const text = part.type === "tool_call" ? part.args : "text" in part ? part.text : undefined;
+  return Math.ceil((text?.length ?? 0) / CHARS_PER_TOKEN);
 }
 
 function* partsIn(delta: ModelDelta): Generator<LlmEndpointPart> {

@@ -17,6 +17,7 @@ import {
   imageBlock,
   listOf,
   numberOr,
+  readStops,
   setFields,
   textOr,
   toArguments,
@@ -207,15 +208,17 @@ function toMessage(message: JsonObject): ChatMessage {
   };
 }
 
+/** Only blocks that are built here, because a block of the gateway itself may refer to a stored artifact. */
 function toContent(content: Json): Json {
-  if (!Array.isArray(content)) return content ?? "";
+  if (!Array.isArray(content)) return textOr(content);
   return listOf(content).map((part): JsonObject => {
+    if (part.type === "text") return { type: "text", text: textOr(part.text) };
     if (part.type === "image_url") {
       const { url } = isObject(part.image_url) ? part.image_url : { url: part.image_url };
       return imageBlock(textOr(url));
     }
     if (part.type === "refusal") return { type: "text", text: textOr(part.refusal) };
-    return part;
+    return { type: "text", text: `[${textOr(part.type, "part")} that this model cannot read]` };
   });
 }
 
@@ -234,7 +237,7 @@ function toOptions(body: JsonObject): LlmOptions {
     max_tokens: numberOr(body.max_completion_tokens) ?? numberOr(body.max_tokens),
     temperature: numberOr(body.temperature),
     top_p: numberOr(body.top_p),
-    stop: typeof stop === "string" ? [stop] : Array.isArray(stop) ? stop.map(String) : undefined,
+    stop: readStops(stop, "stop"),
     tool_choice: toChoice(tool_choice),
     parallel_tool_calls: booleanOr(body.parallel_tool_calls),
     reasoning_effort: textOr(body.reasoning_effort) || undefined,

@@ -43,13 +43,16 @@ export function endpointErrorResponse(
 
 export function toEndpointError({ status, code, envelope }: ErrorResponse): EndpointError {
   const { message, details = {} } = envelope.error;
-  const fix = typeof details.fix === "string" && code !== "llm.failed" ? ` ${details.fix}` : "";
+  const fix = typeof details.fix === "string" && !WITHOUT_FIX.has(code) ? ` ${details.fix}` : "";
   return {
     status: code === "llm.failed" ? upstreamStatus(details) : status,
     code,
     message: `${message}${fix}`,
   };
 }
+
+/** Fixes that refer to fields of our own envelope, or that the client cannot apply. */
+const WITHOUT_FIX: ReadonlySet<string> = new Set(["llm.failed", "request.invalid"]);
 
 /** Both kinds of clients list models at the same address; Anthropic's send their version. */
 function protocolOf(request: FastifyRequest): EndpointProtocol | null {

@@ -25,7 +25,16 @@ import {
   type EndpointStream,
   sse,
 } from "./protocol.ts";
-import { booleanOr, imageBlock, listOf, numberOr, setFields, textOr, toArguments } from "./read-request.ts";
+import {
+  booleanOr,
+  imageBlock,
+  listOf,
+  numberOr,
+  readStops,
+  setFields,
+  textOr,
+  toArguments,
+} from "./read-request.ts";
 import { isWrappedSeal, unwrapSeal, wrapSeal } from "./seal.ts";
 
 const SIGNATURE = "anthropic:";
@@ -255,7 +264,7 @@ function toOptions(body: JsonObject): LlmOptions {
     max_tokens: numberOr(body.max_tokens),
     temperature: numberOr(body.temperature),
     top_p: numberOr(body.top_p),
-    stop: Array.isArray(stop_sequences) ? stop_sequences.map(String) : undefined,
+    stop: readStops(stop_sequences, "stop_sequences"),
     tool_choice: toChoice(choice),
     parallel_tool_calls: serial === undefined ? undefined : !serial,
     reasoning_effort: effortOf(body.thinking, config.effort),

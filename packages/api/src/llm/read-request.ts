@@ -47,6 +47,15 @@ export function setFields<T extends object>(fields: T): { [K in keyof T]?: NonNu
   };
 }
 
+/** Stop sequences. `param` is the name of the field. */
+export function readStops(value: Json | undefined, param: string): string[] | undefined {
+  if (value === undefined || value === null) return undefined;
+  const list = Array.isArray(value) ? value : [value];
+  if (!list.every((stop) => typeof stop === "string"))
+    throw unsupported(param, `${param} must contain only strings.`);
+  return list;
+}
+
 export function numberOr(value: Json | undefined): number | undefined {
   return typeof value === "number" ? value : undefined;
 }

@@ -11,6 +11,7 @@ import type { FastifyRequest } from "fastify";
 import { defineRoute, type Route } from "../http/route.ts";
 import { checkRequest } from "../requests/check-request.ts";
 import { createOnce } from "../requests/idempotency.ts";
+import { installedResponse } from "../requests/installed-response.ts";
 import { parseJsonBody } from "../requests/json-body.ts";
 import { ARCHIVE_TYPES, ArchiveQuery, importUpload, isUpload } from "../requests/upload.ts";
 import type { RouteDeps } from "./route-deps.ts";
@@ -94,11 +95,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
     settings: InstallationSettings,
     operation: Operation | undefined,
   ) {
-    const done = await kernel.installations.install(caller, source, settings, operation);
-    const changed =
-      done.packages.some(({ created }) => created) ||
-      done.bindings.some(({ change }) => change !== "unchanged");
-    return { status: changed ? 201 : 200, json: done };
+    return installedResponse(await kernel.installations.install(caller, source, settings, operation));
   }
 }
 

@@ -17,6 +17,7 @@ import { instrumentRoutes } from "./instruments.ts";
 import { invocationRoutes } from "./invocations.ts";
 import { keyRoutes } from "./keys.ts";
 import { llmRoutes } from "./llm.ts";
+import { marketplaceRoutes } from "./marketplace.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
 import { pinRoutes } from "./pins.ts";
@@ -36,6 +37,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
   const table: Route[] = [
     ...installationRoutes(deps),
     ...packageRoutes(deps),
+    ...marketplaceRoutes(deps),
     ...agentPluginRoutes(deps),
     ...bindingRoutes(deps),
     ...definitionRoutes(deps),

@@ -45,6 +45,16 @@ export const PACKAGE_CASES: Readonly<Record<string, readonly Case[]>> = {
       except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
     },
   ],
+  "POST /v1/marketplace/{id}:install": [
+    {
+      object: "package",
+      scope: "packages:write",
+      reach: "own",
+      request: async () => ({ path: "/v1/marketplace/nothing:install", body: {} }),
+      // The marketplace of the fixture is empty.
+      also: [404],
+    },
+  ],
   "POST /v1/plugin-installations": [
     {
       object: "package",

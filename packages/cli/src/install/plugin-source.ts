@@ -23,10 +23,13 @@ export type PluginSource =
   | { kind: "pypi"; spec: string }
   /** An MCP server in a container image. */
   | { kind: "image"; reference: string }
-  | { kind: "oci"; reference: string };
+  | { kind: "oci"; reference: string }
+  /** An entry of the marketplace. */
+  | { kind: "marketplace"; id: string };
 
 const MANIFEST = "vai-plugin.toml";
 const EXAMPLE = "example:";
+const MARKETPLACE = "marketplace:";
 /** A file name with one of these extensions is treated as a path, not as an npm name. */
 const FILE_NAME = /\.(tgz|tar|tar\.gz|zip|jar|json|toml|ts|js)$/;
 const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]+)?$/;
@@ -36,6 +39,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith("image:")) return { kind: "image", reference: text.slice("image:".length) };
   if (text.startsWith("pypi:")) return { kind: "pypi", spec: text.slice("pypi:".length) };
   if (text.startsWith("oci://")) return { kind: "oci", reference: text };
+  if (text.startsWith(MARKETPLACE)) return { kind: "marketplace", id: text.slice(MARKETPLACE.length) };
   if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw maybeRegistryName(text);

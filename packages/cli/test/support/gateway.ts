@@ -1,5 +1,5 @@
 /** A real gateway in this process on its own home, and CLI commands against it. */
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -28,8 +28,10 @@ export interface TestGateway {
   close(): Promise<void>;
 }
 
-export async function startTestGateway(): Promise<TestGateway> {
+/** `settings` is the text of backplane.toml. */
+export async function startTestGateway(settings = ""): Promise<TestGateway> {
   const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+  writeFileSync(join(home, "backplane.toml"), settings, { mode: 0o600 });
   const gateway = await startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
   const begin: TestGateway["begin"] = (argv, options = {}) => {
     const io = captureIo({ ...options, env: { BACKPLANE_HOME: home, ...options.env } });

@@ -12,10 +12,13 @@ import type {
   InstallationRequest,
   InstallationSettings,
   InstrumentHealthReport,
+  MarketplaceCard,
+  MarketplaceList,
   OutdatedPackage,
   Package,
   ReplayReport,
   ReplayRequest,
+  ServerSearch,
   SignIn,
   SignInBegin,
   SignInStarted,
@@ -70,6 +73,15 @@ export function createPluginClient(http: Http) {
           signal: call.signal,
           progress: true,
         }),
+    },
+    /** Curated entries, apart from what is installed. */
+    marketplace: {
+      list: (search?: string) => get<MarketplaceList>("/v1/marketplace", { search }),
+      get: (id: string) => get<MarketplaceCard>(`/v1/marketplace/${pathSegment(id)}`),
+      install: (id: string, settings: InstallationSettings, call?: CallOptions) =>
+        postWatched<Installation>(`/v1/marketplace/${pathSegment(id)}:install`, settings, call),
+      /** Servers of a public registry, which nobody has reviewed. */
+      searchServers: (search: string) => get<ServerSearch>("/v1/marketplace-servers", { search }),
     },
     packages: {
       installArchive: (

@@ -254,6 +254,21 @@ export const ERROR_CODES = {
     "The folder contains a file that looks like a credential.",
     "Remove the file named in the message, or list it in .vaiignore.",
   ),
+  "marketplace.not_found": refusalSpec(
+    404,
+    "The marketplace has no such entry.",
+    "See: backplane plugin search",
+  ),
+  "marketplace.not_available": refusalSpec(
+    409,
+    "The entry cannot be installed.",
+    "Its card says what is missing: backplane plugin search ID --json",
+  ),
+  "marketplace.mismatch": refusalSpec(
+    422,
+    "The artifact is not what the card of the marketplace says.",
+    "Do not install it. Report it to the publisher of the catalog.",
+  ),
   "package.source_invalid": refusalSpec(
     422,
     "The source cannot be read as a package.",

@@ -15,6 +15,7 @@ export * from "./instrument.ts";
 export * from "./invocation.ts";
 export * from "./llm.ts";
 export * from "./manifest.ts";
+export * from "./marketplace.ts";
 export * from "./outdated.ts";
 export * from "./package.ts";
 export * from "./policy.ts";

@@ -24,6 +24,7 @@ import { parse } from "smol-toml";
 import { z } from "zod";
 import { EgressSchema } from "./egress.ts";
 import { OrgLevelsSchema, ProjectLevelsSchema } from "./grant-levels.ts";
+import { MarketplaceConfigSchema } from "./marketplace.ts";
 import { OciSchema } from "./oci.ts";
 import { PypiSchema } from "./pypi.ts";
 import { SandboxSchema } from "./sandbox.ts";
@@ -118,6 +119,7 @@ const ConfigSchema = z.strictObject({
         .default(["oci", "marketplace"]),
     })
     .prefault({}),
+  marketplace: MarketplaceConfigSchema,
   timeouts: z
     .strictObject({
       start_ms: millis(LAUNCH_TIMEOUTS.start_ms),

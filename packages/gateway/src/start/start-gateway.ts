@@ -12,6 +12,7 @@ import { type HostPolicy, hostPolicy, type Logger } from "@backplane/ports";
 import { createRunner, PLUGIN_PATH } from "@backplane/runner";
 import { createSecretVault, lockHome } from "@backplane/store";
 import {
+  createMarketplaceCatalogs,
   createPackageImporter,
   createPip,
   createSchemas,
@@ -115,14 +116,23 @@ async function compose(
   const schemas = createSchemas();
   closers.push(() => schemas.close());
   const content = openContentStore(home.blobs);
+  const registries = registriesOf(config.oci, config.egress.allow_private);
   const importer = createPackageImporter({
     store: content,
     schemas,
     host: { os: hostOs(), arch: hostArch() },
     pip: createPip({ path: PLUGIN_PATH, ...config.pypi }),
     scripts: { run: (request) => runner.installScripts.run(request) },
-    registries: registriesOf(config.oci, config.egress.allow_private),
+    registries,
   });
+  const marketplace = createMarketplaceCatalogs({
+    folder: join(home.dir, "marketplace"),
+    addresses: registries.addresses,
+    now: () => clock.now(),
+    catalogs: config.marketplace.catalogs,
+    mcp_registry: config.marketplace.mcp_registry ?? null,
+  });
+  closers.push(() => marketplace.close());
   const files = openPackageImages({ store: content, dir: join(home.dir, "images"), log });
   closers.push(() => files.close());
   const runner = createRunner({
@@ -158,6 +168,7 @@ async function compose(
     store,
     runner,
     importer,
+    marketplace,
     artifacts,
     audit: {
       anchor: openAuditAnchor(home.dir),

@@ -3,6 +3,7 @@ import type { ExecutionClass, Grant, IdSource, JsonObject, Package } from "@back
 import type { ArtifactFiles } from "../host/artifact-files.ts";
 import type { Clock } from "../host/clock.ts";
 import type { Logger } from "../host/log.ts";
+import type { MarketplaceCatalogs } from "../host/marketplace-catalogs.ts";
 import type { PackageImporter } from "../host/package-files.ts";
 import type { PluginLoader } from "../host/plugin-loader.ts";
 import type { Runner } from "../host/runner.ts";
@@ -100,6 +101,8 @@ export interface KernelDeps {
   folders?: WorkspaceFolders;
   /** Records the end of the audit log outside the store; without it truncation cannot be detected. */
   audit?: { anchor: AuditAnchor; export?: AuditExport };
+  /** The catalogs of the marketplace; without it the marketplace is empty. */
+  marketplace?: MarketplaceCatalogs;
   schemas: Schemas;
   vault: SecretVault;
   clock: Clock;

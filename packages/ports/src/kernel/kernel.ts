@@ -36,6 +36,8 @@ import type {
   InvokeBody,
   Json,
   KeyCreate,
+  MarketplaceCard,
+  MarketplaceList,
   OutdatedPackage,
   Package,
   Policy,
@@ -50,6 +52,7 @@ import type {
   Secret,
   SecretKeyRotation,
   SemanticEvent,
+  ServerSearch,
   SourceInspection,
   TrustedKey,
   TrustedKeyCreate,
@@ -248,6 +251,20 @@ export interface Kernel {
     trust(caller: Caller, body: TrustedKeyCreate): Promise<TrustedKey>;
     /** Packages that are installed keep running; nothing that the key signed is installed any more. */
     revoke(caller: Caller, id: string, reason: string | null): Promise<TrustedKey>;
+  };
+  /** Curated entries, apart from what is installed. */
+  marketplace: {
+    list(caller: Caller, filter: { search?: string | undefined }): Promise<MarketplaceList>;
+    get(caller: Caller, id: string): Promise<MarketplaceCard>;
+    /** Searches the public registry that the operator configured. Nobody has reviewed what it lists. */
+    searchServers(caller: Caller, text: string): Promise<ServerSearch>;
+    /** Stores the package and its bindings. Runs nothing. */
+    install(
+      caller: Caller,
+      id: string,
+      settings: InstallationSettings,
+      operation?: Operation,
+    ): Promise<Installation>;
   };
   keys: {
     /** `token` is returned only here and cannot be read again. */

@@ -58,6 +58,8 @@ interface InstallOptions {
   only?: "package" | "agent_plugin";
   check?: (packages: readonly Package[]) => void;
   changing?: boolean;
+  /** From the marketplace: the package gets this origin, whose signature rules apply, and nothing is started. */
+  origin?: "marketplace";
 }
 
 interface StoredInstallation {
@@ -84,6 +86,7 @@ export type InstallChecked = (
   source: InstallationSource,
   settings: InstallationSettings,
   check: (packages: readonly Package[]) => void,
+  options?: Pick<InstallOptions, "operation" | "origin">,
 ) => Promise<Installation>;
 
 export function createInstallations({
@@ -100,7 +103,7 @@ export function createInstallations({
     caller: Caller,
     source: InstallationSource,
     settings: InstallationSettings,
-    { operation, only, check, changing }: InstallOptions,
+    { operation, only, check, changing, origin }: InstallOptions,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
@@ -112,7 +115,7 @@ export function createInstallations({
       accept_source: settings.accept_source,
       registryLogin: readRegistryLogin(deps, caller),
       acceptArtifact: async ({ digest, signatures: found }) => {
-        await signatures.check(caller, "oci", { digest }, [...found, ...given]);
+        await signatures.check(caller, origin ?? "oci", { digest }, [...found, ...given]);
       },
       operation,
     });
@@ -124,7 +127,7 @@ export function createInstallations({
         strict: settings.strict === true,
         operation,
         judge: (imported) =>
-          signatures.judge(caller, imported, {
+          signatures.judge(caller, origin === undefined ? imported : { ...imported, origin }, {
             signatures: [...(imported.signatures ?? []), ...given],
             allow_downgrade: settings.allow_downgrade === true,
           }),
@@ -135,7 +138,7 @@ export function createInstallations({
         check?.(done.parts.map(({ row }) => row));
         stored = await storeParts(caller, opened, done.parts, settings, async (changes) => {
           // The author of a folder that changes sees its errors at the binding.
-          if (changing !== true) await versions.requireStart(changes, operation);
+          if (changing !== true && origin === undefined) await versions.requireStart(changes, operation);
           // The last moment at which the installation can be cancelled.
           requireNotCancelled(operation);
           operation.report({ step: "store", message: "Storing packages and bindings" });
@@ -229,10 +232,10 @@ export function createInstallations({
         return (await install(caller, source, settings, { operation })).installation;
       },
     },
-    async installChecked(caller, source, settings, check) {
+    async installChecked(caller, source, settings, check, options = { operation: unwatchedOperation() }) {
       requireAccess(caller, source);
-      const options = { only: "package", check, operation: unwatchedOperation() } as const;
-      return (await install(caller, source, settings, options)).installation;
+      const checked = { only: "package", check, ...options } as const;
+      return (await install(caller, source, settings, checked)).installation;
     },
     async installLinked(caller, path, check) {
       const source = { kind: "folder", path } as const;

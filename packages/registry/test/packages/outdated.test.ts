@@ -12,7 +12,7 @@ async function openInstalled(
   origins: Record<string, Partial<ImportedPackage>>,
   newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
 ): Promise<{ fixture: TestKernel; asked: InstallationSource[] }> {
-  const fixture = await createTestKernel();
+  const fixture = await createTestKernel({ host: { require_signature: [] } });
   const asked: InstallationSource[] = [];
   const { importer } = fixture;
   const load = importer.import.bind(importer);

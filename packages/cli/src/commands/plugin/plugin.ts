@@ -1,5 +1,12 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
-import { BackplaneError, codeOf, type Package, type PluginView, SIGNATURE_FILE } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  definedFields,
+  type Package,
+  type PluginView,
+  SIGNATURE_FILE,
+} from "@backplane/contract";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
@@ -43,6 +50,7 @@ import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
 import { pullPlugin, pushPlugin } from "./registry-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
+import { searchPlugins } from "./search-plugins.ts";
 import { signPlugin } from "./sign-plugin.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
@@ -71,7 +79,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   bindingFlags(plugin.command("install [source] [args...]"))
     .usage("[options] <source> [args...]")
     .description(
-      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an MCP server (npm:NAME, pypi:NAME, image:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an entry of the marketplace (marketplace:ID), an MCP server (npm:NAME, pypi:NAME, image:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
     )
     .option("--mcp <url>", "install the MCP server at this URL; SOURCE is its name")
     .option("--bind", "bind all exports of a package, with the flags above")
@@ -94,6 +102,10 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .addHelpText("after", EXAMPLES)
     .action(toAction(install));
   pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(toAction(list));
+  plugin
+    .command("search [text...]")
+    .description("Search the marketplace, and the public registry of MCP servers if one is configured.")
+    .action(toAction(searchPlugins));
   plugin
     .command("info <name>")
     .description("Show a package (ID, or publisher/name[@version]) or a kernel plugin.")
@@ -230,6 +242,7 @@ async function install(
     return await installServers(context, options, text, [], { named, label: found.reference });
   }
   if (found.kind === "npm") return await installNpm(context, options, text, found.spec, args);
+  if (found.kind === "marketplace") return await installEntry(context, options, text, found.id, args);
   if (found.kind === "oci") return await installFromRegistry(context, options, text, args);
   if (found.kind === "mcp") {
     const { document, file } = readMcpFile(found.path);
@@ -278,6 +291,22 @@ async function installNpm(
     named: { kind: "npm", spec, args },
     label: spec,
   });
+}
+
+async function installEntry(
+  context: CommandContext,
+  options: InstallOptions & { editable?: boolean },
+  text: string,
+  id: string,
+  args: readonly string[],
+): Promise<number | undefined> {
+  assertNoArgs(args, text);
+  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
+  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
+  assertNoBindingFlags(options, text);
+  const { bind, org_wide } = await installationSettings(context, options);
+  const settings = definedFields({ bind, org_wide });
+  return await reportInstallation(context, await context.client().marketplace.install(id, settings));
 }
 
 async function installFromRegistry(

@@ -1,0 +1,136 @@
+/** Requests of clients that try to spend more than their budget, or to read what the model endpoints do not give. */
+import type { JsonObject } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { chat } from "../../src/llm/chat.ts";
+import { messages } from "../../src/llm/messages.ts";
+import { responses } from "../../src/llm/responses.ts";
+import { type LlmApi, startLlmApi } from "../support/llm-api.ts";
+import { chatStream } from "../support/vendor-server.ts";
+
+let t: LlmApi;
+beforeAll(async () => {
+  t = await startLlmApi();
+});
+afterAll(() => t.close());
+
+const hello = [{ role: "user" as const, content: "hello" }];
+const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+const whole = {
+  id: "c",
+  object: "chat.completion",
+  choices: [{ index: 0, message: {}, finish_reason: "stop" }],
+  usage,
+};
+
+async function post(path: string, token: string, body: JsonObject): Promise<Response> {
+  const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+  return await fetch(`${t.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+}
+const ask = (token: string, body: JsonObject) =>
+  post("/v1/chat/completions", token, { model: "chat/gpt-up", messages: hello, ...body });
+const statusOf = async (response: Promise<Response>) => (await response).status;
+const lastCall = async () => (await t.call("GET", "/v1/llm-calls?limit=1")).json.items[0];
+
+/** Streams the beginning of an answer and disconnects. */
+async function cancel(token: string, body: JsonObject, deltas: object[] = [{ content: "a" }]): Promise<void> {
+  t.vendor.answer({ sse: chatStream(deltas, "stop").split("data: [DONE]")[0]!, hold: true });
+  const response = await ask(token, { ...body, stream: true });
+  expect(response.status).toBe(200);
+  const reader = response.body!.getReader();
+  let seen = "";
+  while (!seen.includes('"stop"')) seen += Buffer.from((await reader.read()).value!).toString();
+  await reader.cancel();
+  await expect.poll(async () => (await lastCall()).status).toBe("cancelled");
+}
+
+verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
+  const token = await t.key({ llm: { tokens_per_day: 5_000_000 } });
+  for (const max_tokens of [-10_000_000, 0.5, 1e300]) await cancel(token, { max_tokens });
+  t.vendor.answer({ json: { ...whole, usage: { ...usage, prompt_tokens: 5_000_000 } } });
+  expect(await statusOf(ask(token, {}))).toBe(200);
+  // A negative reservation that remains would have paid for this call.
+  expect(await statusOf(ask(token, {}))).toBe(429);
+});
+
+verifies(
+  "llm.gateway",
+  "counts an answer that the client disconnects from by what was streamed",
+  async () => {
+    const token = await t.key({ llm: { tokens_per_day: 1_000 } });
+    const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
+    await cancel(token, { max_tokens: 1 }, deltas);
+    expect(await statusOf(ask(token, {}))).toBe(429);
+  },
+);
+
+verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
+  const token = await t.key({ llm: { tokens_per_day: 1_000 } });
+  t.vendor.answer({ json: { ...whole, usage: undefined } });
+  expect(await statusOf(ask(token, { max_tokens: 1_000 }))).toBe(200);
+  expect(await statusOf(ask(token, {}))).toBe(429);
+});
+
+verifies("llm.gateway", "does not omit the usage because a client's stream_options are refused", async () => {
+  const token = await t.key();
+  const refusal = {
+    error: { message: "Unknown parameter: stream_options.x", type: "invalid_request_error" },
+  };
+  t.vendor.answer({ status: 400, json: refusal }, { status: 400, json: refusal });
+  const before = t.vendor.requests.length;
+  expect(await statusOf(ask(token, { stream: true, stream_options: { x: 1 } }))).toBe(400);
+  expect(t.vendor.requests.slice(before).map(({ body }) => body.stream_options)).toEqual([
+    { x: 1, include_usage: true },
+    { x: 1 },
+  ]);
+});
+
+verifies("llm.gateway", "translates no reference to a stored artifact", () => {
+  const stored = {
+    type: "image",
+    mimeType: "image/png",
+    transport: "artifact",
+    path: "a.png",
+    bytes: 1,
+    sha256: "0".repeat(64),
+    invocation_id: "inv_1",
+  };
+  const content = [stored, { ...stored, type: "resource", resource: { mimeType: "image/png" } }];
+  const result = { type: "tool_result", tool_use_id: "a", content };
+  const tool = { role: "tool", tool_call_id: "a", content };
+  const read = [
+    chat.read({ model: "m", messages: [{ role: "user", content }, tool] }, {}),
+    messages.read(
+      { model: "m", max_tokens: 1, messages: [{ role: "user", content: [...content, result] }] },
+      {},
+    ),
+    responses.read(
+      {
+        model: "m",
+        input: [
+          { role: "user", content },
+          { type: "function_call_output", call_id: "a", output: content },
+        ],
+      },
+      {},
+    ),
+  ];
+  for (const request of read) expect(JSON.stringify(request.messages)).not.toContain("inv_1");
+});
+
+test("refuses stop sequences that are not strings", async () => {
+  const token = await t.key();
+  const stop = [{ toString: 1, valueOf: 1 }];
+  const refused = await ask(token, { stop });
+  expect(refused.status).toBe(400);
+  expect(await refused.json()).toMatchObject({ error: { type: "invalid_request_error" } });
+  const message = { model: "claude/claude-up", max_tokens: 9, messages: hello, stop_sequences: stop };
+  expect(await statusOf(post("/v1/messages", token, message))).toBe(400);
+});
+
+test("names the invalid field without referring to details that a vendor's error does not have", async () => {
+  const response = await ask(await t.key(), { messages: 5 });
+  const { error } = (await response.json()) as { error: { message: string } };
+  expect(error.message).toContain("body.messages");
+  expect(error.message).not.toContain("details");
+});

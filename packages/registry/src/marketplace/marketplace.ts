@@ -1,0 +1,151 @@
+/**
+ * The marketplace (api.marketplace): curated entries, apart from what is installed. An installation stores the package and its
+ * bindings and runs nothing. The card is what the operator decided about, so an artifact that is not the one on the card, or
+ * asks for more, is refused.
+ */
+import {
+  BackplaneError,
+  isDescribed,
+  type MarketplaceCard,
+  type MarketplaceEntry,
+  type Package,
+  type Permissions,
+} from "@backplane/contract";
+import {
+  type Caller,
+  type Kernel,
+  type KernelDeps,
+  type ReadCatalog,
+  requireOperator,
+  unwatchedOperation,
+} from "@backplane/ports";
+import type { InstallChecked } from "../installations/installations.ts";
+import { describePermissions } from "./describe-permissions.ts";
+
+interface FoundEntry {
+  entry: MarketplaceEntry;
+  catalog: ReadCatalog;
+}
+
+export function createMarketplace(
+  { store, marketplace }: KernelDeps,
+  installChecked: InstallChecked,
+): Kernel["marketplace"] {
+  const readCatalogs = async () => (await marketplace?.read()) ?? [];
+
+  /** The first catalog with an id decides about it, so no catalog replaces a bundled entry. */
+  async function readEntries(catalogs: readonly ReadCatalog[]): Promise<FoundEntry[]> {
+    const found = new Map<string, FoundEntry>();
+    for (const catalog of catalogs)
+      for (const entry of catalog.entries) if (!found.has(entry.id)) found.set(entry.id, { entry, catalog });
+    return [...found.values()];
+  }
+
+  async function find(id: string): Promise<FoundEntry> {
+    const entries = await readEntries(await readCatalogs());
+    const found = entries.find(({ entry }) => entry.id === id);
+    if (found === undefined) throw new BackplaneError("marketplace.not_found");
+    return found;
+  }
+
+  async function toCard(caller: Caller, { entry, catalog }: FoundEntry): Promise<MarketplaceCard> {
+    const { problem: _problem, ...origin } = catalog.origin;
+    const { signature } = entry;
+    const key =
+      signature === null ? null : await store.trusted_keys.byKeyId(caller.scope.org_id, signature.key_id);
+    return {
+      ...entry,
+      catalog: origin,
+      installable: entry.status === "available",
+      key_trusted: signature === null ? null : key !== null && key.revoked_at === null,
+      abilities: describePermissions(entry.permissions),
+    };
+  }
+
+  return {
+    async list(caller, { search }) {
+      const catalogs = await readCatalogs();
+      const words = (search ?? "")
+        .toLowerCase()
+        .split(/\s+/)
+        .filter((word) => word !== "");
+      const entries = (await readEntries(catalogs)).filter(({ entry }) => matches(entry, words));
+      const items = await Promise.all(entries.map((found) => toCard(caller, found)));
+      return { items, catalogs: catalogs.map(({ origin }) => origin) };
+    },
+    get: async (caller, id) => await toCard(caller, await find(id)),
+    async searchServers(caller, text) {
+      // The search sends its text to the registry.
+      requireOperator(caller, "search the public registry");
+      return (await marketplace?.searchServers(text)) ?? { items: [], registry: null };
+    },
+    async install(caller, id, settings, operation = unwatchedOperation()) {
+      const { entry } = await find(id);
+      if (entry.status !== "available" || entry.oci === null)
+        throw new BackplaneError(
+          "marketplace.not_available",
+          `${entry.name} cannot be installed. ${entry.reason ?? ""}`.trim(),
+          {
+            details: { id, status: entry.status },
+          },
+        );
+      const { bind, scope } = entry.install_policy;
+      const chosen = { bind, ...(scope === "org" ? { org_wide: true } : {}), ...settings };
+      return await installChecked(
+        caller,
+        { kind: "oci", reference: entry.oci },
+        chosen,
+        (packages) => requireCard(entry, packages, chosen.bind),
+        { operation, origin: "marketplace" },
+      );
+    },
+  };
+}
+
+function matches(
+  { id, name, description, package: { package_id } }: MarketplaceEntry,
+  words: readonly string[],
+): boolean {
+  const text = `${id} ${name} ${description} ${package_id}`.toLowerCase();
+  return words.every((word) => text.includes(word));
+}
+
+/** Throws unless the artifact is the package of the card and asks for nothing that the card does not show. */
+function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind: boolean): void {
+  const [found, ...more] = packages;
+  if (found === undefined || more.length > 0) throw mismatch(entry, "the artifact does not hold one package");
+  const { package_id, version } = entry.package;
+  if (found.package_id !== package_id || found.version !== version)
+    throw mismatch(entry, `the artifact is ${found.package_id} ${found.version}`);
+  const { runtime, exports } = found.manifest;
+  for (const { permissions } of [runtime, ...exports]) {
+    const wider = permissions === undefined ? null : findWider(entry.permissions, permissions);
+    if (wider !== null) throw mismatch(entry, `the artifact also asks for ${wider}`);
+  }
+  for (const { id, kind } of entry.package.exports)
+    if (!exports.some((item) => item.id === id && item.kind === kind))
+      throw mismatch(entry, `the artifact has no ${kind} ${id}`);
+  // The tools of such a package are known only when it runs.
+  if (bind && isDescribed(runtime.protocol)) throw mismatch(entry, "binding its tools would start it");
+}
+
+function findWider(card: Permissions, asked: Permissions): string | null {
+  if (asked.network !== "none" && card.network === "none") return "the network";
+  if (asked.filesystem !== "none" && asked.filesystem !== card.filesystem)
+    return `the filesystem (${asked.filesystem})`;
+  if (card.allowed_domains !== undefined && asked.network !== "none") {
+    if (asked.allowed_domains === undefined) return "all domains";
+    const domain = asked.allowed_domains.find((name) => !card.allowed_domains!.includes(name));
+    if (domain !== undefined) return domain;
+  }
+  const scope = asked.gateway_api_scopes.find((name) => !card.gateway_api_scopes.includes(name));
+  if (scope !== undefined) return scope;
+  const slot = asked.secret_slots.find((name) => !card.secret_slots.includes(name));
+  return slot === undefined ? null : `the secret ${slot}`;
+}
+
+function mismatch({ id, name }: MarketplaceEntry, problem: string): BackplaneError {
+  return new BackplaneError("marketplace.mismatch", `${name} is not what its card says: ${problem}.`, {
+    details: { id },
+  });
+}

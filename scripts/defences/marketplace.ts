@@ -1,0 +1,38 @@
+/** An installation from the marketplace is what its card says. */
+import type { Mutant } from "./mutant.ts";
+
+const MARKETPLACE = "packages/registry/src/marketplace/marketplace.ts";
+const SCHEMA = "packages/contract/src/schema/marketplace.ts";
+const CLI = ["packages/cli/test/commands/plugin/marketplace.test.ts"];
+const CATALOGS = ["packages/supply/test/marketplace-catalogs.test.ts"];
+
+export const MARKETPLACE_DEFENCES: Mutant[] = [
+  {
+    defence: "marketplace: the artifact asks for nothing that the card does not show",
+    file: MARKETPLACE,
+    from: 'if (asked.filesystem !== "none" && asked.filesystem !== card.filesystem)',
+    to: "if (false)",
+    tests: CLI,
+  },
+  {
+    defence: "marketplace: the artifact is the package of the card",
+    file: MARKETPLACE,
+    from: "found.package_id !== package_id || found.version !== version",
+    to: "found.package_id !== package_id",
+    tests: CLI,
+  },
+  {
+    defence: "marketplace: an available entry is signed",
+    file: SCHEMA,
+    from: '  mustHave("signature");\n',
+    to: "",
+    tests: CATALOGS,
+  },
+  {
+    defence: "marketplace: an available entry has its lock",
+    file: SCHEMA,
+    from: '  mustHave("dependency_lock");\n',
+    to: "",
+    tests: CATALOGS,
+  },
+];
