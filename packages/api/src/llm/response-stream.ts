@@ -131,15 +131,32 @@ export function wholeResponse(parts: readonly LlmEndpointPart[], context: Answer
   return responseOf(context, "incomplete", []);
 }
 
+/** The name under which a model sees a tool of a namespace, for providers that know no namespaces. */
+export function joinName(namespace: string, name: string): string {
+  if (namespace === "") return name;
+  return namespace.endsWith("__") ? `${namespace}${name}` : `${namespace}__${name}`;
+}
+
 /** The items of an answer by their blocks. */
 class ResponseItems {
   readonly #context: AnswerContext;
   readonly #custom: ReadonlySet<string>;
+  /** The names that the client gave to tools of namespaces, by the names that the model sees. */
+  readonly #namespaced: ReadonlyMap<string, { namespace: string; name: string }>;
 
   constructor(context: AnswerContext) {
     this.#context = context;
     const custom = listOf(context.body.tools).filter(({ type }) => type === "custom");
     this.#custom = new Set(custom.map(({ name }) => textOr(name)));
+    const namespaces = listOf(context.body.tools).filter(({ type }) => type === "namespace");
+    this.#namespaced = new Map(
+      namespaces.flatMap(({ name, tools }) =>
+        listOf(tools).map((tool) => {
+          const given = { namespace: textOr(name), name: textOr(tool.name) };
+          return [joinName(given.namespace, given.name), given];
+        }),
+      ),
+    );
   }
 
   isCustom({ type, name }: AnswerBlock): boolean {
@@ -171,7 +188,8 @@ class ResponseItems {
     if (this.isCustom(block))
       return { id, type: "custom_tool_call", status, call_id, name, input: done ? freeText(block) : "" };
     const args = done && text === "" ? "{}" : text;
-    return { id, type: "function_call", status, call_id, name, arguments: done ? args : "" };
+    const given = this.#namespaced.get(name) ?? { name };
+    return { id, type: "function_call", status, call_id, ...given, arguments: done ? args : "" };
   }
 }
 

@@ -22,7 +22,7 @@ import {
   toArguments,
   unsupported,
 } from "./read-request.ts";
-import { ResponseStream, wholeResponse } from "./response-stream.ts";
+import { joinName, ResponseStream, wholeResponse } from "./response-stream.ts";
 import { isWrappedSeal, unwrapSeal } from "./seal.ts";
 
 export const responses: EndpointProtocol = {
@@ -105,8 +105,9 @@ function toMessages(items: readonly JsonObject[]): ChatMessage[] {
   return messages;
 }
 
-function toCall({ call_id, name, arguments: args, input }: JsonObject): ToolCallRequest {
-  return { id: textOr(call_id), name: textOr(name), args: toArguments(args ?? { input: textOr(input) }) };
+function toCall({ call_id, namespace, name, arguments: args, input }: JsonObject): ToolCallRequest {
+  const full_name = joinName(textOr(namespace), textOr(name));
+  return { id: textOr(call_id), name: full_name, args: toArguments(args ?? { input: textOr(input) }) };
 }
 
 function toThinking({ id, summary, content, encrypted_content }: JsonObject): ThinkingBlock {
@@ -133,6 +134,8 @@ function toContent(content: Json | undefined): Json {
 /** Tools that the vendor runs itself exist only at the vendor, where the request goes unchanged. */
 function toTool(tool: JsonObject): LlmTool[] {
   const [name, description] = [textOr(tool.name), textOr(tool.description)];
+  if (tool.type === "namespace")
+    return listOf(tool.tools).flatMap((each) => toTool({ ...each, name: joinName(name, textOr(each.name)) }));
   if (tool.type === "custom") return [freeTextTool(name, description)];
   if (tool.type !== "function") return [];
   const parameters = isObject(tool.parameters) ? tool.parameters : { type: "object", properties: {} };

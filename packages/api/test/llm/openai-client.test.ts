@@ -431,3 +431,48 @@ test("lists the models for both vendors' clients", async () => {
     object: "model",
   });
 });
+
+verifies("llm.gateway", "offers tools of a namespace to a provider without namespaces", async () => {
+  const call = { index: 0, id: "call_1", function: { name: "mcp__files__read", arguments: '{"path":"a"}' } };
+  t.vendor.answer({ sse: chatStream([{ tool_calls: [call] }], "tool_calls") });
+  const files = {
+    type: "namespace",
+    name: "mcp__files",
+    tools: [{ type: "function", name: "read", parameters: { type: "object" } }],
+  };
+  const earlier = {
+    type: "function_call",
+    call_id: "c0",
+    namespace: "mcp__files",
+    name: "read",
+    arguments: "{}",
+  };
+  const body = {
+    model: "chat/gpt-up",
+    input: [
+      { type: "message", role: "user", content: "read a" },
+      earlier,
+      { type: "function_call_output", call_id: "c0", output: "?" },
+    ],
+    tools: [files],
+    store: false,
+  };
+  const whole = await t.openai().responses.create(body as never);
+  expect((whole as { output: unknown }).output).toMatchObject([
+    {
+      type: "function_call",
+      call_id: "call_1",
+      namespace: "mcp__files",
+      name: "read",
+      arguments: '{"path":"a"}',
+    },
+  ]);
+  expect(upstream().body).toMatchObject({
+    messages: [
+      { role: "user" },
+      { tool_calls: [{ function: { name: "mcp__files__read" } }] },
+      { role: "tool" },
+    ],
+    tools: [{ function: { name: "mcp__files__read" } }],
+  });
+});

@@ -195,3 +195,19 @@ test("limits a delegated token with tools:invoke to the tools of its grant", asy
   expect((await client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
   t.runner.release(held.json.id as string);
 });
+
+test("records a call of a delegated token under the session of the call that made it", async () => {
+  const before = t.runner.requests.length;
+  const narrow = { gateway_api_scopes: ["tools:invoke"] };
+  const held = await t.call("POST", "/v1/invocations", {
+    body: { export_id: "echo", input: { do: "wait" }, session_id: "talk", narrow },
+  });
+  await t.runner.started(before + 1);
+  const { gateway } = t.runner.requests[before]!.context;
+  const client = await connect(base, "2025-11-25", gateway.delegation_token!);
+  const { last } = await client.ask("tools/call", call("echo"));
+  const id = last.result._meta["backplane/invocation_id"] as string;
+  const { json } = await t.call("GET", `/v1/invocations/${id}`);
+  expect(json).toMatchObject({ session_id: "talk", requested_by: held.json.id });
+  t.runner.release(held.json.id as string);
+});

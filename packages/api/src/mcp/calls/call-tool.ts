@@ -70,7 +70,8 @@ export async function callTool(
   try {
     ticket = await deps.kernel.invocations.invoke(
       caller,
-      invokeBodyOf(tool, input, session),
+      // A plugin's calls belong to the session and the run of its own call.
+      invokeBodyOf(tool, input, caller.delegation === undefined ? session : null),
       questions.possible ? { context: "conversation", answerRequest: questions.answerRequest } : CONVERSATION,
     );
   } catch (error) {
