@@ -4,6 +4,7 @@ import type { Mutant } from "./mutant.ts";
 const STORED = ["packages/store/test/contract-sqlite.test.ts"];
 const LIMITS = ["packages/agent/test/harness/limits.test.ts"];
 const RUNS = ["packages/agent/test/harness/harness-runs.test.ts"];
+const HOSTED = ["packages/agent/test/harness/hosted.test.ts"];
 const RESUMED = ["packages/agent/test/harness/resume.test.ts"];
 const EXECUTIONS = "packages/store/src/ops/executions.ts";
 const BODY = "packages/door/src/invoke/harness-body.ts";
@@ -150,5 +151,77 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "await this.#deps.countCompaction(turn.caller);",
     to: "if (key === undefined) await this.#deps.countCompaction(turn.caller);",
     tests: ["packages/agent/test/harness/limits.test.ts"],
+  },
+  {
+    defence: "harness: a hosted harness writes only to its own conversation",
+    file: "packages/agent/src/agent/chains.ts",
+    from: 'if (row !== null) await requireSessionSupport(door, row, key, "add blocks");',
+    to: "void row;",
+    tests: HOSTED,
+    only: "write only to the conversation",
+  },
+  {
+    defence: "harness: a hosted harness creates no chains",
+    file: "packages/agent/src/agent/chains.ts",
+    from: 'if (row !== null) await requireSupport(door, row, "branch_session", "create chains");',
+    to: "void row;",
+    tests: HOSTED,
+    only: "write only to the conversation",
+  },
+  {
+    defence: "harness: only a hosted harness writes a transcript",
+    file: "packages/registry/src/grant/effective-grant.ts",
+    from: 'scope === "chains:write" && mode === "hosted" && supports',
+    to: 'scope === "chains:write" && supports',
+    tests: HOSTED,
+    only: "withholds chains:write",
+  },
+  {
+    defence: "session.portable: a hosted harness writes its transcript",
+    file: "packages/registry/src/grant/effective-grant.ts",
+    from: 'if (scope === "chains:write" && mode === "hosted" && supports.includes("continue")) return true;',
+    to: "",
+    tests: HOSTED,
+    only: "write only to the conversation",
+  },
+  {
+    defence: "session.portable: the model of the next turn sees a transcript",
+    file: "packages/session/src/sessions/blocks.ts",
+    from: 'return entry("message", { role: "assistant", content: content as Json });',
+    to: 'return entry("event", { name: "thinking", data: { content: content as Json } });',
+    tests: HOSTED,
+    only: "shows the model of the next turn",
+  },
+  {
+    defence: "harness: what an agent does requires approval",
+    file: "packages/agent/src/harness/action-tool.ts",
+    from: "requires_approval: true",
+    to: "requires_approval: false",
+    tests: HOSTED,
+    only: "asks people for what the agent",
+  },
+  {
+    defence: "harness: models are not offered harness_action",
+    file: "packages/door/src/catalog/catalog.ts",
+    from: "  [ACTION_TOOL]:",
+    to: '  ["none"]:',
+    tests: HOSTED,
+    only: "does not offer harness_action",
+  },
+  {
+    defence: "harness: a rejected permission is not a permission",
+    file: "packages/sdk/src/conversation.ts",
+    from: 'response.ok && answer.status === "succeeded"',
+    to: "response.ok",
+    tests: ["packages/sdk/test/conversation.test.ts"],
+    only: "gives the reason of a permission",
+  },
+  {
+    defence: "harness: its tool calls over MCP belong to its run",
+    file: "packages/api/src/mcp/calls/call-tool.ts",
+    from: "caller.delegation === undefined ? session : null",
+    to: "session",
+    tests: ["packages/api/test/mcp/strict.test.ts"],
+    only: "under the session of the call that made it",
   },
 ];

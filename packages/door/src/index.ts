@@ -31,4 +31,4 @@ export { Deliverer } from "./outbox/deliver.ts";
 export { Dispatcher } from "./outbox/dispatcher.ts";
 export { Retention } from "./retention/retention.ts";
 export { coreBindingId, type DoorBindings, withKernelTools } from "./tools/bound-tools.ts";
-export { CORE, coreTool, noBrief, REQUEST_TOOL, SAMPLING_TOOL } from "./tools/core-tool.ts";
+export { ACTION_TOOL, CORE, coreTool, noBrief, REQUEST_TOOL, SAMPLING_TOOL } from "./tools/core-tool.ts";

@@ -2,10 +2,11 @@
  * The context of the call that a handler serves. The signal and the gateway are created on first use, because
  * most handlers use neither.
  */
-import type { ArtifactRef, Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
+import type { ArtifactRef, Block, Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
 import { readArtifact, writeArtifact } from "./artifact.ts";
-import type { Checkpoint, ChildRun, ChildRunRequest } from "./contracts.ts";
+import type { AgentAction, AgentPermission, Checkpoint, ChildRun, ChildRunRequest } from "./contracts.ts";
+import { addBlocks, readBlocks, requestPermission } from "./conversation.ts";
 import { type GatewayAccess, gatewayAccess } from "./gateway-access.ts";
 import { fail } from "./outcome.ts";
 
@@ -62,6 +63,16 @@ export interface HarnessCall<Config = JsonObject> extends Call<Config> {
    * key gets the same run instead of a second one. Needs the scope runs:write.
    */
   run(key: string, request: ChildRunRequest): Promise<ChildRun>;
+  /** The blocks of the conversation since its last compaction, oldest first. Needs the scope chains:read. */
+  readConversation(): Promise<Block[]>;
+  /**
+   * Adds what an agent of the harness said and did to the conversation; it is on disk when the promise resolves. Leave out
+   * the message of the user, which is there already, and the summary, which is added when the call ends. Needs the scope
+   * chains:write.
+   */
+  addToConversation(blocks: readonly Block[]): Promise<void>;
+  /** Asks people whether an agent of the harness may do something in the sandbox. Needs the scope tools:invoke. */
+  requestPermission(action: AgentAction): Promise<AgentPermission>;
 }
 
 /** setTimeout fires immediately for longer delays. */
@@ -157,6 +168,18 @@ export class ServedCall implements ToolCall, HookCall, HarnessCall {
       });
       if (body.status !== "running") return body;
     }
+  }
+
+  readConversation(): Promise<Block[]> {
+    return readBlocks(this.gateway, this.context);
+  }
+
+  addToConversation(blocks: readonly Block[]): Promise<void> {
+    return addBlocks(this.gateway, this.context, blocks);
+  }
+
+  requestPermission(action: AgentAction): Promise<AgentPermission> {
+    return requestPermission(this.gateway, action);
   }
 
   sleep(ms: number): Promise<void> {

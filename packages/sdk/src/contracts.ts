@@ -85,6 +85,22 @@ export interface ChildRun {
   error: { code: string; message: string } | null;
 }
 
+/** An action for which the agent of a hosted harness needs permission, in its sandbox. */
+export interface AgentAction {
+  agent: string;
+  /** The kind of action, such as `command` or `edit`. */
+  action: string;
+  /** The command, or the paths that change. */
+  target: string;
+  details?: JsonObject;
+}
+
+export interface AgentPermission {
+  allowed: boolean;
+  /** Why not; empty if it is allowed. */
+  reason: string;
+}
+
 export interface Checkpoint {
   kind: string;
   data: Json;

@@ -1,6 +1,8 @@
-export type { ArtifactRef, ContentBlock } from "@backplane/contract";
+export type { ArtifactRef, Block, ContentBlock } from "@backplane/contract";
 export type { Call, HarnessCall, HookCall, PluginEvent, ToolCall } from "./call.ts";
 export type {
+  AgentAction,
+  AgentPermission,
   Checkpoint,
   ChildRun,
   ChildRunRequest,

@@ -4,7 +4,7 @@
  */
 
 import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
-import { type Door, type DoorModule, SEARCH_TOOL } from "@backplane/door";
+import { ACTION_TOOL, type Door, type DoorModule, SEARCH_TOOL } from "@backplane/door";
 import type { Caller, Changes, ExecutionUse, Kernel, KernelDeps, Store } from "@backplane/ports";
 import type { RegistryModule } from "@backplane/registry";
 import type { SessionModule } from "@backplane/session";
@@ -13,6 +13,7 @@ import { callCompactor } from "../compaction/call-compactor.ts";
 import { chooseCompactors } from "../compaction/choose-compactor.ts";
 import { Compactions } from "../compaction/compactions.ts";
 import { Pins } from "../compaction/pins.ts";
+import { actionTool } from "../harness/action-tool.ts";
 import { createHarnessRuns } from "../harness/harness-runs.ts";
 import { createLlmEndpoints } from "../llm-endpoints/llm-endpoints.ts";
 import { Histories } from "../loop/history.ts";
@@ -148,6 +149,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     SEARCH_TOOL,
     toolSearch(deps.version ?? "0.0.0", (invocation_id) => turns.ofCall(invocation_id)),
   );
+  host.core_tools.set(ACTION_TOOL, actionTool(deps.version ?? "0.0.0"));
   const subagents = createSubagents({
     loop,
     turnOfRun: (run_id) => turns.ofRun(run_id),
@@ -194,7 +196,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
       compactions,
       pins,
     }),
-    chains: createAgentChains({ clock, persister, sessions }),
+    chains: createAgentChains({ clock, door, persister, sessions }),
     runs: createAgentRuns({ store, clock, port, sessions, loop, turns, door, harnesses }),
     fanout,
     plugins: plugins.facade,

@@ -1,6 +1,7 @@
 /** The facade for chains, with their entries as VAI blocks. */
 
 import { BackplaneError, type Block, type Chain, codeOf } from "@backplane/contract";
+import type { Door } from "@backplane/door";
 import {
   type AgentChains,
   type Caller,
@@ -16,19 +17,27 @@ import {
   type Persister,
   type Sessions,
 } from "@backplane/session";
+import { findCallingRow, requireSessionSupport, requireSupport } from "../harness/session-access.ts";
 import { sessionKey } from "./session-key.ts";
 import { requireWriter } from "./sessions.ts";
 
 export interface AgentChainDeps {
   clock: Pick<Clock, "now">;
+  door: Door;
   persister: Persister;
   sessions: Sessions;
 }
 
-export function createAgentChains({ clock, persister, sessions }: AgentChainDeps): AgentChains {
+export function createAgentChains({ clock, door, persister, sessions }: AgentChainDeps): AgentChains {
+  /** A hosted harness has `chains:write` for its transcript, which does not include chains of its own. */
+  const requireBranching = async (caller: Caller) => {
+    const row = await findCallingRow(door, caller);
+    if (row !== null) await requireSupport(door, row, "branch_session", "create chains");
+  };
   return {
     async create(caller, { from_chain_id, at, ...ref }, once) {
       requireWriter(caller, "create chains");
+      await requireBranching(caller);
       checkClientSessionId(ref.session_id);
       const key = sessionKey(caller, ref);
       await persister.drain(key);
@@ -44,6 +53,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
     list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
     async fork(caller, id, { at, child_id }, once) {
       requireWriter(caller, "fork chains");
+      await requireBranching(caller);
       if (child_id !== undefined) checkClientSessionId(child_id);
       await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
       const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
@@ -67,6 +77,8 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       requireWriter(caller, "add blocks");
       const key = keyOf(await sessions.chain(caller.scope, id));
       checkClientSessionId(key.session_id);
+      const row = await findCallingRow(door, caller);
+      if (row !== null) await requireSessionSupport(door, row, key, "add blocks");
       const date = new Date(clock.now()).toISOString();
       const entries = blocks.map((block) => entryOfBlock(block, date));
       const { head_chain_id } = await sessions.get(key);

@@ -3,11 +3,12 @@
  * the execution, and a harness gives each of its own runs a key, so that a resumed harness starts none of them twice.
  */
 
-import { BackplaneError, type PluginExport } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
 import type { Door } from "@backplane/door";
-import type { Caller, IdempotencyClaim, InvocationRow, SessionKey } from "@backplane/ports";
+import type { Caller, IdempotencyClaim, SessionKey } from "@backplane/ports";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import { executionOf } from "../loop/run-turn.ts";
+import { findCallingRow, requireSessionSupport } from "./session-access.ts";
 
 /** The part of a turn request that links a run to the call that starts it. */
 type ChildRunLink = Pick<TurnRequest, "trigger" | "parent_run_id" | "execution">;
@@ -25,16 +26,12 @@ export async function linkChildRun(
   key: SessionKey,
   once: IdempotencyClaim | undefined,
 ): Promise<ChildRunLink | null> {
-  const { delegation, scope } = caller;
-  if (delegation === undefined) return null;
-  const { invocation_id } = delegation;
-  const row =
-    door.live.get(invocation_id)?.row ?? (await door.deps.store.invocations.get(scope, invocation_id));
+  const row = await findCallingRow(door, caller);
   if (row === null) return null;
   const trigger = row.export_kind === "harness" ? "harness" : "api";
   if (trigger === "harness") {
     requireKey(once);
-    await requireSupport(door, row, key);
+    await requireSessionSupport(door, row, key, "start a run");
   }
   return {
     trigger,
@@ -48,18 +45,4 @@ function requireKey(once: IdempotencyClaim | undefined): void {
   throw new BackplaneError("request.invalid", "A harness names each run that it starts.", {
     fix: "Send an Idempotency-Key that is the same when the harness is resumed, such as the name of the step.",
   });
-}
-
-/** A run on the session that the harness works for needs `continue`; a run elsewhere needs `branch_session`. */
-async function requireSupport(door: Door, row: InvocationRow, key: SessionKey): Promise<void> {
-  const bound = await door.bindings.get(row, row.binding_id);
-  const item = bound?.package.manifest.exports.find(({ id }) => id === row.export_id);
-  if (item?.kind !== "harness") return;
-  const needs: Extract<PluginExport, { kind: "harness" }>["harness"]["supports"][number] =
-    row.session_id === key.session_id ? "continue" : "branch_session";
-  if (item.harness.supports.includes(needs)) return;
-  throw new BackplaneError(
-    "policy.denied",
-    `The harness ${row.export_id} does not name ${needs} in supports, so it may not start a run on the session ${key.session_id}.`,
-  );
 }

@@ -8,7 +8,7 @@ import type { CatalogEntry, MaybePromise } from "@backplane/contract";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "@backplane/ports";
 import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } from "@backplane/registry";
 import { findListingDenial } from "../admission/visibility.ts";
-import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
+import { ACTION_TOOL, ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
 import { catalogEntryOf, collisionFix, compareEntries, findLoadError, type Source } from "./catalog-entry.ts";
 import {
@@ -71,9 +71,10 @@ const NOTHING_DEFERRED = {
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
 
-/** Core tools that only the gateway itself calls, each with the reason. */
+/** Core tools that only the gateway itself and harnesses call, each with the reason. */
 const INTERNAL_TOOLS: Readonly<Record<string, string>> = {
   [SAMPLING_TOOL]: "it answers sampling requests of MCP servers and is not for models",
+  [ACTION_TOOL]: "harnesses ask with it for what their agents want to do, and it is not for models",
   [REQUEST_TOOL]: "it serves clients that read from MCP servers and is not for models",
 };
 const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound here" } as const;

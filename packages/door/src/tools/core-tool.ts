@@ -29,5 +29,7 @@ export const SAMPLING_TOOL = "model_sampling";
 
 export const REQUEST_TOOL = "server_request";
 
+export const ACTION_TOOL = "harness_action";
+
 /** Offered only to admins. */
 export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install", "plugin_unload"];

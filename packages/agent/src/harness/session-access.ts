@@ -1,0 +1,45 @@
+/** The sessions and chains that a harness may write to, by what its manifest names in `supports`. */
+
+import { BackplaneError, type PluginExport } from "@backplane/contract";
+import type { Door } from "@backplane/door";
+import type { Caller, InvocationRow, SessionKey } from "@backplane/ports";
+
+type Support = Extract<PluginExport, { kind: "harness" }>["harness"]["supports"][number];
+
+/** The call that the token of the caller belongs to; null if the caller is not a plugin. */
+export async function findCallingRow(
+  door: Door,
+  { delegation, scope }: Caller,
+): Promise<InvocationRow | null> {
+  if (delegation === undefined) return null;
+  const { invocation_id } = delegation;
+  return door.live.get(invocation_id)?.row ?? (await door.deps.store.invocations.get(scope, invocation_id));
+}
+
+/** The session that the harness works for needs `continue`; any other session needs `branch_session`. */
+export async function requireSessionSupport(
+  door: Door,
+  row: InvocationRow,
+  { session_id }: SessionKey,
+  wanted: string,
+): Promise<void> {
+  const needs = row.session_id === session_id ? "continue" : "branch_session";
+  await requireSupport(door, row, needs, `${wanted} on the session ${session_id}`);
+}
+
+/** `wanted` completes "it may not …" in the message. */
+export async function requireSupport(
+  door: Door,
+  row: InvocationRow,
+  needs: Support,
+  wanted: string,
+): Promise<void> {
+  if (row.export_kind !== "harness") return;
+  const bound = await door.bindings.get(row, row.binding_id);
+  const item = bound?.package.manifest.exports.find(({ id }) => id === row.export_id);
+  if (item?.kind !== "harness" || item.harness.supports.includes(needs)) return;
+  throw new BackplaneError(
+    "policy.denied",
+    `The harness ${row.export_id} does not name ${needs} in supports, so it may not ${wanted}.`,
+  );
+}

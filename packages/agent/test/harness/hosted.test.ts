@@ -1,0 +1,127 @@
+/** A harness with an agent loop of its own: its transcript, and the permissions that its agent asks for. */
+import type { Block, ChatMessage } from "@backplane/contract";
+import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession, type TestSession } from "../loop/test-session.ts";
+import { type HarnessScript, harnessPackage, scriptHarness } from "./test-harness.ts";
+
+const HOSTED = { mode: "hosted", supports: ["continue", "tool"] };
+const ACTION = { agent: "codex", action: "command", target: "rm notes.txt" };
+
+const text = (content: string) => [{ type: "text" as const, text: content }];
+const TRANSCRIPT: Block[] = [
+  { kind: "response", content: text("Let me look.") },
+  { kind: "tool_call", content: [], tool_call_id: "c1", name: "shell", input: { command: "ls" } },
+  { kind: "tool_result", content: text("notes.txt"), tool_call_id: "c1" },
+];
+
+async function host(
+  fixture: TestSession,
+  script: (running: HarnessScript) => Promise<unknown>,
+  session_id = "s1",
+) {
+  scriptHarness(fixture, async (running) => {
+    await script(running);
+    return { summary: { text: "There is one file." } };
+  });
+  const body = { session_id, input: { text: "What is here?" }, harness: { export_id: "triage" } };
+  return await (await fixture.kernel.runs.start(user, body)).settled;
+}
+
+const chainOf = async (fixture: TestSession, session_id: string) =>
+  (await fixture.kernel.sessions.get(user, { session_id })).head_chain_id;
+
+verifies(
+  "session.portable",
+  "shows the model of the next turn what a hosted harness said and did",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage(HOSTED));
+    await fixture.say("/say hello");
+    const run = await host(fixture, async ({ caller }) => {
+      const chain = await chainOf(fixture, "s1");
+      // The harness reads what was said under the built-in loop.
+      const before = await fixture.kernel.chains.blocks(caller, chain, 0, 100);
+      expect(before.map(({ kind }) => kind)).toEqual(["input", "response", "input"]);
+      await fixture.kernel.chains.addBlocks(caller, chain, TRANSCRIPT);
+    });
+    expect(run).toMatchObject({ status: "completed", error: null });
+    expect(await fixture.say("/say goodbye")).toMatchObject({ status: "completed" });
+    const request = fixture.events.findLast(({ kind }) => kind === "llm.call.request");
+    const messages = request!.payload.messages as unknown as ChatMessage[];
+    expect(messages.filter(({ role }) => role !== "system")).toMatchObject([
+      { role: "user", content: "/say hello" },
+      { role: "assistant", content: "hello" },
+      { role: "user", content: "What is here?" },
+      { role: "assistant", content: text("Let me look.") },
+      { role: "assistant", tool_calls: [{ id: "c1", name: "shell", args: { command: "ls" } }] },
+      { role: "tool", tool_call_id: "c1" },
+      { role: "assistant", content: "There is one file." },
+      { role: "user", content: "/say goodbye" },
+    ]);
+  },
+);
+
+test("lets a hosted harness write only to the conversation that it continues", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage(HOSTED));
+  await fixture.say("/say hello", "other");
+  const denied = { code: "policy.denied" };
+  const run = await host(fixture, async ({ caller, request }) => {
+    expect(request.context.gateway.scopes).toContain("chains:write");
+    const { chains } = fixture.kernel;
+    const other = await chainOf(fixture, "other");
+    await expect(chains.addBlocks(caller, other, TRANSCRIPT)).rejects.toMatchObject(denied);
+    await expect(chains.create(caller, { session_id: "s1" })).rejects.toMatchObject(denied);
+    const own = await chainOf(fixture, "s1");
+    await expect(chains.fork(caller, own, { child_id: "copy" })).rejects.toMatchObject(denied);
+  });
+  expect(run).toMatchObject({ status: "completed", error: null });
+  expect((await fixture.tape("other")).filter(({ meta }) => meta.source === "block")).toEqual([]);
+});
+
+test("withholds chains:write from a harness that continues a session with runs", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage({ supports: ["continue"] }));
+  let scopes: readonly string[] = ["none seen"];
+  await host(fixture, async ({ request }) => {
+    scopes = request.context.gateway.scopes;
+  });
+  expect(scopes).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
+});
+
+test("asks people for what the agent of a harness wants to do, and records the answer with its run", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(harnessPackage(HOSTED));
+  const { approvals, invocations } = fixture.kernel;
+  const body = { binding_id: "bind_core_harness_action", input: ACTION };
+  for (const [response, ending] of [
+    ["approve", { status: "succeeded", error: null }],
+    ["reject", { status: "failed", error: { code: "approval.rejected" } }],
+  ] as const) {
+    let asked = "";
+    const run = await host(fixture, async ({ caller }) => {
+      const ticket = await invocations.invoke(caller, body);
+      asked = ticket.invocation.id;
+      const approval = await approvals.get(admin, ticket.invocation.approval_id!);
+      expect(approval).toMatchObject({
+        tool: "harness_action",
+        session_id: "s1",
+        input: ACTION,
+        reason: "the tool requires approval",
+      });
+      await approvals.answer(admin, approval.id, { response });
+      await ticket.settled;
+    });
+    expect(run).toMatchObject({ status: "completed", error: null });
+    expect(await invocations.get(user, asked)).toMatchObject({ ...ending, run_id: run.id });
+  }
+});
+
+test("does not offer harness_action to models", async () => {
+  const fixture = await createTestSession();
+  await fixture.say("/say hello");
+  const request = fixture.events.findLast(({ kind }) => kind === "llm.call.request");
+  expect(JSON.stringify(request!.payload.tools)).not.toContain("harness_action");
+});

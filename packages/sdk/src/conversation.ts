@@ -1,0 +1,52 @@
+/** The conversation that a hosted harness works for: reads it, adds to it, and asks for permission. */
+import { randomUUID } from "node:crypto";
+import type { Block, InvocationContext } from "@backplane/contract";
+import type { AgentAction, AgentPermission } from "./contracts.ts";
+import type { GatewayAccess } from "./gateway-access.ts";
+import { fail } from "./outcome.ts";
+
+const PAGE = 500;
+/** The binding of the gateway's own tool that asks for permission. */
+const ACTION_BINDING = "bind_core_harness_action";
+
+type Ids = Pick<InvocationContext, "chain_id">;
+
+export async function readBlocks(gateway: GatewayAccess, ids: Ids): Promise<Block[]> {
+  const path = blocksPath(ids);
+  const blocks: Block[] = [];
+  for (let after: string | null | undefined; after !== null; ) {
+    const query = `?limit=${PAGE}${after === undefined ? "" : `&after=${after}`}`;
+    const page = await gateway.json<{ items: Block[]; next: string | null }>(path + query);
+    blocks.push(...page.items);
+    after = page.next;
+  }
+  return blocks;
+}
+
+export async function addBlocks(gateway: GatewayAccess, ids: Ids, blocks: readonly Block[]): Promise<void> {
+  if (blocks.length > 0) await gateway.json(blocksPath(ids), { body: { blocks } });
+}
+
+export async function requestPermission(
+  gateway: GatewayAccess,
+  input: AgentAction,
+): Promise<AgentPermission> {
+  const body = JSON.stringify({ binding_id: ACTION_BINDING, input });
+  // A repeat with the same key is the same question, so it only waits again.
+  const headers = { "content-type": "application/json", "idempotency-key": randomUUID() };
+  for (;;) {
+    const response = await gateway.fetch("/v1/invocations?wait=20", { method: "POST", headers, body });
+    const answer = (await response.json()) as {
+      status?: string;
+      error?: { message?: string } | null;
+    };
+    if (response.status === 202) continue;
+    if (response.ok && answer.status === "succeeded") return { allowed: true, reason: "" };
+    return { allowed: false, reason: answer.error?.message ?? `The question ended as ${answer.status}.` };
+  }
+}
+
+function blocksPath({ chain_id }: Ids): string {
+  const id = chain_id ?? fail("The call has no conversation. Name a session in the target.");
+  return `/v1/chains/${encodeURIComponent(id)}/blocks`;
+}
