@@ -1,0 +1,130 @@
+/** A client of `codex app-server`: JSON-RPC in lines over stdio, with requests in both directions. */
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import type { Readable, Writable } from "node:stream";
+
+export interface Streams {
+  input: Writable;
+  output: Readable;
+}
+
+export interface ServerListener {
+  notified(method: string, params: unknown): void;
+  /** The answer to a request of the server; a rejection is sent as an error. */
+  asked(method: string, params: unknown): Promise<unknown>;
+}
+
+interface Message {
+  id?: number | string;
+  method?: string;
+  params?: unknown;
+  result?: unknown;
+  error?: { message: string };
+}
+
+/** "Internal error" of JSON-RPC. */
+const REFUSED = -32603;
+
+export class AppServer {
+  readonly #streams: Streams;
+  readonly #listener: ServerListener;
+  readonly #open = new Map<number, { resolve(value: unknown): void; reject(error: Error): void }>();
+  #last_id = 0;
+  #closed: Error | null = null;
+
+  constructor(streams: Streams, listener: ServerListener) {
+    this.#streams = streams;
+    this.#listener = listener;
+    createInterface({ input: streams.output }).on("line", (line) => this.#receive(line));
+  }
+
+  request<Result>(method: string, params: object): Promise<Result> {
+    if (this.#closed !== null) return Promise.reject(this.#closed);
+    const id = ++this.#last_id;
+    const { promise, resolve, reject } = Promise.withResolvers<unknown>();
+    this.#open.set(id, { resolve, reject });
+    this.#send({ id, method, params });
+    return promise as Promise<Result>;
+  }
+
+  notify(method: string): void {
+    this.#send({ method });
+  }
+
+  /** Rejects every request, the open ones and later ones. */
+  close(reason: Error): void {
+    this.#closed ??= reason;
+    for (const open of this.#open.values()) open.reject(reason);
+    this.#open.clear();
+  }
+
+  #receive(line: string): void {
+    let message: Message;
+    try {
+      message = JSON.parse(line) as Message;
+    } catch {
+      // Not a frame: a library of Codex may print to stdout.
+      return;
+    }
+    const { id, method, params, result, error } = message;
+    if (method !== undefined && id === undefined) this.#listener.notified(method, params);
+    else if (method !== undefined) void this.#answer(id!, method, params);
+    else if (typeof id === "number") {
+      const open = this.#open.get(id);
+      this.#open.delete(id);
+      if (error === undefined) open?.resolve(result);
+      else open?.reject(new Error(error.message));
+    }
+  }
+
+  async #answer(id: number | string, method: string, params: unknown): Promise<void> {
+    try {
+      this.#send({ id, result: await this.#listener.asked(method, params) });
+    } catch (error) {
+      this.#send({
+        id,
+        error: { code: REFUSED, message: error instanceof Error ? error.message : String(error) },
+      });
+    }
+  }
+
+  #send(message: object): void {
+    if (this.#closed === null) this.#streams.input.write(`${JSON.stringify(message)}\n`);
+  }
+}
+
+export interface RunningServer {
+  server: AppServer;
+  /** Rejects when the process ends, with what it wrote last. */
+  ended: Promise<never>;
+  stop(): void;
+}
+
+const STDERR_CHARS = 2_000;
+
+export function startAppServer(
+  program: string,
+  args: readonly string[],
+  env: Record<string, string>,
+  listener: ServerListener,
+): RunningServer {
+  const child = spawn(program, ["app-server", ...args], { env, stdio: ["pipe", "pipe", "pipe"] });
+  let stderr = "";
+  child.stderr.on("data", (chunk) => {
+    stderr = (stderr + String(chunk)).slice(-STDERR_CHARS);
+  });
+  // A write to a process that has ended fails; `ended` reports why.
+  child.stdin.on("error", () => {});
+  const server = new AppServer({ input: child.stdin, output: child.stdout }, listener);
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  const end = (reason: string) => {
+    const error = new Error(`Codex ended: ${reason}. ${stderr.trim()}`);
+    server.close(error);
+    reject(error);
+  };
+  child.once("error", (error) => end(error.message));
+  child.once("exit", (code, signal) => end(signal === null ? `exit code ${code}` : signal));
+  // Somebody may stop waiting before the process ends.
+  ended.catch(() => {});
+  return { server, ended, stop: () => void child.kill("SIGKILL") };
+}

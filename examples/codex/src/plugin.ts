@@ -1,0 +1,4 @@
+import { serve } from "@backplane/sdk";
+import { plugin } from "./codex.ts";
+
+serve(plugin);

@@ -1,0 +1,123 @@
+/** Between the items of Codex and the blocks of a conversation. */
+import type { Block } from "@backplane/sdk";
+
+/** The part of an item of `item/completed` that is read here. */
+export interface ThreadItem {
+  type: string;
+  id: string;
+  [field: string]: unknown;
+}
+
+interface FileChange {
+  path: string;
+  kind: { type: string };
+  diff: string;
+}
+
+/** Results are shown to models again, so they are bounded. */
+const RESULT_CHARS = 20_000;
+
+/** The blocks of an item that Codex has completed; none for items that are not part of a conversation. */
+export function blocksOf(item: ThreadItem): Block[] {
+  switch (item.type) {
+    case "agentMessage":
+      return text(item.text) === "" ? [] : [{ kind: "response", content: textContent(text(item.text)) }];
+    case "reasoning": {
+      const thought = [...list(item.summary), ...list(item.content)].map(text).join("\n");
+      return thought === "" ? [] : [{ kind: "thinking", content: textContent(thought) }];
+    }
+    case "commandExecution": {
+      const { command, cwd, aggregatedOutput, exitCode, status } = item;
+      const failed = status !== "completed" || exitCode !== 0;
+      const output = text(aggregatedOutput);
+      const result = status === "declined" ? "The command was not allowed." : output;
+      return callBlocks(item.id, "shell", { command: text(command), cwd: text(cwd) }, result, failed);
+    }
+    case "fileChange": {
+      const changes = changesOf(item).map(({ path, kind, diff }) => ({ path, kind: kind.type, diff }));
+      const status = text(item.status);
+      return callBlocks(
+        item.id,
+        "apply_patch",
+        { changes },
+        `The change was ${status}.`,
+        status !== "completed",
+      );
+    }
+    case "mcpToolCall": {
+      const { tool, arguments: args, result, error } = item;
+      const content = list((result as { content?: unknown } | null)?.content);
+      const output = content.map((part) => text((part as { text?: unknown }).text)).join("\n");
+      const failure = text((error as { message?: unknown } | null)?.message);
+      return callBlocks(item.id, text(tool), args ?? {}, failure || output, item.status !== "completed");
+    }
+    default:
+      return [];
+  }
+}
+
+/** A call and its result, which are written together so that neither is ever without the other. */
+function callBlocks(id: string, name: string, input: unknown, result: string, is_error: boolean): Block[] {
+  return [
+    { kind: "tool_call", content: [], tool_call_id: id, name, input: input as NonNullable<Block["input"]> },
+    { kind: "tool_result", content: textContent(result.slice(-RESULT_CHARS)), tool_call_id: id, is_error },
+  ];
+}
+
+export function changesOf(item: ThreadItem | undefined): FileChange[] {
+  return list(item?.changes) as FileChange[];
+}
+
+/** Items of OpenAI's responses, for `thread/inject_items`. */
+export function itemsOf(blocks: readonly Block[]): object[] {
+  const answered = new Set(idsOf(blocks, "tool_result"));
+  // Providers refuse a call without a result, which an interrupted turn leaves behind.
+  const complete = new Set(idsOf(blocks, "tool_call").filter((id) => answered.has(id)));
+  return blocks
+    .filter(({ tool_call_id }) => tool_call_id === undefined || complete.has(tool_call_id))
+    .flatMap(itemsOfBlock);
+}
+
+function itemsOfBlock(block: Block): object[] {
+  const { kind, tool_call_id: call_id, name = "", input = {} } = block;
+  const content = plainText(block);
+  switch (kind) {
+    case "input":
+      return [{ type: "message", role: "user", content: [{ type: "input_text", text: content }] }];
+    case "system":
+      return [{ type: "message", role: "developer", content: [{ type: "input_text", text: content }] }];
+    case "response":
+      return [{ type: "message", role: "assistant", content: [{ type: "output_text", text: content }] }];
+    case "thinking":
+      return [];
+    case "tool_call":
+      return [{ type: "function_call", call_id, name, arguments: JSON.stringify(input) }];
+    case "tool_result":
+      return [{ type: "function_call_output", call_id, output: content }];
+  }
+}
+
+function idsOf(blocks: readonly Block[], of: Block["kind"]): string[] {
+  return blocks.flatMap(({ kind, tool_call_id }) =>
+    kind === of && tool_call_id !== undefined ? [tool_call_id] : [],
+  );
+}
+
+export function plainText({ content, structured_output }: Block): string {
+  const texts = content.flatMap((part) => ("text" in part && typeof part.text === "string" ? part.text : []));
+  return texts.length === 0 && structured_output !== undefined
+    ? JSON.stringify(structured_output)
+    : texts.join("\n");
+}
+
+function textContent(content: string): Block["content"] {
+  return [{ type: "text", text: content }];
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}
+
+function list(value: unknown): unknown[] {
+  return Array.isArray(value) ? value : [];
+}

@@ -1,0 +1,194 @@
+/** The client of the app server and one turn, with frames that Codex 0.166.0 sent. */
+import { PassThrough } from "node:stream";
+import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
+import { expect, test } from "vitest";
+import { AppServer, type ServerListener } from "../src/app-server.ts";
+import { settingsOf, Turn } from "../src/codex.ts";
+import { blocksOf, itemsOf } from "../src/transcript.ts";
+
+const COMMAND = {
+  type: "commandExecution",
+  id: "c1",
+  command: "/bin/bash -lc 'echo hi > a.txt && cat a.txt'",
+  cwd: "/workspace",
+  source: "unifiedExecStartup",
+  status: "completed",
+  aggregatedOutput: "hi\n",
+  exitCode: 0,
+};
+const CHANGE = {
+  type: "fileChange",
+  id: "c2",
+  changes: [
+    {
+      path: "/workspace/notes.txt",
+      kind: { type: "update", move_path: null },
+      diff: "@@ -1 +1 @@\n-a\n+b\n",
+    },
+  ],
+  status: "completed",
+};
+const MESSAGE = { type: "agentMessage", id: "m1", text: "I am done.", phase: null };
+
+function connect(listener: Partial<ServerListener> = {}) {
+  const [input, output] = [new PassThrough(), new PassThrough()];
+  const server = new AppServer(
+    { input, output },
+    { notified: () => {}, asked: async () => ({}), ...listener },
+  );
+  const sent: unknown[] = [];
+  input.on("data", (chunk) => {
+    for (const line of String(chunk).trim().split("\n")) sent.push(JSON.parse(line));
+  });
+  const receive = (frame: object) => output.write(`${JSON.stringify(frame)}\n`);
+  return { server, sent, receive, output };
+}
+
+/** A turn whose gateway keeps what is recorded. */
+function startTurn(permission: AgentPermission = { allowed: true, reason: "" }) {
+  const recorded: Block[] = [];
+  const asked: unknown[] = [];
+  const call: Pick<HarnessCall, "addToConversation" | "checkpoint" | "progress" | "requestPermission"> = {
+    addToConversation: async (blocks) => void recorded.push(...blocks),
+    checkpoint: () => {},
+    progress: () => {},
+    requestPermission: async (action) => {
+      asked.push(action);
+      return permission;
+    },
+  };
+  return { turn: new Turn(call), recorded, asked };
+}
+
+test("matches answers to requests, and rejects with the error of the server", async () => {
+  const { server, sent, receive } = connect();
+  const first = server.request("thread/start", { cwd: "/workspace" });
+  const second = server.request("turn/start", {});
+  receive({ id: 2, error: { code: -32600, message: "thread not found" } });
+  receive({ id: 1, result: { thread: { id: "t1" } } });
+  expect(await first).toEqual({ thread: { id: "t1" } });
+  await expect(second).rejects.toThrow("thread not found");
+  expect(sent).toEqual([
+    { id: 1, method: "thread/start", params: { cwd: "/workspace" } },
+    { id: 2, method: "turn/start", params: {} },
+  ]);
+});
+
+test("answers requests of the server, also with an error", async () => {
+  const asked = async (method: string) => {
+    if (method !== "item/commandExecution/requestApproval") throw new Error("not available");
+    return { decision: "accept" };
+  };
+  const { sent, receive } = connect({ asked });
+  receive({ id: 0, method: "item/commandExecution/requestApproval", params: {} });
+  receive({ id: 1, method: "item/tool/requestUserInput", params: {} });
+  await expect.poll(() => sent).toHaveLength(2);
+  expect(sent).toContainEqual({ id: 0, result: { decision: "accept" } });
+  expect(sent).toContainEqual({ id: 1, error: { code: -32603, message: "not available" } });
+});
+
+test("ignores output that is not a frame, and rejects open requests when the process ends", async () => {
+  const { server, output } = connect();
+  const open = server.request("initialize", {});
+  output.write("WARNING: proceeding\n");
+  server.close(new Error("Codex ended: exit code 1"));
+  await expect(open).rejects.toThrow("exit code 1");
+  await expect(server.request("initialize", {})).rejects.toThrow("exit code 1");
+});
+
+test("records what Codex does in its order, and keeps the last message as the summary", async () => {
+  const { turn, recorded } = startTurn();
+  turn.notified("item/completed", { item: { type: "userMessage", id: "u1", content: [] } });
+  turn.notified("item/completed", { item: { ...MESSAGE, text: "Let me see." } });
+  turn.notified("item/completed", { item: COMMAND });
+  turn.notified("item/completed", { item: CHANGE });
+  turn.notified("item/completed", { item: MESSAGE });
+  turn.notified("turn/completed", { turn: { status: "completed", error: null } });
+  expect(await turn.ended).toEqual({ summary: { text: "I am done." } });
+  expect(recorded.map(({ kind, name }) => name ?? kind)).toEqual([
+    "response",
+    "shell",
+    "tool_result",
+    "apply_patch",
+    "tool_result",
+  ]);
+});
+
+test("fails with the reason of Codex, after it has recorded the last message", async () => {
+  const { turn, recorded } = startTurn();
+  turn.notified("item/completed", { item: MESSAGE });
+  turn.notified("turn/completed", { turn: { status: "failed", error: { message: "stream disconnected" } } });
+  await expect(turn.ended).rejects.toThrow("Codex failed: stream disconnected");
+  expect(recorded).toMatchObject([{ kind: "response" }]);
+});
+
+test("asks for permission with the command, or with the changes that Codex announced before", async () => {
+  const { turn, asked } = startTurn();
+  const command = { itemId: "c1", command: COMMAND.command, cwd: "/workspace", reason: null };
+  expect(await turn.asked("item/commandExecution/requestApproval", command)).toEqual({ decision: "accept" });
+  turn.notified("item/started", { item: { ...CHANGE, status: "inProgress" } });
+  await turn.asked("item/fileChange/requestApproval", { itemId: "c2", reason: null });
+  expect(asked).toEqual([
+    { agent: "codex", action: "command", target: COMMAND.command, details: { cwd: "/workspace" } },
+    {
+      agent: "codex",
+      action: "edit",
+      target: "/workspace/notes.txt",
+      details: { changes: [{ path: "/workspace/notes.txt", kind: "update", diff: "@@ -1 +1 @@\n-a\n+b\n" }] },
+    },
+  ]);
+});
+
+test("declines what people reject, and everything that it does not know", async () => {
+  const { turn } = startTurn({ allowed: false, reason: "no" });
+  const command = { itemId: "c1", command: "rm -rf /" };
+  expect(await turn.asked("item/commandExecution/requestApproval", command)).toEqual({ decision: "decline" });
+  expect(await turn.asked("item/fileChange/requestApproval", { itemId: "c9" })).toEqual({
+    decision: "decline",
+  });
+  const other = { serverName: "other" };
+  expect(await turn.asked("mcpServer/elicitation/request", other)).toMatchObject({ action: "decline" });
+  await expect(turn.asked("item/permissions/requestApproval", {})).rejects.toThrow("not available");
+});
+
+test("marks a command that failed or was declined as an error", () => {
+  const [, failed] = blocksOf({ ...COMMAND, exitCode: 2 });
+  const [, declined] = blocksOf({ ...COMMAND, status: "declined", exitCode: null, aggregatedOutput: null });
+  expect(failed).toMatchObject({ kind: "tool_result", is_error: true });
+  expect(declined).toMatchObject({
+    is_error: true,
+    content: [{ type: "text", text: "The command was not allowed." }],
+  });
+});
+
+test("gives Codex the conversation as items, without calls that have no result", () => {
+  const text = (content: string) => [{ type: "text" as const, text: content }];
+  const items = itemsOf([
+    { kind: "system", content: text("be brief") },
+    { kind: "input", content: text("list") },
+    { kind: "thinking", content: text("hm") },
+    { kind: "tool_call", content: [], tool_call_id: "a", name: "bash", input: { command: "ls" } },
+    { kind: "tool_result", content: text("notes.txt"), tool_call_id: "a" },
+    { kind: "response", content: text("one file") },
+    { kind: "tool_call", content: [], tool_call_id: "b", name: "bash", input: {} },
+  ]);
+  expect(items).toEqual([
+    { type: "message", role: "developer", content: [{ type: "input_text", text: "be brief" }] },
+    { type: "message", role: "user", content: [{ type: "input_text", text: "list" }] },
+    { type: "function_call", call_id: "a", name: "bash", arguments: '{"command":"ls"}' },
+    { type: "function_call_output", call_id: "a", output: "notes.txt" },
+    { type: "message", role: "assistant", content: [{ type: "output_text", text: "one file" }] },
+  ]);
+});
+
+test("points Codex at the gateway, and at its tools only with the scope for them", () => {
+  const gateway = { base_url: "http://127.0.0.1:7420/", scopes: ["tools:invoke"] } as never;
+  const settings = settingsOf({ gateway }, "main/gpt", "/workspace").filter((word) => word !== "-c");
+  expect(settings).toContain('model="main/gpt"');
+  expect(settings).toContain(
+    'mcp_servers={ backplane = { url = "http://127.0.0.1:7420/mcp", bearer_token_env_var = "BACKPLANE_TOKEN" } }',
+  );
+  expect(settings).toContain('projects={ "/workspace" = { trust_level = "untrusted" } }');
+  const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
+  expect(settingsOf({ gateway: without }, "m", "/workspace")).toContain("mcp_servers={  }");
+});

@@ -1,0 +1,286 @@
+/**
+ * Hosts OpenCode. Its models, tools and approvals are those of the gateway, reached with the token of the call, and what it
+ * says and does becomes part of the conversation. OpenCode keeps nothing: every start begins with the conversation so far,
+ * so any other harness, or the gateway's own loop, can continue where OpenCode ended.
+ */
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { type AgentAction, type Block, definePlugin, fail, type HarnessCall, harness } from "@backplane/sdk";
+import { type OpenCodeServer, type ServerEvent, startServer } from "./server.ts";
+import { blocksOf, describeHistory, type MessagePart, plainText, SERVER } from "./transcript.ts";
+
+interface OpenCodeConfig {
+  model?: string;
+  workspace?: string;
+  program?: string;
+  approval?: "ask" | "never";
+}
+
+const CONTINUE = "You were interrupted. Continue where you stopped.";
+
+const opencode = harness({
+  id: "opencode",
+  async run(_request, call) {
+    const config = call.config as OpenCodeConfig;
+    const { workspace = "/workspace", program = "/opt/opencode", approval = "ask" } = config;
+    if (!existsSync(workspace))
+      fail(`${workspace} is not mounted. Add it to the binding: --mount FOLDER:${workspace}:rw`);
+    const model = config.model ?? (await firstModel(call));
+    const { history, prompt } = splitConversation(await call.readConversation());
+    const settings = settingsOf(call, model, approval);
+    const server = await startServer(findProgram(program), workspace, environmentOf(call, settings));
+    const stop = () => server.stop();
+    call.signal.addEventListener("abort", stop);
+    try {
+      return await Promise.race([server.ended, converse()]);
+    } finally {
+      call.signal.removeEventListener("abort", stop);
+      stop();
+    }
+
+    async function converse() {
+      const { id } = await server.send<{ id: string }>("POST", "/session", { title: "Backplane" });
+      const turn = new Turn(call, server, id);
+      await server.listen((event) => turn.hear(event));
+      if (history.length > 0) {
+        const parts = [{ type: "text", text: describeHistory(history) }];
+        await server.send("POST", `/session/${id}/message`, { noReply: true, parts });
+      }
+      const parts = [{ type: "text", text: prompt }];
+      turn.begin();
+      await server.send("POST", `/session/${id}/prompt_async`, { parts });
+      return await turn.ended;
+    }
+  },
+});
+
+export const plugin = definePlugin({
+  package_id: "backplane/opencode",
+  version: "0.1.0",
+  exports: [opencode],
+});
+
+export type TurnCall = Pick<
+  HarnessCall,
+  "addToConversation" | "checkpoint" | "progress" | "requestPermission"
+>;
+
+/** One turn of OpenCode: records what it does, and answers what it asks. */
+export class Turn {
+  readonly #call: TurnCall;
+  readonly #server: Pick<OpenCodeServer, "send">;
+  readonly #session_id: string;
+  /** Parts by their ids in the order in which they began, with the blocks of those that are complete. */
+  readonly #parts = new Map<string, Block[] | null>();
+  /** How many of them are recorded or held as the latest message. */
+  #taken = 0;
+  readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
+  /** Parts are recorded one after the other, in the order of OpenCode. */
+  #recorded: Promise<void> = Promise.resolve();
+  #records = 0;
+  /** The latest message, which becomes the summary if nothing follows it. */
+  #message: Block | null = null;
+  #error: string | null = null;
+  #begun = false;
+
+  constructor(call: TurnCall, server: Pick<OpenCodeServer, "send">, session_id: string) {
+    this.#call = call;
+    this.#server = server;
+    this.#session_id = session_id;
+    this.#end.promise.catch(() => {});
+  }
+
+  get ended(): Promise<{ summary: { text: string } }> {
+    return this.#end.promise;
+  }
+
+  /** OpenCode is idle before its first message, too. */
+  begin(): void {
+    this.#begun = true;
+  }
+
+  hear({ type, properties }: ServerEvent): void {
+    if (type === "permission.asked") {
+      // Sub-agents of OpenCode ask in sessions of their own.
+      void this.#decide(properties as unknown as PermissionRequest);
+      return;
+    }
+    if (properties.sessionID !== this.#session_id) return;
+    if (type === "message.part.updated") this.#update(properties.part as MessagePart);
+    else if (type === "session.error") this.#error = describeError(properties.error);
+    else if (type === "session.idle" && this.#begun) this.#finish();
+  }
+
+  async #decide({ id, permission, patterns, metadata }: PermissionRequest): Promise<void> {
+    try {
+      const { command } = metadata;
+      const { allowed, reason } = await this.#call.requestPermission({
+        agent: "opencode",
+        action: permission === "bash" ? "command" : permission,
+        target: typeof command === "string" ? command : patterns.join("\n"),
+        details: metadata as NonNullable<AgentAction["details"]>,
+      });
+      if (!allowed) this.#call.progress(`not allowed: ${reason}`);
+      const reply = allowed ? { reply: "once" } : { reply: "reject", message: reason };
+      await this.#server.send("POST", `/permission/${id}/reply`, reply);
+    } catch (error) {
+      this.#end.reject(error);
+    }
+  }
+
+  #update(part: MessagePart): void {
+    // OpenCode repeats parts that it has completed.
+    if ((this.#parts.get(part.id) ?? null) !== null) return;
+    const blocks = blocksOf(part);
+    this.#parts.set(part.id, blocks);
+    if (part.type === "tool" && blocks !== null) this.#call.progress(`called ${part.tool}`);
+    this.#take();
+  }
+
+  /** A text may be reported as complete after the call that follows it, so parts are taken in the order of their beginnings. */
+  #take(): void {
+    for (const blocks of [...this.#parts.values()].slice(this.#taken)) {
+      if (blocks === null) return;
+      this.#taken++;
+      if (blocks.length === 0) continue;
+      const before = this.#message === null ? [] : [this.#message];
+      this.#message = blocks[0]!.kind === "response" ? blocks[0]! : null;
+      this.#record(this.#message === null ? [...before, ...blocks] : before);
+    }
+  }
+
+  #record(blocks: Block[]): void {
+    if (blocks.length === 0) return;
+    this.#recorded = this.#recorded.then(async () => {
+      await this.#call.addToConversation(blocks);
+      // Shows the gateway that a harness which was started again has made progress.
+      this.#call.checkpoint({ records: ++this.#records });
+    });
+    this.#recorded.catch((error: Error) => this.#end.reject(error));
+  }
+
+  #finish(): void {
+    const error = this.#error;
+    if (error === null) {
+      const text = this.#message === null ? "" : plainText(this.#message);
+      this.#recorded.then(
+        () => this.#end.resolve({ summary: { text } }),
+        () => {},
+      );
+      return;
+    }
+    if (this.#message !== null) this.#record([this.#message]);
+    const reject = () => this.#end.reject(new Error(`OpenCode failed: ${error}`));
+    this.#recorded.then(reject, reject);
+  }
+}
+
+interface PermissionRequest {
+  id: string;
+  permission: string;
+  patterns: string[];
+  metadata: Record<string, unknown>;
+}
+
+function describeError(error: unknown): string {
+  const { name, data } = (error ?? {}) as { name?: string; data?: { message?: string } };
+  return data?.message ?? name ?? "it gave no reason";
+}
+
+/** The conversation ends with the message that started the call, or with the work of an attempt that was interrupted. */
+function splitConversation(blocks: readonly Block[]): { history: Block[]; prompt: string } {
+  const last = blocks.at(-1);
+  return last?.kind === "input"
+    ? { history: blocks.slice(0, -1), prompt: plainText(last) }
+    : { history: [...blocks], prompt: CONTINUE };
+}
+
+async function firstModel(call: HarnessCall): Promise<string> {
+  const { data } = await call.gateway.json<{ data: { id: string }[] }>("/v1/models");
+  return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
+}
+
+/** npm installs the program of this platform as a package of its own; `baseline` runs on every processor. */
+function findProgram(folder: string): string {
+  const names = [`opencode-linux-${process.arch}-baseline`, `opencode-linux-${process.arch}`];
+  const found = names.map((name) => join(folder, "node_modules", name, "bin/opencode")).find(existsSync);
+  const install = "npm install --prefix FOLDER opencode-ai";
+  return (
+    found ??
+    fail(`${folder} does not contain OpenCode. Run ${install} and mount the folder: --mount FOLDER:${folder}`)
+  );
+}
+
+/** The content of opencode.json. */
+export function settingsOf(
+  { gateway, context }: Pick<HarnessCall, "gateway" | "context">,
+  model: string,
+  approval: "ask" | "never",
+): object {
+  const base = gateway.base_url.replace(/\/$/, "");
+  const token = context.gateway.delegation_token ?? "";
+  const asks = approval === "ask" ? "ask" : "allow";
+  return {
+    model: `${SERVER}/${model}`,
+    small_model: `${SERVER}/${model}`,
+    enabled_providers: [SERVER],
+    provider: {
+      [SERVER]: {
+        npm: "@ai-sdk/openai-compatible",
+        name: "Backplane",
+        options: { baseURL: `${base}/v1`, apiKey: token },
+        models: { [model]: { name: model, tool_call: true } },
+      },
+    },
+    mcp: gateway.scopes.includes("tools:invoke")
+      ? {
+          [SERVER]: {
+            type: "remote",
+            url: `${base}/mcp`,
+            headers: { Authorization: `Bearer ${token}` },
+            oauth: false,
+          },
+        }
+      : {},
+    // The gateway applies its own policy to each call of its tools, so OpenCode need not ask for them.
+    permission: {
+      edit: asks,
+      bash: asks,
+      external_directory: asks,
+      webfetch: "deny",
+      websearch: "deny",
+      question: "deny",
+      doom_loop: "deny",
+    },
+    autoupdate: false,
+    share: "disabled",
+    snapshot: false,
+  };
+}
+
+function environmentOf(call: HarnessCall, settings: object): Record<string, string> {
+  const home = call.context.scratch_dir ?? fail("OpenCode needs a scratch folder.");
+  const { PATH = "", LANG = "C.UTF-8", ...rest } = process.env;
+  const git = Object.entries(rest).filter(([name]) => name.startsWith("GIT_CONFIG_")) as [string, string][];
+  // Settings in the folder could allow commands, and whoever wrote them has not been approved.
+  const off = [
+    "PROJECT_CONFIG",
+    "AUTOUPDATE",
+    "MODELS_FETCH",
+    "LSP_DOWNLOAD",
+    "DEFAULT_PLUGINS",
+    "CLAUDE_CODE",
+  ];
+  // A file, because commands inherit the environment, and the settings contain the token.
+  const file = join(home, "opencode.json");
+  writeFileSync(file, JSON.stringify(settings), { mode: 0o600 });
+  return {
+    PATH,
+    LANG,
+    HOME: home,
+    TMPDIR: home,
+    OPENCODE_CONFIG: file,
+    ...Object.fromEntries(off.map((name) => [`OPENCODE_DISABLE_${name}`, "1"])),
+    ...Object.fromEntries(git),
+  };
+}

@@ -1,0 +1,107 @@
+/** A client of `opencode serve`: requests in JSON, and a stream of events. */
+import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
+
+export interface ServerEvent {
+  type: string;
+  properties: Record<string, unknown>;
+}
+
+export interface OpenCodeServer {
+  /** Rejects with the message of the server. */
+  send<Result>(method: string, path: string, body?: object): Promise<Result>;
+  /** Resolves once the server accepts subscribers; the events follow until the server stops. */
+  listen(heard: (event: ServerEvent) => void): Promise<void>;
+  /** Rejects when the process or its stream of events ends. */
+  ended: Promise<never>;
+  stop(): void;
+}
+
+const STDERR_CHARS = 2_000;
+/** The stream of events breaks before the end of the process is reported, which says why. */
+const EXIT_MS = 2_000;
+const USER = "opencode";
+
+export async function startServer(
+  program: string,
+  folder: string,
+  env: Record<string, string>,
+): Promise<OpenCodeServer> {
+  const password = randomUUID();
+  const child = spawn(program, ["serve", "--hostname", "127.0.0.1", "--port", "0", "--pure"], {
+    cwd: folder,
+    env: { ...env, OPENCODE_SERVER_PASSWORD: password },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const { promise: ended, reject } = Promise.withResolvers<never>();
+  // Somebody may stop waiting before the process ends.
+  ended.catch(() => {});
+  const { promise: listening, resolve } = Promise.withResolvers<string>();
+  let [stdout, stderr] = ["", ""];
+  child.stdout.on("data", (chunk) => {
+    stdout = (stdout + String(chunk)).slice(-STDERR_CHARS);
+    const found = /listening on (http:\S+)/.exec(stdout);
+    if (found !== null) resolve(found[1]!);
+  });
+  child.stderr.on("data", (chunk) => {
+    stderr = (stderr + String(chunk)).slice(-STDERR_CHARS);
+  });
+  const end = (reason: string) => reject(new Error(`OpenCode ended: ${reason}. ${stderr.trim()}`));
+  child.once("error", (error) => end(error.message));
+  child.once("exit", (code, signal) => end(describeExit(code, signal)));
+  const stop = () => void child.kill("SIGKILL");
+  let base: string;
+  try {
+    base = await Promise.race([listening, ended]);
+  } catch (error) {
+    stop();
+    throw error;
+  }
+  const authorization = `Basic ${Buffer.from(`${USER}:${password}`).toString("base64")}`;
+  return {
+    ended,
+    stop,
+    async send<Result>(method: string, path: string, body?: object) {
+      const response = await fetch(base + path, {
+        method,
+        headers: { authorization, "content-type": "application/json" },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      if (!response.ok)
+        throw new Error(`OpenCode answered ${response.status} to ${path}: ${text.slice(0, 500)}`);
+      return (text === "" ? null : JSON.parse(text)) as Result;
+    },
+    async listen(heard) {
+      const response = await fetch(`${base}/event`, { headers: { authorization } });
+      if (!response.ok || response.body === null)
+        throw new Error(`OpenCode sends no events: ${response.status}`);
+      readEvents(response.body, heard).then(
+        () => setTimeout(end, EXIT_MS, "its stream of events ended").unref(),
+        (error: unknown) => setTimeout(end, EXIT_MS, String(error)).unref(),
+      );
+    },
+  };
+}
+
+function describeExit(code: number | null, signal: string | null): string {
+  if (signal === "SIGKILL") return "it was killed, perhaps because it exceeded sandbox.limits.memory_bytes";
+  return signal ?? `exit code ${code}`;
+}
+
+export async function readEvents(
+  stream: AsyncIterable<Uint8Array>,
+  heard: (event: ServerEvent) => void,
+): Promise<void> {
+  const decoder = new TextDecoder();
+  let text = "";
+  for await (const chunk of stream) {
+    text += decoder.decode(chunk, { stream: true });
+    const frames = text.split("\n\n");
+    text = frames.pop()!;
+    for (const frame of frames) {
+      const data = frame.split("\n").flatMap((line) => (line.startsWith("data:") ? line.slice(5) : []));
+      if (data.length > 0) heard(JSON.parse(data.join("\n")) as ServerEvent);
+    }
+  }
+}

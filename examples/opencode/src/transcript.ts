@@ -1,0 +1,84 @@
+/** Between the parts of OpenCode's messages and the blocks of a conversation. */
+import type { Block } from "@backplane/sdk";
+
+/** A part of `message.part.updated`. */
+export interface MessagePart {
+  type: string;
+  id: string;
+  sessionID: string;
+  text?: string;
+  time?: { start: number; end?: number };
+  tool?: string;
+  callID?: string;
+  state?: { status: string; input?: Record<string, unknown>; output?: string; error?: string };
+}
+
+/** The name of the gateway's MCP server in OpenCode, which names its tools SERVER_TOOL. */
+export const SERVER = "backplane";
+
+/** Results are shown to models again, so they are bounded. */
+const RESULT_CHARS = 20_000;
+
+/** The blocks of a part; null while OpenCode still works on it. */
+export function blocksOf(part: MessagePart): Block[] | null {
+  const { type, text = "", time, state } = part;
+  if (type === "text" || type === "reasoning") {
+    // A message of the user has no times.
+    if (time === undefined) return [];
+    if (time.end === undefined) return null;
+    const kind = type === "text" ? "response" : "thinking";
+    return text === "" ? [] : [{ kind, content: [{ type: "text", text }] }];
+  }
+  if (type !== "tool") return [];
+  const { status, input = {}, output = "", error = "" } = state!;
+  if (status !== "completed" && status !== "error") return null;
+  const tool_call_id = part.callID!;
+  const is_error = status === "error";
+  const result = (is_error ? error : output).slice(-RESULT_CHARS);
+  return [
+    {
+      kind: "tool_call",
+      content: [],
+      tool_call_id,
+      name: nameOf(part.tool!),
+      input: input as NonNullable<Block["input"]>,
+    },
+    { kind: "tool_result", content: [{ type: "text", text: result }], tool_call_id, is_error },
+  ];
+}
+
+/** Other harnesses know a tool of the gateway by its own name. */
+function nameOf(tool: string): string {
+  return tool.startsWith(`${SERVER}_`) ? tool.slice(SERVER.length + 1) : tool;
+}
+
+/** The conversation as text, because OpenCode accepts only messages of the user. */
+export function describeHistory(blocks: readonly Block[]): string {
+  return ["This conversation took place before. Continue it.", ...blocks.flatMap(describeBlock)].join("\n\n");
+}
+
+function describeBlock(block: Block): string[] {
+  const { kind, name = "", input = {}, is_error } = block;
+  const content = plainText(block);
+  switch (kind) {
+    case "input":
+      return [`User: ${content}`];
+    case "system":
+      return [`System: ${content}`];
+    case "response":
+      return [`Assistant: ${content}`];
+    case "thinking":
+      return [];
+    case "tool_call":
+      return [`Assistant called ${name}: ${JSON.stringify(input)}`];
+    case "tool_result":
+      return [`${is_error === true ? "Error" : "Result"}: ${content}`];
+  }
+}
+
+export function plainText({ content, structured_output }: Block): string {
+  const texts = content.flatMap((part) => ("text" in part && typeof part.text === "string" ? part.text : []));
+  return texts.length === 0 && structured_output !== undefined
+    ? JSON.stringify(structured_output)
+    : texts.join("\n");
+}

@@ -1,0 +1,172 @@
+/** The stream of events and one turn, with events that OpenCode 1.18.33 sent. */
+import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
+import { expect, test } from "vitest";
+import { settingsOf, Turn } from "../src/opencode.ts";
+import { readEvents, type ServerEvent } from "../src/server.ts";
+import { describeHistory, type MessagePart } from "../src/transcript.ts";
+
+const SESSION = "ses_1";
+
+function updated(part: Partial<MessagePart>): ServerEvent {
+  return {
+    type: "message.part.updated",
+    properties: { sessionID: SESSION, part: { sessionID: SESSION, ...part } },
+  };
+}
+
+const PROMPT = updated({ type: "text", id: "prt_0", text: "edit the file" });
+const textPart = (id: string, text: string, end?: number) =>
+  updated({ type: "text", id, text, time: { start: 1, ...(end === undefined ? {} : { end }) } });
+const toolPart = (id: string, status: string, more: object = {}) =>
+  updated({
+    type: "tool",
+    id,
+    tool: "bash",
+    callID: `call_${id}`,
+    state: { status, input: { command: "ls" }, ...more },
+  });
+const IDLE: ServerEvent = { type: "session.idle", properties: { sessionID: SESSION } };
+const ASKED: ServerEvent = {
+  type: "permission.asked",
+  properties: {
+    id: "per_1",
+    sessionID: SESSION,
+    permission: "bash",
+    patterns: ["echo hi > a.txt"],
+    metadata: { command: "echo hi > a.txt" },
+    always: ["echo *"],
+  },
+};
+
+/** A turn whose gateway keeps what is recorded. */
+function startTurn(permission: AgentPermission = { allowed: true, reason: "" }) {
+  const recorded: Block[] = [];
+  const asked: unknown[] = [];
+  const sent: unknown[] = [];
+  const call: Pick<HarnessCall, "addToConversation" | "checkpoint" | "progress" | "requestPermission"> = {
+    addToConversation: async (blocks) => void recorded.push(...blocks),
+    checkpoint: () => {},
+    progress: () => {},
+    requestPermission: async (action) => {
+      asked.push(action);
+      return permission;
+    },
+  };
+  const send = async (...request: unknown[]) => void sent.push(request);
+  const turn = new Turn(call, { send: send as never }, SESSION);
+  turn.begin();
+  return { turn, recorded, asked, sent };
+}
+
+test("records parts in the order in which they began, and keeps the last text as the summary", async () => {
+  const { turn, recorded } = startTurn();
+  const events = [
+    PROMPT,
+    updated({ type: "step-start", id: "prt_1" }),
+    textPart("prt_2", ""),
+    toolPart("prt_3", "pending"),
+    toolPart("prt_3", "completed", { output: "notes.txt" }),
+    textPart("prt_2", "Let me see.", 2),
+    toolPart("prt_3", "completed", { output: "notes.txt" }),
+    textPart("prt_4", "I am done.", 3),
+    IDLE,
+  ];
+  for (const event of events) turn.hear(event);
+  expect(await turn.ended).toEqual({ summary: { text: "I am done." } });
+  expect(recorded).toMatchObject([
+    { kind: "response", content: [{ text: "Let me see." }] },
+    { kind: "tool_call", name: "bash", tool_call_id: "call_prt_3", input: { command: "ls" } },
+    { kind: "tool_result", tool_call_id: "call_prt_3", is_error: false, content: [{ text: "notes.txt" }] },
+  ]);
+});
+
+test("names a tool of the gateway as other harnesses do", async () => {
+  const { turn, recorded } = startTurn();
+  const state = { status: "completed", input: {}, output: "Hello" };
+  turn.hear(updated({ type: "tool", id: "prt_1", tool: "backplane_hello", callID: "c", state }));
+  turn.hear(IDLE);
+  await turn.ended;
+  expect(recorded[0]).toMatchObject({ kind: "tool_call", name: "hello" });
+});
+
+test("asks for permission and passes on the answer, also for sub-agents", async () => {
+  const { turn, asked, sent } = startTurn();
+  turn.hear(ASKED);
+  turn.hear({ ...ASKED, properties: { ...ASKED.properties, id: "per_2", sessionID: "ses_child" } });
+  await expect.poll(() => sent).toHaveLength(2);
+  expect(asked[0]).toEqual({
+    agent: "opencode",
+    action: "command",
+    target: "echo hi > a.txt",
+    details: { command: "echo hi > a.txt" },
+  });
+  expect(sent[0]).toEqual(["POST", "/permission/per_1/reply", { reply: "once" }]);
+});
+
+test("rejects what people reject", async () => {
+  const { turn, sent } = startTurn({ allowed: false, reason: "not now" });
+  turn.hear(ASKED);
+  await expect.poll(() => sent).toHaveLength(1);
+  expect(sent[0]).toEqual(["POST", "/permission/per_1/reply", { reply: "reject", message: "not now" }]);
+});
+
+test("fails with the reason of OpenCode", async () => {
+  const { turn } = startTurn();
+  const error = { name: "APIError", data: { message: "The model is not available." } };
+  turn.hear({ type: "session.error", properties: { sessionID: SESSION, error } });
+  turn.hear(IDLE);
+  await expect(turn.ended).rejects.toThrow("OpenCode failed: The model is not available.");
+});
+
+test("reads events that arrive in several chunks, and ignores comments", async () => {
+  const bytes = new TextEncoder().encode(
+    ': alive\n\ndata: {"type":"a","properties":{"text":"é"}}\n\ndata: {"type":"b",',
+  );
+  const rest = new TextEncoder().encode('"properties":{}}\n\n');
+  const cut = bytes.length - 40;
+  async function* chunks() {
+    yield bytes.slice(0, cut);
+    yield bytes.slice(cut);
+    yield rest;
+  }
+  const heard: ServerEvent[] = [];
+  await readEvents(chunks(), (event) => heard.push(event));
+  expect(heard).toEqual([
+    { type: "a", properties: { text: "é" } },
+    { type: "b", properties: {} },
+  ]);
+});
+
+test("describes the conversation that took place before", () => {
+  const text = describeHistory([
+    { kind: "input", content: [{ type: "text", text: "list" }] },
+    { kind: "tool_call", content: [], tool_call_id: "a", name: "shell", input: { command: "ls" } },
+    {
+      kind: "tool_result",
+      content: [{ type: "text", text: "no such folder" }],
+      tool_call_id: "a",
+      is_error: true,
+    },
+    { kind: "response", content: [{ type: "text", text: "it is empty" }] },
+  ]);
+  expect(text.split("\n\n").slice(1)).toEqual([
+    "User: list",
+    'Assistant called shell: {"command":"ls"}',
+    "Error: no such folder",
+    "Assistant: it is empty",
+  ]);
+});
+
+test("points OpenCode at the gateway, and at its tools only with the scope for them", () => {
+  const context = { gateway: { delegation_token: "vai_dlg_1" } } as never;
+  const gateway = { base_url: "http://127.0.0.1:7420", scopes: ["tools:invoke"] } as never;
+  expect(settingsOf({ gateway, context }, "main/gpt", "ask")).toMatchObject({
+    model: "backplane/main/gpt",
+    provider: { backplane: { options: { baseURL: "http://127.0.0.1:7420/v1", apiKey: "vai_dlg_1" } } },
+    mcp: { backplane: { url: "http://127.0.0.1:7420/mcp" } },
+    permission: { edit: "ask", bash: "ask" },
+  });
+  const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
+  const settings = settingsOf({ gateway: without, context }, "m", "never");
+  expect(settings).toMatchObject({ mcp: {}, permission: { edit: "allow", bash: "allow" } });
+});
