@@ -1,12 +1,5 @@
 /** `plugin`: installs and manages packages and kernel plugins. Only package ids contain a slash. */
-import {
-  BackplaneError,
-  codeOf,
-  definedFields,
-  type Package,
-  type PluginView,
-  SIGNATURE_FILE,
-} from "@backplane/contract";
+import { BackplaneError, codeOf, definedFields, type Package, type PluginView } from "@backplane/contract";
 import type { Command } from "commander";
 import { bindingFlags } from "../../bindings/binding-flags.ts";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
@@ -46,12 +39,10 @@ import {
   setTrusted,
 } from "./kernel-plugin.ts";
 import { listOutdated } from "./outdated-plugins.ts";
-import { packPlugin } from "./pack-plugin.ts";
 import { boundTools, contentsCell, describePackage } from "./package-text.ts";
-import { pullPlugin, pushPlugin } from "./registry-commands.ts";
+import { addPublishCommands } from "./publish-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
 import { searchPlugins } from "./search-plugins.ts";
-import { signPlugin } from "./sign-plugin.ts";
 import { rollbackPlugin, upgradePlugin } from "./upgrade-plugin.ts";
 
 const EXAMPLES = `
@@ -180,37 +171,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--tool <name>", "only calls of this tool; repeatable", parseList)
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .action(toAction(replayPlugin));
-  plugin
-    .command("pack <folder>")
-    .description("Pack a folder into an archive.")
-    .option("-o, --out <file>", "output file (default: FOLDER.tgz, or FOLDER.oci with --oci)")
-    .option("--oci", "write an OCI image layout instead: a folder, or a tar if the name ends in .tar")
-    .action(toAction(packPlugin));
-  plugin
-    .command("sign <source>")
-    .description(
-      `Sign a folder, an archive or an OCI layout; writes ${SIGNATURE_FILE} into the folder or beside the file.`,
-    )
-    .option("--key <file>", "private key, as `backplane key generate` writes it (default: $VAI_SIGNING_KEY)")
-    .option("-o, --out <file>", "where the signature is written")
-    .action(toAction(signPlugin));
-  plugin
-    .command("push <source> <reference>")
-    .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
-    .option("--signature <file>", "upload this signature with it (default: the one in the folder)")
-    .option("--accept-source", "the manifest may name another repository as its source")
-    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
-    .addHelpText(
-      "after",
-      "\nLogins are those of `docker login` and `podman login` (~/.docker/config.json, credential helpers).\n",
-    )
-    .action(toAction(pushPlugin));
-  plugin
-    .command("pull <reference>")
-    .description("Download a package from a registry as an OCI layout, without installing it.")
-    .option("-o, --out <path>", "a new folder, a .tar of the layout, or a .tgz of the package")
-    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
-    .action(toAction(pullPlugin));
+  addPublishCommands(plugin, toAction);
 }
 
 async function install(
@@ -293,6 +254,18 @@ async function installNpm(
   });
 }
 
+/** A package of a registry is not a server, and its bindings get their settings later. */
+function assertNoServerFlags(
+  options: InstallOptions & { editable?: boolean },
+  text: string,
+  args: readonly string[],
+): void {
+  assertNoArgs(args, text);
+  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
+  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
+  assertNoBindingFlags(options, text);
+}
+
 async function installEntry(
   context: CommandContext,
   options: InstallOptions & { editable?: boolean },
@@ -300,10 +273,7 @@ async function installEntry(
   id: string,
   args: readonly string[],
 ): Promise<number | undefined> {
-  assertNoArgs(args, text);
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
-  assertNoBindingFlags(options, text);
+  assertNoServerFlags(options, text, args);
   const { bind, org_wide } = await installationSettings(context, options);
   const settings = definedFields({ bind, org_wide });
   return await reportInstallation(context, await context.client().marketplace.install(id, settings));
@@ -315,11 +285,7 @@ async function installFromRegistry(
   reference: string,
   args: readonly string[],
 ): Promise<number | undefined> {
-  assertNoArgs(args, reference);
-  if (options.editable === true) throw wrongFlag("--editable", "local folders", reference);
-  if (options.allowScripts !== undefined)
-    throw wrongFlag("--allow-scripts", "MCP servers from npm", reference);
-  assertNoBindingFlags(options, reference);
+  assertNoServerFlags(options, reference, args);
   const settings = await installationSettings(context, options);
   const source = { named: { kind: "oci", reference } as const, label: reference };
   return await reportInstallation(context, await sendInstallation(context, source, settings));

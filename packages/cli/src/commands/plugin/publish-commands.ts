@@ -1,0 +1,41 @@
+/** The commands of `plugin` for authors: pack, sign, push and pull a package. */
+import { SIGNATURE_FILE } from "@backplane/contract";
+import type { Command } from "commander";
+import type { ToAction } from "../../context/action.ts";
+import { packPlugin } from "./pack-plugin.ts";
+import { pullPlugin, pushPlugin } from "./registry-commands.ts";
+import { signPlugin } from "./sign-plugin.ts";
+
+export function addPublishCommands(plugin: Command, toAction: ToAction): void {
+  plugin
+    .command("pack <folder>")
+    .description("Pack a folder into an archive.")
+    .option("-o, --out <file>", "output file (default: FOLDER.tgz, or FOLDER.oci with --oci)")
+    .option("--oci", "write an OCI image layout instead: a folder, or a tar if the name ends in .tar")
+    .action(toAction(packPlugin));
+  plugin
+    .command("sign <source>")
+    .description(
+      `Sign a folder, an archive or an OCI layout; writes ${SIGNATURE_FILE} into the folder or beside the file.`,
+    )
+    .option("--key <file>", "private key, as `backplane key generate` writes it (default: $VAI_SIGNING_KEY)")
+    .option("-o, --out <file>", "where the signature is written")
+    .action(toAction(signPlugin));
+  plugin
+    .command("push <source> <reference>")
+    .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
+    .option("--signature <file>", "upload this signature with it (default: the one in the folder)")
+    .option("--accept-source", "the manifest may name another repository as its source")
+    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
+    .addHelpText(
+      "after",
+      "\nLogins are those of `docker login` and `podman login` (~/.docker/config.json, credential helpers).\n",
+    )
+    .action(toAction(pushPlugin));
+  plugin
+    .command("pull <reference>")
+    .description("Download a package from a registry as an OCI layout, without installing it.")
+    .option("-o, --out <path>", "a new folder, a .tar of the layout, or a .tgz of the package")
+    .option("--insecure", "reach the registry without TLS; loopback needs no flag")
+    .action(toAction(pullPlugin));
+}
