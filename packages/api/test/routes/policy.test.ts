@@ -156,6 +156,7 @@ test("lists the catalog with origin, risk and cost, and hidden tools with the re
   expect(await names("?all=1")).toEqual([
     "ask hidden",
     "echo offered",
+    "harness_action hidden",
     "model_sampling hidden",
     ...core,
     "server_request hidden",

@@ -145,6 +145,7 @@ verifies(
     expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
       ["find", "acme/one", "offered"],
       ["find", "acme/two", "failed"],
+      ["harness_action", "core/backplane", "hidden"],
       ["model_sampling", "core/backplane", "hidden"],
       ["plugin_install", "core/backplane", "hidden"],
       ["plugin_unload", "core/backplane", "hidden"],

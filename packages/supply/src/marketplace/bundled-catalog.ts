@@ -8,18 +8,10 @@ const PUBLISHER = { name: "Backplane" };
 const HARNESS_PERMISSIONS = {
   network: "none",
   filesystem: "scratch",
-  gateway_api_scopes: [
-    "sessions:read",
-    "chains:read",
-    "chains:write",
-    "runs:read",
-    "runs:write",
-    "tools:invoke",
-    "llm:invoke",
-  ],
+  gateway_api_scopes: ["chains:read", "chains:write", "llm:invoke", "tools:invoke"],
 } as const;
 const HARNESS_REQUIREMENTS = [
-  "The modes start and resume, with a checkpoint after each step of the agent.",
+  "The modes start and resume; after a crash it continues from the conversation on the tape.",
   "Model calls only through the gateway's model endpoints, with the delegated token (llm:invoke).",
   "Tools only through the gateway's MCP endpoint, with the delegated token (tools:invoke).",
   "The transcript is written to the chain, so that another harness can continue it.",
@@ -34,9 +26,10 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
       name: "OpenAI Codex Hosted Harness",
       description: "Runs OpenAI Codex as a harness, with the gateway's models, tools, approvals and records.",
       status: "contract-ready",
-      reason: "No signed artifact with a dependency lock has been published yet.",
+      reason:
+        "No signed artifact with a dependency lock has been published yet. It comes with Backplane: examples/codex",
       package: {
-        package_id: "backplane/codex-harness",
+        package_id: "backplane/codex",
         version: "0.1.0",
         exports: [{ id: "codex", kind: "harness" }],
       },
@@ -59,9 +52,10 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
       description:
         "Runs the OpenCode server as a harness, with the gateway's models, tools, approvals and records.",
       status: "contract-ready",
-      reason: "No signed artifact with a dependency lock has been published yet.",
+      reason:
+        "No signed artifact with a dependency lock has been published yet. It comes with Backplane: examples/opencode",
       package: {
-        package_id: "backplane/opencode-harness",
+        package_id: "backplane/opencode",
         version: "0.1.0",
         exports: [{ id: "opencode", kind: "harness" }],
       },
