@@ -114,6 +114,8 @@ async function openGraphileWorker(binaries: string, in_flight: number): Promise<
   const folder = mkdtempSync(join(tmpdir(), "backplane-pg-"));
   const server = await startPostgres(binaries, folder);
   const pool = new Pool({ host: folder, user: "bench", database: "postgres", max: in_flight + 4 });
+  // The end of the server closes connections that are idle in the pool.
+  pool.on("error", () => {});
   await pool.query(
     "create table results (id bigserial primary key, status text not null, output text not null)",
   );
