@@ -64,6 +64,11 @@ const TEST_NEEDS: Need[] = [
     present: () => onPath("initdb") || debianPostgres(),
   },
   { what: "python3", apt: ["python3"], present: () => existsSync("/usr/bin/python3") || onPath("python3") },
+  {
+    what: "pip of /usr/bin/python3",
+    apt: ["python3-pip"],
+    present: () => existsSync("/usr/lib/python3/dist-packages/pip"),
+  },
   { what: "Chromium", apt: ["chromium"], present: () => onPath("chromium") },
   {
     what: "bubblewrap (bwrap), the fallback of the sandbox",
