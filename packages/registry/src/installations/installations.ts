@@ -58,7 +58,7 @@ interface InstallOptions {
   only?: "package" | "agent_plugin";
   check?: (packages: readonly Package[]) => void;
   changing?: boolean;
-  /** From the marketplace: the package gets this origin, whose signature rules apply, and nothing is started. */
+  /** From the marketplace: its signature rules apply instead of those for OCI, and nothing is started. */
   origin?: "marketplace";
 }
 

@@ -17,7 +17,7 @@ export async function searchPlugins(
   const found = { items, catalogs, servers: servers?.items ?? [], registry: servers?.registry ?? null };
   context.out.data(found, () =>
     [...items.flatMap(describeCard), ...found.servers.flatMap(describeServer), ...describeNothing(found)]
-      .map(plainLine)
+      .map((line) => (line.startsWith("  ") ? `  ${plainLine(line)}` : plainLine(line)))
       .join("\n"),
   );
   for (const origin of [...catalogs, ...(found.registry === null ? [] : [found.registry])])
