@@ -42,7 +42,7 @@ async function bundle(source: string, target: string): Promise<string> {
     logLevel: "warning",
   });
   const [output] = result.outputFiles;
-  if (output === undefined) throw new Error(`esbuild made nothing of ${source}`);
+  if (output === undefined) throw new Error(`esbuild produced no output for ${source}`);
   return replaceFile(target, output.contents);
 }
 

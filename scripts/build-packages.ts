@@ -1,6 +1,6 @@
 /**
- * Bundles each package of the gateway into one file per entry, because reading 700 small modules took most of
- * the start time. The package names and entries stay the same, so an import by name gets the same module.
+ * Bundles each package of the gateway and each bundled plugin into one file per entry, because reading 700 small modules
+ * took most of the start time. The package names and entries stay the same, so an import by name gets the same module.
  * The command contains all other packages and their libraries, and so does each program of a thread: a start
  * resolves and reads about ten files. Files that a module reads from its own folder (threads, pages, C
  * sources) are still found where tsc puts them.
@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { type BuildOptions, build, type OutputFile, type Plugin } from "esbuild";
 import { replaceFile } from "./replace-file.ts";
 
-const PACKAGES = fileURLToPath(new URL("../packages", import.meta.url));
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
 /** The package of the command, which nothing imports. */
 const COMMAND = "cli";
 const NAMES = [
@@ -44,7 +44,7 @@ interface Manifest {
 }
 
 async function buildPackage(name: string): Promise<void> {
-  const folder = join(PACKAGES, name);
+  const folder = join(ROOT, "packages", name);
   const { exports } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
   const lib = join(folder, "dist", LIB);
   const entryPoints = Object.fromEntries(
@@ -66,6 +66,14 @@ async function buildPackage(name: string): Promise<void> {
   // The compiled code of the obsolete files; packages/cli/src/main.ts fills the folder again.
   if (obsolete.length > 0) rmSync(join(folder, "dist/compile-cache"), { recursive: true, force: true });
   await buildThreads(folder, THREADS[name] ?? []);
+}
+
+/** Replaces the entry that tsc wrote, which is where the manifest of the plugin names it. */
+async function buildPlugin(name: string): Promise<void> {
+  const folder = join(ROOT, "plugins", name);
+  const entryPoints = [join(folder, "src/plugin.ts")];
+  const outputs = await bundle(join(folder, "dist"), { entryPoints, packages: "external" });
+  for (const { path, contents } of outputs) replaceFile(path, contents);
 }
 
 /** Replaces the modules that tsc wrote, which are found relative to the modules that start the threads. */
@@ -128,8 +136,8 @@ function fromDist(outdir: string): Plugin {
       building.onLoad({ filter: /\.ts$/ }, ({ path }) => {
         const text = readFileSync(path, "utf8");
         if (!text.includes("import.meta.url")) return null;
-        const [name, , ...rest] = relative(PACKAGES, path).split(sep);
-        const built = join(PACKAGES, name!, "dist", ...rest).replace(/\.ts$/, ".js");
+        const [workspace, name, , ...rest] = relative(ROOT, path).split(sep);
+        const built = join(ROOT, workspace!, name!, "dist", ...rest).replace(/\.ts$/, ".js");
         const own = relative(outdir, built).split(sep).join("/");
         const contents = text.replaceAll("import.meta.url", `new URL("${own}", import.meta.url).href`);
         return { contents, loader: "ts" };
@@ -151,4 +159,7 @@ const plainBuiltins: Plugin = {
   },
 };
 
-if (import.meta.main) await Promise.all(NAMES.map(buildPackage));
+if (import.meta.main) {
+  const plugins = readdirSync(join(ROOT, "plugins"));
+  await Promise.all([...NAMES.map(buildPackage), ...plugins.map(buildPlugin)]);
+}

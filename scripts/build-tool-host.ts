@@ -28,7 +28,7 @@ export async function buildToolHost(target: string = join(SDK, "dist/tool-host.m
     logLevel: "error",
   });
   const [output] = result.outputFiles;
-  if (output === undefined) throw new Error("esbuild made nothing of the tool host");
+  if (output === undefined) throw new Error("esbuild produced no output for the tool host");
   return replaceFile(target, output.contents);
 }
 

@@ -110,8 +110,8 @@ async function packGateway(
 }
 
 /**
- * The SDK with the two modules that it is made of, which have no public contract of their own. Their types need zod. The host
- * program for tool files contains the library that loads TypeScript.
+ * The SDK with the two modules that it is made of, which have no public contract of their own. Their types need zod.
+ * The host program for tool files contains the library that loads TypeScript.
  */
 async function packSdk(root: Manifest, options: PackOptions): Promise<PackedFile[]> {
   const [sdk, ...parts] = await readModules(SDK, true);

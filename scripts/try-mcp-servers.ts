@@ -195,14 +195,14 @@ async function tryServer(
   folder: string,
   cli: (...argv: string[]) => Promise<Output>,
 ): Promise<string> {
-  const given = [...(secret === undefined ? [] : ["--secret", `${secret}=placeholder`]), ...flags];
-  const argv = given.map((flag) => flag.replace("FOLDER", folder));
+  const install_flags = [...(secret === undefined ? [] : ["--secret", `${secret}=placeholder`]), ...flags];
+  const argv = install_flags.map((flag) => flag.replace("FOLDER", folder));
   const started = performance.now();
   const installed = await cli("plugin", "install", `npm:${npm}`, "--json", ...argv);
   const seconds = Math.round((performance.now() - started) / 1000);
   console.error(`${npm}: exit code ${installed.code} after ${seconds} s\n${installed.stderr}`);
   const row = (version: string, tools: string, call: string, result: string) =>
-    `| \`${npm}\` | ${version} | ${tools} | ${code(given.join(" "))} | ${code(call)} | ${cell(result)} |`;
+    `| \`${npm}\` | ${version} | ${tools} | ${code(install_flags.join(" "))} | ${code(call)} | ${cell(result)} |`;
   if (installed.code !== 0) return row("-", "-", "", `not installed: ${messageOf(installed.stderr)}`);
   const { package: pack, bindings } = JSON.parse(installed.stdout) as ServerInstallation;
   const { binding_id } = bindings[0]!;

@@ -14,7 +14,7 @@ test("the import check finds every kind of forbidden import", () => {
   expect(forbiddenImports("test/fixtures/bad-modules", rules)).toEqual([
     "packages/contract/src/index.ts: contract may not use node:fs",
     "packages/cycle: not in the import table",
-    "packages/kernel/src/index.ts: ../../store/src/thing.ts is outside of its module",
+    "packages/kernel/src/index.ts: ../../store/src/thing.ts is outside its module",
     "packages/kernel/src/index.ts: kernel may not import @backplane/store",
     "packages/kernel/src/index.ts: kernel may not use node:child_process",
     "packages/store/src/thing.ts: left-pad is not a dependency of store",

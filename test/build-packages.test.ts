@@ -56,6 +56,13 @@ test("bundles every module of the gateway into files that import no other file o
   }
 });
 
+test("bundles every plugin of the gateway into one file", () => {
+  const plugins = globSync("plugins/*/dist/plugin.js");
+  expect(plugins).toHaveLength(globSync("plugins/*/package.json").length);
+  for (const file of plugins)
+    expect(readFileSync(file, "utf8")).not.toMatch(/^(?:import|export) .*from "\./m);
+});
+
 test("a bundle has the exports of its sources and does not load Node's HTTP client", () => {
   const urls = entries.map(({ built }) => pathToFileURL(built).href);
   const program = `

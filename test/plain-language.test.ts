@@ -1,7 +1,8 @@
 /**
  * Words that readers of this project had to translate must not come back: retired names, planning words for modules,
  * "is no X" for "is not an X", test titles that start with a relative clause, types named with a participle alone, and
- * error messages that are not sentences (CONTRIBUTING.md).
+ * error messages that are not sentences (CONTRIBUTING.md). So must locals named `given`, "inside of", "also if" for "even
+ * if", and comments that explain a value with a colon ("Null: ...").
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -74,6 +75,23 @@ const RULES: readonly Rule[] = [
     // Reasons that are shown after the name of the plugin.
     allowed: ["packages/agent/src/plugins/adapters.ts", "packages/agent/src/plugins/mounts.ts"],
   },
+  {
+    name: "a variable named `given`; name its content, such as signatures or reply",
+    only: /\.(?:ts|mjs|js)$/,
+    pattern: /\b(?:const|let|var) given\b|[(,] ?given(?=\)? =>|[,:] |\) \{)|: given = /,
+    // A field of the details of a public error.
+    allowed: ["packages/registry/src/installations/import-parts.ts"],
+  },
+  { name: '"inside of"; say "inside"', pattern: /\binside of\b/i },
+  {
+    name: '"also if"; say "even if" or "including when"',
+    pattern: /\balso (?:if|when|while|after|across|without|under)\b/,
+  },
+  {
+    name: 'a comment "Null: ..."; say "Null if ..." or "Null for ..."',
+    only: /\.ts$/,
+    pattern: /(?:\/\*\*|\*|\.) (?:Null|False|Undefined): /,
+  },
 ];
 
 /** Generated files repeat their sources, and requirements keep the wording of their source documents. */
@@ -124,6 +142,11 @@ test("every rule finds its pattern and accepts the plain form", () => {
     "export interface Refused {",
     "/** Of the new row. */",
     "/**\n * What a session sees of a harness.",
+    "const given = await ask(questions);",
+    "function select(entry: Entry, given: readonly string[]) {",
+    "// The file is inside of the folder.",
+    "// The archive is complete, also if the disk is full.",
+    "/** Null: the run has ended. */",
   ];
   expect(bad.map((text) => problems("packages/door/test/x.ts", text).length)).toEqual(bad.map(() => 1));
   const message = 'throw new BackplaneError(\n  "policy.denied",\n  "only an admin may do this",';
@@ -134,6 +157,7 @@ test("every rule finds its pattern and accepts the plain form", () => {
     'test("rejects an upgrade request without credentials", () => {});',
     "interface RefusedCall { shown: boolean }",
     "/** The generation of the new row. */",
+    "/** Null if the run has ended, even if no clock is given, inside the folder. */",
     'new BackplaneError("policy.denied", "Only an admin may do this.")',
   ];
   expect(good.flatMap((text) => problems("packages/door/test/x.ts", text))).toEqual([]);

@@ -1,4 +1,7 @@
-/** ARCHITECTURE.md lists the files that a reader opens to follow a call, a turn and an installation. The files must exist and the lists must stay short. */
+/**
+ * ARCHITECTURE.md lists the files that a reader opens to follow a call, a turn and an installation. The files must
+ * exist and the lists must stay short.
+ */
 import { existsSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 

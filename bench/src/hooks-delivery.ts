@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createIdSource, type JsonObject } from "@backplane/contract";
 import { createKernel } from "@backplane/kernel";
-import { type Caller, hostPolicy, type Runner } from "@backplane/ports";
+import { type Caller, hostPolicy, type Runner, type Store } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
@@ -88,7 +88,19 @@ async function openBench() {
   } as const;
   const importer = createPackageImporter({ store: content, schemas, host });
   const files = openPackageImages({ store: content, dir: join(home, "images"), log: logTo() });
-  const store = await openSqliteStore({ file: join(home, "store.db") });
+  const sqlite = await openSqliteStore({ file: join(home, "store.db") });
+  /** Called when a settlement that completes a delivery is on disk. */
+  let completed = () => {};
+  const invocations: Store["invocations"] = Object.create(sqlite.invocations, {
+    settle: {
+      value: async (...settlement: Parameters<Store["invocations"]["settle"]>) => {
+        const written = await sqlite.invocations.settle(...settlement);
+        if (written && settlement[4] !== undefined) completed();
+        return written;
+      },
+    },
+  });
+  const store: Store = Object.create(sqlite, { invocations: { value: invocations } });
   const processes = createRunner({
     files,
     clock,
@@ -96,14 +108,11 @@ async function openBench() {
     host: { name: "bench", version: "1.0.0" },
     log: logTo(),
   });
-  /** How often the runner was called. */
-  let calls = 0;
   let started = () => {};
   const runner: Runner = Object.create(processes, {
     run: {
       value: (...call: Parameters<Runner["run"]>) => {
         started();
-        calls++;
         return processes.run(...call);
       },
     },
@@ -132,8 +141,6 @@ async function openBench() {
     package_version: pack.version,
     export_id: "note",
   });
-  const ended = async () =>
-    (await kernel.health()).ended.reduce((sum, { kind, count }) => (kind === "hook" ? sum + count : sum), 0);
   let written = 0;
   const event = (): JsonObject => ({
     type: "package.installed",
@@ -170,13 +177,14 @@ async function openBench() {
       await Promise.all(Array.from({ length: IN_FLIGHT }, work));
     },
     async deliver(count: number) {
-      const before = await ended();
-      const from = calls;
+      let left = count;
+      const all = new Promise<void>((done) => {
+        completed = () => {
+          if (--left === 0) done();
+        };
+      });
       await writeEvents(count);
-      // Asking for the health writes to the store, so it is asked only when all hooks have been called.
-      while (calls < from + count || (await ended()) < before + count) {
-        await new Promise((done) => setTimeout(done, 2));
-      }
+      await all;
     },
     async timeToHandler() {
       await new Promise((done) => setTimeout(done, 60));

@@ -81,9 +81,9 @@ async function bindEcho(server: Server, headers: Record<string, string>, folder:
 
 async function post(server: Server, headers: Record<string, string>, path: string, body: unknown) {
   const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
-  const answer = (await response.json()) as { status?: string };
-  if (!response.ok) throw new Error(`${path} answered ${response.status}: ${JSON.stringify(answer)}`);
-  return answer;
+  const result = (await response.json()) as { status?: string };
+  if (!response.ok) throw new Error(`${path} answered ${response.status}: ${JSON.stringify(result)}`);
+  return result;
 }
 
 interface Figures {

@@ -24,6 +24,7 @@ const BENCHMARKS: Record<string, () => Promise<Row[]>> = {
   "sandbox.rate": async () => (await import("./sandbox.ts")).sandboxRate(),
   "tools.reload": async () => (await import("./tools-reload.ts")).toolsReload(),
   "upgrade.switch": async () => (await import("./upgrade-switch.ts")).upgradeSwitch(),
+  "supply.install": async () => (await import("./supply-install.ts")).supplyInstall(),
   "npm.fetch": async () => (await import("./npm-fetch.ts")).npmFetch(),
   boot: async () => (await import("./boot.ts")).boot(),
 };

@@ -1,6 +1,6 @@
 /** Servers under test in their own processes, with CPU time and memory read from the kernel. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,13 +14,15 @@ export interface Server {
   stop(): Promise<void>;
 }
 
-const CLI = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta.url));
+export const CLI = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta.url));
 const BARE = fileURLToPath(new URL("./children/bare-fastify.mjs", import.meta.url));
 const CHAT_MODEL = fileURLToPath(new URL("./children/chat-model.mjs", import.meta.url));
 const BARE_MCP = fileURLToPath(new URL("./children/bare-mcp.mjs", import.meta.url));
 
-export async function startOurs(more: Record<string, string> = {}): Promise<Server> {
+/** `config` is the content of its backplane.toml. */
+export async function startOurs(more: Record<string, string> = {}, config = ""): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-home-"));
+  writeFileSync(join(home, "backplane.toml"), config);
   const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error", ...more };
   const server = await start([CLI, "up", "--json", "--port", "0", "--no-open"], env);
   return {

@@ -1,4 +1,7 @@
-/** An upgrade under load: the time until the next version answers, and of a version that crashes, until the old one does. */
+/**
+ * An upgrade under load: the time until the next version answers, and of a version that crashes, until the old one
+ * does.
+ */
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildEchoPackage } from "./echo-package.ts";

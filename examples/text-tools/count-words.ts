@@ -1,4 +1,4 @@
-/** Shared by the tools; a file outside of tools/ is not a tool. */
+/** Shared by the tools; a file outside tools/ is not a tool. */
 export function countWords(text: string): number {
   return text.split(/\s+/).filter((word) => word !== "").length;
 }

@@ -1,4 +1,4 @@
-/** A restore changes nothing before the whole archive is verified, and never writes outside of the home. */
+/** A restore changes nothing before the whole archive is verified, and never writes outside the home. */
 import type { Mutant } from "./mutant.ts";
 
 const ARCHIVE = "packages/gateway/src/backup/archive.ts";
@@ -15,7 +15,7 @@ export const BACKUP_DEFENCES: Mutant[] = [
     tests: ARCHIVE_TESTS,
   },
   {
-    defence: "backup: a path stays inside of the folder",
+    defence: "backup: a path stays inside the folder",
     file: ARCHIVE,
     from: "!isSafePath(path) || !options.isExpected(path)",
     to: "!options.isExpected(path)",

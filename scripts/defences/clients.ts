@@ -1,4 +1,4 @@
-/** The configuration of another program is never damaged, and its key is never readable for others or wider than before. */
+/** The configuration of another program is never damaged; its key is not readable by others and never gets more rights. */
 import type { Mutant } from "./mutant.ts";
 
 const FILE = "packages/cli/src/clients/config-file.ts";

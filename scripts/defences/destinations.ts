@@ -1,4 +1,7 @@
-/** Only the org changes what serves it, a credential stays with its destination, and model calls reach no private address. */
+/**
+ * Only the org changes what serves it, a credential stays with its destination, and model calls reach no private
+ * address.
+ */
 import type { Mutant } from "./mutant.ts";
 
 const SCOPE = ["packages/registry/test/config/scope-of-change.test.ts"];
@@ -122,7 +125,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "egress: inline requests on open connections",
     file: NETWORK,
-    from: "    await checkUrl(plugin, new URL(requested.url));\n",
+    from: "    await checkUrl(plugin, url);\n",
     to: "",
     tests: GUARD,
   },

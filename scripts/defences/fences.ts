@@ -127,14 +127,14 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: LEASE,
   },
   {
-    defence: "outage: calls of living gateways are not taken over",
+    defence: "outage: calls of live gateways are not taken over",
     file: "packages/kernel/src/lifecycle.ts",
-    from: "!recovered || !lease.mayTakeOver()",
-    to: "!recovered",
+    from: "recovered && !state.stopping && lease.mayTakeOver()",
+    to: "recovered && !state.stopping",
     tests: FENCED,
   },
   {
-    defence: "outage: deliveries of living gateways are not taken over",
+    defence: "outage: deliveries of live gateways are not taken over",
     file: "packages/door/src/outbox/deliver.ts",
     from: "const ready_only = !this.#lease.mayTakeOver();",
     to: "const ready_only = false;",

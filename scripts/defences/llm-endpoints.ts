@@ -6,6 +6,7 @@ const RECORDS = ["packages/api/test/llm/records.test.ts"];
 const OPENAI = ["packages/api/test/llm/openai-client.test.ts"];
 const ANTHROPIC = ["packages/api/test/llm/anthropic-client.test.ts"];
 const ERRORS = ["packages/api/test/llm/errors.test.ts"];
+const KERNEL = ["packages/agent/test/llm-endpoints/llm-endpoints.test.ts"];
 
 export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
@@ -71,5 +72,29 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     from: "PASSED_ON.has(status_code) ? status_code : 502",
     to: "status_code > 0 ? status_code : 502",
     tests: ERRORS,
+  },
+  {
+    defence: "llm endpoints: one credential cannot use all calls",
+    file: ENDPOINTS,
+    from: "if (count >= MAX_CALLS_PER_CALLER)",
+    to: "if (count >= MAX_CALLS_PER_CALLER * 99)",
+    tests: KERNEL,
+    only: "running model calls of one credential",
+  },
+  {
+    defence: "llm endpoints: each of several answers is reserved",
+    file: ENDPOINTS,
+    from: "reservedOutput(request.options.max_tokens) * choicesOf(request.body)",
+    to: "reservedOutput(request.options.max_tokens)",
+    tests: KERNEL,
+    only: "each of the answers",
+  },
+  {
+    defence: "llm endpoints: a live gateway ends lost calls",
+    file: ENDPOINTS,
+    from: "if (store.shared) sweepLater();",
+    to: "",
+    tests: KERNEL,
+    only: "of a gateway that has ended",
   },
 ];

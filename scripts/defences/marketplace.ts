@@ -4,6 +4,7 @@ import type { Mutant } from "./mutant.ts";
 const MARKETPLACE = "packages/registry/src/marketplace/marketplace.ts";
 const SCHEMA = "packages/contract/src/schema/marketplace.ts";
 const CLI = ["packages/cli/test/commands/plugin/marketplace.test.ts"];
+const CARDS = ["packages/registry/test/marketplace/marketplace.test.ts"];
 const CATALOGS = ["packages/supply/test/marketplace-catalogs.test.ts"];
 
 export const MARKETPLACE_DEFENCES: Mutant[] = [
@@ -20,6 +21,34 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
     from: "found.package_id !== package_id || found.version !== version",
     to: "found.package_id !== package_id",
     tests: CLI,
+  },
+  {
+    defence: "marketplace: the artifact has no export that the card does not show",
+    file: MARKETPLACE,
+    from: "throw mismatch(entry, `the artifact also has the ${kind} ${id}`);",
+    to: "continue;",
+    tests: CARDS,
+  },
+  {
+    defence: "marketplace: the key on the card has signed the artifact",
+    file: MARKETPLACE,
+    from: "signature.key_id === key_id",
+    to: "key_id !== undefined",
+    tests: CARDS,
+  },
+  {
+    defence: "marketplace: the card has not changed since it was read",
+    file: MARKETPLACE,
+    from: "if (seen !== undefined && seen !== entry.oci)",
+    to: "if (seen === null)",
+    tests: CARDS,
+  },
+  {
+    defence: "marketplace: commands to copy contain nothing for a shell",
+    file: "packages/supply/src/marketplace/mcp-registry.ts",
+    from: "/^https:\\/\\/[A-Za-z0-9._~:/?=%+,@-]+$/",
+    to: "/^https:\\/\\/\\S+$/",
+    tests: CATALOGS,
   },
   {
     defence: "marketplace: an available entry is signed",

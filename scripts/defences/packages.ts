@@ -1,4 +1,7 @@
-/** Installing packages: files in use are kept, npm fetches only from the registries, and the time limit of a schema counts processor time. */
+/**
+ * Installing packages: files in use are kept, npm fetches only from the registries, and the time limit of a schema
+ * counts processor time.
+ */
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
@@ -7,6 +10,9 @@ const RACES = ["packages/api/test/routes/package-races.test.ts"];
 
 const NPM = "packages/supply/src/npm";
 const CONTAINER_IMAGES = ["packages/supply/test/container-images.test.ts"];
+const HOSTILE_REGISTRY = ["packages/supply/test/hostile-registry.test.ts"];
+const HOSTILE_LAYERS = ["packages/supply/test/hostile-layers.test.ts"];
+const PYTHON_WHEELS = ["packages/supply/test/python-wheels.test.ts"];
 const PYTHON_SERVER = ["packages/supply/test/python-server.test.ts"];
 const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
 
@@ -56,23 +62,31 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "npm: runs behind the proxy",
     file: `${NPM}/npm-command.ts`,
-    from: "[command!, ...flags, ...args]",
-    to: "[command!, ...args]",
+    from: '["install", ...flags, ...args]',
+    to: '["install", ...args]',
     tests: NPM_SOURCES,
   },
   {
-    defence: "npm: no process waits after a refused lock",
-    file: `${NPM}/npm-install.ts`,
-    from: "    download?.discard();\n",
+    defence: "npm: files are fetched after the lock is checked",
+    file: `${NPM}/npm-process.ts`,
+    from: "    if (pauses) await waitForVetting(tree);\n",
     to: "",
+    tests: NPM_SOURCES,
+    only: "when the lock is refused",
+  },
+  {
+    defence: "npm: a refused lock ends npm",
+    file: `${NPM}/npm-process.ts`,
+    from: "          this.kill();\n",
+    to: '          this.#child.send("continue", () => {});\n',
     tests: NPM_SOURCES,
     only: "when the lock is refused",
   },
   {
     defence: "npm: the lock is checked",
     file: `${NPM}/npm-install.ts`,
-    from: "  vetLock(",
-    to: "  if (origins.size > 99) vetLock(",
+    from: "=> vetLock(lock, (await npm.settings(dir)).origins, own);",
+    to: "=> void [lock, own, vetLock];",
     tests: NPM_SOURCES,
   },
   {
@@ -131,7 +145,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "npm trees: the tree has exactly the listed files",
     file: "packages/supply/src/import/mcp/npm-server.ts",
-    from: "  await removeUnlisted(tree, listing);\n",
+    from: "  await removeUnlisted(tree, files, listing);\n",
     to: "  void removeUnlisted;\n",
     tests: ["packages/supply/test/npm-server.test.ts"],
     only: "refuses names",
@@ -173,7 +187,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/resolve-wheels.ts",
     from: "if (sha256 !== wheel.sha256) throw",
     to: "if (sha256 === null) throw",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_WHEELS,
     only: "another hash than the lock",
   },
   {
@@ -181,7 +195,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/unpack-wheel.ts",
     from: 'if (hash.replace(/=+$/, "") !== expected)',
     to: "if (hash === expected.slice(1))",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_WHEELS,
     only: "RECORD",
   },
   {
@@ -189,23 +203,23 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/pypi/unpack-wheel.ts",
     from: "if (hash === undefined) throw",
     to: "if (hash === undefined) continue;\n    if (hash === null) throw",
-    tests: PYTHON_SERVER,
+    tests: PYTHON_WHEELS,
     only: "RECORD",
   },
   {
     defence: "images: a link ends at the root of the image",
     file: "packages/supply/src/container-images/image-tree.ts",
-    from: "if (way.length > 1) way.pop();",
-    to: "way.pop();",
-    tests: CONTAINER_IMAGES,
-    only: "only inside of the image",
+    from: "if (ancestors.length > 1) ancestors.pop();",
+    to: "ancestors.pop();",
+    tests: HOSTILE_LAYERS,
+    only: "only inside the image",
   },
   {
     defence: "images: a path with .. is refused",
     file: "packages/supply/src/container-images/image-tree.ts",
     from: 'if (parts.includes("..")) throw',
     to: 'if (parts[0] === "..") throw',
-    tests: CONTAINER_IMAGES,
+    tests: HOSTILE_LAYERS,
     only: "hostile layers",
   },
   {
@@ -213,7 +227,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/apply-layer.ts",
     from: "if (/^(?:\\.?\\/)?dev\\//.test(name)) return;",
     to: "if (name !== undefined) return;",
-    tests: CONTAINER_IMAGES,
+    tests: HOSTILE_LAYERS,
     only: "hostile layers",
   },
   {
@@ -221,8 +235,144 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     file: "packages/supply/src/container-images/apply-layer.ts",
     from: "if (spool.unpacked > limits.unpacked_bytes)",
     to: "if (spool.unpacked > limits.unpacked_bytes * 9)",
-    tests: CONTAINER_IMAGES,
+    tests: HOSTILE_LAYERS,
     only: "hostile layers",
+  },
+  {
+    defence: "images: an extended header is limited",
+    file: "packages/supply/src/container-images/apply-layer.ts",
+    from: "if (headers > limits.header_bytes)",
+    to: "if (headers > limits.header_bytes * 99)",
+    tests: HOSTILE_LAYERS,
+    only: "use up memory",
+  },
+  {
+    defence: "images: folders that no entry names are counted",
+    file: "packages/supply/src/container-images/image-tree.ts",
+    from: "this.#put(folder, part, next);",
+    to: "folder.children.set(part, next);",
+    tests: HOSTILE_LAYERS,
+    only: "use up memory",
+  },
+  {
+    defence: "images: links cannot make a tree deeper",
+    file: "packages/supply/src/container-images/image-tree.ts",
+    from: "if (ancestors.push(next) > MAX_PARTS)",
+    to: "if (ancestors.push(next) > MAX_PARTS * 99)",
+    tests: HOSTILE_LAYERS,
+    only: "use up memory",
+  },
+  {
+    defence: "images: steps through links are limited",
+    file: "packages/supply/src/container-images/image-tree.ts",
+    from: "if (++this.#steps > this.#limits.steps)",
+    to: "if (++this.#steps > this.#limits.steps * 99)",
+    tests: HOSTILE_LAYERS,
+    only: "limits the steps",
+  },
+  {
+    defence: "images: hard links count as files of the root",
+    file: "packages/supply/src/container-images/root-files.ts",
+    from: "expanded += node.content.size;",
+    to: "expanded = node.content.size;",
+    tests: HOSTILE_LAYERS,
+    only: "limits the steps",
+  },
+  {
+    defence: "images: a folder is cleared once per layer",
+    file: "packages/supply/src/container-images/image-tree.ts",
+    from: "if (folder.cleared === layer) return;",
+    to: "",
+    tests: HOSTILE_LAYERS,
+    only: "whiteouts of the same folder once",
+  },
+  {
+    defence: "python: the login of the index is not an argument",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: 'if (index.username === "" && index.password === "") return',
+    to: 'if (index.href !== "") return',
+    tests: PYTHON_SERVER,
+    only: "hides the login",
+  },
+  {
+    defence: "python: all wheels share the limits",
+    file: "packages/supply/src/import/mcp/python-server.ts",
+    from: "limits.unpacked_bytes -= unpacked.bytes;",
+    to: "",
+    tests: PYTHON_WHEELS,
+    only: "all wheels together",
+  },
+  {
+    defence: "python: a response without an end is cut",
+    file: "packages/supply/src/registries/registry-proxy.ts",
+    from: "if (total > max_bytes) disconnect();",
+    to: "",
+    tests: PYTHON_SERVER,
+    only: "without an end",
+    hangs: true,
+  },
+  {
+    defence: "python: credentials in the wheel are refused",
+    file: "packages/supply/src/import/mcp/python-server.ts",
+    from: 'credentials.assertNone("Python package");',
+    to: "",
+    tests: PYTHON_WHEELS,
+    only: "credential in the wheel",
+  },
+  {
+    defence: "images: credentials of the author are refused",
+    file: "packages/supply/src/import/mcp/image-server.ts",
+    from: "await refuseOwnCredentials(image);",
+    to: "",
+    tests: CONTAINER_IMAGES,
+    only: "credential",
+  },
+  {
+    defence: "oci: nothing leads from TLS to a connection without it",
+    file: "packages/supply/src/oci/registry-session.ts",
+    from: 'if (base.protocol === "https:" && url.protocol !== "https:")',
+    to: 'if (base.protocol === "ftp:")',
+    tests: HOSTILE_REGISTRY,
+    only: "without TLS|connection without it",
+  },
+  {
+    defence: "oci: a token server of a registry with TLS has TLS",
+    file: "packages/supply/src/oci/registry-session.ts",
+    from: 'if (base.protocol === "https:" && realm.protocol !== "https:")',
+    to: 'if (base.protocol === "ftp:")',
+    tests: HOSTILE_REGISTRY,
+    only: "connection without it",
+  },
+  {
+    defence: "oci: a document is a manifest or an index",
+    file: "packages/supply/src/oci/descriptors.ts",
+    from: 'throw new Error("it is both an image manifest and an index");',
+    to: "{}",
+    tests: HOSTILE_REGISTRY,
+    only: "at once",
+  },
+  {
+    defence: "oci: a public registry leads a command only to public addresses",
+    file: "packages/cli/src/commands/plugin/registry-addresses.ts",
+    from: "if (named || !found.some(isPrivateAddress)) return found;",
+    to: "if (named || found.length > 0) return found;",
+    tests: ["packages/cli/test/commands/plugin/registry-addresses.test.ts"],
+  },
+  {
+    defence: "secrets: no binding gets the login of a registry",
+    file: "packages/registry/src/bindings/check-binding.ts",
+    from: "else if (isRegistrySecret(secret.name))",
+    to: 'else if (secret.name === "")',
+    tests: ["packages/registry/test/bindings/bound-secrets.test.ts"],
+    only: "foreign-org",
+  },
+  {
+    defence: "images: the top of an image is limited",
+    file: "packages/supply/src/import/mcp/image-server.ts",
+    from: "if (tree.root.children.size > MAX_TOP_ENTRIES)",
+    to: "if (tree.root.children.size > MAX_TOP_ENTRIES * 99)",
+    tests: CONTAINER_IMAGES,
+    only: "more files at its top",
   },
   {
     defence: "images: a layer is what the configuration says",

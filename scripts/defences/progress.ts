@@ -105,4 +105,26 @@ export const PROGRESS_DEFENCES: Mutant[] = [
     to: 'if (worker.process.state !== "launching") return;',
     tests: LAUNCH,
   },
+  {
+    defence: "progress: the installation of a kernel plugin stops in every step",
+    file: "packages/supply/src/kernel-plugins/create-plugin-sources.ts",
+    from: "await installSource(valid, editable, parts, operation)",
+    to: "await installSource(valid, editable, parts, unwatchedOperation())",
+    tests: ["packages/supply/test/create-plugin-sources.test.ts"],
+    only: "leaves nothing behind when an installation is cancelled",
+  },
+  {
+    defence: "progress: a kernel plugin is installed with the operation of its request",
+    file: "packages/api/src/routes/plugins.ts",
+    from: "kernel.plugins.install(caller, source, { editable }, operation)",
+    to: "kernel.plugins.install(caller, source, { editable })",
+    tests: ["packages/api/test/routes/progress.test.ts"],
+  },
+  {
+    defence: "progress: a workspace is trusted with the operation of its request",
+    file: "packages/api/src/routes/workspaces.ts",
+    from: "kernel.workspaces.trust(caller, body, operation)",
+    to: "kernel.workspaces.trust(caller, body)",
+    tests: ["packages/api/test/routes/progress.test.ts"],
+  },
 ];

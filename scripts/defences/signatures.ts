@@ -6,6 +6,9 @@ const SIGNATURES = "packages/registry/src/signatures";
 const CLIENT_TEST = ["packages/supply/test/registry-client.test.ts"];
 const CREDENTIALS_TEST = ["packages/supply/test/registry-credentials.test.ts"];
 const SOURCE_TEST = ["packages/supply/test/oci-source.test.ts"];
+const PROVENANCE = "packages/supply/src/provenance";
+const ATTESTATION_TEST = ["packages/supply/test/verify-attestation.test.ts"];
+const PROVENANCE_TEST = ["packages/supply/test/check-provenance.test.ts"];
 const SIGNATURE_TEST = ["packages/registry/test/signatures/signatures.test.ts"];
 
 export const SIGNATURE_DEFENCES: Mutant[] = [
@@ -73,10 +76,82 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     tests: SIGNATURE_TEST,
   },
   {
+    defence: "signatures: a key that was revoked later is shown",
+    file: `${SIGNATURES}/current-signature.ts`,
+    from: "if (key.revoked_at !== null)",
+    to: "if (false)",
+    tests: SIGNATURE_TEST,
+    only: "revoked or has expired since",
+  },
+  {
     defence: "signatures: an older version is refused",
     file: `${SIGNATURES}/signature-policy.ts`,
     from: "compareVersions(version, before) < 0",
     to: "false",
     tests: SIGNATURE_TEST,
+  },
+  {
+    defence: "provenance: the bundle is verified",
+    file: `${PROVENANCE}/verify-attestation.ts`,
+    from: "signer = new Verifier(trust).verify(toSignedEntity(parsed));",
+    to: "signer = new Verifier(trust, { tlogThreshold: 0, ctlogThreshold: 0 }).verify(toSignedEntity(parsed));",
+    tests: ATTESTATION_TEST,
+  },
+  {
+    defence: "provenance: the statement names this package",
+    file: `${PROVENANCE}/verify-attestation.ts`,
+    from: "if (!named.some((each) => decoded(each.name) === purl))",
+    to: "if (named.length === 0)",
+    tests: ATTESTATION_TEST,
+  },
+  {
+    defence: "provenance: the statement names this archive",
+    file: `${PROVENANCE}/verify-attestation.ts`,
+    from: "if (!same.some(({ digest }) => digest?.sha512 === sha512))",
+    to: "if (same.length === 0)",
+    tests: ATTESTATION_TEST,
+  },
+  {
+    defence: "provenance: the statement does not contradict the certificate",
+    file: `${PROVENANCE}/verify-attestation.ts`,
+    from: "source.commit !== undefined && source.commit !== build.commit",
+    to: "false",
+    tests: ATTESTATION_TEST,
+  },
+  {
+    defence: "provenance: the number of log entries is bounded",
+    file: `${PROVENANCE}/verify-attestation.ts`,
+    from: "if (entries > MAX_ENTRIES)",
+    to: "if (false)",
+    tests: ATTESTATION_TEST,
+  },
+  {
+    defence: "provenance: the lock names one hash",
+    file: `${PROVENANCE}/check-provenance.ts`,
+    from: "if (only === undefined || more.length > 0)",
+    to: "if (only === undefined)",
+    tests: PROVENANCE_TEST,
+  },
+  {
+    defence: "provenance: every attestation has to be valid",
+    file: `${PROVENANCE}/check-provenance.ts`,
+    from: "for (const bundle of found.bundles) verified",
+    to: "for (const bundle of found.bundles.slice(0, 1)) verified",
+    tests: PROVENANCE_TEST,
+  },
+  {
+    defence: "provenance: the record of a kernel plugin belongs to its version",
+    file: "packages/supply/src/kernel-plugins/provenance-record.ts",
+    from: "if (found === null && before === undefined) return;",
+    to: "if (found === null) return;",
+    tests: ["packages/supply/test/create-plugin-sources.test.ts"],
+    only: "records the provenance of a kernel plugin",
+  },
+  {
+    defence: "provenance: required provenance cannot be missing",
+    file: `${PROVENANCE}/check-provenance.ts`,
+    from: "if (required.some((pattern) => covers(pattern, name)))",
+    to: "if (reason !== null && required.some((pattern) => covers(pattern, name)))",
+    tests: PROVENANCE_TEST,
   },
 ];

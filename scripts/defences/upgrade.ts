@@ -64,8 +64,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: all bindings or none",
     file: "packages/store/src/ops/bindings.ts",
-    from: "    if (yield* updateBinding(change)) continue;\n",
-    to: "    if ((yield* updateBinding(change)) || change.expected > 0) continue;\n",
+    from: "    if (yield* replaceBinding(change)) continue;\n",
+    to: "    if ((yield* replaceBinding(change)) || change.expected > 0) continue;\n",
     tests: ["packages/store/test/contract-sqlite.test.ts"],
   },
   {
@@ -113,7 +113,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "upgrade: an installation starts the new version before it is stored",
     file: "packages/registry/src/installations/installations.ts",
-    from: "if (changing !== true && origin === undefined) await versions.requireStart(changes, operation);",
+    from: "if (changing !== true && entry === undefined) await versions.requireStart(changes, operation);",
     to: "if (changing === undefined) await versions.requireStart([], operation);",
     tests: ["packages/registry/test/bindings/hot-changes.test.ts"],
   },
@@ -263,5 +263,30 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: "...created.map(({ change, main }) => ({ ...change, before: main }))",
     to: "...created.map(({ change }) => change as PlannedMove)",
     tests: TRIALS,
+  },
+  {
+    defence: "upgrade: no operator gives a permission that an upgrade holds",
+    file: "packages/registry/src/bindings/held-permissions.ts",
+    from: 'if (atLeast(caller.role, "admin")) return;',
+    to: 'if (atLeast(caller.role, "user")) return;',
+    tests: ["packages/registry/test/bindings/trials.test.ts"],
+    only: "does not let an operator grant",
+  },
+  {
+    defence: "upgrade: a held permission stays held after the next move",
+    file: "packages/registry/src/bindings/plan-change.ts",
+    from: "[...new Set([...narrowed.withheld, ...carried])]",
+    to: "[...new Set([...narrowed.withheld])]",
+    tests: ["packages/registry/test/bindings/trials.test.ts"],
+    only: "does not let an operator grant",
+  },
+  {
+    defence: "upgrade: a trial returns to the bytes that it came from",
+    file: "packages/registry/src/bindings/upgrades.ts",
+    from: "if (found !== null && found.digest === previous?.digest) return;",
+    to: "if (found !== null) return;",
+    tests: ["packages/registry/test/bindings/trials.test.ts"],
+    only: "now has different bytes",
+    hangs: true,
   },
 ];

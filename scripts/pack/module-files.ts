@@ -1,4 +1,7 @@
-/** The files of one module of this repository as an npm package: what the build produced, without sources, maps and tests. */
+/**
+ * The files of one module of this repository as an npm package: what the build produced, without sources, maps and
+ * tests.
+ */
 import { globSync, readFileSync, statSync } from "node:fs";
 import { join, relative } from "node:path";
 import { build } from "esbuild";

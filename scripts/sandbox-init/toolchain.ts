@@ -1,6 +1,6 @@
 /**
  * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who installs it gets
- * the same bytes: Debian's gcc with Debian's musl, and the same as a cross compiler. Tests that change a line of the
+ * the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
  * sources use any compiler of this machine.
  */
 import { execFileSync } from "node:child_process";
@@ -38,7 +38,7 @@ export const TOOLCHAINS: Record<Arch, Toolchain> = {
 
 /** Static, because a sandbox contains no library of the host that it could rely on. */
 const FLAGS = ["-std=gnu17", "-static", "-O2", "-s"];
-/** Nothing that depends on the time, the folder or the build, and no code that is not used. */
+/** Keeps the time, the folder and the build out of the program, and drops unused code. */
 export const SHIPPED_FLAGS = [
   ...FLAGS,
   "-Wall",

@@ -66,7 +66,7 @@ beforeAll(async () => {
   writeFileSync(join(folder, "plugin.mjs"), MARKET);
   await open();
   const installed = await client.plugins.install(folder, { editable: true });
-  expect(installed.plugins).toMatchObject([{ name: "market", status: "loaded", mode: "hosted" }]);
+  expect(installed).toMatchObject([{ name: "market", status: "loaded", mode: "hosted" }]);
 });
 afterAll(async () => {
   await gateway.dispose();

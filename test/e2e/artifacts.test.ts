@@ -89,7 +89,7 @@ verifies(
   },
 );
 
-verifies("inv.artifacts", "refuses a reference outside of scratch and records the refusal", async () => {
+verifies("inv.artifacts", "refuses a reference outside scratch and records the refusal", async () => {
   for (const [input, reason] of [
     [{ path: "../../etc/passwd" }, "bad_path"],
     [{ link: "/etc/passwd" }, "link"],

@@ -125,7 +125,7 @@ const CASES: [what: string, change: (database: DatabaseSync) => void, says: RegE
   ],
 ];
 
-test("verifies an untouched log, also after more entries and a restart", async () => {
+test("verifies an untouched log, even after more entries and a restart", async () => {
   for (let n = 0; n < 2; n++) {
     const gateway = await start();
     expect(await backplane("audit", "verify")).toMatchObject({
@@ -148,7 +148,7 @@ test("verifies an untouched log, also after more entries and a restart", async (
 });
 
 for (const [label, change, says] of CASES) {
-  verifies("integrity.audit", `audit verify and doctor detect ${label}, also after new entries`, async () => {
+  verifies("integrity.audit", `audit verify and doctor detect ${label}, even after new entries`, async () => {
     tamper(change);
     const gateway = await start();
     const found = await backplane("audit", "verify");

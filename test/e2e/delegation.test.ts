@@ -111,14 +111,14 @@ verifies(
       for (const gateway of [first, second]) {
         for (const more of [{}, { "backplane-listener": "guessed" }] as Record<string, string>[]) {
           const headers = { authorization: `Bearer ${token}`, ...more };
-          const answer = await gateway.http<{ error: { code: string; message: string } }>(
+          const response = await gateway.http<{ error: { code: string; message: string } }>(
             "GET",
             "/v1/sessions/shown-inside",
             undefined,
             headers,
           );
-          expect([answer.status, answer.body.error.code]).toEqual([401, "auth.invalid"]);
-          expect(answer.body.error.message).toContain("from the process of its own call");
+          expect([response.status, response.body.error.code]).toEqual([401, "auth.invalid"]);
+          expect(response.body.error.message).toContain("from the process of its own call");
         }
       }
     } finally {

@@ -40,13 +40,13 @@ verifies(
   `;
     const installed = await install(plugin("waits", { isolationMode: "External" }, source));
     expect(installed.body).toMatchObject({ state: "running", error: null });
-    for (const [input, given] of [
+    for (const [input, timeout_ms] of [
       [undefined, 700],
       [400, 400],
       [900_000, 1_500],
     ] as const) {
       const call = await invoke("wait_short", {}, input === undefined ? {} : { timeout_ms: input });
-      expect(call).toMatchObject({ status: "failed", timeout_ms: given, error: { code: "timeout" } });
+      expect(call).toMatchObject({ status: "failed", timeout_ms, error: { code: "timeout" } });
     }
     await unload("waits");
   },

@@ -1,6 +1,7 @@
 /**
- * Counts the approvals that an agent needs (allow.rules): tasks of twenty steps by a scripted model against MCP servers that describe their
- * tools as the usual browser and git servers do. The answers are those that docs/policy.md suggests.
+ * Counts the approvals that an agent needs (allow.rules): tasks of twenty steps by a scripted model against MCP servers
+ * that describe their tools as the usual browser and git servers do. The answers are those that docs/policy.md
+ * suggests.
  */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -133,8 +133,8 @@ test("lets a server use the gateway's model only while its binding allows it", a
   const binding_id = await serve("sampler");
   const lines = async () => (await call("mcp_sampler_samples")).tool_result?.content[0]?.text;
   expect(await lines()).toContain("No caller can answer a sampling request");
-  const given = await gateway.cli("binding", "set", binding_id, "--sampling", "200:5");
-  expect(given.code, given.stderr).toBe(0);
+  const allowed = await gateway.cli("binding", "set", binding_id, "--sampling", "200:5");
+  expect(allowed.code, allowed.stderr).toBe(0);
   expect(await lines()).toMatch(/"role":"assistant".*"stopReason":"endTurn"/);
   const { body } = await gateway.http<{ items: object[] }>("GET", "/v1/invocations?export_id=model_sampling");
   expect(body.items).toMatchObject([{ status: "succeeded", input: { for_binding: binding_id } }]);

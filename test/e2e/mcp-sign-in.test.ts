@@ -65,11 +65,11 @@ interface StartedSignIn {
   redirect_uri: string;
 }
 
-async function begin(given: object = {}): Promise<StartedSignIn> {
+async function begin(options: object = {}): Promise<StartedSignIn> {
   const { status, body } = await gateway.http<StartedSignIn>(
     "POST",
     `/v1/plugin-bindings/${binding_id}:login`,
-    given,
+    options,
   );
   expect(status, JSON.stringify(body)).toBe(200);
   return body;
@@ -286,7 +286,7 @@ test("accepts a real browser that returns with its cookie, and refuses another s
   expect((await call()).status).toBe("succeeded");
 });
 
-test("replaces an older login by a newer one with its own cookie", async () => {
+test("replaces an older login with a newer one with its own cookie", async () => {
   const browser = cookieBrowser();
   const first = await begin();
   await browser.step(first.start_url);

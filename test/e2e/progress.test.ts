@@ -102,7 +102,7 @@ async function remains() {
     trees: readdirSync(join(blobs, "sha256")).length,
     staged: readdirSync(join(blobs, "tmp")),
     temporary: readdirSync(temporary).filter((name) => /^backplane-(?:npm|inspect)/.test(name)),
-    // npm replaces its command line by its title.
+    // npm replaces its command line with its title.
     npm: processesWith("npm").filter((pid) => parentOf(pid) === gateway.pid),
   };
 }
@@ -147,7 +147,8 @@ for (const { name, stalls, args, shown } of stages) {
     rmSync(join(folder, "cache"), { recursive: true, force: true });
     const command = startCommand("plugin", "install", "npm:acme-server", ...args);
     await expect.poll(command.stderr).toContain(shown);
-    expect((await remains()).npm).toHaveLength(1);
+    // Another one may still read the settings of npm.
+    await expect.poll(async () => (await remains()).npm).toHaveLength(1);
     command.child.kill("SIGINT");
     expect(await command.exited).toBe(130);
     expect(command.stderr()).toContain("error[request.cancelled]");
@@ -187,8 +188,8 @@ verifies(
     expect(steps).toEqual([
       "read",
       "resolve",
-      "download",
       "verify",
+      "download",
       "check",
       "unpack",
       "store",

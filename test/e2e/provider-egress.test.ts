@@ -69,9 +69,9 @@ const orgKey = async (org_id: string): Promise<string> => {
 /** Uses the key of an org, or else the admin token. */
 async function send<T>(token: string | null, method: string, path: string, body?: unknown): Promise<T> {
   const headers: Record<string, string> = token === null ? {} : { authorization: `Bearer ${token}` };
-  const answer = await gateway.http<T>(method, path, body, headers);
-  expect(answer.status, JSON.stringify(answer.body)).toBeLessThan(300);
-  return answer.body;
+  const response = await gateway.http<T>(method, path, body, headers);
+  expect(response.status, JSON.stringify(response.body)).toBeLessThan(300);
+  return response.body;
 }
 
 async function provider(token: string | null, id: string, plugin: string, base_url: string): Promise<void> {

@@ -1,5 +1,6 @@
 /** A gateway that cannot run safely refuses to start and reports what to do. */
 import { mkdtempSync, rmSync } from "node:fs";
+import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -9,7 +10,7 @@ import { verifies } from "../support/verifies.ts";
 const home = mkdtempSync(join(tmpdir(), "backplane-refuse-"));
 let gateway: TestGateway;
 beforeAll(async () => {
-  gateway = await startTestGateway();
+  gateway = await startTestGateway({ env: { BACKPLANE_STORE_URI: "postgres://db/x" } });
 });
 afterAll(async () => {
   await gateway.dispose();
@@ -31,10 +32,26 @@ test("listens with the flag and still refuses a foreign Host", async () => {
   const open = await startTestGateway({ env: { BACKPLANE_HOST: "0.0.0.0", BACKPLANE_INSECURE_LISTEN: "1" } });
   try {
     const { port } = new URL(open.url);
-    expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
+    const statusFor = (host: string) =>
+      new Promise((resolve, reject) => {
+        const asked = request(
+          { host: "127.0.0.1", port, path: "/v1/status", headers: { host } },
+          (response) => {
+            response.resume();
+            resolve(response.statusCode);
+          },
+        );
+        asked.on("error", reject).end();
+      });
+    expect(await statusFor(`127.0.0.1:${port}`)).toBe(401);
+    expect(await statusFor("rebound.example")).toBe(403);
   } finally {
     await open.dispose();
   }
+});
+
+test("warns of a variable that is none of its settings", () => {
+  expect(gateway.log()).toContain('"variable":"BACKPLANE_STORE_URI"');
 });
 
 test("refuses a second gateway on the same home", async () => {
@@ -55,7 +72,7 @@ test("names a port in use and releases its locks", async () => {
   const { port } = new URL(gateway.url);
   const taken = await runCli(["up", "--port", port], cleanEnvironment({ BACKPLANE_HOME: home }));
   expect(taken.code).not.toBe(0);
-  expect(taken.stderr).toContain("another program is already listening");
+  expect(taken.stderr).toContain("Another program is already listening");
   const free = await startTestGateway({ home });
   expect((await free.http("GET", "/v1/status")).status).toBe(200);
   await free.stop();

@@ -39,7 +39,7 @@ async function measured(): Promise<unknown> {
   return body.result?.structured_output ?? body;
 }
 
-test("seals every secret again, also after a kill, so that the old key is not needed", async () => {
+test("seals every secret again, even after a kill, so that the old key is not needed", async () => {
   for (let i = 0; i < COUNT; i += 25) {
     const puts = Array.from({ length: 25 }, (_, j) =>
       gateway.http("PUT", `/v1/secrets/s${i + j}`, { value: `value-${i + j}-${"x".repeat(20)}` }),

@@ -1,4 +1,6 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
@@ -52,35 +54,37 @@ const invocations = async (gateway: TestGateway, query: string) =>
 
 verifies(
   "fault.shutdown",
-  "ends 100 calls in flight with a terminal record on SIGTERM and exits within the grace period",
+  "ends 100 calls in flight with a terminal record on SIGTERM and exits before the grace period ends",
   async () => {
-    const home_env = { BACKPLANE_LOG_LEVEL: "warn" };
-    const gateway = await start({ env: home_env });
+    // A stop that waits for the end of a grace period takes ten minutes, so the time below shows that it does not. Calls
+    // that have reached the plugin, which ignores their cancellation, end after cancel_grace_ms.
+    const home = mkdtempSync(join(tmpdir(), "bp-shutdown-"));
+    const timeouts = "[timeouts]\nstop_grace_ms = 600000\nshutdown_grace_ms = 600000\n";
+    writeFileSync(join(home, "backplane.toml"), timeouts);
+    const gateway = await start({ home, env: { BACKPLANE_LOG_LEVEL: "warn" } });
     await installAndBind(gateway, sleeper("acme/sleeper-term", "read_only"), ["sleep"]);
     const started = await Promise.all(
       Array.from({ length: 100 }, () =>
         gateway.http<{ id: string }>("POST", "/v1/invocations", { export_id: "sleep", input: {} }),
       ),
     );
-    expect(started.map((answer) => answer.status)).toEqual(Array.from({ length: 100 }, () => 202));
+    expect(started.map((response) => response.status)).toEqual(Array.from({ length: 100 }, () => 202));
     const from = performance.now();
     const code = await gateway.stop();
     const took = performance.now() - from;
     expect(code).toBe(0);
-    // Half a second is usual: the stop does not wait longer for calls that have ended.
-    expect(took).toBeLessThan(5_000);
+    expect(took).toBeLessThan(60_000);
     expect(processesWith("mark=acme/sleeper-term")).toEqual([]);
 
     const again = await start({ home: gateway.home });
     const rows = await invocations(again, "export_id=sleep");
     expect(rows).toHaveLength(100);
-    expect(new Set(rows.map((row) => row.id))).toEqual(new Set(started.map((answer) => answer.body.id)));
+    expect(new Set(rows.map((row) => row.id))).toEqual(new Set(started.map((response) => response.body.id)));
     for (const row of rows) {
       expect(["failed", "cancelled"]).toContain(row.status);
       expect(row.error?.code).toMatch(/^(gateway_stopping|cancelled)$/);
     }
   },
-  60_000,
 );
 
 test("waits for the grace period of an unresponsive plugin on stop and records its call", async () => {
@@ -134,8 +138,8 @@ verifies(
       });
       await installAndBind(gateway, folder, [effect_class], { class: "worker", mounts: [shared.mount] });
       const input = { marker: shared.inside("again"), log: shared.inside("runs.log") };
-      const answer = await gateway.http("POST", "/v1/invocations", { export_id: effect_class, input });
-      expect(answer.status).toBe(202);
+      const response = await gateway.http("POST", "/v1/invocations", { export_id: effect_class, input });
+      expect(response.status).toBe(202);
     }
     const runs = () => readFileSync(shared.outside("runs.log"), "utf8").split("\n").slice(0, -1);
     await eventually(() => runs().length === 4, 20_000, "all four calls reached their plugin");

@@ -29,15 +29,15 @@ const start = async () => {
 };
 
 /** The highest number of concurrent calls in the plugin, from its own log of starts and ends. */
-function mostAtOnce(log: string): { most: number; calls: number } {
+function peakConcurrency(log: string): { peak: number; calls: number } {
   const lines = readFileSync(log, "utf8").trim().split("\n");
   let now = 0;
-  let most = 0;
+  let peak = 0;
   for (const line of lines) {
     now += line === "in" ? 1 : -1;
-    most = Math.max(most, now);
+    peak = Math.max(peak, now);
   }
-  return { most, calls: lines.filter((line) => line === "in").length };
+  return { peak, calls: lines.filter((line) => line === "in").length };
 }
 
 verifies(
@@ -73,25 +73,25 @@ verifies(
     const answers = await Promise.all(
       Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? first : second, "?wait=50")),
     );
-    expect(answers.map((answer) => answer.body.status)).toEqual(
+    expect(answers.map((response) => response.body.status)).toEqual(
       Array.from({ length: 40 }, () => "succeeded"),
     );
-    expect(mostAtOnce(shared.outside("calls.log"))).toEqual({ most: 3, calls: 40 });
+    expect(peakConcurrency(shared.outside("calls.log"))).toEqual({ peak: 3, calls: 40 });
 
     // One gateway alone accepts 3 + 100 calls; further calls are refused immediately with Retry-After.
     const burst = await Promise.all(Array.from({ length: 140 }, () => call(first, "")));
-    const refused = burst.filter((answer) => answer.status === 429);
+    const refused = burst.filter((response) => response.status === 429);
     expect(refused.length).toBeGreaterThan(20);
     expect(refused[0]!.headers.get("retry-after")).toMatch(/^\d+$/);
     expect(refused[0]!.body).toMatchObject({ error: { code: "invocation.queue_full", retryable: true } });
-    expect(burst.filter((answer) => answer.status === 202).length).toBeGreaterThanOrEqual(100);
+    expect(burst.filter((response) => response.status === 202).length).toBeGreaterThanOrEqual(100);
   },
   90_000,
 );
 
 verifies(
   "inv.artifacts",
-  "serves an artifact of one gateway's call from the other gateway, also when the first has stopped",
+  "serves an artifact of one gateway's call from the other gateway, even when the first has stopped",
   async () => {
     const [first, second] = [await start(), await start()];
     const folder = writePluginFolder({
@@ -118,8 +118,8 @@ verifies(
     const { sha256 } = ended.body.result.structured_output;
     const path = `/v1/invocations/${ended.body.id}/artifacts/${sha256}`;
     const read = async ({ url, token }: TestGateway) => {
-      const answer = await fetch(url + path, { headers: { authorization: `Bearer ${token}` } });
-      return hash("sha256", Buffer.from(await answer.arrayBuffer()), "hex");
+      const response = await fetch(url + path, { headers: { authorization: `Bearer ${token}` } });
+      return hash("sha256", Buffer.from(await response.arrayBuffer()), "hex");
     };
     expect([await read(first), await read(second)]).toEqual([sha256, sha256]);
     expect(readdirSync(join(first.home, "blobs"))).not.toContain("artifacts");

@@ -25,9 +25,9 @@ interface Provider {
 }
 
 let gateway: TestGateway;
-const folder = join(mkdtempSync(join(tmpdir(), "backplane-door-")), "door");
+const folder = join(mkdtempSync(join(tmpdir(), "backplane-greeter-")), "greeter");
 beforeAll(async () => {
-  cpSync("packages/gateway/test/fixtures/plugins/door", folder, { recursive: true });
+  cpSync("packages/gateway/test/fixtures/plugins/greeter", folder, { recursive: true });
   gateway = await startTestGateway();
 });
 afterAll(async () => {
@@ -36,9 +36,9 @@ afterAll(async () => {
 });
 
 const ask = async (method: string, path: string, body?: unknown) => {
-  const answer = await gateway.http<{ error?: { code: string }; detail?: string }>(method, path, body);
-  if (answer.status >= 400) expect(answer.body.detail, path).toBeTypeOf("string");
-  return answer;
+  const response = await gateway.http<{ error?: { code: string }; detail?: string }>(method, path, body);
+  if (response.status >= 400) expect(response.body.detail, path).toBeTypeOf("string");
+  return response;
 };
 const status = async (method: string, path: string, body?: unknown) => (await ask(method, path, body)).status;
 const plugins = async () => (await gateway.http<{ plugins: Plugin[] }>("GET", "/api/plugins")).body.plugins;
@@ -75,33 +75,33 @@ verifies(
       );
     }
 
-    expect((await gateway.http("GET", "/x/door/hello/Ada")).status).toBe(404);
+    expect((await gateway.http("GET", "/x/greeter/hello/Ada")).status).toBe(404);
     const installed = await gateway.http("POST", "/api/plugins/install", { source: folder, editable: true });
     expect([installed.status, installed.body]).toMatchObject([200, { source: folder, ok: true }]);
-    const hello = await gateway.http("GET", "/x/door/hello/Ada?x=1");
+    const hello = await gateway.http("GET", "/x/greeter/hello/Ada?x=1");
     expect([hello.status, hello.body]).toEqual([200, { hello: "Ada", query: { x: "1" } }]);
-    expect(hello.headers.get("x-door")).toBe("open");
+    expect(hello.headers.get("x-greeter")).toBe("hello");
     const document = await gateway.http<{ paths: Record<string, object> }>("GET", "/openapi.json");
     expect(Object.keys(document.body.paths)).toEqual(
-      expect.arrayContaining(["/x/door/hello/{name}", "/api/config/{key}", "/v1/runs"]),
+      expect.arrayContaining(["/x/greeter/hello/{name}", "/api/config/{key}", "/v1/runs"]),
     );
 
-    const off = await gateway.http("PATCH", "/api/plugins/door", { enabled: false });
+    const off = await gateway.http("PATCH", "/api/plugins/greeter", { enabled: false });
     expect([off.status, off.body]).toMatchObject([
       200,
-      { name: "door", enabled: false, reload_required: false },
+      { name: "greeter", enabled: false, reload_required: false },
     ]);
-    expect((await gateway.http("GET", "/x/door/hello/Ada")).status).toBe(404);
-    expect((await plugins()).find(({ name }) => name === "door")).toMatchObject({
+    expect((await gateway.http("GET", "/x/greeter/hello/Ada")).status).toBe(404);
+    expect((await plugins()).find(({ name }) => name === "greeter")).toMatchObject({
       enabled: false,
       status: "disabled",
     });
-    await gateway.http("PATCH", "/api/plugins/door", { enabled: true });
-    expect((await gateway.http("GET", "/x/door/hello/Ada")).status).toBe(200);
+    await gateway.http("PATCH", "/api/plugins/greeter", { enabled: true });
+    expect((await gateway.http("GET", "/x/greeter/hello/Ada")).status).toBe(200);
 
-    const removed = await gateway.http("DELETE", "/api/plugins/door");
-    expect([removed.status, removed.body]).toEqual([200, { name: "door", removed: true }]);
-    expect((await gateway.http("GET", "/x/door/hello/Ada")).status).toBe(404);
+    const removed = await gateway.http("DELETE", "/api/plugins/greeter");
+    expect([removed.status, removed.body]).toEqual([200, { name: "greeter", removed: true }]);
+    expect((await gateway.http("GET", "/x/greeter/hello/Ada")).status).toBe(404);
     expect(await status("DELETE", "/api/plugins/web")).toBe(400);
     expect(await status("DELETE", "/api/plugins/nobody")).toBe(404);
     expect(await status("PATCH", "/api/plugins/nobody", { enabled: true })).toBe(404);
@@ -224,7 +224,7 @@ verifies(
 
 verifies(
   "plug.web-adapter",
-  "removes /api when the web plugin is disabled and keeps /v1, also after a restart",
+  "removes /api when the web plugin is disabled and keeps /v1, even after a restart",
   async () => {
     const off = await gateway.http("PATCH", "/api/plugins/web", { enabled: false });
     expect([off.status, off.body]).toMatchObject([200, { name: "web", enabled: false }]);

@@ -14,7 +14,7 @@ import {
 } from "../../packages/runner/test/support/egress.ts";
 import { listen } from "../../packages/runner/test/support/loopback.ts";
 
-/** The client operations of an attack, inside or outside of a sandbox. */
+/** The client operations of an attack, inside or outside a sandbox. */
 export interface Attacker {
   port: number;
   send: (...payload: (string | Uint8Array)[]) => TestClient;

@@ -1,4 +1,4 @@
-/** Bypass attempts against the egress proxy by a client outside of a sandbox: none succeeds, and each is recorded. */
+/** Bypass attempts against the egress proxy by a client outside a sandbox: none succeeds, and each is recorded. */
 import { expect, test } from "vitest";
 import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { ATTACKS } from "./egress-attacks.ts";

@@ -100,7 +100,7 @@ test("streams the answer to an example of the empty state and ends with the text
   expect(problems).toEqual([]);
 });
 
-test("shows a tool call as a card between the surrounding messages, with arguments and outcome, also after a reload", async () => {
+test("shows a tool call as a card between the surrounding messages, with arguments and outcome, even after a reload", async () => {
   const { page, problems } = await signedIn();
   await sendAndWait(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
   const card = page.locator(".tool");

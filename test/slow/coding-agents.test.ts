@@ -29,7 +29,10 @@ beforeAll(async () => {
   const programs = { codex: await installAgent("codex"), opencode: await installAgent("opencode") };
   model = await startAgentModel();
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  writeFileSync(join(home, "backplane.toml"), `[sandbox.limits]\nmemory_bytes = ${MEMORY_BYTES}\n`);
+  writeFileSync(
+    join(home, "backplane.toml"),
+    `[sandbox.package_limits."backplane/opencode"]\nmemory_bytes = ${MEMORY_BYTES}\n`,
+  );
   gateway = await startTestGateway({ home });
   const config = { base_url: model.base_url, model: "scripted", timeout_s: 600, allow_private: true };
   await gateway.http("POST", "/api/llm-providers", { id: "main", plugin: "llm-openai", config });

@@ -59,7 +59,8 @@ verifies(
       let before = 0;
       for (let kill = 0; kill < KILLS; kill++) {
         gateway = await startTestGateway({ home });
-        // Each gateway handles at least the deliveries that the previous kill interrupted, so that none runs out of attempts.
+        // Each gateway handles at least the deliveries that the previous kill interrupted, so that none runs out of
+        // attempts.
         const wanted = Math.min(before + 10 + ((kill * 7) % 30), DELIVERIES - (KILLS - kill) * 10);
         await eventually(() => handled.count() >= wanted, 120_000, `${wanted} events are handled`);
         await gateway.kill9();

@@ -119,8 +119,9 @@ verifies(
       if (opened !== null) {
         const found = await opened.answers();
         const errors = found.filter(({ status }) => status >= 400);
-        for (const [i, answer] of found.entries()) {
-          if (answer.status < 400 && answer.text !== answers[i]!.text) silent.push(`${where}: ${PATHS[i]}`);
+        for (const [i, response] of found.entries()) {
+          if (response.status < 400 && response.text !== answers[i]!.text)
+            silent.push(`${where}: ${PATHS[i]}`);
         }
         seen[errors.length === 0 ? "same" : "error"]++;
         await opened.stop();
@@ -138,12 +139,12 @@ async function openHomeOf(home: string) {
   const gateway = await startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
   const token = readFileSync(gateway.admin_token_file, "utf8").trim();
   const ask = async (method: string, path: string, body?: unknown) => {
-    const answer = await fetch(`${gateway.url}${path}`, {
+    const response = await fetch(`${gateway.url}${path}`, {
       method,
       headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    return { status: answer.status, text: await answer.text() };
+    return { status: response.status, text: await response.text() };
   };
   return {
     ask,

@@ -69,13 +69,13 @@ async function lock(text: string, values: unknown[] = []): Promise<() => Promise
   return async () => void (await holder.query("rollback"));
 }
 
-async function waitsInDatabase(look: pg.Client, most = 1): Promise<void> {
+async function waitsInDatabase(look: pg.Client, count = 1): Promise<void> {
   const waiting = async () =>
     Number(
       (await look.query("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")).rows[0]
         .count,
     );
-  await eventually(async () => (await waiting()) >= most, PATIENCE_MS, `${most} writes wait for a lock`);
+  await eventually(async () => (await waiting()) >= count, PATIENCE_MS, `${count} writes wait for a lock`);
 }
 
 verifies(

@@ -3,10 +3,22 @@
  * When the disk works again, so does the gateway, without a restart.
  */
 import { execFileSync } from "node:child_process";
-import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from "node:fs";
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished } from "vitest";
+import { createFailingDisk, type DiskErrno, type FailingDisk } from "../support/failing-disk.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually } from "../support/processes.ts";
@@ -124,38 +136,52 @@ async function checkFault(
   await check(again);
 }
 
+/** A file system of its own, unmounted when the test has ended. Null if this user may not mount. */
+function mountDisk(megabytes: number): string | null {
+  const disk = mkdtempSync(join(tmpdir(), "backplane-full-"));
+  try {
+    const options = `size=${megabytes}m,mode=0700`;
+    execFileSync("mount", ["-t", "tmpfs", "-o", options, "tmpfs", disk], { stdio: "pipe" });
+  } catch {
+    rmSync(disk, { recursive: true });
+    return null;
+  }
+  onTestFinished(() => {
+    execFileSync("umount", ["--lazy", disk]);
+    rmSync(disk, { recursive: true, force: true });
+  });
+  return disk;
+}
+
+/** Uses all of the disk but `left` bytes. */
+function fillDisk(filler: string, left = 0): void {
+  const file = openSync(filler, "w");
+  try {
+    for (const size of [1 << 20, 4096]) {
+      try {
+        for (;;) writeSync(file, Buffer.alloc(size));
+      } catch (error) {
+        expect((error as NodeJS.ErrnoException).code).toBe("ENOSPC");
+      }
+    }
+    ftruncateSync(file, Math.max(0, fstatSync(file).size - left));
+  } finally {
+    closeSync(file);
+  }
+}
+
 verifies(
   "fault.disk",
   "refuses writes on a full disk with 5xx, keeps what it acknowledged, and recovers without a restart",
   async ({ skip }) => {
-    const disk = mkdtempSync(join(tmpdir(), "backplane-full-"));
-    try {
-      execFileSync("mount", ["-t", "tmpfs", "-o", "size=64m,mode=0700", "tmpfs", disk], { stdio: "pipe" });
-    } catch {
-      rmSync(disk, { recursive: true });
-      skip("mounting a small file system needs root");
-    }
-    onTestFinished(() => {
-      execFileSync("umount", ["--lazy", disk]);
-      rmSync(disk, { recursive: true, force: true });
-    });
+    const disk = mountDisk(64);
+    if (disk === null) return skip("mounting a small file system needs root");
     const gateway = await startTestGateway({ home: join(disk, "home") });
     onTestFinished(async () => void (await gateway.stop()));
     const filler = join(disk, "filler");
     await checkFault(gateway, {
       fail() {
-        const file = openSync(filler, "w");
-        try {
-          for (const size of [1 << 20, 4096]) {
-            try {
-              for (;;) writeSync(file, Buffer.alloc(size));
-            } catch (error) {
-              expect((error as NodeJS.ErrnoException).code).toBe("ENOSPC");
-            }
-          }
-        } finally {
-          closeSync(file);
-        }
+        fillDisk(filler);
       },
       repair: () => rmSync(filler),
     });
@@ -166,16 +192,253 @@ verifies(
 verifies(
   "fault.disk",
   "refuses writes that the disk fails with 5xx, keeps what it acknowledged, and recovers without a restart",
-  async () => {
-    const gateway = await startTestGateway();
+  async ({ skip }) => {
+    const disk = createFailingDisk();
+    if (disk === null) return skip("writes that fail need a C compiler");
+    const gateway = await startTestGateway({ env: disk.env });
     onTestFinished(async () => void (await gateway.stop()));
-    const limit = (bytes: number | "unlimited") =>
-      execFileSync("prlimit", ["--pid", String(gateway.pid), `--fsize=${bytes}:`], { stdio: "pipe" });
-    await checkFault(gateway, {
-      // Writes beyond this size of any file fail with EFBIG, which SQLite reports as an I/O error.
-      fail: () => void limit(statSync(join(gateway.home, "store.db-wal")).size + 65_536),
-      repair: () => void limit("unlimited"),
+    onTestFinished(() => disk.repair());
+    await checkFault(gateway, { fail: () => disk.fail("EIO", gateway.home), repair: () => disk.repair() });
+  },
+  180_000,
+);
+
+const MAKE_FILE = `async ({ body }) => {
+  const fs = await import("node:fs");
+  const { randomBytes } = await import("node:crypto");
+  fs.writeFileSync(body.context.scratch_dir + "/out.bin", randomBytes(body.input.bytes));
+  return { status: "succeeded", result: { content: [], structured_output: { transport: "artifact", path: "out.bin" } } };
+}`;
+const FILE_BYTES = 6_000_000;
+
+verifies(
+  "fault.disk",
+  "refuses packages, files of calls and backups that do not fit, leaves no part of them, and recovers",
+  async ({ skip }) => {
+    const disk = mountDisk(128);
+    if (disk === null) return skip("mounting a small file system needs root");
+    const home = join(disk, "home");
+    const gateway = await startTestGateway({ home });
+    onTestFinished(async () => void (await gateway.stop()));
+    const pluginFolder = (package_id: string, files: Record<string, string> = {}) =>
+      writePluginFolder({
+        package_id,
+        entrypoint: ["node", "./bin/plugin.mjs"],
+        files: { "bin/plugin.mjs": vaiProgram(package_id, MAKE_FILE), ...files },
+        exports: [{ id: "make", extra: '[exports.permissions]\nfilesystem = "scratch"' }],
+      });
+    await installAndBind(gateway, pluginFolder("acme/files"), ["make"], { class: "isolated" });
+    const large = pluginFolder("acme/large", { "assets/data.txt": "x".repeat(FILE_BYTES) });
+    const install = () => gateway.http("POST", "/v1/plugin-packages", { source: { folder: large } });
+    const call = () =>
+      gateway.http<{ status: string; error: { code: string } | null }>("POST", "/v1/invocations?wait=60", {
+        export_id: "make",
+        input: { bytes: FILE_BYTES },
+      });
+    const backup = () => gateway.cli("backup", join(disk, "backup.tar.gz"));
+    const leftovers = () => [
+      ...readdirSync(disk).filter((name) => !["home", "filler"].includes(name)),
+      ...readdirSync(join(home, "blobs", "tmp")),
+      ...readdirSync(join(home, "blobs", "artifacts", "tmp")),
+      ...readdirSync(join(home, "scratch")),
+    ];
+    const packages = async () => JSON.stringify((await gateway.http("GET", "/v1/plugin-packages")).body);
+
+    // A backup contains the files of calls, which do not compress.
+    expect((await call()).body).toMatchObject({ status: "succeeded" });
+    const filler = join(disk, "filler");
+    // The store has room, and only what is larger fails.
+    fillDisk(filler, 4 << 20);
+    const refused = await install();
+    expect(refused.status, JSON.stringify(refused.body)).toBeGreaterThanOrEqual(500);
+    expect(refused.body).toMatchObject({
+      error: {
+        code: "store.unavailable",
+        message: "There is no space left on the disk of the gateway's home (blobs).",
+        details: { fix: "Free space on that disk, then try again." },
+      },
     });
+    expect(await packages()).not.toContain("acme/large");
+    const failed = await call();
+    expect(failed.body, JSON.stringify(failed.body)).toMatchObject({
+      status: "failed",
+      error: { code: "store.unavailable" },
+    });
+    const backed = await backup();
+    expect(backed.code, backed.stdout + backed.stderr).not.toBe(0);
+    expect(backed.stderr).toContain(`There is no space left on the disk of ${disk}`);
+    expect(leftovers()).toEqual([]);
+
+    rmSync(filler);
+    expect((await install()).status).toBe(201);
+    expect(await packages()).toContain("acme/large");
+    expect((await call()).body).toMatchObject({ status: "succeeded", error: null });
+    const done = await backup();
+    expect(done.code, done.stderr).toBe(0);
+    expect(leftovers()).toEqual(["backup.tar.gz"]);
+  },
+  180_000,
+);
+
+interface Attempt {
+  status: number;
+  body: { status?: string; error?: { code: string; message: string } | null };
+}
+
+/**
+ * Repeats the operation with a disk that fails after 0, 1, 2 … writes until no write of it fails. Every other attempt must
+ * name the disk and leave nothing. Returns how many attempts failed.
+ */
+async function failEachWrite(
+  disk: FailingDisk,
+  { home, error, step }: { home: string; error: DiskErrno; step: number },
+  run: () => Promise<Attempt>,
+): Promise<number> {
+  for (let allowed = 0; ; allowed += step) {
+    disk.fail(error, home, allowed);
+    // The end of a call is written until the disk takes it, so the disk must work again while the client waits.
+    const repaired = setTimeout(() => disk.repair(), 300);
+    const { status, body } = await run();
+    clearTimeout(repaired);
+    const passed = disk.seen() <= allowed;
+    disk.repair();
+    const shown = `${error} after ${allowed} writes: ${status} ${JSON.stringify(body).slice(0, 400)}`;
+    if (body.error != null) {
+      expect(body.error.code, shown).toBe("store.unavailable");
+      expect(body.error.message, shown).toMatch(/the disk of|The disk of|The disk quota of/);
+      expect(body.error.message, shown).not.toContain(home);
+    } else expect(status, shown).toBeLessThan(300);
+    expect(leftIn(home), shown).toEqual([]);
+    if (passed) return allowed / step;
+  }
+}
+
+/** Files and folders that an operation in progress has, and that nothing uses afterwards. */
+function leftIn(home: string): string[] {
+  return ["blobs/tmp", "blobs/artifacts/tmp", "scratch", "."].flatMap((folder) =>
+    readdirSync(join(home, folder))
+      .filter((name) => folder !== "." || /\.(?:new|part|partial|restoring)$/.test(name))
+      .map((name) => join(folder, name)),
+  );
+}
+
+/** The audit export may contain lines that the disk took in part, but every entry is on a line of its own once. */
+function exportedEntries(file: string): number[] {
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .flatMap((line) => {
+      try {
+        return [(JSON.parse(line) as { seq: number }).seq];
+      } catch {
+        return [];
+      }
+    });
+}
+
+verifies(
+  "fault.disk",
+  "names the disk at every write of an installation, a call, a trusted folder and a key rotation, and leaves nothing",
+  async ({ skip }) => {
+    const disk = createFailingDisk();
+    if (disk === null) return skip("writes that fail need a C compiler");
+    const home = mkdtempSync(join(tmpdir(), "backplane-home-"));
+    writeFileSync(join(home, "backplane.toml"), '[audit]\nexport = "audit.jsonl"\n', { mode: 0o600 });
+    const gateway = await startTestGateway({ home, env: disk.env });
+    onTestFinished(() => gateway.dispose());
+    const pluginFolder = (package_id: string) =>
+      writePluginFolder({
+        package_id,
+        entrypoint: ["node", "./bin/plugin.mjs"],
+        files: { "bin/plugin.mjs": vaiProgram(package_id, MAKE_FILE) },
+        exports: [{ id: "make", extra: '[exports.permissions]\nfilesystem = "scratch"' }],
+      });
+    await installAndBind(gateway, pluginFolder("acme/files"), ["make"], { class: "isolated" });
+    await gateway.http("PUT", "/v1/secrets/before", { value: "x" });
+    const post = (path: string, body: object) => gateway.http<Attempt["body"]>("POST", path, body);
+
+    const errors: [DiskErrno, number][] = [
+      ["EIO", 1],
+      ["EDQUOT", 5],
+      ["ENOSPC", 7],
+    ];
+    for (const [error, step] of errors) {
+      const failEach = (run: () => Promise<Attempt>) => failEachWrite(disk, { home, error, step }, run);
+      const name = error.toLowerCase();
+      const folder = pluginFolder(`acme/${name}`);
+      expect(await failEach(() => post("/v1/plugin-packages", { source: { folder } }))).toBeGreaterThan(5);
+      const input = { bytes: 50_000 };
+      expect(
+        await failEach(() => post("/v1/invocations?wait=30", { export_id: "make", input })),
+      ).toBeGreaterThan(2);
+      const path = pluginFolder(`acme/trusted-${name}`);
+      expect(await failEach(() => post("/v1/workspaces", { path, kind: "plugin" }))).toBeGreaterThan(5);
+      expect(await failEach(() => post("/v1/secret-keys", {}))).toBeGreaterThan(2);
+    }
+    const { stdout } = await gateway.cli("plugin", "list", "--json");
+    for (const [error] of errors) expect(stdout).toContain(`acme/${error.toLowerCase()}`);
+    expect((await gateway.http("GET", "/healthz")).status).toBe(200);
+    disk.fail("EIO", home);
+    const from = performance.now();
+    expect(await gateway.stop(), gateway.log().slice(-2_000)).toBe(0);
+    expect(performance.now() - from).toBeLessThan(30_000);
+    disk.repair();
+
+    const again = await startTestGateway({ home });
+    onTestFinished(async () => void (await again.stop()));
+    expect((await again.http("GET", "/v1/audit/verify")).body).toMatchObject({ status: "ok" });
+    const shown = await again.cli("doctor", "--json");
+    expect(shown.code, shown.stdout).toBeLessThan(2);
+    await again.stop();
+    const seqs = exportedEntries(join(home, "audit.jsonl"));
+    expect(seqs).toEqual(seqs.map((_, index) => index + 1));
+  },
+  300_000,
+);
+
+verifies(
+  "fault.disk",
+  "leaves the home as it was when backups, checks and restores meet a failing disk, and names the file",
+  async ({ skip }) => {
+    const disk = createFailingDisk();
+    if (disk === null) return skip("writes that fail need a C compiler");
+    const dir = mkdtempSync(join(tmpdir(), "backplane-commands-"));
+    onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
+    const home = join(dir, "home");
+    const gateway = await startTestGateway({ home, env: disk.env });
+    onTestFinished(async () => void (await gateway.stop()));
+    await gateway.http("PUT", "/v1/secrets/kept", { value: "x" });
+    expect((await gateway.cli("store", "backup", join(dir, "store.backup"))).code).toBe(0);
+    expect((await gateway.cli("backup", join(dir, "home.tar.gz"))).code).toBe(0);
+    await gateway.stop();
+    // SQLite removes the journal and the log of a file when it closes the file, if it can.
+    const files = () =>
+      [...readdirSync(dir), ...readdirSync(home)]
+        .filter((name) => !/-(?:journal|wal|shm)$/.test(name))
+        .sort();
+    const before = files();
+
+    const commands: [error: DiskErrno, allowed: number, args: string[]][] = [
+      ["ENOSPC", 3, ["store", "backup", join(dir, "another.backup")]],
+      ["EIO", 3, ["backup", join(dir, "another.tar.gz")]],
+      ["ENOSPC", 12, ["backup", join(dir, "another.tar.gz")]],
+      ["ENOSPC", 4, ["store", "check"]],
+      ["ENOSPC", 4, ["store", "restore", join(dir, "store.backup"), "--yes"]],
+      ["EDQUOT", 8, ["restore", join(dir, "home.tar.gz"), "--force", "--yes"]],
+    ];
+    for (const [error, allowed, args] of commands) {
+      disk.fail(error, dir, allowed);
+      const { code, stdout, stderr } = await gateway.cli(...args);
+      const seen = disk.seen();
+      disk.repair();
+      const shown = `${error} ${args.join(" ")} (${seen} writes): ${code} ${stdout}${stderr}`;
+      expect(code, shown).not.toBe(0);
+      expect(stderr, shown).toMatch(/disk|space/);
+      expect(stderr, shown).not.toMatch(/damaged|internal|at file:/);
+      expect(files(), shown).toEqual(before);
+    }
+    const again = await startTestGateway({ home });
+    onTestFinished(() => again.dispose());
+    expect((await again.cli("secret", "list", "--json")).stdout).toContain('"kept"');
   },
   180_000,
 );

@@ -50,7 +50,8 @@ verifies(
             reached.add(export_id);
           }),
         );
-        // The first kill waits until everything runs, each later one a little longer, to hit different moments of the starts.
+        // The first kill waits until everything runs, each later one a little longer, to hit different moments of the
+        // starts.
         await eventually(() => served > (kill === 0 ? 30 : kill), 60_000, "calls are served");
         if (kill === 0) {
           await eventually(

@@ -28,7 +28,7 @@ verifies(
       const execution = () => readExecution(gateway, harness!.execution_id);
       let before = 0;
       for (let kill = 0; kill < KILLS; kill++) {
-        // One more answer between two kills: a harness that never gets one would end after ten starts.
+        // Waits for one more answer before each kill: a harness that never gets one would be ended after ten starts.
         await eventually(async () => (await execution()).checkpoints > before, LIMIT_MS, `answer ${before}`);
         before = (await execution()).checkpoints;
         await new Promise((done) => setTimeout(done, (kill * 37) % 150));
@@ -43,7 +43,7 @@ verifies(
       const done = await readRun(gateway, id);
       expect(done).toMatchObject({ status: "completed", error: null });
       expect(done.output?.content.split("\n")).toEqual(topics.map((_, n) => `answer ${n}`));
-      await expectNothingDoubled(gateway, done, await execution());
+      await expectNoDuplicates(gateway, done, await execution());
     } finally {
       await gateway.dispose();
     }
@@ -51,7 +51,7 @@ verifies(
   600_000,
 );
 
-async function expectNothingDoubled(gateway: TestGateway, done: Run, { id, used }: Execution): Promise<void> {
+async function expectNoDuplicates(gateway: TestGateway, done: Run, { id, used }: Execution): Promise<void> {
   const children: Run[] = [];
   for (let after = ""; ; ) {
     const query = `limit=200${after === "" ? "" : `&after=${after}`}`;
@@ -65,13 +65,13 @@ async function expectNothingDoubled(gateway: TestGateway, done: Run, { id, used 
   const completed = children.filter(({ status }) => status === "completed");
   const sessions = Array.from({ length: TOPICS }, (_, n) => `${id}-${n}`);
   expect(completed.map(({ session_id }) => session_id).sort()).toEqual(sessions.toSorted());
-  // A turn that two kills hit has failed, and the harness asked again under another key.
+  // A turn that was interrupted twice has failed, and the harness has started another one under a new key.
   expect(children.filter(({ status }) => status === "running")).toEqual([]);
 }
 
 /** Kills the process of the harness inside its sandbox; false if it is just being started. */
 async function killHarness({ pid: gateway_pid }: TestGateway): Promise<boolean> {
-  const own = processesWith("./bin/plugin.py").filter((pid) => isBelow(pid, gateway_pid));
+  const own = processesWith("./bin/plugin.py").filter((pid) => isDescendant(pid, gateway_pid));
   for (const pid of own) {
     try {
       process.kill(pid, "SIGKILL");
@@ -83,7 +83,7 @@ async function killHarness({ pid: gateway_pid }: TestGateway): Promise<boolean> 
   return own.length > 0;
 }
 
-function isBelow(pid: number, ancestor: number): boolean {
+function isDescendant(pid: number, ancestor: number): boolean {
   for (let at = pid; at > 1; ) {
     if (at === ancestor) return true;
     try {

@@ -1,7 +1,15 @@
 /** Packages through a real registry (Debian's docker-registry), with skopeo as a second opinion. */
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { hash } from "node:crypto";
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import {
+  createRegistryClient,
+  openAsLayout,
+  packLayout,
+  parseReference,
+  pushLayout,
+} from "@backplane/supply";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type DockerRegistry, REGISTRY_LOGIN, startDockerRegistry } from "../support/docker-registry.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -82,22 +90,22 @@ verifies(
 
 verifies(
   "pkg.oci",
-  "installs what skopeo has copied into a registry and out of one",
+  "installs a package that skopeo has copied into and out of a registry",
   async () => {
     const layout = join(folder, "layout");
     const source = await plugin("1.1.0");
     const { manifest_digest } = await succeed("plugin", "pack", source, "--oci", "-o", layout);
-    const place = `${registry.host}/copies/hello:1.1.0`;
-    await registry.skopeo("copy", "--dest-tls-verify=false", `oci:${layout}:1.1.0`, `docker://${place}`);
+    const copy = `${registry.host}/copies/hello:1.1.0`;
+    await registry.skopeo("copy", "--dest-tls-verify=false", `oci:${layout}:1.1.0`, `docker://${copy}`);
     const pinned = `oci://${registry.host}/copies/hello@${manifest_digest}`;
     // skopeo copies the package without its referrers.
     const unsigned = await gateway.cli("plugin", "install", pinned);
     expect(unsigned).toMatchObject({ code: 6 });
     expect(unsigned.stderr).toContain("signature.missing");
-    await succeed("plugin", "push", layout, `oci://${place}`);
+    await succeed("plugin", "push", layout, `oci://${copy}`);
     await succeed("plugin", "install", pinned);
     const back = join(folder, "back");
-    await registry.skopeo("copy", "--src-tls-verify=false", `docker://${place}`, `oci:${back}:1.1.0`);
+    await registry.skopeo("copy", "--src-tls-verify=false", `docker://${copy}`, `oci:${back}:1.1.0`);
     const signature = join(source, "marketplace.signature.json");
     await succeed("plugin", "install", back, "--signature", signature);
     const info = await gateway.cli("plugin", "info", "acme/hello@1.1.0");
@@ -108,7 +116,7 @@ verifies(
 
 verifies(
   "pkg.oci",
-  "uses the login of docker for a push and a secret for an installation",
+  "uses docker's login for a push and a secret for an installation",
   async () => {
     const target = `oci://${locked.host}/acme/hello:1.2.0`;
     await succeed("plugin", "push", await plugin("1.2.0"), target);
@@ -122,16 +130,120 @@ verifies(
   120_000,
 );
 
-test("a changed byte in the registry's storage ends with exit code 6", async () => {
-  const layout = join(folder, "broken");
-  await succeed("plugin", "pack", await plugin("1.3.0"), "--oci", "-o", layout);
-  const blobs = join(layout, "blobs/sha256");
-  const largest = readdirSync(blobs)
-    .map((file) => ({ file, bytes: readFileSync(join(blobs, file)) }))
-    .sort((a, b) => b.bytes.length - a.bytes.length)[0]!;
-  largest.bytes[100]! ^= 1;
-  writeFileSync(join(blobs, largest.file), largest.bytes);
-  const { code, stderr } = await gateway.cli("plugin", "install", layout);
-  expect(code).toBe(6);
-  expect(stderr).toContain(`expected sha256:${largest.file}`);
-}, 60_000);
+/** The digests of everything that an installation reads, by its role. */
+function partsOf(layout: string): Record<string, string> {
+  const read = (digest: string) =>
+    JSON.parse(readFileSync(blobFile(layout, digest), "utf8")) as StoredManifest;
+  const [packed, signature] = (
+    JSON.parse(readFileSync(join(layout, "index.json"), "utf8")) as { manifests: { digest: string }[] }
+  ).manifests.map(({ digest }) => digest) as [string, string];
+  return {
+    manifest: packed,
+    config: read(packed).config.digest,
+    layer: read(packed).layers[0]!.digest,
+    "manifest of the signature": signature,
+    signature: read(signature).layers[0]!.digest,
+  };
+}
+
+interface StoredManifest {
+  config: { digest: string };
+  layers: { digest: string }[];
+}
+
+function blobFile(layout: string, digest: string): string {
+  return join(layout, "blobs", digest.replace(":", "/"));
+}
+
+/** Changes one byte of the file. `actual` is the digest of the changed content; `undo` restores the file. */
+function changeByte(file: string): { actual: string; undo: () => void } {
+  const bytes = readFileSync(file);
+  const changed = Buffer.from(bytes);
+  changed[Math.floor(bytes.length / 2)]! ^= 1;
+  writeFileSync(file, changed);
+  return { actual: `sha256:${hash("sha256", changed, "hex")}`, undo: () => writeFileSync(file, bytes) };
+}
+
+verifies(
+  "pkg.oci",
+  "a changed byte in any part of a layout ends with exit code 6 and both digests",
+  async () => {
+    const layout = join(folder, "changed-layout");
+    await succeed("plugin", "pack", await plugin("1.3.0"), "--oci", "-o", layout);
+    for (const [part, digest] of Object.entries(partsOf(layout))) {
+      const { actual, undo } = changeByte(blobFile(layout, digest));
+      const { code, stderr } = await gateway.cli("plugin", "install", layout);
+      expect({ part, code }).toEqual({ part, code: 6 });
+      expect(stderr).toContain(`expected ${digest}, actual ${actual}`);
+      undo();
+    }
+    const index = join(layout, "index.json");
+    const text = readFileSync(index, "utf8");
+    const { manifest } = partsOf(layout) as { manifest: string };
+    const other = manifest.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
+    writeFileSync(index, text.replace(manifest, other));
+    const { code, stderr } = await gateway.cli("plugin", "install", layout);
+    expect(code).toBe(6);
+    expect(stderr).toContain(`expected ${other}, actual no such file`);
+    writeFileSync(index, text);
+    await succeed("plugin", "install", layout);
+  },
+  180_000,
+);
+
+verifies(
+  "pkg.oci",
+  "a changed byte in the storage of a registry ends with exit code 6 and both digests",
+  async () => {
+    const layout = join(folder, "pushed-layout");
+    await succeed("plugin", "pack", await plugin("1.4.0"), "--oci", "-o", layout);
+    const repository = `oci://${registry.host}/acme/changed`;
+    const target = `${repository}:1.4.0`;
+    await succeed("plugin", "push", layout, target);
+    const parts = partsOf(layout);
+    for (const [part, digest] of Object.entries(parts)) {
+      const { actual, undo } = changeByte(registry.fileOf(digest));
+      const out = join(folder, `pulled-${digest.slice(-8)}`);
+      // By its digest, because the registry does not find a changed manifest by its tag.
+      for (const args of [
+        ["install", `${repository}@${parts.manifest}`],
+        ["pull", `${repository}@${parts.manifest}`, "-o", out],
+      ]) {
+        const { code, stderr } = await gateway.cli("plugin", ...args);
+        expect({ part, args, code }).toEqual({ part, args, code: 6 });
+        expect(stderr).toContain(`expected ${digest}, actual ${actual}`);
+      }
+      undo();
+    }
+    await succeed("plugin", "install", target);
+  },
+  180_000,
+);
+
+test("lists all signatures that are pushed at the same time", async () => {
+  const layout = join(folder, "concurrent");
+  await packLayout(resolve("examples/hello-tool"), layout);
+  // Without a tag, which docker-registry does not let several clients write at the same time.
+  const reference = { ...parseReference(`oci://${registry.host}/acme/concurrent:1.0.0`), tag: null };
+  const push = async (signatures: readonly unknown[]) => {
+    const client = createRegistryClient({ credentials: async () => null, addresses: null });
+    try {
+      const { store } = await openAsLayout(layout, join(folder, "unused"));
+      return await pushLayout(client, layout, store, reference, signatures);
+    } finally {
+      client.close();
+    }
+  };
+  const numbers = Array.from({ length: 8 }, (_, number) => number);
+  // The package is pushed first, so that the clients compete only for the list of its signatures.
+  const { manifest_digest } = await push([]);
+  await Promise.all(numbers.map((number) => push([{ number }])));
+  const client = createRegistryClient({ credentials: async () => null, addresses: null });
+  const listed = await client.listReferrers(
+    reference,
+    manifest_digest,
+    "application/vnd.vai.plugin.signature.v1+json",
+  );
+  client.close();
+  expect(new Set(listed.map(({ digest }) => digest)).size).toBe(numbers.length);
+}, 120_000);

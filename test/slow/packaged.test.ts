@@ -22,7 +22,10 @@ const INSTALLED_MB = 150;
 const FIRST_CALL_MS = 20_000;
 /** A user other than root that owns nothing on this machine. */
 const ORDINARY_USER = 1000;
-/** The same restrictions as in deploy/systemd/backplane.service: the sandbox must work without privileges and without a way to get some. */
+/**
+ * The same restrictions as in deploy/systemd/backplane.service: the sandbox must work without privileges and without a
+ * way to get some.
+ */
 const RESTRICTED = ["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"];
 
 let archives: string;

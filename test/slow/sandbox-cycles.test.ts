@@ -21,7 +21,7 @@ const timers = () => process.getActiveResourcesInfo().filter((name) => name === 
 
 /**
  * Only processes of this test, because other tests use sandboxes at the same time: the outer process and PID 1 of its
- * namespace, with whose end the kernel ends all others. Each with its start time, because pids are reused.
+ * namespace; when PID 1 ends, the kernel ends all others. Each has its start time, because pids are reused.
  */
 const started = new Set<string>();
 const named = (pid: string | number): string => {

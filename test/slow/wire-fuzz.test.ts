@@ -47,7 +47,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
       const collect = garbageCollector();
       const before = await settledMemory(collect);
       const seen = { frames: 0, failures: 0, clean: 0, strange: [] as unknown[] };
-      let most = 0;
+      let peak = 0;
 
       for (let done = 0; done < FRAMES; ) {
         const count = 1 + (random() % 8);
@@ -73,7 +73,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
         if (failures.length === 0) seen.clean++;
         else seen.failures++;
         if (done % 100_000 < count) {
-          most = Math.max(most, (await settledMemory(collect)) - before);
+          peak = Math.max(peak, (await settledMemory(collect)) - before);
         }
       }
 
@@ -84,7 +84,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
       expect(seen.failures).toBeGreaterThan(FRAMES / 50);
       expect(seen.clean).toBeGreaterThan(FRAMES / 50);
       expect(seen.frames).toBeGreaterThan(FRAMES / 10);
-      expect(most).toBeLessThan(32 * 1024 * 1024);
+      expect(peak).toBeLessThan(32 * 1024 * 1024);
     },
     900_000,
   );

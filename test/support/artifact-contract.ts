@@ -43,7 +43,7 @@ function openFiles(name: string): string[] {
 }
 
 export function artifactContract(subject: () => ArtifactSubject): void {
-  test("returns stored bytes complete, also when stored repeatedly and concurrently", async () => {
+  test("returns stored bytes complete, even when stored repeatedly and concurrently", async () => {
     const { files } = subject();
     for (const length of [1, 256 * 1024, 256 * 1024 + 1, 600_000]) {
       const { bytes, sha256 } = freshBytes(length);

@@ -2,7 +2,7 @@
  * A secret that is used in the whole suite (secret.slots). Every test gateway stores it, every plugin that test support
  * writes declares a slot for it, and every call of such a plugin receives it. When a gateway is disposed of, everything
  * that it left is searched for the value in all encodings: the whole home (database with its log, blobs, files), its
- * output, the output of its commands, and its HTTP responses. reports/canary lists what was searched, and
+ * output, the output of its commands, and its HTTP responses. CANARY_FOLDER lists what was searched, and
  * scripts/canary.ts sums it up after the run.
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
@@ -13,7 +13,8 @@ import { spellingsOf } from "../../packages/contract/src/values/secret-spellings
 export const CANARY = 'canary/9f2c"71+Ω secret&of=the whole%suite';
 export const CANARY_NAME = "canary";
 export const CANARY_SLOT = "canary";
-export const CANARY_FOLDER = resolve("reports/canary");
+/** Beside the report of the run, whose user may not be allowed to write to reports/. */
+export const CANARY_FOLDER = resolve("reports", process.env.BACKPLANE_REPORT ?? "tests", "../canary");
 
 const NEEDLES = [...spellingsOf(CANARY)].map((spelling) => Buffer.from(spelling));
 

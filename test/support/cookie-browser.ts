@@ -20,13 +20,13 @@ export function cookieBrowser(): CookieBrowser {
     const own = jar.get(hostname) ?? new Map<string, string>();
     jar.set(hostname, own);
     const cookie = pathname.startsWith("/oauth/") ? [...own.values()].join("; ") : "";
-    const answer = await fetch(url, { redirect: "manual", headers: cookie === "" ? {} : { cookie } });
-    for (const line of answer.headers.getSetCookie()) {
+    const response = await fetch(url, { redirect: "manual", headers: cookie === "" ? {} : { cookie } });
+    for (const line of response.headers.getSetCookie()) {
       set.push(line);
       const pair = line.slice(0, line.indexOf(";"));
       own.set(pair.slice(0, pair.indexOf("=")), pair);
     }
-    return answer;
+    return response;
   }
 
   return {
@@ -34,9 +34,9 @@ export function cookieBrowser(): CookieBrowser {
     async open(url) {
       let at = url;
       for (let step = 0; step < MAX_REDIRECTS; step++) {
-        const answer = await get(at);
-        const next = answer.headers.get("location");
-        if (next === null) return { status: answer.status, text: await answer.text(), url: at };
+        const response = await get(at);
+        const next = response.headers.get("location");
+        if (next === null) return { status: response.status, text: await response.text(), url: at };
         at = new URL(next, at).href;
       }
       throw new Error(`${url} leads on and on`);

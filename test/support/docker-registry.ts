@@ -10,6 +10,8 @@ import { eventually } from "./processes.ts";
 export interface DockerRegistry {
   /** `127.0.0.1:PORT`. */
   host: string;
+  /** The file in which it stores the blob or manifest `sha256:…`. */
+  fileOf(digest: string): string;
   skopeo(...args: string[]): Promise<string>;
   stop(): void;
 }
@@ -21,18 +23,37 @@ const HTPASSWD = "ada:$2b$05$abcdefghijklmnopqrstuuZ0Fx87Pb/Aqb0E90lfvCwzXnaFKUH
 
 const PROGRAMS = ["/usr/bin/docker-registry", "/usr/bin/skopeo"];
 
-/** With `login` every request needs the password of REGISTRY_LOGIN. */
-export async function startDockerRegistry({ login }: { login: boolean }): Promise<DockerRegistry> {
+/** The token server that a registry trusts. */
+export interface TokenServer {
+  realm: string;
+  service: string;
+  issuer: string;
+  /** The file of its certificate, in PEM. */
+  certificate: string;
+}
+
+/** With `login` every request needs the password of REGISTRY_LOGIN, with `token` a token of that server. */
+export async function startDockerRegistry({
+  login = false,
+  token,
+}: {
+  login?: boolean;
+  token?: TokenServer;
+}): Promise<DockerRegistry> {
   const missing = PROGRAMS.filter((file) => !existsSync(file));
   if (missing.length > 0)
     throw new Error(`${missing.join(" and ")} missing: apt-get install -y docker-registry skopeo`);
   const dir = mkdtempSync(join(tmpdir(), "docker-registry-"));
   const host = `127.0.0.1:${await freePort()}`;
   writeFileSync(join(dir, "htpasswd"), HTPASSWD);
-  const auth = `auth:\n  htpasswd:\n    realm: tests\n    path: ${join(dir, "htpasswd")}\n`;
+  const password = `auth:\n  htpasswd:\n    realm: tests\n    path: ${join(dir, "htpasswd")}\n`;
+  const auth =
+    token === undefined
+      ? password
+      : `auth:\n  token:\n    realm: ${token.realm}\n    service: ${token.service}\n    issuer: ${token.issuer}\n    rootcertbundle: ${token.certificate}\n`;
   writeFileSync(
     join(dir, "config.yml"),
-    `version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: ${join(dir, "data")}\nhttp:\n  addr: ${host}\n${login ? auth : ""}`,
+    `version: 0.1\nlog:\n  level: error\nstorage:\n  filesystem:\n    rootdirectory: ${join(dir, "data")}\nhttp:\n  addr: ${host}\n${login || token !== undefined ? auth : ""}`,
   );
   const server: ChildProcess = spawn("/usr/bin/docker-registry", ["serve", join(dir, "config.yml")], {
     stdio: "ignore",
@@ -47,6 +68,10 @@ export async function startDockerRegistry({ login }: { login: boolean }): Promis
   await eventually(answers, 30_000, "docker-registry answers");
   return {
     host,
+    fileOf(digest) {
+      const hex = digest.slice("sha256:".length);
+      return join(dir, "data/docker/registry/v2/blobs/sha256", hex.slice(0, 2), hex, "data");
+    },
     async skopeo(...args) {
       const { stdout } = await promisify(execFile)("/usr/bin/skopeo", args, {
         env: { PATH: process.env.PATH, HOME: dir },

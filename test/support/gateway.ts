@@ -3,6 +3,7 @@ import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { OWN_SEMI_SPACE } from "../../packages/cli/src/heap/small-heap.ts";
 import { noteSearch, type SearchReport, searchFolder, searchText } from "./canary.ts";
 
 const CLI = resolve("packages/cli/dist/main.js");
@@ -53,10 +54,11 @@ export interface GatewayOptions {
 
 export async function startTestGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const home = options.home ?? mkdtempSync(join(tmpdir(), "backplane-e2e-"));
-  const env = cleanEnvironment({ BACKPLANE_HOME: home, ...options.env });
+  // `up` would start Node a second time to set these.
+  const env = cleanEnvironment({ BACKPLANE_HOME: home, MALLOC_ARENA_MAX: "2", ...options.env });
   const child = spawn(
     process.execPath,
-    [CLI, "up", "--json", "--port", String(options.port ?? 0), "--no-open"],
+    [OWN_SEMI_SPACE, CLI, "up", "--json", "--port", String(options.port ?? 0), "--no-open"],
     {
       env,
       stdio: ["ignore", "pipe", "pipe"],
@@ -69,7 +71,8 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   const exited = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
   const ready = await Promise.race([firstLine(child), exited.then(() => null)]);
   if (ready === null) throw new Error(`the gateway ended before it was ready:\n${log}`);
-  const { url } = JSON.parse(ready) as { url: string };
+  const { url } = JSON.parse(ready) as { url?: string };
+  if (url === undefined) throw new Error(`the gateway refused to start: ${ready}`);
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const running = () => child.exitCode === null && child.signalCode === null;
   const searched: SearchReport = { places: 0, bytes: 0, hits: [] };

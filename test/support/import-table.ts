@@ -7,7 +7,7 @@ export interface ModuleRule {
   module: string;
   /** `sdk` or `sdk/kernel`: the latter allows only that entry. */
   modules: string[];
-  /** null: any builtin of Node. */
+  /** Null for any builtin of Node. */
   builtins: string[] | null;
 }
 
@@ -79,7 +79,7 @@ function forbidden(
 ): string | null {
   if (specifier.startsWith(".")) {
     const inside = resolve(dirname(file), specifier).startsWith(source + sep);
-    return inside ? null : `${specifier} is outside of its module`;
+    return inside ? null : `${specifier} is outside its module`;
   }
   const builtin = specifier.replace(/^node:/, "");
   if (specifier.startsWith("node:") || builtinModules.includes(builtin)) {

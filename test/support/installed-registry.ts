@@ -1,6 +1,6 @@
 /**
- * A local npm registry that serves installed packages, those of test/peers first, unchanged and with their dependencies. The real npm can
- * thus install published servers with or without access to the public registry.
+ * A local npm registry that serves installed packages, those of test/peers first, unchanged and with their
+ * dependencies. The real npm can thus install published servers with or without access to the public registry.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";

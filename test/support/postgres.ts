@@ -25,8 +25,8 @@ const GUARD = '"$@" & server=$!; read _ <&3; kill -INT $server; wait $server';
 type Owner = { uid: number; gid: number } | { uid?: undefined };
 
 export async function startPostgres(): Promise<TestPostgres> {
-  const given = process.env.BACKPLANE_TEST_PG_URL;
-  return given === undefined ? startCluster() : createDatabase(given);
+  const configured_url = process.env.BACKPLANE_TEST_PG_URL;
+  return configured_url === undefined ? startCluster() : createDatabase(configured_url);
 }
 
 async function startCluster(): Promise<TestPostgres> {

@@ -51,7 +51,7 @@ function writeInPlace(file, bytes) {
   chmodSync(path, mode);
 }
 
-const pause = (most) => new Promise((done) => setTimeout(done, Math.random() * most));
+const pause = (max_ms) => new Promise((done) => setTimeout(done, Math.random() * max_ms));
 
 while (going) {
   const way = Math.random() < 0.5 ? replace : writeInPlace;

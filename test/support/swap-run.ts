@@ -162,8 +162,8 @@ export async function startSwapGateway(options: SwapOptions): Promise<SwapGatewa
     exports.push("swapped_tool");
   }
   for (const name of exports) {
-    const answer = await callOnce(gateway, name);
-    if (answer.status !== "succeeded") throw new Error(`${name}: ${JSON.stringify(answer)}`);
+    const call = await callOnce(gateway, name);
+    if (call.status !== "succeeded") throw new Error(`${name}: ${JSON.stringify(call)}`);
   }
   return { gateway, exports };
 }
@@ -176,12 +176,12 @@ export async function swapRun({ gateway, exports }: SwapGateway, calls: number):
   const lane = async () => {
     while (next < calls) {
       const name = exports[next++ % exports.length]!;
-      const answer = await callOnce(gateway, name);
+      const call = await callOnce(gateway, name);
       count.calls++;
-      const text = JSON.stringify(answer.result ?? answer.error ?? null);
-      if (answer.error?.code === "package.corrupt") count.refused++;
+      const text = JSON.stringify(call.result ?? call.error ?? null);
+      if (call.error?.code === "package.corrupt") count.refused++;
       else if (text.includes("CHANGED!")) count.changed.push(`${name}: ${text}`);
-      else if (answer.status === "succeeded" && text.includes("ORIGINAL")) count.intact++;
+      else if (call.status === "succeeded" && text.includes("ORIGINAL")) count.intact++;
       else count.failed.push(`${name}: ${text}`);
     }
   };

@@ -1,4 +1,4 @@
-/** A client of `codex app-server`: JSON-RPC in lines over stdio, with requests in both directions. */
+/** A client of `codex app-server`: one JSON-RPC message per line over stdio, with requests in both directions. */
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import type { Readable, Writable } from "node:stream";
@@ -9,9 +9,9 @@ export interface Streams {
 }
 
 export interface ServerListener {
-  notified(method: string, params: unknown): void;
-  /** The answer to a request of the server; a rejection is sent as an error. */
-  asked(method: string, params: unknown): Promise<unknown>;
+  onNotification(method: string, params: unknown): void;
+  /** Resolves to the result of a request of the server; a rejection is sent as an error. */
+  onRequest(method: string, params: unknown): Promise<unknown>;
 }
 
 interface Message {
@@ -67,7 +67,7 @@ export class AppServer {
       return;
     }
     const { id, method, params, result, error } = message;
-    if (method !== undefined && id === undefined) this.#listener.notified(method, params);
+    if (method !== undefined && id === undefined) this.#listener.onNotification(method, params);
     else if (method !== undefined) void this.#answer(id!, method, params);
     else if (typeof id === "number") {
       const open = this.#open.get(id);
@@ -79,7 +79,7 @@ export class AppServer {
 
   async #answer(id: number | string, method: string, params: unknown): Promise<void> {
     try {
-      this.#send({ id, result: await this.#listener.asked(method, params) });
+      this.#send({ id, result: await this.#listener.onRequest(method, params) });
     } catch (error) {
       this.#send({
         id,
@@ -124,7 +124,7 @@ export function startAppServer(
   };
   child.once("error", (error) => end(error.message));
   child.once("exit", (code, signal) => end(signal === null ? `exit code ${code}` : signal));
-  // Somebody may stop waiting before the process ends.
+  // The caller may stop waiting before the process ends.
   ended.catch(() => {});
   return { server, ended, stop: () => void child.kill("SIGKILL") };
 }

@@ -73,7 +73,7 @@ export type TurnCall = Pick<
   "addToConversation" | "checkpoint" | "progress" | "requestPermission"
 >;
 
-/** One turn of Codex: records what it does, and answers what it asks. */
+/** One turn of Codex: records its work and answers its requests. */
 export class Turn implements ServerListener {
   readonly #call: TurnCall;
   readonly #items = new Map<string, ThreadItem>();
@@ -93,7 +93,7 @@ export class Turn implements ServerListener {
     return this.#end.promise;
   }
 
-  notified(method: string, params: unknown): void {
+  onNotification(method: string, params: unknown): void {
     const { item, turn } = params as { item?: ThreadItem; turn?: CompletedTurn };
     if (method === "item/started" && item !== undefined) {
       this.#items.set(item.id, item);
@@ -102,25 +102,27 @@ export class Turn implements ServerListener {
     else if (method === "turn/completed" && turn !== undefined) this.#finish(turn);
   }
 
-  async asked(method: string, params: unknown): Promise<unknown> {
-    const asked = params as ApprovalRequest;
+  async onRequest(method: string, params: unknown): Promise<unknown> {
+    const request = params as ApprovalRequest;
     switch (method) {
       case "item/commandExecution/requestApproval": {
-        const { command, cwd, reason } = asked;
+        const { command, cwd, reason } = request;
         const details = { ...(cwd == null ? {} : { cwd }), ...(reason == null ? {} : { reason }) };
         return this.#decide("command", command ?? "", details);
       }
       case "item/fileChange/requestApproval": {
-        const changes = changesOf(this.#items.get(asked.itemId)).map(({ path, kind, diff }) => ({
+        const changes = changesOf(this.#items.get(request.itemId)).map(({ path, kind, diff }) => ({
           path,
           kind: kind.type,
-          diff: diff.slice(0, DIFF_CHARS),
+          diff: shorten(diff),
         }));
+        // A person can approve only changes that can be shown.
+        if (changes.length === 0) return { decision: "decline" };
         return this.#decide("edit", changes.map(({ path }) => path).join("\n"), { changes });
       }
       case "mcpServer/elicitation/request":
         // The gateway applies its own policy to each call of its tools, so Codex need not ask for them.
-        return asked.serverName === SERVER
+        return request.serverName === SERVER
           ? { action: "accept", content: {}, _meta: null }
           : { action: "decline", content: null, _meta: null };
       default:
@@ -190,6 +192,12 @@ interface ApprovalRequest {
   serverName?: string;
 }
 
+/** Says what is missing, so that nobody approves it without knowing. */
+function shorten(diff: string): string {
+  const missing = diff.length - DIFF_CHARS;
+  return missing <= 0 ? diff : `${diff.slice(0, DIFF_CHARS)}\n[${missing} more characters are not shown]`;
+}
+
 /** The conversation ends with the message that started the call, or with the work of an attempt that was interrupted. */
 function splitConversation(blocks: readonly Block[]): { history: Block[]; prompt: string } {
   const last = blocks.at(-1);
@@ -233,9 +241,9 @@ export function settingsOf(
     ["model_provider", SERVER],
     [`model_providers.${SERVER}`, provider],
     ["mcp_servers", gateway.scopes.includes("tools:invoke") ? { [SERVER]: server } : {}],
-    // Rules and settings in the folder could allow commands, and whoever wrote them has not been approved.
+    // Rules and settings in the folder could allow commands without approval.
     ["projects", { [JSON.stringify(workspace)]: { trust_level: "untrusted" } }],
-    // Sub-agents of Codex would work outside of the conversation.
+    // Sub-agents of Codex would work outside the conversation.
     ["features.multi_agent", false],
     ["features.goals", false],
     ["shell_environment_policy.exclude", [TOKEN_VARIABLE]],
@@ -246,7 +254,7 @@ export function settingsOf(
   return settings.flatMap(([key, value]) => ["-c", `${key}=${toToml(value)}`]);
 }
 
-/** Strings of JSON are strings of TOML, too. */
+/** A JSON string is also a valid TOML string. */
 function toToml(value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(toToml).join(", ")}]`;
   if (typeof value !== "object" || value === null) return JSON.stringify(value);

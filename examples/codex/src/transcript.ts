@@ -1,4 +1,4 @@
-/** Between the items of Codex and the blocks of a conversation. */
+/** Converts between the items of Codex and the blocks of a conversation. */
 import type { Block } from "@backplane/sdk";
 
 /** The part of an item of `item/completed` that is read here. */
@@ -56,7 +56,7 @@ export function blocksOf(item: ThreadItem): Block[] {
   }
 }
 
-/** A call and its result, which are written together so that neither is ever without the other. */
+/** A call and its result, written together, so that the tape never has one without the other. */
 function callBlocks(id: string, name: string, input: unknown, result: string, is_error: boolean): Block[] {
   return [
     { kind: "tool_call", content: [], tool_call_id: id, name, input: input as NonNullable<Block["input"]> },

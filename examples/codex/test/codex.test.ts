@@ -34,7 +34,7 @@ function connect(listener: Partial<ServerListener> = {}) {
   const [input, output] = [new PassThrough(), new PassThrough()];
   const server = new AppServer(
     { input, output },
-    { notified: () => {}, asked: async () => ({}), ...listener },
+    { onNotification: () => {}, onRequest: async () => ({}), ...listener },
   );
   const sent: unknown[] = [];
   input.on("data", (chunk) => {
@@ -60,7 +60,7 @@ function startTurn(permission: AgentPermission = { allowed: true, reason: "" }) 
   return { turn: new Turn(call), recorded, asked };
 }
 
-test("matches answers to requests, and rejects with the error of the server", async () => {
+test("matches responses to requests, and rejects with the error of the server", async () => {
   const { server, sent, receive } = connect();
   const first = server.request("thread/start", { cwd: "/workspace" });
   const second = server.request("turn/start", {});
@@ -75,11 +75,11 @@ test("matches answers to requests, and rejects with the error of the server", as
 });
 
 test("answers requests of the server, also with an error", async () => {
-  const asked = async (method: string) => {
+  const onRequest = async (method: string) => {
     if (method !== "item/commandExecution/requestApproval") throw new Error("not available");
     return { decision: "accept" };
   };
-  const { sent, receive } = connect({ asked });
+  const { sent, receive } = connect({ onRequest });
   receive({ id: 0, method: "item/commandExecution/requestApproval", params: {} });
   receive({ id: 1, method: "item/tool/requestUserInput", params: {} });
   await expect.poll(() => sent).toHaveLength(2);
@@ -98,12 +98,12 @@ test("ignores output that is not a frame, and rejects open requests when the pro
 
 test("records what Codex does in its order, and keeps the last message as the summary", async () => {
   const { turn, recorded } = startTurn();
-  turn.notified("item/completed", { item: { type: "userMessage", id: "u1", content: [] } });
-  turn.notified("item/completed", { item: { ...MESSAGE, text: "Let me see." } });
-  turn.notified("item/completed", { item: COMMAND });
-  turn.notified("item/completed", { item: CHANGE });
-  turn.notified("item/completed", { item: MESSAGE });
-  turn.notified("turn/completed", { turn: { status: "completed", error: null } });
+  turn.onNotification("item/completed", { item: { type: "userMessage", id: "u1", content: [] } });
+  turn.onNotification("item/completed", { item: { ...MESSAGE, text: "Let me see." } });
+  turn.onNotification("item/completed", { item: COMMAND });
+  turn.onNotification("item/completed", { item: CHANGE });
+  turn.onNotification("item/completed", { item: MESSAGE });
+  turn.onNotification("turn/completed", { turn: { status: "completed", error: null } });
   expect(await turn.ended).toEqual({ summary: { text: "I am done." } });
   expect(recorded.map(({ kind, name }) => name ?? kind)).toEqual([
     "response",
@@ -116,8 +116,10 @@ test("records what Codex does in its order, and keeps the last message as the su
 
 test("fails with the reason of Codex, after it has recorded the last message", async () => {
   const { turn, recorded } = startTurn();
-  turn.notified("item/completed", { item: MESSAGE });
-  turn.notified("turn/completed", { turn: { status: "failed", error: { message: "stream disconnected" } } });
+  turn.onNotification("item/completed", { item: MESSAGE });
+  turn.onNotification("turn/completed", {
+    turn: { status: "failed", error: { message: "stream disconnected" } },
+  });
   await expect(turn.ended).rejects.toThrow("Codex failed: stream disconnected");
   expect(recorded).toMatchObject([{ kind: "response" }]);
 });
@@ -125,9 +127,11 @@ test("fails with the reason of Codex, after it has recorded the last message", a
 test("asks for permission with the command, or with the changes that Codex announced before", async () => {
   const { turn, asked } = startTurn();
   const command = { itemId: "c1", command: COMMAND.command, cwd: "/workspace", reason: null };
-  expect(await turn.asked("item/commandExecution/requestApproval", command)).toEqual({ decision: "accept" });
-  turn.notified("item/started", { item: { ...CHANGE, status: "inProgress" } });
-  await turn.asked("item/fileChange/requestApproval", { itemId: "c2", reason: null });
+  expect(await turn.onRequest("item/commandExecution/requestApproval", command)).toEqual({
+    decision: "accept",
+  });
+  turn.onNotification("item/started", { item: { ...CHANGE, status: "inProgress" } });
+  await turn.onRequest("item/fileChange/requestApproval", { itemId: "c2", reason: null });
   expect(asked).toEqual([
     { agent: "codex", action: "command", target: COMMAND.command, details: { cwd: "/workspace" } },
     {
@@ -139,16 +143,31 @@ test("asks for permission with the command, or with the changes that Codex annou
   ]);
 });
 
-test("declines what people reject, and everything that it does not know", async () => {
+test("declines changes that were not announced, and says how much of a long diff is not shown", async () => {
+  const { turn, asked } = startTurn();
+  const unknown = await turn.onRequest("item/fileChange/requestApproval", { itemId: "c9", reason: null });
+  expect(unknown).toEqual({ decision: "decline" });
+  expect(asked).toEqual([]);
+  const [change] = CHANGE.changes;
+  const long = { ...CHANGE, changes: [{ ...change, diff: "+".repeat(20_100) }] };
+  turn.onNotification("item/started", { item: long });
+  await turn.onRequest("item/fileChange/requestApproval", { itemId: "c2", reason: null });
+  const end = "+\n[100 more characters are not shown]";
+  expect(asked).toMatchObject([{ details: { changes: [{ diff: expect.stringContaining(end) }] } }]);
+});
+
+test("declines actions that a person rejected, and requests of unknown kinds", async () => {
   const { turn } = startTurn({ allowed: false, reason: "no" });
   const command = { itemId: "c1", command: "rm -rf /" };
-  expect(await turn.asked("item/commandExecution/requestApproval", command)).toEqual({ decision: "decline" });
-  expect(await turn.asked("item/fileChange/requestApproval", { itemId: "c9" })).toEqual({
+  expect(await turn.onRequest("item/commandExecution/requestApproval", command)).toEqual({
+    decision: "decline",
+  });
+  expect(await turn.onRequest("item/fileChange/requestApproval", { itemId: "c9" })).toEqual({
     decision: "decline",
   });
   const other = { serverName: "other" };
-  expect(await turn.asked("mcpServer/elicitation/request", other)).toMatchObject({ action: "decline" });
-  await expect(turn.asked("item/permissions/requestApproval", {})).rejects.toThrow("not available");
+  expect(await turn.onRequest("mcpServer/elicitation/request", other)).toMatchObject({ action: "decline" });
+  await expect(turn.onRequest("item/permissions/requestApproval", {})).rejects.toThrow("not available");
 });
 
 test("marks a command that failed or was declined as an error", () => {

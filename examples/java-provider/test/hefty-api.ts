@@ -158,7 +158,10 @@ export function buildHeftyClasses(into: string): HeftyClasses {
   return { libraries, plugin: compile(join(into, "hefty-plugin"), PLUGIN, libraries) };
 }
 
-/** The jar of the guide's Quick Start with its manifest, and the libraries that it needs in `lib/` unless they are left out. */
+/**
+ * The jar of the guide's Quick Start with its manifest, and the libraries that it needs in `lib/` unless they are left
+ * out.
+ */
 export function packHeftyJar(
   { libraries, plugin }: HeftyClasses,
   into: string,

@@ -41,7 +41,7 @@ const opencode = harness({
     async function converse() {
       const { id } = await server.send<{ id: string }>("POST", "/session", { title: "Backplane" });
       const turn = new Turn(call, server, id);
-      await server.listen((event) => turn.hear(event));
+      await server.listen((event) => turn.onEvent(event));
       if (history.length > 0) {
         const parts = [{ type: "text", text: describeHistory(history) }];
         await server.send("POST", `/session/${id}/message`, { noReply: true, parts });
@@ -65,7 +65,7 @@ export type TurnCall = Pick<
   "addToConversation" | "checkpoint" | "progress" | "requestPermission"
 >;
 
-/** One turn of OpenCode: records what it does, and answers what it asks. */
+/** One turn of OpenCode: records its work and answers its requests. */
 export class Turn {
   readonly #call: TurnCall;
   readonly #server: Pick<OpenCodeServer, "send">;
@@ -99,7 +99,7 @@ export class Turn {
     this.#begun = true;
   }
 
-  hear({ type, properties }: ServerEvent): void {
+  onEvent({ type, properties }: ServerEvent): void {
     if (type === "permission.asked") {
       // Sub-agents of OpenCode ask in sessions of their own.
       void this.#decide(properties as unknown as PermissionRequest);
@@ -137,7 +137,10 @@ export class Turn {
     this.#take();
   }
 
-  /** A text may be reported as complete after the call that follows it, so parts are taken in the order of their beginnings. */
+  /**
+   * A text may be reported as complete after the call that follows it, so parts are taken in the order in which they
+   * began.
+   */
   #take(): void {
     for (const blocks of [...this.#parts.values()].slice(this.#taken)) {
       if (blocks === null) return;
@@ -262,7 +265,7 @@ function environmentOf(call: HarnessCall, settings: object): Record<string, stri
   const home = call.context.scratch_dir ?? fail("OpenCode needs a scratch folder.");
   const { PATH = "", LANG = "C.UTF-8", ...rest } = process.env;
   const git = Object.entries(rest).filter(([name]) => name.startsWith("GIT_CONFIG_")) as [string, string][];
-  // Settings in the folder could allow commands, and whoever wrote them has not been approved.
+  // Settings in the folder could allow commands without approval.
   const off = [
     "PROJECT_CONFIG",
     "AUTOUPDATE",

@@ -11,14 +11,14 @@ export interface OpenCodeServer {
   /** Rejects with the message of the server. */
   send<Result>(method: string, path: string, body?: object): Promise<Result>;
   /** Resolves once the server accepts subscribers; the events follow until the server stops. */
-  listen(heard: (event: ServerEvent) => void): Promise<void>;
+  listen(onEvent: (event: ServerEvent) => void): Promise<void>;
   /** Rejects when the process or its stream of events ends. */
   ended: Promise<never>;
   stop(): void;
 }
 
 const STDERR_CHARS = 2_000;
-/** The stream of events breaks before the end of the process is reported, which says why. */
+/** The stream of events breaks before the exit of the process is reported, and only the exit says why. */
 const EXIT_MS = 2_000;
 const USER = "opencode";
 
@@ -34,7 +34,7 @@ export async function startServer(
     stdio: ["ignore", "pipe", "pipe"],
   });
   const { promise: ended, reject } = Promise.withResolvers<never>();
-  // Somebody may stop waiting before the process ends.
+  // The caller may stop waiting before the process ends.
   ended.catch(() => {});
   const { promise: listening, resolve } = Promise.withResolvers<string>();
   let [stdout, stderr] = ["", ""];
@@ -72,11 +72,11 @@ export async function startServer(
         throw new Error(`OpenCode answered ${response.status} to ${path}: ${text.slice(0, 500)}`);
       return (text === "" ? null : JSON.parse(text)) as Result;
     },
-    async listen(heard) {
+    async listen(onEvent) {
       const response = await fetch(`${base}/event`, { headers: { authorization } });
       if (!response.ok || response.body === null)
         throw new Error(`OpenCode sends no events: ${response.status}`);
-      readEvents(response.body, heard).then(
+      readEvents(response.body, onEvent).then(
         () => setTimeout(end, EXIT_MS, "its stream of events ended").unref(),
         (error: unknown) => setTimeout(end, EXIT_MS, String(error)).unref(),
       );
@@ -85,13 +85,13 @@ export async function startServer(
 }
 
 function describeExit(code: number | null, signal: string | null): string {
-  if (signal === "SIGKILL") return "it was killed, perhaps because it exceeded sandbox.limits.memory_bytes";
+  if (signal === "SIGKILL") return "it was killed, perhaps because it exceeded its memory limit";
   return signal ?? `exit code ${code}`;
 }
 
 export async function readEvents(
   stream: AsyncIterable<Uint8Array>,
-  heard: (event: ServerEvent) => void,
+  onEvent: (event: ServerEvent) => void,
 ): Promise<void> {
   const decoder = new TextDecoder();
   let text = "";
@@ -101,7 +101,7 @@ export async function readEvents(
     text = frames.pop()!;
     for (const frame of frames) {
       const data = frame.split("\n").flatMap((line) => (line.startsWith("data:") ? line.slice(5) : []));
-      if (data.length > 0) heard(JSON.parse(data.join("\n")) as ServerEvent);
+      if (data.length > 0) onEvent(JSON.parse(data.join("\n")) as ServerEvent);
     }
   }
 }

@@ -1,4 +1,4 @@
-/** Between the parts of OpenCode's messages and the blocks of a conversation. */
+/** Converts between the parts of OpenCode's messages and the blocks of a conversation. */
 import type { Block } from "@backplane/sdk";
 
 /** A part of `message.part.updated`. */

@@ -71,7 +71,7 @@ test("records parts in the order in which they began, and keeps the last text as
     textPart("prt_4", "I am done.", 3),
     IDLE,
   ];
-  for (const event of events) turn.hear(event);
+  for (const event of events) turn.onEvent(event);
   expect(await turn.ended).toEqual({ summary: { text: "I am done." } });
   expect(recorded).toMatchObject([
     { kind: "response", content: [{ text: "Let me see." }] },
@@ -83,16 +83,16 @@ test("records parts in the order in which they began, and keeps the last text as
 test("names a tool of the gateway as other harnesses do", async () => {
   const { turn, recorded } = startTurn();
   const state = { status: "completed", input: {}, output: "Hello" };
-  turn.hear(updated({ type: "tool", id: "prt_1", tool: "backplane_hello", callID: "c", state }));
-  turn.hear(IDLE);
+  turn.onEvent(updated({ type: "tool", id: "prt_1", tool: "backplane_hello", callID: "c", state }));
+  turn.onEvent(IDLE);
   await turn.ended;
   expect(recorded[0]).toMatchObject({ kind: "tool_call", name: "hello" });
 });
 
-test("asks for permission and passes on the answer, also for sub-agents", async () => {
+test("asks for permission and passes on the answer, including for sub-agents", async () => {
   const { turn, asked, sent } = startTurn();
-  turn.hear(ASKED);
-  turn.hear({ ...ASKED, properties: { ...ASKED.properties, id: "per_2", sessionID: "ses_child" } });
+  turn.onEvent(ASKED);
+  turn.onEvent({ ...ASKED, properties: { ...ASKED.properties, id: "per_2", sessionID: "ses_child" } });
   await expect.poll(() => sent).toHaveLength(2);
   expect(asked[0]).toEqual({
     agent: "opencode",
@@ -103,9 +103,9 @@ test("asks for permission and passes on the answer, also for sub-agents", async 
   expect(sent[0]).toEqual(["POST", "/permission/per_1/reply", { reply: "once" }]);
 });
 
-test("rejects what people reject", async () => {
+test("rejects an action that a person rejected", async () => {
   const { turn, sent } = startTurn({ allowed: false, reason: "not now" });
-  turn.hear(ASKED);
+  turn.onEvent(ASKED);
   await expect.poll(() => sent).toHaveLength(1);
   expect(sent[0]).toEqual(["POST", "/permission/per_1/reply", { reply: "reject", message: "not now" }]);
 });
@@ -113,8 +113,8 @@ test("rejects what people reject", async () => {
 test("fails with the reason of OpenCode", async () => {
   const { turn } = startTurn();
   const error = { name: "APIError", data: { message: "The model is not available." } };
-  turn.hear({ type: "session.error", properties: { sessionID: SESSION, error } });
-  turn.hear(IDLE);
+  turn.onEvent({ type: "session.error", properties: { sessionID: SESSION, error } });
+  turn.onEvent(IDLE);
   await expect(turn.ended).rejects.toThrow("OpenCode failed: The model is not available.");
 });
 
@@ -129,9 +129,9 @@ test("reads events that arrive in several chunks, and ignores comments", async (
     yield bytes.slice(cut);
     yield rest;
   }
-  const heard: ServerEvent[] = [];
-  await readEvents(chunks(), (event) => heard.push(event));
-  expect(heard).toEqual([
+  const events: ServerEvent[] = [];
+  await readEvents(chunks(), (event) => events.push(event));
+  expect(events).toEqual([
     { type: "a", properties: { text: "é" } },
     { type: "b", properties: {} },
   ]);

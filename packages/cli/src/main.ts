@@ -27,8 +27,11 @@ async function start(): Promise<void> {
   // `backplane plugin list | head` closes stdout early, which is not a failure.
   process.stdout.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code === "EPIPE") process.exit(0);
-    throw error;
+    process.stderr.write(`The output could not be written: ${error.message}.\n`);
+    process.exit(1);
   });
+  // A log file on a full disk must not end the gateway, and there is no other place to report it.
+  process.stderr.on("error", () => {});
 
   process.exitCode = await runProgram(process.argv.slice(2), processIo(import.meta.url));
 }

@@ -78,6 +78,19 @@ describe("launcher", () => {
     expect({ status, stdout }).toEqual({ status: 7, stdout: '["a b","--c=$x"]\n' });
   });
 
+  test("vai-plugin-sign runs `plugin sign` with its arguments, even under an old Node", () => {
+    writeMain(ECHO);
+    bundleNode();
+    const program = join(root, "packages/cli/bin/vai-plugin-sign.cjs");
+    cpSync(join(LAUNCHER, "../vai-plugin-sign.cjs"), program);
+    for (const before of [[], ["-r", pretend("20.19.0")]]) {
+      const argv = [...before, program, "my plugin.tgz", "--out", "x.json"];
+      const { status, stdout } = spawnSync(process.execPath, argv, { encoding: "utf8" });
+      const args = ["plugin", "sign", "my plugin.tgz", "--out", "x.json"];
+      expect({ status, stdout }).toEqual({ status: 7, stdout: `${JSON.stringify(args)}\n` });
+    }
+  });
+
   test("reports a missing bundled Node under an old one", () => {
     writeMain(ECHO);
     const argv = ["-r", pretend("18.0.0"), launcher];

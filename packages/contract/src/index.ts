@@ -3,6 +3,8 @@
 export {
   BackplaneError,
   codeOf,
+  diskErrorOf,
+  diskFault,
   type ErrorDetails,
   specificFix,
   toBackplaneError,

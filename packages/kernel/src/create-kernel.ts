@@ -13,19 +13,19 @@ import {
   createTokenRevocation,
 } from "@backplane/servers";
 import { createSessionModule } from "@backplane/session";
-import { createLifecycle } from "./lifecycle.ts";
+import { createAttempt, createLifecycle } from "./lifecycle.ts";
 
-export function createKernel(given: KernelDeps): Kernel {
-  const changes = new Changes(given.log);
-  const revocation = createTokenRevocation(given);
-  const tokens = createSignInTokens(given, revocation);
-  const dependencies = createDependencyCheck(given);
-  const registry = createRegistryModule(given, { changes, tokens, revocation, dependencies });
-  const session = createSessionModule(given, changes);
-  const calls = createCallState(given, changes);
-  const host = createAgentHost(given, { changes, registry, session, calls });
+export function createKernel(host_deps: KernelDeps): Kernel {
+  const changes = new Changes(host_deps.log);
+  const revocation = createTokenRevocation(host_deps);
+  const tokens = createSignInTokens(host_deps, revocation);
+  const dependencies = createDependencyCheck(host_deps);
+  const registry = createRegistryModule(host_deps, { changes, tokens, revocation, dependencies });
+  const session = createSessionModule(host_deps, changes);
+  const calls = createCallState(host_deps, changes);
+  const host = createAgentHost(host_deps, { changes, registry, session, calls });
   // From here on calls of plugin tools run in this process.
-  const deps: KernelDeps = { ...given, runner: host.runner };
+  const deps: KernelDeps = { ...host_deps, runner: host.runner };
   const door = createDoorModule(deps, {
     changes,
     registry,
@@ -48,6 +48,7 @@ export function createKernel(given: KernelDeps): Kernel {
     core_tools: host.core_tools,
     callerOf: (plugin, as) => host.plugins.callers.resolve(plugin, as).caller,
   });
+  const attempt = createAttempt(deps);
   const lifecycle = createLifecycle(door.door, changes, (recoverCalls) =>
     agent.loop.recoverTurns(recoverCalls),
   );
@@ -75,10 +76,13 @@ export function createKernel(given: KernelDeps): Kernel {
       servers.stopRefreshing();
       door.stopWatching();
       // Turns end first and wait for the ends of their calls, which the lifecycle of the door brings about.
-      await Promise.all([registry.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);
-      await agent.stop();
-      await servers.stop();
-      await door.stop();
+      await Promise.all([
+        attempt("the registry", async () => registry.stop()),
+        lifecycle.stop(grace_ms, agent.endTurns()),
+      ]);
+      await attempt("the agent", () => agent.stop());
+      await attempt("the servers", async () => servers.stop());
+      await attempt("the door", () => door.stop());
     },
   };
 }

@@ -33,6 +33,17 @@ export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
   recover(): Promise<void>;
 }
 
+/** Without the store a step may fail; the others are stopped all the same, or the process would not end. */
+export function createAttempt({ log }: Pick<KernelDeps, "log">) {
+  return async (what: string, step: () => Promise<unknown>): Promise<void> => {
+    try {
+      await step();
+    } catch (error) {
+      log.error({ err: error }, `${what} did not stop cleanly`);
+    }
+  };
+}
+
 export function createLifecycle(
   door: Door,
   changes: Pick<Changes, "on">,
@@ -46,20 +57,24 @@ export function createLifecycle(
   changes.on("bindings.changed", () => deliverer.wake());
   changes.on("deliveries.added", () => deliverer.wake());
   const retention = new Retention(deps);
+  const attempt = createAttempt(deps);
   let beats = 0;
   let recovered = false;
-  const idle = () => state.stopping || !recovered || !lease.mayTakeOver();
+  const mayRecover = () => recovered && !state.stopping && lease.mayTakeOver();
   const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
   const heartbeat = new Heartbeat(clock, log, every, [
     { name: "slots", run: () => renewSlots(deps, concurrency.held()) },
     { name: "dispatcher lease", run: () => dispatcher.renewLease() },
     { name: "deliveries", run: () => deliverer.extend() },
     { name: "cancels", run: () => readCancels(door) },
-    { name: "orphans", run: async () => (idle() ? 0 : await recoverCalls(door)) },
-    { name: "orphaned deliveries", run: async () => (idle() ? undefined : await deliverer.releaseOrphans()) },
-    { name: "approvals", run: async () => (idle() ? 0 : await resumeApprovals(door)) },
+    { name: "orphans", run: async () => (mayRecover() ? await recoverCalls(door) : 0) },
+    {
+      name: "orphaned deliveries",
+      run: async () => (mayRecover() ? await deliverer.releaseOrphans() : undefined),
+    },
+    { name: "approvals", run: async () => (mayRecover() ? await resumeApprovals(door) : 0) },
     // After the calls, so that a recovered turn finds its own calls recovered.
-    { name: "turns", run: async () => (idle() ? 0 : await recoverTurns(() => recoverCalls(door))) },
+    { name: "turns", run: async () => (mayRecover() ? await recoverTurns(() => recoverCalls(door)) : 0) },
     {
       name: "retention",
       run: async () => {
@@ -88,21 +103,21 @@ export function createLifecycle(
 
   async function stop(grace_ms: number, turns: Promise<void>): Promise<void> {
     state.stopping = true;
-    const swept = retention.stop();
+    const swept = attempt("the retention", () => retention.stop());
     // No delivery begins from here on. The leases of those that run are kept until they end.
-    await dispatcher.stop();
-    const deliveries = deliverer.stop();
-    await pending.stop();
+    await attempt("the dispatcher", () => dispatcher.stop());
+    const deliveries = attempt("the deliveries", () => deliverer.stop());
+    await attempt("the approvals", async () => pending.stop());
     for (const call of live.all()) stopCall(door, call, "shutdown");
     await within(deps, live.idle(), grace_ms);
     // A runner that does not answer must not keep a row open.
     const late = live.all().map((call) => endOrRelease(door, call));
-    await within(deps, Promise.all(late), LAST_CALL_MS);
+    await attempt("the calls", () => within(deps, Promise.all(late), LAST_CALL_MS));
     await within(deps, deliveries, LAST_CALL_MS);
-    await turns;
-    await heartbeat.stop();
+    await attempt("the turns", () => turns);
+    await attempt("the heartbeat", async () => heartbeat.stop());
     await swept;
-    await lease.stop();
+    await attempt("the lease", () => lease.stop());
   }
 
   return {

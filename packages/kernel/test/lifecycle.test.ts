@@ -1,8 +1,9 @@
-import { isTerminal } from "@backplane/contract";
+import { BackplaneError, isTerminal } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
 
 test("cancels calls immediately on stop, waits for the grace period, and writes a terminal record for each", async () => {
   const fixture = await createTestKernel();
@@ -53,6 +54,20 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
   await until(() => fixture.clock.timers === 0);
   const list = await fixture.kernel.invocations.list(user, {}, { limit: 100 });
   expect(list.items).toHaveLength(50);
+});
+
+verifies("fault.disk", "stops completely while the disk of the store fails", async () => {
+  const fixture = await createTestKernel();
+  const fail = async () => {
+    throw new BackplaneError("store.unavailable");
+  };
+  const { leases, jobs } = fixture.store;
+  await until(async () => (await leases.acquire("outbox/hooks", "other", fixture.clock.now(), 1)) === null);
+  for (const part of [leases, jobs])
+    for (const name of Object.keys(part)) (part as unknown as Record<string, unknown>)[name] = fail;
+  await fixture.kernel.stop(100);
+  await until(() => fixture.clock.timers === 0);
+  expect(fixture.logged.map(({ message }) => message)).toContain("the dispatcher did not stop cleanly");
 });
 
 test("reports the store, the runner and running work as health", async () => {

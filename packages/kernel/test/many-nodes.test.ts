@@ -32,14 +32,14 @@ async function twoTestKernels(host: Partial<HostPolicy> = {}): Promise<[TestKern
 
 verifies(
   "bind.concurrency",
-  "never exceeds max_concurrency across two gateways on one PostgreSQL, also when one of them dies",
+  "never exceeds max_concurrency across two gateways on one PostgreSQL, even when one of them dies",
   async () => {
     const [first, second] = await twoTestKernels({ queue_per_binding: 40 });
     await first.bind(manifest([toolExport("narrow", { max_concurrency: 3 })]));
     let running = 0;
-    let most = 0;
+    let peak = 0;
     const script = async () => {
-      most = Math.max(most, ++running);
+      peak = Math.max(peak, ++running);
       await new Promise((resolve) => setTimeout(resolve, 5));
       running--;
       return ok();
@@ -50,7 +50,7 @@ verifies(
       (i % 2 === 0 ? first : second).call({ export_id: "narrow" }),
     );
     for (const done of await Promise.all(calls)) expect(done.status).toBe("succeeded");
-    expect(most).toBe(3);
+    expect(peak).toBe(3);
     expect(first.runner.requests.length).toBe(30);
     // The slots of the dead gateway stay in use until their leases expire, so one call runs at a time.
     first.runner.script = () => new Promise<never>(() => {});
@@ -58,10 +58,10 @@ verifies(
       await first.kernel.invocations.invoke(user, { export_id: "narrow", timeout_ms: 60_000 });
     await until(() => first.runner.running === 2);
     await first.crash();
-    most = 0;
+    peak = 0;
     const alone = Array.from({ length: 6 }, () => second.call({ export_id: "narrow" }));
     for (const done of await Promise.all(alone)) expect(done.status).toBe("succeeded");
-    expect(most).toBe(1);
+    expect(peak).toBe(1);
   },
   60_000,
 );
@@ -245,4 +245,27 @@ verifies(
     expect(first!.runner.requests).toHaveLength(1);
   },
   60_000,
+);
+
+verifies(
+  "server.names",
+  "gives a name to one of two servers that are bound at the same time on two gateways",
+  async () => {
+    const [first, second] = await twoTestKernels();
+    for (let round = 0; round < 5; round++) {
+      const bound = await Promise.allSettled(
+        [first, second].map(async ({ kernel, importer }, node) => {
+          const runtime = { protocol: "mcp.stdio" as const, entrypoint: ["node", "server.js"] };
+          const content = manifest([], { package_id: `p${node}/round${round}`, runtime });
+          const { package: pack } = await kernel.packages.install(admin, importer.add(content));
+          const { package_id, version: package_version } = pack;
+          return await kernel.bindings.create(user, { package_id, package_version, export_id: "*" });
+        }),
+      );
+      expect(bound.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
+      expect(bound.find(({ status }) => status === "rejected")).toMatchObject({
+        reason: { code: "binding.conflict" },
+      });
+    }
+  },
 );

@@ -3,7 +3,7 @@ import { Changes } from "../src/kernel/changes.ts";
 
 const turn_started = "turn.started" as const;
 
-test("a listener that throws or rejects is logged and keeps no other listener from being called", async () => {
+test("logs a listener that throws or rejects, and still calls the others", async () => {
   const logged: unknown[] = [];
   const changes = new Changes({ error: (fields) => void logged.push(fields) });
   const called: string[] = [];
@@ -19,7 +19,7 @@ test("a listener that throws or rejects is logged and keeps no other listener fr
   expect(logged[0]).toMatchObject({ change: turn_started });
 });
 
-test("emitAndWait resolves after the asynchronous listeners are done", async () => {
+test("resolves emitAndWait after the asynchronous listeners are done", async () => {
   const changes = new Changes({ error: () => {} });
   let done = false;
   changes.on("catalog.changed", async () => {
@@ -30,7 +30,7 @@ test("emitAndWait resolves after the asynchronous listeners are done", async () 
   expect(done).toBe(true);
 });
 
-test("a function that is added twice is called twice and removed once", () => {
+test("calls a function twice that was added twice, and removes it once", () => {
   const changes = new Changes({ error: () => {} });
   let calls = 0;
   const listener = () => void calls++;

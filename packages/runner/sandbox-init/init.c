@@ -207,7 +207,7 @@ static void report(int status, int full) {
                 (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000L;
   /*
    * Kills all remaining processes of the namespace, so that no file changes while it is read. Only as PID 1 does -1
-   * mean the namespace; outside of one it would mean every process on the machine.
+   * mean the namespace; outside one it would mean every process on the machine.
    */
   if (getpid() == 1) kill(-1, SIGKILL);
   send_refusals();

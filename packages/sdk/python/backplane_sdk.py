@@ -173,7 +173,8 @@ class Call:
             outcome = done.get(timeout=self.time_left())
         except queue.Empty:
             outcome = None
-        if outcome is None:
+        # A timeout of the work itself passes at the same moment as the deadline from which it was computed.
+        if outcome is None or (not outcome[0] and self.cancelled.is_set()):
             raise Cancelled(f"The call was cancelled: {self.cancel_reason}")
         succeeded, value = outcome
         if not succeeded:

@@ -1,4 +1,5 @@
 /** One table of cases for TypeScript in memory, TypeScript as a process and Python as a process. */
+import { execFileSync } from "node:child_process";
 import { hash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -321,4 +322,22 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     );
     expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(["cancelled"]));
   });
+});
+
+test("Python reports work that fails because the deadline passed as cancelled", () => {
+  const program = `
+import backplane_sdk as sdk
+call = object.__new__(sdk.Call)
+call.cancelled, call.cancel_reason = sdk.CancelEvent(0), "deadline_exceeded"
+call.time_left = lambda: 60.0
+def work():
+    raise OSError("timed out")
+try:
+    call.blocking(work)
+except Exception as error:
+    print(type(error).__name__)
+`;
+  const sdk = fileURLToPath(new URL("../python", import.meta.url));
+  const output = execFileSync("python3", ["-B", "-c", program], { cwd: sdk, encoding: "utf8" });
+  expect(output).toBe("Cancelled\n");
 });

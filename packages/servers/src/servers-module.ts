@@ -20,7 +20,7 @@ interface ServersParts {
   revocation: TokenRevocation;
   /** The kernel's own tools by name; this module adds its tools. */
   core_tools: Map<string, RegisteredTool>;
-  /** Returns the caller behind the handle of a running tool call; null outside of a turn. */
+  /** Returns the caller behind the handle of a running tool call; null outside a turn. */
   callerOf: (plugin: string, as: string) => Caller | null;
 }
 

@@ -1,4 +1,4 @@
-/** Everything that lasts, on SQLite or PostgreSQL, behind the kernel's ports. */
+/** Persistent storage on SQLite or PostgreSQL, behind the kernel's ports. */
 export { SCHEMA_VERSION } from "./migrations/all-migrations.ts";
 export type { Migration } from "./migrations/migration.ts";
 export { type DatabaseSummary, readDatabaseSummary } from "./postgres/check-database.ts";
@@ -10,6 +10,7 @@ export {
 } from "./postgres/dump.ts";
 export { openPostgresStore, type PostgresOptions, type PostgresStore } from "./postgres/open.ts";
 export type { HookModule } from "./sqlite/connection/connection.ts";
+export { sqliteDiskFault } from "./sqlite/connection/sqlite-error.ts";
 export {
   backUpStoreFile,
   checkStoreFile,

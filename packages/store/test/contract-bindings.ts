@@ -1,3 +1,4 @@
+import type { Binding } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -61,6 +62,31 @@ export function bindingCases(store: () => Store): void {
     expect(await versions()).toEqual(["0.1.0", "0.1.0"]);
     await store().bindings.updateAll(rows.map((row) => change(row, 1)));
     expect(await versions()).toEqual(["0.2.0", "0.2.0"]);
+  });
+
+  test("refuses a change that was checked before another binding of the org changed", async () => {
+    const scope = freshOrg();
+    const { bindings, installations } = store();
+    for (const version of ["0.1.0", "0.2.0"])
+      await store().packages.insert(samplePackage({ org_id: scope.org_id, version }), {});
+    const rows = ["one", "two", "three"].map((export_id) => sampleBinding({ scope, export_id }));
+    const [first, second, third] = rows as [Binding, Binding, Binding];
+    const outdated = { code: "binding.conflict", details: { names_at: 0 } };
+    expect(await bindings.revision(scope.org_id)).toBe(0);
+    await bindings.create(first, {}, 0);
+    await expect(bindings.create(second, {}, 0)).rejects.toMatchObject(outdated);
+    await bindings.create(second, {}, 1);
+    const change = { row: { ...first, generation: 2 }, expected: 1, records: {} };
+    await expect(bindings.update(change.row, 1, {}, 0)).rejects.toMatchObject(outdated);
+    await expect(bindings.updateAll([change], 0)).rejects.toMatchObject(outdated);
+    const installation = { packages: [], moved: [change], created: [{ row: third, records: {} }] };
+    await expect(installations.commit({ ...installation, names_at: 0 })).rejects.toMatchObject(outdated);
+    await installations.commit({ ...installation, names_at: await bindings.revision(scope.org_id) });
+    const before = await bindings.revision(scope.org_id);
+    await bindings.remove(scope, third.binding_id, {});
+    await bindings.create({ ...third, binding_id: ids.next("binding") }, {});
+    expect(await bindings.revision(scope.org_id)).toBe(before + 2);
+    expect(await bindings.revision(freshOrg().org_id)).toBe(0);
   });
 
   test("lists packages from the newest to the oldest, in pages", async () => {

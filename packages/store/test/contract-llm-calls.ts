@@ -92,7 +92,7 @@ export function llmCallCases(store: () => Store): void {
     expect((await llm_calls.list(scope, {}, { limit: 20 })).items).toHaveLength(5);
   });
 
-  test("reserves tokens, replaces them by the real use and starts again with the next period", async () => {
+  test("reserves tokens, replaces them with the real use and starts again with the next period", async () => {
     const scope = freshOrg();
     const { llm_calls } = store();
     const use = budget(scope, { max_tokens: 100 });

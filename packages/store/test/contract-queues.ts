@@ -137,14 +137,14 @@ export function queueCases(store: () => Store): void {
     // The lease expires without a report, and no attempt is left.
     expect(await claim(20_000)).toBeUndefined();
     expect(await store().jobs.get(job.id)).toMatchObject({ state: "dead", attempt: 4 });
-    const given_up = sampleJob({ queue: name });
-    await store().jobs.enqueue([given_up], 1_000);
+    const dead_job = sampleJob({ queue: name });
+    await store().jobs.enqueue([dead_job], 1_000);
     const [claimed] = await store().jobs.claim(name, "n", 20_000, 100, 5);
-    expect(await store().jobs.fail(given_up.id, claimed!.fence, "never", 20_000, null)).toBe(true);
-    expect(await store().jobs.get(given_up.id)).toMatchObject({ state: "dead", attempt: 1 });
+    expect(await store().jobs.fail(dead_job.id, claimed!.fence, "never", 20_000, null)).toBe(true);
+    expect(await store().jobs.get(dead_job.id)).toMatchObject({ state: "dead", attempt: 1 });
   });
 
-  test("runs the jobs of a group one after another, also after a dead one", async () => {
+  test("runs the jobs of a group one after another, even after a dead one", async () => {
     const name = queue();
     const group = (g: string, count: number) =>
       Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));
@@ -311,12 +311,12 @@ export function queueCases(store: () => Store): void {
     const jobs = Array.from({ length: 30 }, () => sampleJob({ queue: name, group: "g" }));
     const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job], 1_000)));
     let running = 0;
-    let most = 0;
+    let peak = 0;
     const done: string[] = [];
     const work = async (node: string): Promise<void> => {
       while (done.length < jobs.length) {
         for (const job of await store().jobs.claim(name, node, 5_000, 1_000_000, 3)) {
-          most = Math.max(most, ++running);
+          peak = Math.max(peak, ++running);
           done.push(job.id);
           running--;
           await store().jobs.complete(job.id, job.fence, 1_100);
@@ -325,7 +325,7 @@ export function queueCases(store: () => Store): void {
     };
     await Promise.all([work("a"), work("b"), work("c")]);
     await enqueued;
-    expect(most).toBe(1);
+    expect(peak).toBe(1);
     expect(done).toHaveLength(30);
     expect(new Set(done).size).toBe(30);
   });

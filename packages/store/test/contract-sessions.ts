@@ -75,8 +75,8 @@ export function sessionCases(subject: () => Subject): void {
     }
     for (const [session, text] of same) await sessions().append(session, [message(text)]);
     for (const [session, text] of same) {
-      const { head_chain_id, name: given } = (await sessions().get(session))!;
-      expect(given).toBe(name);
+      const { head_chain_id, name: stored_name } = (await sessions().get(session))!;
+      expect(stored_name).toBe(name);
       expect(await shown(session.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);
     }
   });

@@ -16,6 +16,7 @@ test("exports only the public names of the module", () => {
     "repairStoreFile",
     "restoreDatabase",
     "restoreStoreFile",
+    "sqliteDiskFault",
     "storeBytes",
     "storeSchemaVersion",
   ]);

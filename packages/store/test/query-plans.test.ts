@@ -15,6 +15,7 @@ import {
   bindingsUsing,
   candidateBindings,
   listBindings,
+  readRevision,
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfigValue } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
@@ -147,7 +148,12 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["allow rules of a package", () => allowRulesOf("o", "p", "k")],
   [
     "update binding",
-    () => startWrite("updateBinding", { org_id: "o", project_id: "p", refs: [], records }, "sqlite"),
+    () =>
+      startWrite(
+        "updateBinding",
+        { org_id: "o", project_id: "p", names_at: null, refs: [], records },
+        "sqlite",
+      ),
   ],
   [
     "claim jobs",
@@ -230,6 +236,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["hooks", () => activeHooks(["o", "p"])],
   ["bindings", () => listBindings(["o", "p", "~", "", "", 5])],
   ["secret users", () => bindingsUsing("o", "r")],
+  ["revision of the bindings", () => readRevision("o")],
   ["packages", () => listPackages(["o", "~", 5])],
   ["digest", () => digestInUse("d")],
   ["approvals", () => listApprovals("o", "p", "pending", "~", 5)],
@@ -436,7 +443,7 @@ function statementsOf(op: Op<unknown>): Statement[] {
 function scansTable(detail: string): boolean {
   if (/USING INDEX (invocations_(running|waiting)|runs_running|llm_calls_running)$/.test(detail))
     return false;
-  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins|sampling_uses|llm_calls|llm_budgets)\b/.test(
+  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|binding_revisions|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins|sampling_uses|llm_calls|llm_budgets)\b/.test(
     detail,
   );
 }

@@ -17,6 +17,7 @@ export type { HostPlatform } from "./manifest/host-platform.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
 export { createMarketplaceCatalogs } from "./marketplace/marketplace-catalogs.ts";
 export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
+export { createNpm, type Npm } from "./npm/npm-command.ts";
 export type { Descriptor, ImageIndex, ImageManifest } from "./oci/descriptors.ts";
 export { type OpenedLayout, openAsLayout } from "./oci/open-layout.ts";
 export { type PackedLayout, packLayout, tarLayout } from "./oci/pack-layout.ts";
@@ -32,6 +33,12 @@ export {
 } from "./oci/registry-client.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
 export { generateSigningKey, type SigningKey, signPackage } from "./pack/sign-package.ts";
+export {
+  type CheckProvenance,
+  createProvenanceCheck,
+  type ProvenanceOptions,
+} from "./provenance/check-provenance.ts";
+export { createTrustRoot, type TrustRoot, type TrustRootOptions } from "./provenance/trust-root.ts";
 export { createPip, type Pip, PYPI_URL, type PythonOptions } from "./pypi/pip-command.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { treeDigest } from "./tree/read-tree.ts";

@@ -19,6 +19,9 @@ let registry: Registry;
 
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), "backplane-cancel-"));
+  // Installations of other test files have folders in the usual one at the same time.
+  process.env.TMPDIR = join(root, "tmp");
+  mkdirSync(process.env.TMPDIR);
   registry = await startRegistry();
   const dir = join(root, "server", "package");
   mkdirSync(dir, { recursive: true });

@@ -15,12 +15,12 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { codeOf } from "@backplane/contract";
+import { BackplaneError, codeOf, type ProgressReport, type ProgressStep } from "@backplane/contract";
 import { pack as createPack } from "tar-stream";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { createPluginSources, type PluginSourcesOptions } from "../src/index.ts";
-import { createNpm, type Npm } from "../src/npm/npm-command.ts";
+import { type CheckProvenance, createPluginSources, type PluginSourcesOptions } from "../src/index.ts";
+import { createNpm, NPM_FLAGS, type Npm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;
@@ -105,7 +105,7 @@ async function pack(dir: string): Promise<string> {
 }
 
 async function npmPack(dir: string): Promise<string> {
-  await npm.run(["pack", "--ignore-scripts", "--pack-destination", dir], dir);
+  await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir], dir);
   return join(dir, readdirSync(dir).find((name) => name.endsWith(".tgz"))!);
 }
 
@@ -150,9 +150,41 @@ verifies(
   120_000,
 );
 
+verifies(
+  "pkg.sign",
+  "records the provenance of a kernel plugin with its version, and keeps the installed one if the next is refused",
+  async () => {
+    const checked: string[] = [];
+    const provenance: CheckProvenance = async ({ name, version, integrity }) => {
+      checked.push(`${name} ${version} ${integrity.slice(0, 7)}`);
+      if (version !== "1.0.0") throw new BackplaneError("provenance.invalid");
+      const checked_at = "2026-05-01T00:00:00.000Z";
+      return { state: "none", reason: null, build: null, logged_at: null, checked_at, trust_root: null };
+    };
+    await publish({ name: "proven", plugins: { proven: TOOL } });
+    const sources = open({ provenance });
+    const states = async () =>
+      (await sources.discover()).entries.map((entry) => `${entry.version} ${entry.provenance?.state}`);
+    const [entry] = await sources.install("proven", { editable: false });
+    expect(entry!.provenance?.state).toBe("none");
+    await publish({ name: "proven", version: "2.0.0", plugins: { proven: TOOL } });
+    registry.requests.length = 0;
+    const refused = sources.install("proven", { editable: false });
+    expect(await codeOfRejection(refused)).toBe("provenance.invalid");
+    expect(registry.requests.filter((path) => path.endsWith(".tgz"))).toEqual([]);
+    expect(await states()).toEqual(["1.0.0 none"]);
+    // The same version from an archive of the operator has no provenance.
+    const archive = await pack(makePackage({ name: "proven", plugins: { proven: TOOL } }));
+    await sources.install(archive, { editable: false });
+    expect(await states()).toEqual(["1.0.0 undefined"]);
+    expect(checked).toEqual(["proven 1.0.0 sha512-", "proven 2.0.0 sha512-"]);
+  },
+  120_000,
+);
+
 test("runs the scripts of the test packages when npm is allowed to", async () => {
   const dir = makePackage({ name: "marks", plugins: { marks: TOOL } });
-  await npm.run(["install", "--offline", "--no-audit", "--no-fund"], dir);
+  await npm.run(["install", "--offline", "--no-audit", "--no-fund", "--no-update-notifier"], dir);
   expect(readFileSync(mark, "utf8")).toContain("postinstall");
 });
 
@@ -277,9 +309,9 @@ test("keeps the previous packages after an interrupted install, and removes its 
   const failing: Npm = {
     settings: (cwd) => npm.settings(cwd),
     cli: () => npm.cli(),
-    prepare: (cwd) => ({ run: (args) => failing.run(args, cwd), discard: () => {} }),
-    async run(args, cwd) {
-      await npm.run(args, cwd);
+    run: (args, cwd) => npm.run(args, cwd),
+    async install(...given) {
+      expect(await npm.install(...given)).toBe(true);
       throw new Error("power failure");
     },
   };
@@ -378,5 +410,50 @@ verifies(
     expect((await datesOf()).get("noted")).toBe("2020-01-01T00:00:00.000Z");
     await sources.remove("noted");
     expect(JSON.parse(readFileSync(meta, "utf8"))).toEqual({});
+  },
+);
+
+/** Cancels itself when the installation reaches a step, as a client that disconnects then. */
+function operationUntil(last: ProgressStep) {
+  const stop = new AbortController();
+  const steps: ProgressStep[] = [];
+  const report = ({ step }: ProgressReport) => {
+    steps.push(step);
+    if (step === last) stop.abort();
+  };
+  return { signal: stop.signal, report, steps };
+}
+
+verifies(
+  ["plug.install", "run.progress"],
+  "leaves nothing behind when an installation is cancelled",
+  async () => {
+    await publish({ name: "acme-slow", plugins: { slow: TOOL } });
+    const folder = makePackage({ name: "acme-folder", plugins: { folder: TOOL } });
+    const archive = await pack(makePackage({ name: "acme-packed", plugins: { packed: TOOL } }));
+    const sources = open();
+    const cases: [source: string, editable: boolean, step: ProgressStep][] = [
+      ["acme-slow", false, "read"],
+      ["acme-slow", false, "resolve"],
+      ["acme-slow", false, "download"],
+      [archive, false, "download"],
+      [folder, false, "read"],
+      [folder, false, "unpack"],
+      [folder, true, "read"],
+    ];
+    for (const [source, editable, step] of cases) {
+      const work = sources.install(source, { editable }, operationUntil(step));
+      expect(await codeOfRejection(work), `${source} ${step}`).toBe("request.cancelled");
+    }
+    expect(await found(sources)).toEqual([]);
+    for (const name of ["npm", "local"]) {
+      const dir = join(plugins, name);
+      expect(existsSync(dir) ? readdirSync(dir) : []).toEqual([]);
+    }
+    // The transaction has begun in this step, so it is completed.
+    const late = operationUntil("store");
+    await sources.install(folder, { editable: false }, late);
+    expect(late.steps).toEqual(["read", "read", "unpack", "store"]);
+    expect(await found(sources)).toEqual(["local folder 1.0.0"]);
   },
 );

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,6 +10,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { BUNDLED_CATALOG } from "../src/marketplace/bundled-catalog.ts";
 import {
   createMarketplaceCatalogs,
+  MAX_SEARCHES,
   type MarketplaceOptions,
 } from "../src/marketplace/marketplace-catalogs.ts";
 
@@ -188,6 +189,9 @@ const LISTED = {
     { type: "streamable-http", url: "https://mcp.acme.example/mcp" },
     { type: "streamable-http", url: "https://{tenant}.acme.example/mcp" },
     { type: "streamable-http", url: "https://x.example/$(id)" },
+    { type: "streamable-http", url: "https://x.example/;reboot" },
+    { type: "streamable-http", url: "https://x.example/|sh" },
+    { type: "streamable-http", url: "https://x.example/?a=1&sh" },
   ],
 };
 
@@ -222,3 +226,16 @@ test("answers a search with its problem when the registry cannot be read and the
   });
   expect(await open().searchServers("x")).toEqual({ items: [], registry: null });
 });
+
+verifies(
+  "api.marketplace",
+  "keeps the copies of a limited number of searches, apart from those of catalogs",
+  async () => {
+    const server = await serve(json({ servers: [] }));
+    const folder = mkdtempSync(join(tmpdir(), "backplane-searches-"));
+    const catalogs = open({ mcp_registry: server.url, folder });
+    for (let index = 0; index < MAX_SEARCHES + 5; index++) await catalogs.searchServers(`text ${index}`);
+    expect(readdirSync(join(folder, "searches"))).toHaveLength(MAX_SEARCHES);
+    rmSync(folder, { recursive: true });
+  },
+);

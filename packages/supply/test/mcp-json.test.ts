@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import { npmServerEntry, readMcpJson } from "../src/import/mcp/mcp-json.ts";
+import { serverContent } from "../src/import/mcp/server-part.ts";
+import type { PartImport } from "../src/import/parts/source-content.ts";
 
 const read = (mcpServers: unknown) => readMcpJson({ mcpServers }, "mcp.json").servers;
 const placeholder = (name: string) => `$${"{"}${name}}`;
@@ -75,6 +77,21 @@ test("reads docker run as a container image, with its variables, secrets and mou
       { source: "/srv/ro", target: "/ro", writable: false },
     ],
   });
+});
+
+test("reports flags of docker run that have no effect, and quotes what a file of a stranger names", () => {
+  const servers = read({
+    one: {
+      command: "docker",
+      args: ["run", "--name", "x", "--restart=always", "-v", "/srv/a;reboot:/data", "acme/x"],
+    },
+  });
+  const into = {} as PartImport;
+  expect(serverContent({ servers, left_out: [] }, into).notes).toEqual([
+    "one asks for the folder /srv/a;reboot, which it does not get. To allow it: backplane binding set one --mount '/srv/a;reboot:/data:rw'",
+    "one is started with --name, which has no effect here.",
+    "one is started with --restart, which has no effect here.",
+  ]);
 });
 
 test.each([

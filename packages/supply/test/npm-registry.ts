@@ -1,6 +1,6 @@
 /** A local npm registry with the two kinds of responses that an install needs. */
 import { createHash } from "node:crypto";
-import { createServer } from "node:http";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 
 export interface Registry {
@@ -10,6 +10,10 @@ export interface Registry {
   /** Other URLs for the archives of packages. */
   tarballs: Map<string, string>;
   requests: string[];
+  /** The documents at the attestation endpoint by NAME@VERSION; a function answers itself. */
+  attestations: Map<string, object | ((response: ServerResponse) => void)>;
+  /** Packages whose metadata says that there are attestations. */
+  attested: Set<string>;
   /** Requests whose path matches are never answered. */
   stalls: RegExp | null;
   close(): Promise<void>;
@@ -23,7 +27,15 @@ export async function startRegistry(): Promise<Registry> {
     const path = decodeURIComponent(request.url ?? "");
     requests.push(path);
     if (registry.stalls?.test(path)) return;
+    const document = registry.attestations.get(path.replace("/-/npm/v1/attestations/", ""));
+    if (typeof document === "function") return void document(response);
+    if (document !== undefined) return void response.end(JSON.stringify(document));
     const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(path) ?? [];
+    const [, whole = "", one = ""] = /^\/(.+)\/([^/]+)$/.exec(path) ?? [];
+    if (packages.get(whole)?.has(one)) {
+      const dist = registry.attested.has(whole) ? { attestations: { url: "https://elsewhere.test" } } : {};
+      return void response.end(JSON.stringify({ name: whole, version: one, dist }));
+    }
     const versions = packages.get(name);
     const archive = version === undefined ? undefined : versions?.get(version)?.archive;
     if (archive !== undefined) return void response.end(archive);
@@ -54,6 +66,8 @@ export async function startRegistry(): Promise<Registry> {
     tarballs,
     requests,
     stalls: null,
+    attestations: new Map(),
+    attested: new Set(),
     publish(name, version, archive, manifest) {
       const versions = packages.get(name) ?? new Map();
       packages.set(name, versions.set(version, { archive, manifest }));

@@ -18,7 +18,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, openContentStore } from "../src/index.ts";
 import { createNpm, type Npm } from "../src/npm/npm-command.ts";
+import { type CheckProvenance, createProvenanceCheck } from "../src/provenance/check-provenance.ts";
+import { createTrustRoot } from "../src/provenance/trust-root.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
+import { ACME_BUILD, provenanceStatement, SigstoreInstance } from "./sigstore-instance.ts";
 
 let registry: Registry;
 let root: string;
@@ -43,7 +46,7 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-function publish(name: string, about: object, files: Record<string, string> = {}): void {
+function publish(name: string, about: object, files: Record<string, string> = {}): Buffer {
   const dir = join(root, encodeURIComponent(name), "package");
   mkdirSync(dir, { recursive: true });
   const manifest = { name, version: "1.0.0", ...about };
@@ -51,9 +54,10 @@ function publish(name: string, about: object, files: Record<string, string> = {}
   for (const [file, text] of Object.entries(files)) writeFileSync(join(dir, file), text);
   const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
   registry.publish(name, manifest.version, archive, manifest);
+  return archive;
 }
 
-async function open(scripts: InstallScripts | null = null) {
+async function open(scripts: InstallScripts | null = null, provenance?: CheckProvenance) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
   const importer = createPackageImporter({
@@ -62,6 +66,7 @@ async function open(scripts: InstallScripts | null = null) {
     host: { os: "linux", arch: "amd64" },
     npm,
     scripts,
+    ...(provenance === undefined ? {} : { provenance }),
   });
   return { store, importer, close: () => schemas.close() };
 }
@@ -101,6 +106,46 @@ test("packs the whole locked dependency tree without running its code, with a re
   expect((await importer.import(source)).digest).toBe(first.digest);
   await close();
 }, 60_000);
+
+verifies(
+  "pkg.sign",
+  "checks the provenance of an npm package before its archive is fetched, and leaves nothing if it is refused",
+  async () => {
+    const archive = publish("acme-proven", { bin: "x.js" }, { "x.js": "" });
+    const sigstore = new SigstoreInstance();
+    const file = join(root, "trusted_root.json");
+    writeFileSync(file, JSON.stringify(sigstore.trustedRoot()));
+    const trust_root = createTrustRoot({ file, folder: root, now: Date.now });
+    const check = createProvenanceCheck({ npm, trust_root, required: [], now: Date.now });
+    const { store, importer, close } = await open(null, check);
+    const source = { kind: "npm" as const, spec: "acme-proven", secret_slots: [] };
+    const attest = (bytes: Buffer) => {
+      const statement = provenanceStatement({ name: "acme-proven", version: "1.0.0", archive: bytes });
+      const predicateType = "https://slsa.dev/provenance/v1";
+      const attestations = [{ predicateType, bundle: sigstore.sign(statement) }];
+      registry.attestations.set("acme-proven@1.0.0", { attestations });
+    };
+    attest(Buffer.from("another archive"));
+    registry.requests.length = 0;
+    await expect(importer.import(source)).rejects.toMatchObject({ code: "provenance.mismatch" });
+    expect(registry.requests.filter((path) => path.endsWith(".tgz"))).toEqual([]);
+    const shown = importer.inspect({ ...source, args: [] });
+    await expect(shown).rejects.toMatchObject({ code: "provenance.mismatch" });
+    attest(archive);
+    expect((await importer.inspect({ ...source, args: [] })).packages).toMatchObject([
+      { package_id: "npm/acme-proven", provenance: { state: "verified" } },
+    ]);
+    const imported = await importer.import(source);
+    expect(imported.provenance).toMatchObject({
+      state: "verified",
+      build: { repository: ACME_BUILD.repository },
+      trust_root: { name: file },
+    });
+    expect(await store.verified(imported.digest)).toBe(store.treeOf(imported.digest));
+    await close();
+  },
+  60_000,
+);
 
 const NATIVE: Extract<InstallationSource, { kind: "npm" }> = {
   kind: "npm",

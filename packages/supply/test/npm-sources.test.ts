@@ -1,6 +1,14 @@
 /** npm packages with dependencies from outside the registry, with the real npm, a local registry and a canary server. */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -30,15 +38,7 @@ beforeAll(async () => {
   canary.on("connection", () => requests.push("connection"));
   await new Promise<void>((resolve) => canary.listen(0, "127.0.0.1", resolve));
   foreign = `http://127.0.0.1:${(canary.address() as AddressInfo).port}`;
-  npm = createNpm({
-    env: {
-      PATH: process.env.PATH,
-      HOME: root,
-      NPM_CONFIG_REGISTRY: registry.url,
-      NPM_CONFIG_CACHE: join(root, "cache"),
-      NPM_CONFIG_FETCH_RETRIES: "0",
-    },
-  });
+  npm = createNpm({ env: npmEnvironment() });
 });
 afterAll(async () => {
   await registry.close();
@@ -47,6 +47,16 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 beforeEach(() => void requests.splice(0));
+
+function npmEnvironment() {
+  return {
+    PATH: process.env.PATH,
+    HOME: root,
+    NPM_CONFIG_REGISTRY: registry.url,
+    NPM_CONFIG_CACHE: join(root, "cache"),
+    NPM_CONFIG_FETCH_RETRIES: "0",
+  };
+}
 
 const TOOL = { category: "tool", module: "./plugin.js" };
 
@@ -64,10 +74,15 @@ function publish(about: object, files: Record<string, string> = {}, name = `acme
   return name;
 }
 
-async function importServer(spec: string) {
+async function importServer(spec: string, with_npm = npm) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
-  const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" }, npm });
+  const importer = createPackageImporter({
+    store,
+    schemas,
+    host: { os: "linux", arch: "amd64" },
+    npm: with_npm,
+  });
   try {
     const imported = await importer.import({ kind: "npm", spec, secret_slots: [] });
     return await store.verified(imported.digest);
@@ -111,10 +126,26 @@ for (const [label, spec] of SOURCES) {
   );
 }
 
-test("ends the npm that was started for the download when the lock is refused", async () => {
+test("ends npm and fetches no archive when the lock is refused", async () => {
   const name = publish({ dependencies: { wanted: `file:${join(root, "local")}` } });
   await expect(importServer(name)).rejects.toMatchObject({ code: "package.dependency_refused" });
+  expect(registry.requests.filter((path) => path.startsWith(`/${name}/-/`))).toEqual([]);
   await expect.poll(() => processesWith(root), { timeout: 10_000 }).toEqual([]);
+}, 120_000);
+
+test("runs an npm that cannot be paused twice, and checks the lock before the second run", async () => {
+  const folder = join(root, "other-npm");
+  mkdirSync(folder);
+  // The modules of npm are not beside this file.
+  const program = realpathSync(execFileSync("which", ["npm"], { encoding: "utf8" }).trim());
+  writeFileSync(join(folder, "npm.js"), `require(${JSON.stringify(program)});`);
+  symlinkSync("npm.js", join(folder, "npm"));
+  const other = createNpm({ env: { ...npmEnvironment(), PATH: folder } });
+  const good = publish({});
+  expect(existsSync(join(await importServer(good, other), "node_modules", good, "bin.js"))).toBe(true);
+  const bad = publish({ dependencies: { wanted: `file:${join(root, "local")}` } });
+  await expect(importServer(bad, other)).rejects.toMatchObject({ code: "package.dependency_refused" });
+  expect(registry.requests.filter((path) => path.startsWith(`/${bad}/-/`))).toEqual([]);
 }, 120_000);
 
 const KINDS: [what: string, about: () => object][] = [

@@ -89,7 +89,7 @@ interface StoredManifest {
   annotations: object;
 }
 
-/** Replaces the manifest of the tag by one with these changes. */
+/** Replaces the manifest of the tag with one with these changes. */
 function changeManifest(change: (manifest: StoredManifest) => object): void {
   const manifest = JSON.parse(registry.manifests.get("0.1.0")!.toString()) as StoredManifest;
   registry.putManifest(change(manifest), "0.1.0");
@@ -236,7 +236,7 @@ describe("hostile artifacts", () => {
       () => changeManifest((m) => ({ ...m, config: descriptor("what?", FILES) })),
     ],
     [
-      "a listing of a path outside of the package",
+      "a listing of a path outside the package",
       "package.unsafe",
       () =>
         changeManifest((m) => ({ ...m, config: descriptor(`0644 ../evil 1 ${"0".repeat(64)}\n`, FILES) })),
@@ -326,26 +326,45 @@ describe("hostile artifacts", () => {
   test("chooses the package of the platform from an index", async () => {
     const entry = { mediaType: "application/vnd.oci.image.manifest.v1+json", size: 1 };
     const platform = { os: "linux", architecture: "amd64" };
-    registry.putManifest(
-      {
-        manifests: [
-          { ...entry, digest: sha256("other"), platform: { os: "darwin", architecture: "arm64" } },
-          { ...entry, digest: packed.manifest_digest, platform },
-        ],
-      },
-      "0.1.0",
-    );
+    const putIndex = (size: number) =>
+      registry.putManifest(
+        {
+          manifests: [
+            { ...entry, digest: sha256("other"), platform: { os: "darwin", architecture: "arm64" } },
+            { ...entry, digest: packed.manifest_digest, size, platform },
+          ],
+        },
+        "0.1.0",
+      );
+    putIndex(registry.manifests.get(packed.manifest_digest)!.length);
     expect((await fromRegistry()).digest).toBe(packed.digest);
+    putIndex(1);
+    await expect(fromRegistry()).rejects.toThrow("instead of 1");
+  });
+
+  verifies("pkg.oci", "refuses a layout with a wrong digest or size in its index as changed", async () => {
+    const text = readFileSync(join(layout, "index.json"), "utf8");
+    const { digest, size } = JSON.parse(text).manifests[0] as { digest: string; size: number };
+    const other = digest.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
+    for (const [changed, expected] of [
+      [text.replace(digest, other), { expected: other, actual: "no such file" }],
+      [
+        text.replace(`"size":${size}`, `"size":${size + 1}`),
+        { expected: `${digest} of ${size + 1} bytes`, actual: `${digest} of ${size} bytes` },
+      ],
+    ] as const) {
+      writeFileSync(join(layout, "index.json"), changed);
+      expect(await refused(install({ kind: "folder", path: layout }))).toMatchObject({
+        code: "package.digest_mismatch",
+        details: expected,
+      });
+    }
   });
 
   const LAYOUTS: [what: string, change: (copy: string) => void][] = [
     ["another version", (copy) => writeFileSync(join(copy, "oci-layout"), '{"imageLayoutVersion":"9"}')],
     ["an index that is not JSON", (copy) => writeFileSync(join(copy, "index.json"), "{")],
     ["no package", (copy) => writeFileSync(join(copy, "index.json"), '{"schemaVersion":2,"manifests":[]}')],
-    [
-      "a missing blob",
-      (copy) => rmSync(join(copy, "blobs/sha256", packed.manifest_digest.slice("sha256:".length))),
-    ],
     [
       "two packages",
       (copy) => {

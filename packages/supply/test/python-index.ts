@@ -2,6 +2,7 @@
 import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { Readable } from "node:stream";
 import { zip } from "./zip-bytes.ts";
 
 export interface PythonIndex {
@@ -10,18 +11,25 @@ export interface PythonIndex {
   /** Publishes a wheel or an sdist under its file name. `sha256` is what the page says about it. */
   publish(project: string, file: string, bytes: Buffer, sha256?: string): void;
   requests: string[];
+  /** The Authorization headers of the requests that have one. */
+  logins: string[];
   /** Requests whose path matches are never answered. */
   stalls: RegExp | null;
+  /** Requests whose path matches get a response without an end. */
+  endless: RegExp | null;
   close(): Promise<void>;
 }
 
 export async function startPythonIndex(): Promise<PythonIndex> {
   const projects = new Map<string, Map<string, { bytes: Buffer; sha256: string }>>();
   const requests: string[] = [];
+  const logins: string[] = [];
   const server = createServer((request, response) => {
     const path = decodeURIComponent(request.url ?? "");
     requests.push(path);
+    if (request.headers.authorization !== undefined) logins.push(request.headers.authorization);
     if (index.stalls?.test(path)) return;
+    if (index.endless?.test(path)) return void Readable.from(zeros()).pipe(response);
     const [, kind, project = "", file = ""] = /^\/(simple|files)\/([^/]+)\/(.*)$/.exec(path) ?? [];
     const files = projects.get(project);
     if (files === undefined) return void response.writeHead(404).end();
@@ -48,7 +56,9 @@ export async function startPythonIndex(): Promise<PythonIndex> {
   const index: PythonIndex = {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/simple`,
     requests,
+    logins,
     stalls: null,
+    endless: null,
     publish(project, file, bytes, sha256 = sha256Of(bytes)) {
       const files = projects.get(project) ?? new Map();
       projects.set(project, files.set(file, { bytes, sha256 }));
@@ -60,6 +70,10 @@ export async function startPythonIndex(): Promise<PythonIndex> {
       }),
   };
   return index;
+}
+
+function* zeros(): Generator<Buffer, void> {
+  for (;;) yield Buffer.alloc(64 * 1024);
 }
 
 export interface WheelContent {

@@ -20,7 +20,7 @@ export interface ScriptedRegistry {
   /** Whether the registry has the referrers API. */
   referrers: boolean;
   putBlob(bytes: Buffer | string): { mediaType: string; digest: string; size: number };
-  /** Stores the manifest, also under the tag. Returns its digest. */
+  /** Stores the manifest, even under the tag. Returns its digest. */
   putManifest(manifest: object, tag?: string): string;
   /** Forgets everything that a test has put or set. */
   reset(): void;

@@ -1,6 +1,7 @@
 /**
- * Compares our zip reader with yauzl on thousands of generated archives. Archives that both accept must have the same names
- * and content, and each archive that only our reader refuses must break a rule of docs/decisions/0021-own-archive-guards.md.
+ * Compares our zip reader with yauzl on thousands of generated archives. Archives that both accept must have the same
+ * names and content, and each archive that only our reader refuses must break a rule of
+ * docs/decisions/0021-own-archive-guards.md.
  */
 import { readFileSync } from "node:fs";
 import { buffer } from "node:stream/consumers";

@@ -41,7 +41,7 @@ export function measureLag(): () => Promise<number> {
         (sum, collection) => sum + Math.max(0, Math.min(to, collection.to) - Math.max(from, collection.from)),
         0,
       );
-    return gaps.reduce((most, gap) => Math.max(most, gap.busy - collecting(gap)), 0);
+    return gaps.reduce((longest, gap) => Math.max(longest, gap.busy - collecting(gap)), 0);
   };
 }
 

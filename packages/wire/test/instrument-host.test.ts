@@ -51,11 +51,11 @@ function provider(seen: string[]): InstrumentProvider {
   };
 }
 
-function openPair(given?: InstrumentProvider) {
+function openPair(own_provider?: InstrumentProvider) {
   const seen: string[] = [];
   const [ours, theirs] = memoryTransportPair();
   const plugin = new InstrumentPlugin({
-    load: async () => given ?? provider(seen),
+    load: async () => own_provider ?? provider(seen),
     context: (params) => ({ ...params, logger: {} }) as unknown as InstrumentContext,
   });
   const ended = Promise.withResolvers<void>();

@@ -113,10 +113,10 @@ describe("unmatched frames", () => {
       await say(response("req_stranger"), event("req_stranger"));
       expect(await answer).toMatchObject({ body: { status: "succeeded", result: 1 } });
 
-      const given_up = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+      const abandoned = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
       host.cancel("req_2", "deadline_exceeded");
       host.abandon("req_2", new BackplaneError("timeout"));
-      expect(await given_up).toBe("timeout");
+      expect(await abandoned).toBe("timeout");
       await say(response("req_2"));
       expect(violations).toEqual([
         { kind: "second_reply", request_id: "req_1" },
@@ -206,14 +206,14 @@ describe("host", () => {
 
   test("an event listener that throws fails only its own call", async () => {
     const { host, say } = await ready();
-    const angry = codeOf(
+    const failing = codeOf(
       host.request("req_1", OPS.tool, BODY, () => {
         throw new Error("watcher broke");
       }),
     );
-    const calm = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+    const other = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
     await say(event("req_1"), event("req_2"), response("req_2"));
-    expect([await angry, await calm]).toEqual(["internal", "resolved"]);
+    expect([await failing, await other]).toEqual(["internal", "resolved"]);
   });
 
   verifies(

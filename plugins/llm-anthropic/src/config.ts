@@ -42,7 +42,7 @@ export const configSchema: JsonObject = {
     base_url: { type: "string", format: "uri", title: "Base URL", default: VENDOR_URL },
     model: { type: "string", title: "Model" },
     models: MODELS_FIELD,
-    max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1, default: MAX_TOKENS },
+    max_tokens: { type: "integer", title: "Maximum tokens of an answer", minimum: 1, default: MAX_TOKENS },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 1 },
     thinking_effort: {
       type: "string",

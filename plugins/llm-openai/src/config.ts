@@ -1,4 +1,4 @@
-/** The fields of an instance. Values are as an operator typed them, so each is read with its default. */
+/** The fields of an instance. An operator typed the values, so an invalid one is read as its default. */
 import {
   configNumber,
   configText,
@@ -37,7 +37,7 @@ export const configSchema: JsonObject = {
       type: "string",
       format: "uri",
       title: "Base URL",
-      description: "Of a compatible server; empty for OpenAI itself.",
+      description: "The URL of a compatible server; leave it empty for OpenAI itself.",
       default: VENDOR_URL,
     },
     model: { type: "string", title: "Model" },
@@ -51,7 +51,7 @@ export const configSchema: JsonObject = {
     },
     organization: { type: "string", title: "Organization" },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 2 },
-    max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1 },
+    max_tokens: { type: "integer", title: "Maximum tokens of an answer", minimum: 1 },
     thinking_effort: {
       type: "string",
       title: "Thinking effort",
@@ -62,12 +62,13 @@ export const configSchema: JsonObject = {
     embedding_model: {
       type: "string",
       title: "Embedding model",
-      description: "Used for requestEmbedding of instruments and for the search of the memory.",
+      description: "Used for `requestEmbedding` calls of instruments and for searching the memory.",
     },
     images: {
       type: "boolean",
       title: "Images",
-      description: "Off for a model that reads only text; images are then named in the text.",
+      description:
+        "Turn this off for a model that reads only text; images are then only mentioned in the text.",
       default: true,
     },
     timeout_s: TIMEOUT_FIELD,

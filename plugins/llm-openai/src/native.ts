@@ -44,12 +44,16 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   if (!stream) return create(body);
   // The record of the call needs the usage, whether or not the client asks for it.
   const { stream_options, ...plain } = body;
-  const { include_usage: _, ...given } = (stream_options ?? {}) as JsonObject;
-  return create({ ...plain, stream_options: { ...given, include_usage: true } }).catch((error: unknown) => {
-    if (!refusesUsage(error)) throw error;
-    // Options of the client are not left out: with invalid ones it would get an answer without a usage.
-    return create(Object.keys(given).length === 0 ? plain : { ...plain, stream_options: given });
-  });
+  const { include_usage: _, ...other_options } = (stream_options ?? {}) as JsonObject;
+  return create({ ...plain, stream_options: { ...other_options, include_usage: true } }).catch(
+    (error: unknown) => {
+      if (!refusesUsage(error)) throw error;
+      // Options of the client are not left out: with invalid ones it would get an answer without a usage.
+      return create(
+        Object.keys(other_options).length === 0 ? plain : { ...plain, stream_options: other_options },
+      );
+    },
+  );
 }
 
 /** A response that is not a stream is its only event. */

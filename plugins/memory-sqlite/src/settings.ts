@@ -13,7 +13,7 @@ export interface MemorySettings {
   half_life_days?: number;
   /** Whether notes are also found by meaning, if a provider instance has an embedding model. */
   embeddings: boolean;
-  /** The cosine below which a note is not a hit. */
+  /** A note whose cosine similarity is lower is not a hit. */
   min_similarity: number;
 }
 
@@ -32,13 +32,14 @@ export const CONFIG_SCHEMA: JsonObject = {
     half_life_days: {
       type: "number",
       exclusiveMinimum: 0,
-      description: "After so many days a note weighs half in a search. Left out: age does not count.",
+      description:
+        "The number of days after which a note counts half in a search. If omitted, age does not count.",
     },
     embeddings: {
       type: "boolean",
       default: true,
       description:
-        "Find notes also by meaning, if a provider has an embedding model. That provider then receives the notes.",
+        "Also find notes by meaning, if a provider has an embedding model. That provider then receives the notes.",
     },
     min_similarity: {
       type: "number",

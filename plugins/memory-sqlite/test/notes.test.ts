@@ -83,7 +83,7 @@ describe.each([
     expect(notes.count()).toBe(1);
   });
 
-  test("deletes the oldest entries beyond the limit, also when the limit shrinks", () => {
+  test("deletes the oldest entries beyond the limit, even when the limit shrinks", () => {
     const notes = notesOf(fullText);
     for (let index = 0; index < 20; index += 1) {
       keep(notes, `apple number${index}`, { at: NOW + index, max: 10 });

@@ -37,7 +37,7 @@ async function start(plugin = createMemoryPlugin()) {
   return { plugin, ctx, keep, ask };
 }
 
-verifies("memory.store", "finds stored entries, at most k, also after a restart", async () => {
+verifies("memory.store", "finds stored entries, at most k, even after a restart", async () => {
   const first = await start(bundled);
   await first.keep({ text: "The spare key is under the mat", meta: { session_id: "sess_9" } });
   for (let index = 0; index < 8; index += 1) await first.keep({ text: `The key number ${index} is lost` });

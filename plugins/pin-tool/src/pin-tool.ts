@@ -20,7 +20,7 @@ const PARAMETERS = {
       minLength: 1,
       maxLength: 2000,
       description:
-        "Exact words of the message or tool result to pin. Left out: the last message of the user is pinned.",
+        "Exact words of the message or tool result to pin. If omitted, the last message of the user is pinned.",
     },
     entry_id: { type: "integer", minimum: 1, description: "An entry that `list` shows, to unpin it." },
   },

@@ -52,10 +52,10 @@ export const CONFIG_SCHEMA: JsonObject = {
     tools: {
       type: "array",
       items: { type: "string" },
-      description: "The only tools to offer. Left out: all of them.",
+      description: "The only tools to offer. If omitted, all of them.",
     },
-    provider: { type: "string", description: "A provider instance. Left out: the active one." },
-    model: { type: "string", description: "A model. Left out: the one that the instance names." },
+    provider: { type: "string", description: "A provider instance. If omitted, the active one." },
+    model: { type: "string", description: "A model. If omitted, the one that the instance names." },
   },
 };
 

@@ -124,9 +124,9 @@ test("follows the kernel's order from every state and ends when the model stops 
         state = { ...state, phase: next };
         if (next === "memory") state.memory = [];
         if (next !== "llm") continue;
-        const given = script[state.iteration]!;
+        const scripted = script[state.iteration]!;
         state.iteration += 1;
-        state.last_response = answered(given.text, given.calls);
+        state.last_response = answered(scripted.text, scripted.calls);
       }
       expect.unreachable("the turn did not end");
     }),

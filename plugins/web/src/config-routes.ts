@@ -1,4 +1,4 @@
-import { jsonAnswer, parseFlag, pick, type ServedRoute } from "./route.ts";
+import { jsonResponse, parseFlag, pick, type ServedRoute } from "./route.ts";
 
 const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
 
@@ -14,7 +14,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     summary: "Read the whole configuration with secrets masked",
     scope: "config:read",
     responses: { 200: "Every key with its value or mask." },
-    handle: async ({ service }) => jsonAnswer(await service("config.list")),
+    handle: async ({ service }) => jsonResponse(await service("config.list")),
   },
   {
     method: "GET",
@@ -24,7 +24,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     scope: "config:read",
     responses: { 200: "The key with its value or mask.", 404: "The key is not set." },
     handle: async ({ params, query, service }) =>
-      jsonAnswer(await service("config.get", { key: params.key!, show: parseFlag(query.show) })),
+      jsonResponse(await service("config.get", { key: params.key!, show: parseFlag(query.show) })),
   },
   {
     method: "PATCH",
@@ -35,7 +35,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "The key is written and in effect." },
     async handle({ params, body, service }) {
       const dropped = await service<string[]>("config.set", { values: { [params.key!]: body.value! } });
-      return jsonAnswer({ key: params.key!, ok: true, ...droppedSecrets(dropped) });
+      return jsonResponse({ key: params.key!, ok: true, ...droppedSecrets(dropped) });
     },
   },
   {
@@ -46,7 +46,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "`removed` is false if no key was set." },
     async handle({ params, service }) {
       const removed = await service<string[]>("config.unset", { pattern: params.key! });
-      return jsonAnswer({ key: params.key!, removed: removed.length > 0 });
+      return jsonResponse({ key: params.key!, removed: removed.length > 0 });
     },
   },
   {
@@ -58,7 +58,7 @@ export const CONFIG_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "All keys are written and in effect." },
     async handle({ body, service }) {
       const dropped = await service<string[]>("config.set", pick(body, "values"));
-      return jsonAnswer({ ok: true, ...droppedSecrets(dropped) });
+      return jsonResponse({ ok: true, ...droppedSecrets(dropped) });
     },
   },
 ];

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@backplane/sdk/kernel";
-import { jsonAnswer, pick, type ServedRoute } from "./route.ts";
+import { jsonResponse, pick, type ServedRoute } from "./route.ts";
 
 export const PLUGIN_ROUTES: readonly ServedRoute[] = [
   {
@@ -8,7 +8,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
     summary: "List kernel plugins with their status",
     scope: "plugins:read",
     responses: { 200: "Every plugin." },
-    handle: async ({ service }) => jsonAnswer({ plugins: await service("plugins.list") }),
+    handle: async ({ service }) => jsonResponse({ plugins: await service("plugins.list") }),
   },
   {
     method: "GET",
@@ -18,7 +18,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "One report for each plugin." },
     handle: async ({ query, service }) => {
       const timeout_ms = /^\d{1,6}$/.test(query.timeout_ms ?? "") ? Number(query.timeout_ms) : 3_000;
-      return jsonAnswer({ plugins: await service("plugins.health", { timeout_ms }) });
+      return jsonResponse({ plugins: await service("plugins.health", { timeout_ms }) });
     },
   },
   {
@@ -42,7 +42,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
       if (body.enabled !== undefined) {
         row = await service<JsonObject>("plugins.enable", { name, ...pick(body, "enabled") });
       }
-      return jsonAnswer({
+      return jsonResponse({
         name,
         enabled: row.enabled!,
         trusted: row.trusted!,
@@ -59,7 +59,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
     body: { type: "object", properties: { source: { type: "string" } }, required: ["source"] },
     responses: { 200: "The plugins of the source.", 400: "The source is not allowed." },
     handle: async ({ body, service }) =>
-      jsonAnswer({ plugins: await service("plugins.inspect", pick(body, "source")) }),
+      jsonResponse({ plugins: await service("plugins.inspect", pick(body, "source")) }),
   },
   {
     method: "POST",
@@ -75,7 +75,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "Installed and loaded.", 400: "The source is not allowed.", 500: "npm failed." },
     async handle({ body, service }) {
       const plugins = await service("plugins.install", pick(body, "source", "editable"));
-      return jsonAnswer({ source: body.source!, ok: true, plugins });
+      return jsonResponse({ source: body.source!, ok: true, plugins });
     },
   },
   {
@@ -85,7 +85,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
     scope: "plugins:write",
     responses: { 200: "The plugin after the reload." },
     handle: async ({ params, service }) =>
-      jsonAnswer(await service("plugins.reload", { name: params.name! })),
+      jsonResponse(await service("plugins.reload", { name: params.name! })),
   },
   {
     method: "DELETE",
@@ -99,7 +99,7 @@ export const PLUGIN_ROUTES: readonly ServedRoute[] = [
     },
     async handle({ params, service }) {
       await service("plugins.remove", { name: params.name! });
-      return jsonAnswer({ name: params.name!, removed: true });
+      return jsonResponse({ name: params.name!, removed: true });
     },
   },
 ];

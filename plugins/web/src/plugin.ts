@@ -3,7 +3,7 @@
  * map values to values; every action runs in a kernel service on behalf of the caller, with the caller's
  * rights.
  */
-import { type AdapterAnswer, type AdapterRequest, defineKernelPlugin } from "@backplane/sdk/kernel";
+import { type AdapterRequest, type AdapterResponse, defineKernelPlugin } from "@backplane/sdk/kernel";
 import { CONFIG_ROUTES } from "./config-routes.ts";
 import { PLUGIN_ROUTES } from "./plugin-routes.ts";
 import { PROVIDER_ROUTES } from "./provider-routes.ts";
@@ -25,6 +25,6 @@ export const plugin = defineKernelPlugin({
   adapterId: "web",
   routes: ROUTES.map(({ handle: _handle, ...route }) => route),
   subscriptions: () => [],
-  onRequest: (request: AdapterRequest, ctx): Promise<AdapterAnswer> => serve(request, ctx),
+  onRequest: (request: AdapterRequest, ctx): Promise<AdapterResponse> => serve(request, ctx),
   healthCheck: () => ({ status: "ok", summary: `${ROUTES.length} routes under /api` }),
 });

@@ -1,4 +1,4 @@
-import { jsonAnswer, parseFlag, pick, type ServedRoute } from "./route.ts";
+import { jsonResponse, parseFlag, pick, type ServedRoute } from "./route.ts";
 
 const fields = { label: { type: "string" }, config: { type: "object" } };
 
@@ -11,7 +11,7 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
     scope: "config:read",
     responses: { 200: "An array of instances." },
     handle: async ({ query, service }) =>
-      jsonAnswer(await service("providers.list", { show: parseFlag(query.show) })),
+      jsonResponse(await service("providers.list", { show: parseFlag(query.show) })),
   },
   {
     method: "POST",
@@ -31,7 +31,7 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
       409: "The id is taken.",
     },
     handle: async ({ body, service }) =>
-      jsonAnswer(await service("providers.create", pick(body, "id", "plugin", "label", "config")), 201),
+      jsonResponse(await service("providers.create", pick(body, "id", "plugin", "label", "config")), 201),
   },
   {
     method: "PATCH",
@@ -47,7 +47,7 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
     responses: { 200: "The instance is now active.", 404: "There is no such instance." },
     async handle({ body, service }) {
       await service("providers.activate", { id: body.name! });
-      return jsonAnswer({ active: body.name!, ok: true });
+      return jsonResponse({ active: body.name!, ok: true });
     },
   },
   {
@@ -58,7 +58,7 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
     body: { type: "object", properties: fields, additionalProperties: false },
     responses: { 200: "The instance.", 404: "There is no such instance." },
     handle: async ({ params, body, service }) =>
-      jsonAnswer(await service("providers.patch", { ...pick(body, "label", "config"), id: params.id! })),
+      jsonResponse(await service("providers.patch", { ...pick(body, "label", "config"), id: params.id! })),
   },
   {
     method: "DELETE",
@@ -84,6 +84,6 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
       200: "Whether the instance answered, and the response time.",
       404: "There is no such instance.",
     },
-    handle: async ({ params, service }) => jsonAnswer(await service("providers.test", { id: params.id! })),
+    handle: async ({ params, service }) => jsonResponse(await service("providers.test", { id: params.id! })),
   },
 ];

@@ -1,7 +1,7 @@
 /** One route of the adapter: the mounted path and its handler. */
 import type {
-  AdapterAnswer,
   AdapterRequest,
+  AdapterResponse,
   AdapterRoute,
   Json,
   JsonObject,
@@ -17,12 +17,12 @@ export interface RouteCall {
 }
 
 export interface ServedRoute extends AdapterRoute {
-  handle: (call: RouteCall) => Promise<AdapterAnswer>;
+  handle: (call: RouteCall) => Promise<AdapterResponse>;
 }
 
 export function serveRoutes(routes: readonly ServedRoute[]) {
   const routesByName = new Map(routes.map((route) => [`${route.method} ${route.path}`, route]));
-  return async (request: AdapterRequest, ctx: PluginContext): Promise<AdapterAnswer> => {
+  return async (request: AdapterRequest, ctx: PluginContext): Promise<AdapterResponse> => {
     const route = routesByName.get(request.route)!;
     const { params, query, body, as } = request;
     const service = async <T>(name: string, args: JsonObject = {}) =>
@@ -31,7 +31,7 @@ export function serveRoutes(routes: readonly ServedRoute[]) {
   };
 }
 
-export const jsonAnswer = (body: Json, status = 200): AdapterAnswer => ({ status, body });
+export const jsonResponse = (body: Json, status = 200): AdapterResponse => ({ status, body });
 
 /** Reads an integer from the query and caps it at `max`. Any other text becomes `fallback`. */
 export function parseCount(text: string | undefined, fallback: number, max: number): number {

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "@backplane/sdk/kernel";
-import { jsonAnswer, parseCount, pick, type RouteCall, type ServedRoute } from "./route.ts";
+import { jsonResponse, parseCount, pick, type RouteCall, type ServedRoute } from "./route.ts";
 
 const DEFAULT_PAGE_SIZE = 50;
 const MAX_PAGE_SIZE = 1_000;
@@ -22,7 +22,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
         ...(query.after === undefined ? {} : { after: query.after }),
         ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
       });
-      return jsonAnswer({ sessions: page.items, next: page.next });
+      return jsonResponse({ sessions: page.items, next: page.next });
     },
   },
   {
@@ -35,7 +35,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
       const after = parseCount(call.query.after, 0, Number.MAX_SAFE_INTEGER);
       const limit = parseCount(call.query.limit, 500, MAX_PAGE_SIZE);
       const entries: Json = await call.service("sessions.entries", { ...refOf(call), after, limit });
-      return jsonAnswer({ entries });
+      return jsonResponse({ entries });
     },
   },
   {
@@ -51,7 +51,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     },
     responses: { 202: "Accepted; the answer arrives as an event.", 429: "Too many messages are queued." },
     handle: async (call) =>
-      jsonAnswer(
+      jsonResponse(
         await call.service("sessions.message", {
           ...pick(call.body, "text", "attachments"),
           ...refOf(call),
@@ -66,7 +66,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     scope: "sessions:write",
     responses: { 200: "Whether a turn was running." },
     handle: async (call) =>
-      jsonAnswer({ interrupted: await call.service("sessions.interrupt", refOf(call)) }),
+      jsonResponse({ interrupted: await call.service("sessions.interrupt", refOf(call)) }),
   },
   {
     method: "POST",
@@ -80,7 +80,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     },
     responses: { 201: "The child.", 404: "There is no such session.", 409: "The id is taken." },
     handle: async (call) =>
-      jsonAnswer(
+      jsonResponse(
         await call.service("sessions.fork", { ...pick(call.body, "child_id", "at"), ...refOf(call) }),
         201,
       ),
@@ -93,7 +93,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     body: { type: "object", properties: { archive: { type: "boolean" } }, additionalProperties: false },
     responses: { 200: "The session with its new chain.", 404: "There is no such session." },
     handle: async (call) =>
-      jsonAnswer(await call.service("sessions.reset", { ...pick(call.body, "archive"), ...refOf(call) })),
+      jsonResponse(await call.service("sessions.reset", { ...pick(call.body, "archive"), ...refOf(call) })),
   },
   {
     method: "POST",
@@ -108,7 +108,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     },
     responses: { 201: "The anchor.", 404: "There is no such session.", 409: "A turn is running." },
     handle: async (call) =>
-      jsonAnswer(
+      jsonResponse(
         await call.service("sessions.handoff", { ...pick(call.body, "name", "state"), ...refOf(call) }),
         201,
       ),
@@ -119,7 +119,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     summary: "Compact the session: summarise earlier entries on a new chain",
     scope: "sessions:write",
     responses: { 200: "The new chain.", 404: "There is no such session." },
-    handle: async (call) => jsonAnswer(await call.service("sessions.compact", refOf(call))),
+    handle: async (call) => jsonResponse(await call.service("sessions.compact", refOf(call))),
   },
   {
     method: "POST",
@@ -127,6 +127,6 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
     summary: "Undo a compaction: move the session back to the previous chain",
     scope: "sessions:write",
     responses: { 200: "The previous chain, which is the head again.", 400: "The head is not a compaction." },
-    handle: async (call) => jsonAnswer(await call.service("sessions.undo", refOf(call))),
+    handle: async (call) => jsonResponse(await call.service("sessions.undo", refOf(call))),
   },
 ];

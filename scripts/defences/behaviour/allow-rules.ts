@@ -1,4 +1,4 @@
-/** Allow rules and bindings that never ask: what they cover, who may make them, and when they do not hold. */
+/** Allow rules and bindings that never ask: what they cover, who may create them, and when they do not hold. */
 import type { Mutant } from "../mutant.ts";
 
 const PERMISSION = "packages/door/src/admission/lasting-permission.ts";
@@ -80,7 +80,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
-    defence: "allow rules: no rule is made for a binding that always asks",
+    defence: "allow rules: no rule is created for a binding that always asks",
     file: PERMISSION,
     from: '  if (bound.binding.policy.approval === "always")\n',
     to: '  if (bound.binding.policy.approval === undefined && item.id === "")\n',
@@ -115,14 +115,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
-    defence: "allow rules: only an admin makes a rule for others",
+    defence: "allow rules: only an admin creates a rule for others",
     file: RULES,
     from: '    if (!atLeast(caller.role, "admin"))\n',
     to: '    if (!atLeast(caller.role, "guest"))\n',
     tests: COVERED,
   },
   {
-    defence: "allow rules: only the whole org makes a rule for all projects",
+    defence: "allow rules: only the whole org creates a rule for all projects",
     file: RULES,
     from: '  requireWholeOrg(caller, "allow calls in the whole org");\n',
     to: "",
@@ -257,8 +257,29 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "tool names: only an admin makes a server's tools drop its name",
     file: NAMES,
-    from: "boundServerName(before) === name && isNamed(before) === isNamed(draft);",
-    to: "boundServerName(before) === name;",
+    from: "boundServerName(before) === boundServerName(draft) && isNamed(before) === isNamed(draft);",
+    to: "boundServerName(before) === boundServerName(draft);",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: the names are still free when a binding is stored",
+    file: "packages/store/src/ops/bindings.ts",
+    from: "if (names_at === null || names_at === Number(row!.revision) - 1) return;",
+    to: "if (names_at === null || Number(row!.revision) > 0) return;",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: names are checked again after another change",
+    file: NAMES,
+    from: "claims = await Promise.all(claims.map((claim) => claim.renew()));",
+    to: "claims = [];",
+    tests: NAMED,
+  },
+  {
+    defence: "tool names: only an admin removes a server that an admin has named",
+    file: NAMES,
+    from: 'if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "admin")) return;',
+    to: 'if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "guest")) return;',
     tests: NAMED,
   },
   {

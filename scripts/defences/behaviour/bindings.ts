@@ -78,7 +78,7 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a removal names its generation",
     file: BINDINGS,
-    from: "store.bindings.remove(binding.scope, id, records, expected)",
+    from: "store.bindings.remove(binding.scope, id, records, expected ?? binding.generation)",
     to: "store.bindings.remove(binding.scope, id, records)",
     tests: RECORD,
   },
@@ -92,8 +92,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a removal ends the processes",
     file: BINDINGS,
-    from: "    deps.runner.retire(id);\n    void revocation.revoke(binding, tokens);\n",
-    to: "    void revocation.revoke(binding, tokens);\n",
+    from: "      deps.runner.retire(id);\n      void revocation.revoke(binding, tokens);\n",
+    to: "      void revocation.revoke(binding, tokens);\n",
     tests: RECORD,
   },
   {
@@ -134,8 +134,8 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "binding: a lowered class keeps who lowered it",
     file: PLAN,
-    from: "if (stands && before.package_version === draft.package_version) return before.class_lowered_by;",
-    to: "if (stands && before.package_version === draft.package_version) return caller.actor;",
+    from: "if (unchanged && before.package_version === draft.package_version) return before.class_lowered_by;",
+    to: "if (unchanged && before.package_version === draft.package_version) return caller.actor;",
     tests: RIGHTS,
   },
   {

@@ -427,8 +427,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "disk: a write that fails is not the caller's mistake",
     file: "packages/store/src/sqlite/writer/run-batch.ts",
-    from: 'return { code: "store.unavailable", message: `The store could not write: ${reason}.` };',
-    to: 'return { code: "request.invalid", message: `The store could not write: ${reason}.` };',
+    from: "broken: damageOf(error) ?? diskFailureOf(error) ?? unavailable(error)",
+    to: 'broken: damageOf(error) ?? { code: "request.invalid", message: undefined }',
     tests: ["packages/store/test/sqlite.test.ts"],
   },
 ];

@@ -411,7 +411,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     file: COMPACTION,
     from: "if (tokens_after >= tokens_before) {",
     to: "if (tokens_after > tokens_before * 100) {",
-    tests: ["packages/agent/test/loop/robust.test.ts"],
+    tests: ["packages/agent/test/compaction/compaction.test.ts"],
     only: "rejects one that is too short",
   },
   {

@@ -46,7 +46,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
     const key = { scope: { org_id, project_id }, workspace, session_id };
     const { head_chain_id } = await sessions.get(key);
     if (head_chain_id !== body.chain_id) {
-      throw new BackplaneError("chain.changed", `chain ${body.chain_id} is not the head of its session`, {
+      throw new BackplaneError("chain.changed", `Chain ${body.chain_id} is not the head of its session.`, {
         fix: `Run on ${head_chain_id}, or fork the chain into a new session.`,
       });
     }

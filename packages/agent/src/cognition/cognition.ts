@@ -46,7 +46,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
       if (!quota.take(who.binding_id)) {
         throw new BackplaneError(
           "request.overloaded",
-          `${who.plugin_id} has used its quota of ${COGNITION_LIMITS.per_minute} requests per minute`,
+          `${who.plugin_id} has used its quota of ${COGNITION_LIMITS.per_minute} requests per minute.`,
         );
       }
       answer = await work(details);
@@ -64,7 +64,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
       recorded(who, "cognition.request", async (details) => {
         checkText("prompt", prompt);
         if (!Number.isInteger(max_tokens) || max_tokens < 1) {
-          throw new BackplaneError("request.invalid", "maxTokens must be a whole number of at least 1");
+          throw new BackplaneError("request.invalid", "maxTokens must be a whole number of at least 1.");
         }
         const chosen = await active.of(who.org_id);
         if (chosen === null) {
@@ -116,7 +116,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
 function checkText(name: string, value: string): void {
   const { prompt_chars } = COGNITION_LIMITS;
   if (typeof value === "string" && value !== "" && value.length <= prompt_chars) return;
-  throw new BackplaneError("request.invalid", `${name} must be a string of 1 to ${prompt_chars} characters`);
+  throw new BackplaneError("request.invalid", `${name} must be a string of 1 to ${prompt_chars} characters.`);
 }
 
 /**

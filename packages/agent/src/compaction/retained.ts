@@ -40,7 +40,7 @@ export function findRetained(
   };
 }
 
-/** A copy names its original, also after several compactions. */
+/** A copy names its original, even after several compactions. */
 export function originalId({ id, meta }: Entry): number {
   return typeof meta.copy_of === "number" ? meta.copy_of : id;
 }

@@ -220,7 +220,7 @@ class SessionFanout implements FanoutService {
   }
 
   /**
-   * Watchers receive what the model thinks while it thinks. It is neither kept nor repeated to a client that attaches
+   * Watchers receive the thinking of the model as it streams. It is neither kept nor repeated to a client that attaches
    * later. The other deltas of a provider reach them as assistant.message.delta.
    */
   #thinking(event: BusEvent<"llm.call.delta">): void {

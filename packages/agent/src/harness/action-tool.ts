@@ -1,8 +1,8 @@
 /**
- * `harness_action` asks people whether the agent of a hosted harness may do what it is about to do in its own sandbox: run a
- * command, change files. It is a core tool, so that the door applies the policy, asks for approval and records the answer.
- * The tool itself does nothing: a call that succeeds is the permission. The sandbox of the harness is what confines its
- * agent; the permission is a rule that the harness follows inside of it.
+ * `harness_action` asks people whether the agent of a hosted harness may do what it is about to do in its own sandbox:
+ * run a command, change files. It is a core tool, so that the door applies the policy, asks for approval and records
+ * the answer. The tool itself does nothing: a call that succeeds is the permission. The sandbox of the harness is what
+ * confines its agent; the permission is a rule that the harness follows inside it.
  */
 
 import type { JsonObject } from "@backplane/contract";

@@ -21,6 +21,7 @@ import type {
   LlmEndpointPart,
   LlmEndpointRequest,
   LlmEndpoints,
+  Timer,
 } from "@backplane/ports";
 import { type KernelPort, modelBridgeSession } from "@backplane/session";
 import type { ModelAnswer, ModelCalls, ModelDelta } from "../models/call-model.ts";
@@ -39,6 +40,13 @@ const RESERVED_OUTPUT = 4_096;
 /** No model answers with more. One cancelled call must not use up the budget of a project for a month. */
 const MAX_RESERVED_OUTPUT = 1_000_000;
 const CHARS_PER_TOKEN = 4;
+/** The most answers that a vendor gives to one request. */
+const MAX_CHOICES = 128;
+/** A fraction of what the endpoints serve at once, so that one credential cannot keep out all others. */
+export const MAX_CALLS_PER_CALLER = 250;
+/** How often calls are looked for whose gateway has ended, and how long after their deadline they are lost. */
+const SWEEP_MS = 60_000;
+const SETTLE_GRACE_MS = 30_000;
 
 interface EndpointParts extends OfferedModelsDeps {
   deps: Pick<KernelDeps, "store" | "clock" | "ids" | "log">;
@@ -49,6 +57,8 @@ interface EndpointParts extends OfferedModelsDeps {
 }
 
 interface EndpointAdmission {
+  /** The credential behind the call, also behind the calls of plugins that it has called. */
+  root: string;
   key: { id: string; limits: LlmKeyLimits } | null;
   model: OfferedModel;
 }
@@ -72,12 +82,32 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   const { deps, door, models, port } = parts;
   const { store, clock, ids, log } = deps;
   const running = new Set<{ abort: AbortController; done: Promise<void> }>();
+  const calls_by_root = new Map<string, number>();
+  let sweep: Timer | null = null;
 
-  async function keyOf(caller: Caller): Promise<EndpointAdmission["key"]> {
+  async function keyOf(caller: Caller): Promise<Pick<EndpointAdmission, "root" | "key">> {
     const { actor } = await door.authority.resolveRoot(caller);
-    if (!isId("key", actor)) return null;
+    const root = `${caller.scope.org_id}/${actor}`;
+    if (!isId("key", actor)) return { root, key: null };
     const key = await store.keys.get(caller.scope.org_id, actor);
-    return { id: actor, limits: key?.llm ?? {} };
+    return { root, key: { id: actor, limits: key?.llm ?? {} } };
+  }
+
+  /** Counts a call of this caller until the returned function is called. Throws `request.overloaded`. */
+  function occupy(root: string): () => void {
+    const count = calls_by_root.get(root) ?? 0;
+    if (count >= MAX_CALLS_PER_CALLER)
+      throw new BackplaneError(
+        "request.overloaded",
+        `${MAX_CALLS_PER_CALLER} model calls of this credential are running.`,
+        { details: { limit: MAX_CALLS_PER_CALLER, retry_after_ms: 1_000 } },
+      );
+    calls_by_root.set(root, count + 1);
+    return () => {
+      const left = (calls_by_root.get(root) ?? 1) - 1;
+      if (left === 0) calls_by_root.delete(root);
+      else calls_by_root.set(root, left);
+    };
   }
 
   async function offered(caller: Caller, limits: LlmKeyLimits | undefined): Promise<OfferedModel[]> {
@@ -88,8 +118,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
 
   async function admit(caller: Caller, name: string): Promise<EndpointAdmission> {
     await door.authority.require(caller);
-    const key = await keyOf(caller);
-    return { key, model: resolveModel(await offered(caller, key?.limits), name) };
+    const { root, key } = await keyOf(caller);
+    return { root, key, model: resolveModel(await offered(caller, key?.limits), name) };
   }
 
   async function open(
@@ -103,7 +133,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     const { llm } = (await door.policies.of(scope)).document;
     const uses = budgetUses(key, { scope, limits: llm }, now);
     const counted = operation === "generate" && uses.some(({ subject }) => subject.endsWith(":tokens"));
-    const reserved = counted ? estimateInput(request.body) + reservedOutput(request.options.max_tokens) : 0;
+    const output = reservedOutput(request.options.max_tokens) * choicesOf(request.body);
+    const reserved = counted ? estimateInput(request.body) + Math.min(output, MAX_RESERVED_OUTPUT) : 0;
     const record: LlmCall = {
       id: ids.next("llm_call"),
       ...scope,
@@ -215,9 +246,25 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     return answer;
   }
 
+  async function endLost(before: number): Promise<void> {
+    const lost = await store.llm_calls.endLost(before);
+    if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway ended");
+  }
+
+  /** Ends the calls of other gateways that have ended. Every gateway does it: the update is the same for all. */
+  function sweepLater(): void {
+    sweep = clock.after(SWEEP_MS, () => {
+      void endLost(clock.now() - SETTLE_GRACE_MS)
+        .catch((error: unknown) => log.warn({ err: error }, "lost model calls could not be ended"))
+        .then(() => {
+          if (sweep !== null) sweepLater();
+        });
+    });
+  }
+
   const facade: LlmEndpoints = {
     async models(caller) {
-      const key = await keyOf(caller);
+      const { key } = await keyOf(caller);
       return (await offered(caller, key?.limits)).map(({ id, provider, model, label }) => ({
         id,
         provider,
@@ -227,7 +274,11 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     },
     async call(caller, request, signal) {
       const admitted = await admit(caller, request.model);
-      const call = await open(caller, request, admitted, "generate");
+      const release = occupy(admitted.root);
+      const call = await open(caller, request, admitted, "generate").catch((error: unknown) => {
+        release();
+        throw error;
+      });
       const abort = new AbortController();
       const stop = () => abort.abort();
       const queue = new PartQueue(stop);
@@ -244,6 +295,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       running.add(entry);
       void answered.finally(() => {
         running.delete(entry);
+        release();
         signal.removeEventListener("abort", stop);
       });
       return { id: call.record.id, parts: queue };
@@ -252,11 +304,16 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const admitted = await admit(caller, request.model);
       if (admitted.model.plugin.protocols?.includes(request.protocol) !== true)
         return estimateInput(request.body);
-      const call = await open(caller, request, admitted, "count_tokens");
       let counted: JsonObject = {};
-      await run(caller, request, admitted, call, signal, (part) => {
-        if (part.type === "native") counted = part.event;
-      });
+      const release = occupy(admitted.root);
+      try {
+        const call = await open(caller, request, admitted, "count_tokens");
+        await run(caller, request, admitted, call, signal, (part) => {
+          if (part.type === "native") counted = part.event;
+        });
+      } finally {
+        release();
+      }
       const { input_tokens } = counted;
       return typeof input_tokens === "number" ? input_tokens : estimateInput(request.body);
     },
@@ -271,11 +328,12 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     facade,
     async start() {
       // A store of one gateway has no other gateway whose calls may still run.
-      const before = store.shared ? clock.now() : Number.MAX_SAFE_INTEGER;
-      const lost = await store.llm_calls.endLost(before);
-      if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway ended");
+      await endLost(store.shared ? clock.now() : Number.MAX_SAFE_INTEGER);
+      if (store.shared) sweepLater();
     },
     async stop() {
+      sweep?.stop();
+      sweep = null;
       for (const { abort } of running) abort.abort();
       await Promise.all([...running].map(({ done }) => done));
     },
@@ -285,6 +343,11 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
 /** A client may send any number as its limit, and a provider decides whether it is one. */
 function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
   return max_tokens >= 1 ? Math.ceil(Math.min(max_tokens, MAX_RESERVED_OUTPUT)) : RESERVED_OUTPUT;
+}
+
+/** The answers that the client asks for (`n` of chat completions), each of which may have the maximum of tokens. */
+function choicesOf({ n }: JsonObject): number {
+  return typeof n === "number" && n >= 1 ? Math.min(Math.ceil(n), MAX_CHOICES) : 1;
 }
 
 /** An estimate. A vendor sends about one event for each token. */

@@ -35,7 +35,7 @@ export interface Progress {
 }
 
 /**
- * An answer counts until it has become a message. Entries before `first_entry_id` belong to another turn, also when a
+ * An answer counts until it has become a message. Entries before `first_entry_id` belong to another turn, even when a
  * compaction has copied them to a new chain.
  */
 export function progressOf(entries: readonly Entry[], first_entry_id: number): Progress {

@@ -81,7 +81,7 @@ export type ProviderOwners = (org_id: string, provider: string) => Promise<strin
 
 interface PendingCall {
   owner: string;
-  fail(message: string): void;
+  fail(message: string, kind: LlmErrorKind): void;
 }
 
 export class ModelCalls {
@@ -100,11 +100,15 @@ export class ModelCalls {
     // A plugin that throws while it handles a call, or that is unloaded, will not answer the call.
     port.subscribe("plugin.error", ({ payload }) => {
       const pending = this.#pending.get(String(payload.event_id));
-      if (pending?.owner === payload.name) pending.fail(`${payload.name} failed: ${payload.error}`);
+      if (pending?.owner !== payload.name) return;
+      // The handler has the deadline of the call, so either of the two may end it.
+      if (payload.timed_out === true) pending.fail(LATE, "timeout");
+      else pending.fail(`${payload.name} failed: ${payload.error}`, OTHER.kind);
     });
     port.subscribe("plugin.removed", ({ payload }) => {
       for (const pending of this.#pending.values()) {
-        if (pending.owner === payload.name) pending.fail(`${payload.name} was unloaded during the call`);
+        if (pending.owner === payload.name)
+          pending.fail(`${payload.name} was unloaded during the call`, OTHER.kind);
       }
     });
     port.subscribe("llm.call.delta", ({ payload }) => {
@@ -146,11 +150,11 @@ export class ModelCalls {
       return { ...OTHER, message: "no loaded plugin serves this instance", retryable: false };
     }
     const abort = new AbortController();
-    let reason = "";
+    const failed: { by?: Pick<Failure, "message" | "kind"> } = {};
     const pending: PendingCall = {
       owner,
-      fail(message) {
-        reason = message;
+      fail(message, kind) {
+        failed.by = { message, kind };
         abort.abort();
       },
     };
@@ -188,10 +192,10 @@ export class ModelCalls {
         return modelAnswerOf(step, reply as BusEvent<"llm.call.response">);
       return failureOf(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
-      if (reason !== "" && !signal.aborted) return { ...OTHER, message: reason, retryable: !started };
-      if (codeOf(error) !== "timeout" || signal.aborted) throw error;
-      const message = "the provider did not answer in time";
-      return { ...OTHER, kind: "timeout", message, retryable: !started };
+      if (signal.aborted) throw error;
+      if (failed.by !== undefined) return { ...OTHER, ...failed.by, retryable: !started };
+      if (codeOf(error) !== "timeout") throw error;
+      return { ...OTHER, kind: "timeout", message: LATE, retryable: !started };
     } finally {
       signal.removeEventListener("abort", stop);
       this.#pending.delete(step);
@@ -216,6 +220,7 @@ export class ModelCalls {
 }
 
 const OTHER = { kind: "other", retry_after_ms: 0 } as const;
+const LATE = "the provider did not answer in time";
 
 function backoff(attempt: number): number {
   return Math.min(LLM_LIMITS.backoff_ms * 2 ** attempt, LLM_LIMITS.max_backoff_ms);

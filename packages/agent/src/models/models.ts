@@ -111,9 +111,8 @@ export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clo
       );
       return { ok: true, latency_ms: latency() };
     } catch (error) {
-      const { message } = toBackplaneError(error);
-      const late = latency() >= PROBE_MS;
-      return { ok: false, latency_ms: latency(), error: late ? "timeout" : message };
+      const { message, details } = toBackplaneError(error);
+      return { ok: false, latency_ms: latency(), error: details?.kind === "timeout" ? "timeout" : message };
     }
   };
 }

@@ -4,10 +4,11 @@
  */
 
 import {
-  type AdapterAnswer,
+  type AdapterResponse,
   BackplaneError,
   canonicalJson,
   codeOf,
+  diskFault,
   type Json,
   WIRE_LIMITS,
 } from "@backplane/contract";
@@ -107,13 +108,15 @@ export class MountedAdapters implements Adapters {
       instance.plugin.onRequest!({ ...request, route, as: minted.as }, instance.context(caller.scope));
     try {
       const description = `${mount.plugin}'s answer to ${route}`;
-      const answer = await instance.track(() =>
+      const response = await instance.track(() =>
         withTimeout(deps.clock, timeouts.request_ms, description, answerRequest),
       );
-      return checkAnswer(mount.plugin, answer);
+      return checkResponse(mount.plugin, response);
     } catch (error) {
       // An error of a kernel service that the adapter did not catch is returned to the client unchanged.
       if (codeOf(error) !== undefined) throw error;
+      const fault = diskFault(error);
+      if (fault !== null) throw fault;
       deps.log.warn({ plugin: mount.plugin, route, trace: describeThrown(error).trace }, "an adapter failed");
       throw new BackplaneError("crashed", `${mount.plugin} failed to answer ${route}; its log says why`);
     } finally {
@@ -162,15 +165,15 @@ const FORBIDDEN = new Set([
 ]);
 
 /** Throws `malformed_response` for an answer that cannot be an HTTP response. */
-function checkAnswer(plugin: string, answer: unknown): AdapterAnswer {
+function checkResponse(plugin: string, response: unknown): AdapterResponse {
   const broken = (problem: string) =>
     new BackplaneError("malformed_response", `${plugin} answered with ${problem}`);
-  if (typeof answer !== "object" || answer === null) throw broken("something that is not an object");
-  const { status, body, headers } = answer as { status?: unknown; body?: unknown; headers?: unknown };
+  if (typeof response !== "object" || response === null) throw broken("something that is not an object");
+  const { status, body, headers } = response as { status?: unknown; body?: unknown; headers?: unknown };
   if (typeof status !== "number" || !Number.isInteger(status) || status < 200 || status > 599) {
     throw broken("a status that is not an integer from 200 to 599");
   }
-  const checked: AdapterAnswer = { status };
+  const checked: AdapterResponse = { status };
   if (body !== undefined) {
     if (!isJson(body, 0)) throw broken("a body that is not JSON");
     checked.body = body;

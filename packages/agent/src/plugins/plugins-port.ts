@@ -82,7 +82,7 @@ interface ServiceCall {
   session_id: string | null;
   workspace?: string;
   run_id?: string | null;
-  /** The scope of the call, also when no turn made the call. */
+  /** The scope of the call, even when no turn made the call. */
   scope?: Scope;
 }
 

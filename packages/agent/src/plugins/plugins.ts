@@ -47,6 +47,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       category: entry.category,
       origin: entry.origin,
       source: entry.source,
+      ...(entry.provenance === undefined ? {} : { provenance: entry.provenance }),
       status,
       enabled,
       mode,
@@ -95,23 +96,27 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       requirePluginAdmin(caller, "run a plugin inside the gateway");
       const record = registry.get(name);
       if (record.entry.origin === "bundled") {
-        throw new BackplaneError("request.invalid", `${name} is bundled; bundled plugins are always trusted`);
+        throw new BackplaneError(
+          "request.invalid",
+          `${name} is bundled; bundled plugins are always trusted.`,
+        );
       }
       return await write(caller, "plugin.trust", record, pluginSettingKey(name, "trusted"), trusted);
     },
-    async inspect(caller, source) {
+    async inspect(caller, source, operation) {
       requirePluginOperator(caller, "inspect the source of a plugin");
-      return await loader.inspect(source);
+      return await loader.inspect(source, operation);
     },
-    async install(caller, source, options) {
+    async install(caller, source, options, operation) {
       requirePluginOperator(caller, "install a plugin");
       // The audit entry is written first, so that a failed attempt is recorded too.
       await deps.store.audit.append(auditOf(deps, caller, "plugin.install", source, { ...options }));
-      const installed = await loader.install(source, options);
+      const installed = await loader.install(source, options, operation);
       const added = await registry.discover();
       const records = installed.map(({ name }) => registry.get(name));
       // Loaded in sequence, because the plugins may require each other.
       for (const record of records) {
+        operation?.report({ step: "launch", message: `Loading ${record.name}` });
         if (added.includes(record)) await registry.load(record);
         else await registry.reload(record);
       }
@@ -121,7 +126,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       requirePluginOperator(caller, "remove a plugin");
       const record = registry.get(name);
       if (record.entry.origin === "bundled") {
-        throw new BackplaneError("plugin.bundled", `${name} is bundled and cannot be removed`);
+        throw new BackplaneError("plugin.bundled", `${name} is bundled and cannot be removed.`);
       }
       await deps.store.audit.append(
         auditOf(deps, caller, "plugin.remove", name, { source: record.entry.source }),

@@ -48,8 +48,8 @@ export async function bootstrapProviders(
   const withKey: string[] = [];
   for (const plugin of plugins) {
     const existing = await config.list(org_id, `providers.${plugin}.`);
-    const given = existing.size === 0 ? defaults[plugin] : undefined;
-    const wanted = await instanceOf(config, org_id, plugin, given);
+    const fallback = existing.size === 0 ? defaults[plugin] : undefined;
+    const wanted = await instanceOf(config, org_id, plugin, fallback);
     const elsewhere = isElsewhere(wanted, existing);
     const missing = [...wanted].filter(
       ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
@@ -59,7 +59,7 @@ export async function bootstrapProviders(
     const key = own.get(`providers.${plugin}.api_key`);
     const model = own.get(`providers.${plugin}.model`);
     // An instance whose key comes from the environment is active only if it can answer.
-    const usable = given?.api_key !== key || (typeof model === "string" && model !== "");
+    const usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
     if (typeof key === "string" && key !== "" && usable) withKey.push(plugin);
   }
   if ((await config.get(org_id, ACTIVE_INSTANCE_KEY)) === undefined) {
@@ -83,12 +83,12 @@ function isElsewhere(wanted: ReadonlyMap<string, Json>, existing: ReadonlyMap<st
   );
 }
 
-/** `given` is used only without any configuration of the plugin, so that no credential gets another destination. */
+/** `fallback` is used only without any configuration of the plugin, so that no credential gets another destination. */
 async function instanceOf(
   config: LiveConfig,
   org_id: string,
   plugin: string,
-  given: JsonObject = {},
+  fallback: JsonObject = {},
 ): Promise<Map<string, Json>> {
   const to = `providers.${plugin}.`;
   const from = `plugin.${pluginNamespace(plugin)}.`;
@@ -104,6 +104,6 @@ async function instanceOf(
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }
   if (rows.size > META_FIELDS) return rows;
-  for (const [field, value] of Object.entries(given)) rows.set(`${to}${field}`, value);
+  for (const [field, value] of Object.entries(fallback)) rows.set(`${to}${field}`, value);
   return rows;
 }

@@ -23,11 +23,11 @@ export async function checkConfig(
   changed: readonly string[],
 ): Promise<void> {
   if (schemas === undefined) return;
-  const given = Object.fromEntries(
+  const values = Object.fromEntries(
     Object.entries(config).filter(([, value]) => value !== null && value !== ""),
   );
   const { known, closed, schema } = readSchema(plugin.config_schema);
-  const unknown = closed ? changed.filter((field) => field in given && !known.includes(field)) : [];
+  const unknown = closed ? changed.filter((field) => field in values && !known.includes(field)) : [];
   const issues = unknown.map((field): SchemaIssue & { field: string } => ({
     field,
     path: `config.${field}`,
@@ -35,7 +35,7 @@ export async function checkConfig(
   }));
   if (issues.length === 0) {
     const check = await schemas.compile(`provider ${plugin.name} ${canonicalJson(schema)}`, schema);
-    for (const { path, message } of await check(given)) {
+    for (const { path, message } of await check(values)) {
       const field = path.split("/")[1] ?? "";
       if (changed.includes(field))
         issues.push({ field, path: `config${path.replaceAll("/", ".")}`, message });
@@ -56,8 +56,8 @@ interface ReadSchema {
   schema: JsonObject;
 }
 
-function readSchema(given: JsonObject | null): ReadSchema {
-  const { required: _later, additionalProperties, properties, ...rest } = given ?? {};
+function readSchema(config_schema: JsonObject | null): ReadSchema {
+  const { required: _later, additionalProperties, properties, ...rest } = config_schema ?? {};
   const own = isObject(properties) ? properties : {};
   const closed = additionalProperties === false && rest.patternProperties === undefined;
   const schema: JsonObject = { type: "object", ...rest, properties: { ...KERNEL_FIELDS, ...own } };

@@ -43,7 +43,7 @@ export function createSampling(parts: Omit<SamplingToolParts, "open">): {
     if (!(await store.sampling.take(scope.org_id, binding_id, per_hour, HOUR_MS, clock.now())))
       throw new BackplaneError(
         "request.overloaded",
-        `${bound.package.package_id} has used its quota of ${per_hour} model requests per hour`,
+        `${bound.package.package_id} has used its quota of ${per_hour} model requests per hour.`,
       );
     const request_id = ids.next("request");
     open.set(request_id, request);

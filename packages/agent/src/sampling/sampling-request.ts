@@ -16,8 +16,8 @@ export interface SamplingRequest {
 const MESSAGES = 200;
 const STOPS = 16;
 
-/** Throws request.invalid. `most` is the binding's limit of tokens for one request. */
-export function readSampling(params: JsonObject, most: number): SamplingRequest {
+/** Throws request.invalid. `token_limit` is the binding's limit of tokens for one request. */
+export function readSampling(params: JsonObject, token_limit: number): SamplingRequest {
   const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
   if (tools !== undefined) throw invalid("tools are not supported");
   if (!Array.isArray(messages) || messages.length === 0 || messages.length > MESSAGES)
@@ -34,7 +34,7 @@ export function readSampling(params: JsonObject, most: number): SamplingRequest 
   return {
     system,
     messages: read,
-    max_tokens: Math.min(maxTokens, most),
+    max_tokens: Math.min(maxTokens, token_limit),
     temperature: typeof temperature === "number" && Number.isFinite(temperature) ? temperature : null,
     stop: Array.isArray(stopSequences)
       ? stopSequences.filter((sequence) => typeof sequence === "string").slice(0, STOPS)

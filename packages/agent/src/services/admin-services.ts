@@ -90,7 +90,7 @@ function callerOf(name: string, { caller }: ServiceIdentity): Caller {
   if (caller !== null) return caller;
   throw new BackplaneError(
     "auth.missing",
-    `${name} acts for a caller: pass the \`as\` of the request that is served`,
+    `${name} acts for a caller: pass the \`as\` of the request that is served.`,
   );
 }
 

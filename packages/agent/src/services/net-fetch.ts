@@ -34,7 +34,7 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
     const { allowed_domains } = await readPluginSettings(config, PLUGIN_SETTINGS_SCOPE.org_id, plugin);
     const { timeout_ms = DEFAULT_TIMEOUT_MS } = optional(args, "timeout_ms", number);
     try {
-      const answer = await runner.fetch({
+      const response = await runner.fetch({
         url: text(args, "url"),
         method: optional(args, "method", text).method ?? "GET",
         headers: headersOf(args),
@@ -43,7 +43,7 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
         timeout_ms: Math.min(Math.max(1, timeout_ms), MAX_TIMEOUT_MS),
         allowed_domains,
       });
-      return answer as unknown as Json;
+      return response as unknown as Json;
     } catch (error) {
       const refusal = (error as BackplaneError).details?.refusal;
       const caller = call === null ? undefined : live.get(call.invocation_id);

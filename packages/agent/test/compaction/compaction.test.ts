@@ -201,3 +201,38 @@ test("splits before a user's message and always keeps the last one", () => {
   expect(sizes(10)).toEqual([3, 4]);
   expect(split([entries[0]!, entries[1]!], 10).recent).toEqual([]);
 });
+
+verifies("compact.auto", "uses the bound compactor and its blocks as the new context", async () => {
+  const fixture = await createTestSession();
+  await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]), {
+    policy: { class: "worker" },
+  });
+  fixture.runner.script = () =>
+    ok({
+      seed_blocks: [{ kind: "input", content: [{ type: "text", text: "what matters" }] }],
+      summary: { text: "they talked" },
+    });
+  for (let n = 0; n < 3; n++) await fixture.say(`/say ${"words that fill a line ".repeat(40)}`);
+  const requests = fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
+  const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
+  expect(fixture.runner.requests.map(({ export_id, op }) => [export_id, op])).toEqual([
+    ["shrink", "compactor.compact"],
+  ]);
+  expect(fixture.events.filter(({ kind }) => kind === "llm.call.request")).toHaveLength(requests);
+  expect(chain.origin).toBe("compaction");
+  await fixture.say("and?");
+  const { messages } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!.payload;
+  const shown = JSON.stringify(messages);
+  expect([shown.includes("they talked"), shown.includes("what matters")]).toEqual([true, true]);
+  expect(shown).not.toContain("words that fill");
+});
+
+test("compacts a short conversation on request and rejects one that is too short", async () => {
+  const fixture = await createTestSession();
+  for (let n = 0; n < 4; n++) await fixture.say(`/say ${"words that fill a line ".repeat(60)}`);
+  const chain = await fixture.kernel.sessions.compact(user, { session_id: "s1" });
+  expect(chain.origin).toBe("compaction");
+  await fixture.say("hi", "s2");
+  const short = fixture.kernel.sessions.compact(user, { session_id: "s2" });
+  await expect(short).rejects.toMatchObject({ code: "request.invalid" });
+});

@@ -1,4 +1,4 @@
-/** The choice of the compactor for a compaction, also when the first one fails. */
+/** The choice of the compactor for a compaction, including when the first one fails. */
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";

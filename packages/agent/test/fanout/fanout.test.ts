@@ -115,7 +115,7 @@ test("misses no entry when the feed is out of order during a replay", async () =
   expect([watcher.ids(), watcher.replays()]).toEqual([upTo(5), [1]]);
 });
 
-test("reads entries from the tape that exceed the buffer during a replay", async () => {
+test("reads entries that exceed the buffer during a replay from the tape", async () => {
   const fixture = await createTestFanout({ buffered_bytes: 20_000 });
   await fixture.sessions.create(keyOf());
   let pages = 0;
@@ -195,10 +195,10 @@ verifies("bus.scope", "sends a client only the events of its own session and pro
   const watcher = await fixture.watch();
   await fixture.idle();
   watcher.ops.length = 0;
-  const elsewhere = { ...scope, project_id: "proj_two" };
-  const abroad = { ...scope, org_id: "org_other" };
+  const other_project = { ...scope, project_id: "proj_two" };
+  const other_org = { ...scope, org_id: "org_other" };
   const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
-  for (const at of [scope, elsewhere, abroad]) {
+  for (const at of [scope, other_project, other_org]) {
     for (const target_session_id of ["s", "other"]) {
       await fixture.publish("approval.request", { ...approval, target_session_id }, "kernel", at);
     }

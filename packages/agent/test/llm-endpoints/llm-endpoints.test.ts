@@ -1,9 +1,10 @@
 /** Model calls of API clients in the kernel: what remains after a crash, and what a client without a provider gets. */
 import type { KernelPlugin } from "@backplane/contract";
-import type { LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
+import type { Caller, LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
 import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { createLlmEndpoints, MAX_CALLS_PER_CALLER } from "../../src/llm-endpoints/llm-endpoints.ts";
 
 /** A provider that is asked and never answers. */
 function silentProvider(asked: string[] = []): KernelPlugin {
@@ -85,4 +86,88 @@ test("refuses model calls in an archived project", async () => {
   await expect(kernel.llm.call(admin, request, new AbortController().signal)).rejects.toMatchObject({
     code: "authority.project_archived",
   });
+});
+
+/** The endpoints of one gateway, with a provider that never answers. */
+function openEndpoints() {
+  const opened: { reserved: number }[] = [];
+  const lost: number[] = [];
+  const due: (() => void)[] = [];
+  let now = 1_000_000;
+  const store = {
+    shared: true,
+    keys: { get: async () => ({ llm: { tokens_per_day: 1_000_000 } }) },
+    llm_calls: {
+      open: async (_call: unknown, _deadline: number, _uses: unknown, reserved: number) =>
+        void opened.push({ reserved }),
+      settle: async () => true,
+      endLost: async (before: number) => lost.push(before) * 0,
+    },
+  };
+  const clock = {
+    now: () => now,
+    monotonic: () => now,
+    after: (_ms: number, work: () => void) => {
+      due.push(work);
+      return { stop() {} };
+    },
+  };
+  let id = 0;
+  const parts = {
+    deps: { store, clock, ids: { next: () => `llmc_${id++}` }, log: { warn() {}, error() {} } },
+    door: {
+      authority: { require: async () => {}, resolveRoot: ({ actor }: Caller) => ({ actor }) },
+      policies: { of: async () => ({ document: { llm: {} } }) },
+      store_wait: { run: (_what: string, work: () => Promise<unknown>) => work() },
+    },
+    models: { call: () => new Promise(() => {}) },
+    port: { tryPublish() {} },
+    prepare: async () => {},
+    active_models: { list: async () => [{ id: "llm-silent", label: "", config: { model: "m" } }] },
+    pluginOf: async () => silentProvider(),
+  } as unknown as Parameters<typeof createLlmEndpoints>[0];
+  const module = createLlmEndpoints(parts);
+  const call = (actor: string, body = request.body) =>
+    module.facade.call({ ...admin, actor }, { ...request, body }, new AbortController().signal);
+  const tick = async (ms: number) => {
+    now += ms;
+    for (const work of due.splice(0)) work();
+    await new Promise((resolve) => setImmediate(resolve));
+  };
+  return { module, call, opened, lost, due, tick };
+}
+
+const KEY = "key_00000000000000000000000001";
+
+verifies(
+  "llm.gateway",
+  "limits the running model calls of one credential and serves the others",
+  async () => {
+    const { call } = openEndpoints();
+    for (let index = 0; index < MAX_CALLS_PER_CALLER; index++) await call(KEY);
+    await expect(call(KEY)).rejects.toMatchObject({ code: "request.overloaded" });
+    await call("key_00000000000000000000000002");
+  },
+);
+
+verifies("llm.gateway", "reserves tokens for each of the answers that a client asks for", async () => {
+  const { call, opened } = openEndpoints();
+  await call(KEY);
+  await call(KEY, { ...request.body, n: 8 });
+  await call(KEY, { ...request.body, n: "many" });
+  const [one, eight, invalid] = opened.map(({ reserved }) => reserved) as [number, number, number];
+  expect(eight - one).toBeGreaterThan(7 * 4_096 - 10);
+  expect(invalid).toBeLessThan(one + 100);
+});
+
+verifies("llm.gateway", "ends the calls of a gateway that has ended while another one runs", async () => {
+  const { module, lost, tick, due } = openEndpoints();
+  await module.start();
+  expect(lost).toEqual([1_000_000]);
+  await tick(60_000);
+  await tick(60_000);
+  expect(lost).toEqual([1_000_000, 1_030_000, 1_090_000]);
+  await module.stop();
+  await tick(60_000);
+  expect(due).toEqual([]);
 });

@@ -1,10 +1,10 @@
-import type { Entry, KernelTool } from "@backplane/contract";
+import type { Entry, KernelPlugin, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { contextOf } from "@backplane/session";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { addTool, createTestSession } from "./test-session.ts";
+import { addTool, createTestSession, gatedTool } from "./test-session.ts";
 
 const ROUNDS = 60;
 
@@ -91,3 +91,34 @@ function randomOf(seed: number): (below: number) => number {
     return Math.floor((state / 2 ** 32) * below);
   };
 }
+
+test("does not interrupt a turn of the same session id in another workspace", async () => {
+  const gate = gatedTool("wait");
+  const fixture = await createTestSession({ tools: [gate.tool] });
+  const other = { session_id: "s1", workspace: "other" };
+  await fixture.kernel.sessions.create(user, other);
+  const turn = fixture.say("/tool wait {}");
+  await until(() => gate.running === 1);
+  expect(await fixture.kernel.sessions.interrupt(user, other)).toBe(false);
+  gate.open[0]!();
+  expect((await turn).status).toBe("completed");
+});
+
+test("interrupts a turn while an event handler hangs", async () => {
+  const gate = gatedTool("wait");
+  const stuck: KernelPlugin = {
+    name: "stuck",
+    version: "1.0.0",
+    category: "skill",
+    subscriptions: () => ["tool.call.start"],
+    onEvent: () => new Promise(() => {}),
+  };
+  const fixture = await createTestSession({ tools: [gate.tool], plugins: [stuck] });
+  const turn = fixture.say("/tool wait {}");
+  await until(() => gate.running === 1);
+  const from = performance.now();
+  await fixture.kernel.sessions.interrupt(user, { session_id: "s1" });
+  expect((await turn).status).toBe("cancelled");
+  expect(performance.now() - from).toBeLessThan(5_000);
+  gate.open[0]!();
+});

@@ -1,35 +1,11 @@
 import type { BusEvent, KernelTool } from "@backplane/contract";
-import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, strategyPlugin, type TestSession } from "./test-session.ts";
+import { addTool, createTestSession, gatedTool, strategyPlugin, type TestSession } from "./test-session.ts";
 
 const kinds = (events: readonly BusEvent[], session_id = "s1") =>
   events.filter((event) => event.session_id === session_id).map(({ kind }) => kind);
-
-/** A tool that answers when the test releases it. */
-function gatedTool(name: string): {
-  tool: KernelTool;
-  open: (() => void)[];
-  aborted: string[];
-  running: number;
-} {
-  const gate = { open: [] as (() => void)[], aborted: [] as string[], running: 0 };
-  const tool: KernelTool = {
-    name,
-    description: "Waits.",
-    parameters: { type: "object", properties: { n: { type: "number" } } },
-    effect_class: "read_only",
-    async run({ n }, { signal }) {
-      gate.running++;
-      signal.addEventListener("abort", () => gate.aborted.push(JSON.stringify(n)));
-      await new Promise<void>((resolve) => gate.open.push(resolve));
-      return toolOk(`done ${JSON.stringify(n)}`);
-    },
-  };
-  return Object.assign(gate, { tool });
-}
 
 verifies(
   ["loop.order", "loop.echo"],
@@ -306,4 +282,39 @@ test("uses the time of the message as the start of the run, however long the set
   const run = await fixture.say("/say two");
   const message = (await fixture.tape()).find(({ payload }) => payload.content === "/say two")!;
   expect(message.date).toBe(run.started_at);
+});
+
+verifies(
+  "loop.history",
+  "shows the model a result although another chain was written in between",
+  async () => {
+    const gate = gatedTool("wait");
+    const fixture = await createTestSession({ tools: [gate.tool] });
+    const turn = fixture.say('/tool wait {"n": 1}');
+    await until(() => gate.running === 1);
+    const beside = await fixture.kernel.chains.create(user, { session_id: "s1" });
+    const block = { kind: "input" as const, content: [{ type: "text", text: "beside" }] };
+    await fixture.kernel.chains.addBlocks(user, beside.id, [block]);
+    gate.open[0]!();
+    expect((await turn).output!.content).toBe("Tool results:\n- wait: done 1");
+  },
+);
+
+test("serializes a reset and a concurrent message", async () => {
+  const fixture = await createTestSession();
+  await fixture.say("hello");
+  for (let n = 0; n < 10; n++) {
+    const both = await Promise.allSettled([
+      fixture.say('/tool add {"a": 1, "b": 2}'),
+      fixture.kernel.sessions.reset(user, { session_id: "s1" }),
+    ]);
+    expect(both[0]).toMatchObject({ status: "fulfilled", value: { status: "completed", iterations: 2 } });
+  }
+});
+
+test("rejects a message that cannot be serialized before it is published", async () => {
+  const fixture = await createTestSession();
+  const attachments = [{ constructor: { prototype: 1 } }] as never;
+  const sent = fixture.kernel.sessions.message(user, { session_id: "s1" }, { text: "x", attachments });
+  await expect(sent).rejects.toMatchObject({ code: "request.invalid" });
 });

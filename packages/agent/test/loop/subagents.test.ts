@@ -4,7 +4,7 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, type TestSession } from "./test-session.ts";
+import { addTool, createTestSession, gatedTool, type TestSession } from "./test-session.ts";
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
@@ -143,4 +143,53 @@ verifies("tools.risk", "gives a sub-agent the context of the turn that spawned i
   const run = await fixture.kernel.runs.start(user, { session_id: "s9", input: { text: spawn(child) } });
   await run.settled;
   expect(fixture.requests.map(({ payload }) => payload.tool_name)).toEqual(["agent", "agent", "add"]);
+});
+
+verifies("subagent.enforced", "ends a child together with the call that spawned it", async () => {
+  const gate = gatedTool("wait");
+  const { yes } = yesPlugin();
+  const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, yes] });
+  const turn = fixture.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
+  await until(() => gate.running === 1);
+  const { items } = await fixture.kernel.invocations.list(user, { export_id: "agent" }, { limit: 1 });
+  await fixture.kernel.invocations.cancel(user, items[0]!.id);
+  await turn;
+  await until(async () => {
+    const runs = await fixture.kernel.runs.list(user, {}, { limit: 10 });
+    return runs.items.every(({ status }) => status !== "running");
+  });
+  const [child] = (await fixture.kernel.runs.list(user, {}, { limit: 1 })).items;
+  expect(child).toMatchObject({ trigger: "subagent", status: "cancelled" });
+  gate.open[0]!();
+});
+
+verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the parent session", async () => {
+  const asking = { ...addTool, name: "asking", requires_approval: true };
+  const fixture = await createTestSession({ tools: [asking], plugins: [agentTool] });
+  await fixture.kernel.sessions.create(user, { session_id: "s1" });
+  const shown: { id: string; target: string }[] = [];
+  await fixture.kernel.fanout.attach(
+    user,
+    { session_id: "s1" },
+    {
+      since_entry: null,
+      adapter_id: "test",
+      send({ event }) {
+        if (event.kind === "approval.request") {
+          const { id, target_session_id } = event.payload as { id: string; target_session_id: string };
+          shown.push({ id, target: target_session_id });
+        }
+        return 0;
+      },
+      ended: () => {},
+    },
+  );
+  const goal = '/tool asking {"a": 1, "b": 2}';
+  const turn = fixture.say(`/tool agent ${JSON.stringify({ goal })}`);
+  await until(() => shown.length === 1);
+  await fixture.kernel.approvals.answer(admin, shown[0]!.id, { response: "approve" });
+  await until(() => shown.length === 2);
+  expect(shown[1]!.target).toMatch(/^s1::agent::/);
+  await fixture.kernel.approvals.answer(admin, shown[1]!.id, { response: "approve" });
+  expect((await turn).output!.content).toContain("3");
 });

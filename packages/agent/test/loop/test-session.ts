@@ -24,6 +24,29 @@ import {
 } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 
+/** A tool that answers when the test releases it. */
+export function gatedTool(name: string): {
+  tool: KernelTool;
+  open: (() => void)[];
+  aborted: string[];
+  running: number;
+} {
+  const gate = { open: [] as (() => void)[], aborted: [] as string[], running: 0 };
+  const tool: KernelTool = {
+    name,
+    description: "Waits.",
+    parameters: { type: "object", properties: { n: { type: "number" } } },
+    effect_class: "read_only",
+    async run({ n }, { signal }) {
+      gate.running++;
+      signal.addEventListener("abort", () => gate.aborted.push(JSON.stringify(n)));
+      await new Promise<void>((resolve) => gate.open.push(resolve));
+      return toolOk(`done ${JSON.stringify(n)}`);
+    },
+  };
+  return Object.assign(gate, { tool });
+}
+
 /** A strategy plugin whose decisions come from `decide`. */
 export function strategyPlugin(
   strategyId: string,

@@ -11,19 +11,23 @@ function createCalls(replies: Reply[]) {
   const pauses: number[] = [];
   const attempts: unknown[] = [];
   let delta = (_event: { payload: object }) => {};
+  let pluginError = (_event: { payload: object }) => {};
   const port = {
     subscribe(kind: string, listener: typeof delta) {
       if (kind === "llm.call.delta") delta = listener;
+      if (kind === "plugin.error") pluginError = listener;
       return () => {};
     },
     async request(
       _kind: string,
       payload: { attempt: number },
-      options: { onSent(event: { id: string }): void },
+      options: { signal: AbortSignal; onSent(event: { id: string }): void },
     ) {
       const id = `evt_${attempts.push(payload.attempt)}`;
       options.onSent({ id });
       const reply = replies.shift() ?? replies[0]!;
+      if (reply.kind === "plugin.error") pluginError({ payload: { ...reply.payload, event_id: id } });
+      options.signal.throwIfAborted();
       if (reply.delta !== undefined) delta({ payload: { request_id: id, content: reply.delta } });
       return reply;
     },
@@ -60,23 +64,41 @@ const failure = (more: object = {}): Reply => ({
 });
 const ANSWER: Reply = { kind: "llm.call.response", payload: { text: "hi" } };
 
-test("retries a few times, with longer and longer pauses", async () => {
+test("retries a few times, with increasing pauses", async () => {
   const { call, attempts, pauses } = createCalls([failure(), failure(), ANSWER]);
   expect((await call()).text).toBe("hi");
   expect(attempts).toEqual([1, 2, 3]);
   expect(pauses).toEqual([LLM_LIMITS.backoff_ms, LLM_LIMITS.backoff_ms * 2]);
-  const given_up = createCalls([failure(), failure(), failure(), ANSWER]);
-  await expect(given_up.call()).rejects.toMatchObject({ code: "llm.failed", message: "p: busy" });
-  expect(given_up.attempts).toEqual([1, 2, 3]);
+  const failing = createCalls([failure(), failure(), failure(), ANSWER]);
+  await expect(failing.call()).rejects.toMatchObject({ code: "llm.failed", message: "p: busy" });
+  expect(failing.attempts).toEqual([1, 2, 3]);
 });
 
 test("does not retry after the first delta, or if the provider says so", async () => {
   const begun = createCalls([{ ...failure(), delta: "half" }, ANSWER]);
   await expect(begun.call()).rejects.toMatchObject({ code: "llm.failed" });
-  const unwilling = createCalls([failure({ retryable: false }), ANSWER]);
-  await expect(unwilling.call()).rejects.toMatchObject({ code: "llm.failed" });
-  const willing = createCalls([failure({ kind: "other", retryable: true }), ANSWER]);
-  expect((await willing.call()).text).toBe("hi");
+  const not_retryable = createCalls([failure({ retryable: false }), ANSWER]);
+  await expect(not_retryable.call()).rejects.toMatchObject({ code: "llm.failed" });
+  const retryable = createCalls([failure({ kind: "other", retryable: true }), ANSWER]);
+  expect((await retryable.call()).text).toBe("hi");
+});
+
+test("reports a timeout when the deadline of the handler passes before that of the call", async () => {
+  const late: Reply = {
+    kind: "plugin.error",
+    payload: { name: "provider", error: "took longer", timed_out: true },
+  };
+  const { call, attempts } = createCalls([late, late, late]);
+  await expect(call()).rejects.toMatchObject({
+    message: "p: the provider did not answer in time",
+    details: { kind: "timeout" },
+  });
+  expect(attempts).toHaveLength(3);
+  const broken: Reply = { kind: "plugin.error", payload: { name: "provider", error: "no key" } };
+  await expect(createCalls([broken, broken, broken]).call()).rejects.toMatchObject({
+    message: "p: provider failed: no key",
+    details: { kind: "other" },
+  });
 });
 
 test("waits as long as the vendor asks, up to a limit", async () => {

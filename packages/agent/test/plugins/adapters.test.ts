@@ -1,10 +1,10 @@
-import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
+import type { AdapterRequest, AdapterResponse, KernelPlugin, PluginContext } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { codeOfRejected, createTestPlugins, plugin, type TestPlugins, until } from "./test-plugins.ts";
 
-type OnRequest = (request: AdapterRequest, ctx: PluginContext) => AdapterAnswer | Promise<AdapterAnswer>;
+type OnRequest = (request: AdapterRequest, ctx: PluginContext) => AdapterResponse | Promise<AdapterResponse>;
 
 const adapter =
   (name: string, path: string, onRequest: OnRequest, more: Partial<KernelPlugin> = {}) =>
@@ -16,16 +16,16 @@ const adapter =
     });
 
 const request = { params: {}, query: {}, body: null };
-async function get({ system }: TestPlugins, path: string, caller: Caller = admin): Promise<AdapterAnswer> {
+async function get({ system }: TestPlugins, path: string, caller: Caller = admin): Promise<AdapterResponse> {
   const found = system.adapters.find("GET", path)!;
   return await system.adapters.handle(caller, found.mount, { ...request, params: found.params });
 }
 
 test("mounts routes while the plugin is loaded, under /x/ or, if allowed, under /api/", async () => {
-  const answer: OnRequest = ({ route, params }) => ({ status: 200, body: { route, params } });
+  const echo: OnRequest = ({ route, params }) => ({ status: 200, body: { route, params } });
   const fixture = await createTestPlugins((loader) => {
-    loader.add(adapter("web", "/api/config/{key}", answer));
-    loader.add(adapter("acme", "/api/acme/{id}", answer), { origin: "installed" });
+    loader.add(adapter("web", "/api/config/{key}", echo));
+    loader.add(adapter("acme", "/api/acme/{id}", echo), { origin: "installed" });
   });
   const mounted = () => fixture.system.adapters.list().map((mount) => `${mount.plugin} ${mount.mounted}`);
   expect(mounted()).toEqual(["web /api/config/{key}", "acme /x/acme/api/acme/{id}"]);
@@ -86,14 +86,15 @@ test("lets an adapter act for its caller through `as` until the request is answe
   expect(await codeOfRejected(kept!.ctx.service("whoami", {}, kept!.as))).toBe("auth.invalid");
 });
 
-test("checks an adapter's answer and hides the details of what it throws", async () => {
-  let answer: OnRequest = () => ({ status: 200 });
+test("checks an adapter's response and hides the details of what it throws", async () => {
+  let onRequest: OnRequest = () => ({ status: 200 });
   const fixture = await createTestPlugins(
-    (loader) => loader.add(adapter("web", "/api/a", (asked, ctx) => answer(asked, ctx))),
+    (loader) =>
+      loader.add(adapter("web", "/api/a", (adapter_request, ctx) => onRequest(adapter_request, ctx))),
     { timeouts: { request_ms: 30 } },
   );
   const ask = (next: unknown) => {
-    answer = typeof next === "function" ? (next as OnRequest) : () => next as AdapterAnswer;
+    onRequest = typeof next === "function" ? (next as OnRequest) : () => next as AdapterResponse;
     return get(fixture, "/api/a");
   };
   const good = { status: 599, body: [1, null, { a: "b" }], headers: { "X-Thing": "a; b" } };

@@ -3,6 +3,7 @@ import { isPluginGrantKey } from "@backplane/registry";
 import { admin, guest, owner, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { createTestSession } from "../loop/test-session.ts";
 import {
   codeOfRejected,
   createTestPlugins,
@@ -263,3 +264,15 @@ verifies(
     ]);
   },
 );
+
+verifies("bus.scope", "rejects changes to the host's plugins by another org or a project", async () => {
+  const fixture = await createTestSession();
+  for (const scope of [
+    { org_id: "org_two", project_id: null },
+    { org_id: "org_local", project_id: "proj_default" },
+  ]) {
+    const other_key = { ...admin, actor: "key_1", scope };
+    const change = fixture.kernel.plugins.setEnabled(other_key, "llm-echo", false);
+    await expect(change).rejects.toMatchObject({ code: "policy.denied" });
+  }
+});

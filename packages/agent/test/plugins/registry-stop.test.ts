@@ -21,7 +21,7 @@ test("limits the time of a hanging onLoad, onUnload or loader", async () => {
   expect(fixture.status("hangs-at-unload")).toBe("unloaded");
 });
 
-test("unloads plugins before their requirements, also after a reload", async () => {
+test("unloads plugins before their requirements, even after a reload", async () => {
   const unloaded: string[] = [];
   const make = (name: string, ...requires: string[]) =>
     plugin(name, "skill", { requires, onUnload: () => void unloaded.push(name) });
@@ -36,7 +36,7 @@ test("unloads plugins before their requirements, also after a reload", async () 
   expect(unloaded).toEqual(["base", "top", "middle", "base"]);
 });
 
-test("delivers kernel.shutdown before unloading, also when the kernel session is busy", async () => {
+test("delivers kernel.shutdown before unloading, even when the kernel session is busy", async () => {
   const calls: string[] = [];
   const busy = Promise.withResolvers<void>();
   const fixture = await createTestPlugins((loader) => {

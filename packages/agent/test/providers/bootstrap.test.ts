@@ -140,12 +140,12 @@ verifies(
   "sec.credential-destination",
   "does not copy a credential into an instance with another destination",
   async () => {
-    const lifted = {
+    const configured = {
       "plugin.llm_openai.api_key": "sk-secret-1234",
       "plugin.llm_openai.base_url": "https://api.example.com",
       "plugin.llm_openai.model": "m",
     };
-    const fixture = await seeded({ ...lifted, "providers.llm-openai.base_url": "https://evil.example" });
+    const fixture = await seeded({ ...configured, "providers.llm-openai.base_url": "https://evil.example" });
     await fixture.system.start();
     const instance = async () => Object.fromEntries(await fixture.config.list(ORG, "providers.llm-openai."));
     expect(await instance()).toEqual({

@@ -60,8 +60,8 @@ function asking(talk: TestSession) {
     answers,
     call,
     recorded,
-    answerRequest: (given: JsonObject) => {
-      question = given;
+    answerRequest: (sampling_params: JsonObject) => {
+      question = sampling_params;
     },
   };
 }
@@ -116,7 +116,7 @@ verifies(
       expect.stringContaining("request.invalid: sampling: only text content is supported"),
       expect.objectContaining({ role: "assistant" }),
       expect.stringContaining(
-        "request.overloaded: acme/asker has used its quota of 2 model requests per hour",
+        "request.overloaded: acme/asker has used its quota of 2 model requests per hour.",
       ),
     ]);
   },

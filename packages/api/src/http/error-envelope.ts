@@ -1,15 +1,17 @@
 /**
  * Turns any thrown value into a status and an error envelope; the only place that reads ERROR_CODES[…].http. An error
- * without one of our codes becomes `internal`: its text is logged and never sent. All not-found errors of one code have the
+ * without one of our codes becomes `internal`, or `store.unavailable` for a failing disk: its text is logged and never sent. All not-found errors of one code have the
  * same bytes, so that a row of another project cannot be distinguished from a missing one (bind.scope).
  */
 import {
   BackplaneError,
   codeOf,
+  diskFault,
   ERROR_CODES,
   type ErrorCode,
   type ErrorEnvelope,
   type JsonObject,
+  toBackplaneError,
 } from "@backplane/contract";
 import type { FastifyRequest } from "fastify";
 
@@ -51,8 +53,14 @@ export function toErrorResponse(thrown: unknown, request_id: string, docs_base: 
       },
     },
     retry_after_s: isTemporary(spec.http, error) ? retryAfter(error.details) : null,
-    unexpected: code === "internal" ? (error.cause ?? thrown) : null,
+    unexpected: unexpectedIn(error),
   };
+}
+
+/** The log names the file that a failing disk did not take; the response does not, because it may go to a remote client. */
+function unexpectedIn(error: BackplaneError): unknown {
+  if (error.code === "internal") return error.cause ?? error;
+  return diskFault(error.cause) === null ? null : error;
 }
 
 /** Under /api the message is repeated as `detail`, where clients of that API expect it (webapi.config). */
@@ -64,7 +72,7 @@ export function envelopeFor(request: FastifyRequest, envelope: ErrorEnvelope): E
 
 function toKnownError(thrown: unknown): BackplaneError {
   if (codeOf(thrown) !== undefined) return thrown as BackplaneError;
-  return fromFramework(thrown) ?? new BackplaneError("internal", undefined, { cause: thrown });
+  return fromFramework(thrown) ?? toBackplaneError(thrown);
 }
 
 /** Fastify's own errors with messages of ours: theirs may echo what the client sent. */

@@ -3,7 +3,10 @@ import { STATUS_CODES } from "node:http";
 import type { Duplex } from "node:stream";
 import type { ErrorResponse } from "./error-envelope.ts";
 
-/** Every response has this header, including the 101 of a WebSocket; `NosniffResponse` adds it to those that Node writes. */
+/**
+ * Every response has this header, including the 101 of a WebSocket; `NosniffResponse` adds it to those that Node
+ * writes.
+ */
 export const NOSNIFF_LINE = "X-Content-Type-Options: nosniff";
 
 export function writeErrorResponse(socket: Duplex, { envelope, status, retry_after_s }: ErrorResponse): void {

@@ -65,19 +65,19 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
   }
 
   return {
-    answer: (protocol, given) =>
-      during(given, async (stop) => {
-        const { caller, body, request, reply } = given;
-        const asked = protocol.read(body, forwardedHeaders(request));
-        const { id, parts } = await kernel.llm.call(caller, asked, stop.signal);
+    answer: (protocol, endpoint_request) =>
+      during(endpoint_request, async (stop) => {
+        const { caller, body, request, reply } = endpoint_request;
+        const llm_request = protocol.read(body, forwardedHeaders(request));
+        const { id, parts } = await kernel.llm.call(caller, llm_request, stop.signal);
         const context: AnswerContext = {
           id: id.slice(id.indexOf("_") + 1),
           created: Math.floor(clock.now() / 1_000),
-          model: asked.model,
+          model: llm_request.model,
           body,
         };
         const headers = { "backplane-llm-call": id, "request-id": request.id };
-        if (asked.stream) {
+        if (llm_request.stream) {
           const iterator = parts[Symbol.asyncIterator]();
           // A failure before the first part still has its own status.
           const first = await iterator.next();
@@ -89,11 +89,11 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
         for await (const part of parts) all.push(part);
         return { status: 200, json: protocol.whole(all, context), headers };
       }),
-    countTokens: (protocol, given) =>
-      during(given, (stop) =>
+    countTokens: (protocol, endpoint_request) =>
+      during(endpoint_request, (stop) =>
         kernel.llm.countTokens(
-          given.caller,
-          protocol.read(given.body, forwardedHeaders(given.request)),
+          endpoint_request.caller,
+          protocol.read(endpoint_request.body, forwardedHeaders(endpoint_request.request)),
           stop.signal,
         ),
       ),

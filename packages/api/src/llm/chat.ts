@@ -196,7 +196,7 @@ function toMessage(message: JsonObject): ChatMessage {
   if (role === "tool" || role === "function")
     return { role: "tool", tool_call_id: textOr(message.tool_call_id, textOr(message.name)), content };
   if (role !== "assistant")
-    throw unsupported("messages", `The role ${JSON.stringify(role)} of a message is not known.`);
+    throw unsupported("messages", `The role ${JSON.stringify(role)} of a message is not supported.`);
   const tool_calls = listOf(message.tool_calls).map((call) => {
     const spec = isObject(call.function) ? call.function : isObject(call.custom) ? call.custom : {};
     return { id: textOr(call.id), name: textOr(spec.name), args: toArguments(spec.arguments ?? spec.input) };

@@ -54,7 +54,7 @@ export function toEndpointError({ status, code, envelope }: ErrorResponse): Endp
 /** Fixes that refer to fields of our own envelope, or that the client cannot apply. */
 const WITHOUT_FIX: ReadonlySet<string> = new Set(["llm.failed", "request.invalid"]);
 
-/** Both kinds of clients list models at the same address; Anthropic's send their version. */
+/** Both kinds of clients list models at the same address; Anthropic's send `anthropic-version`. */
 function protocolOf(request: FastifyRequest): EndpointProtocol | null {
   const url = request.routeOptions?.url ?? "";
   if (url === "/v1/models" || url === "/v1/models/:id")

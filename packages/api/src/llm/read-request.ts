@@ -26,7 +26,7 @@ export function toArguments(value: Json | undefined): ToolCallRequest["args"] {
   }
 }
 
-/** A tool whose input is free text, for providers that know only JSON arguments. */
+/** A tool whose input is free text, for providers that support only JSON arguments. */
 export function freeTextTool(name: string, description: string): LlmTool {
   const input = { type: "string", description: "The whole input of the tool, as plain text." };
   return { name, description, parameters: { type: "object", properties: { input }, required: ["input"] } };

@@ -40,7 +40,7 @@ export class ResponseStream implements EndpointStream {
     if (this.#native) return "";
     let out = this.#begin();
     for (const event of this.#blocks.close()) out += this.#event(event);
-    const response = ended(this.#context, this.#items, this.#blocks, part);
+    const response = endedResponse(this.#context, this.#items, this.#blocks, part);
     return out + this.#send(`response.${textOr(response.status)}`, { response });
   }
 
@@ -82,7 +82,7 @@ export class ResponseStream implements EndpointStream {
         return this.#send("response.output_text.delta", { ...at, content_index: 0, delta, logprobs: [] });
       if (block.type === "thinking")
         return this.#send("response.reasoning_summary_text.delta", { ...at, summary_index: 0, delta });
-      // The text of a free-text tool is inside the JSON arguments, so it is known at their end.
+      // The text of a free-text tool is inside the JSON arguments, so it is known only when they are complete.
       if (this.#items.isCustom(block)) return "";
       return this.#send("response.function_call_arguments.delta", { ...at, delta });
     }
@@ -125,13 +125,13 @@ export function wholeResponse(parts: readonly LlmEndpointPart[], context: Answer
   if (native !== undefined) return native.event;
   const answer = new AnswerBlocks(`call_${context.id}_`);
   for (const part of parts) {
-    if (part.type === "end") return ended(context, new ResponseItems(context), answer, part);
+    if (part.type === "end") return endedResponse(context, new ResponseItems(context), answer, part);
     if (part.type !== "native") for (const _ of answer.add(part));
   }
   return responseOf(context, "incomplete", []);
 }
 
-/** The name under which a model sees a tool of a namespace, for providers that know no namespaces. */
+/** The name under which a model sees a tool of a namespace, for providers without namespaces. */
 export function joinName(namespace: string, name: string): string {
   if (namespace === "") return name;
   return namespace.endsWith("__") ? `${namespace}${name}` : `${namespace}__${name}`;
@@ -152,8 +152,8 @@ class ResponseItems {
     this.#namespaced = new Map(
       namespaces.flatMap(({ name, tools }) =>
         listOf(tools).map((tool) => {
-          const given = { namespace: textOr(name), name: textOr(tool.name) };
-          return [joinName(given.namespace, given.name), given];
+          const client_name = { namespace: textOr(name), name: textOr(tool.name) };
+          return [joinName(client_name.namespace, client_name.name), client_name];
         }),
       ),
     );
@@ -188,8 +188,8 @@ class ResponseItems {
     if (this.isCustom(block))
       return { id, type: "custom_tool_call", status, call_id, name, input: done ? freeText(block) : "" };
     const args = done && text === "" ? "{}" : text;
-    const given = this.#namespaced.get(name) ?? { name };
-    return { id, type: "function_call", status, call_id, ...given, arguments: done ? args : "" };
+    const client_name = this.#namespaced.get(name) ?? { name };
+    return { id, type: "function_call", status, call_id, ...client_name, arguments: done ? args : "" };
   }
 }
 
@@ -199,7 +199,7 @@ function freeText({ text }: AnswerBlock): string {
 
 type AnswerEnd = Extract<LlmEndpointPart, { type: "end" }>;
 
-function ended(
+function endedResponse(
   context: AnswerContext,
   items: ResponseItems,
   answer: AnswerBlocks,

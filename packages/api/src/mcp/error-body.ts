@@ -16,7 +16,7 @@ const NO_OAUTH: JsonObject = {
     "`backplane client connect` enters one in the client, `backplane key create` prints one.",
 };
 
-/** Null: the error envelope of all other routes applies. */
+/** Null if the error envelope of the other routes applies. */
 export function mcpErrorBody(request: FastifyRequest, { code, envelope }: ErrorResponse): JsonObject | null {
   if (code === "route.not_found" && OAUTH_PATHS.includes(request.url)) return NO_OAUTH;
   if (!isMcp(request.routeOptions?.url) || !code.startsWith("request.")) return null;

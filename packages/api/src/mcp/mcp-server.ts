@@ -72,7 +72,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
   const server = { name: "backplane", title: "Backplane", version: deps.version };
   const post = createPost({ ...deps, ...parts, suspended, sessions, lists, methods, server });
 
-  /** Null: the caller sees no such server. Not a promise for the whole catalog (bench row mcp.http-call.cpu). */
+  /** Null if the caller sees no such server. Not a promise for the whole catalog (bench row mcp.http-call.cpu). */
   type Find = (caller: Caller, name: string | null) => Promise<View | null> | View;
   const find: Find = (caller, name) => (name === null ? WHOLE_CATALOG : findView(kernel, caller, name));
 
@@ -102,9 +102,9 @@ export function createMcpServer(deps: McpDeps): McpServer {
           },
           202: { description: "The notification was accepted." },
         },
-        async handler({ caller: sender, params: given, body, request, reply }) {
+        async handler({ caller: sender, params: path_params, body, request, reply }) {
           const caller = onChannel(sender, MCP_CHANNEL);
-          const name = nameIn(given);
+          const name = nameIn(path_params);
           const found = find(caller, name);
           const view = found instanceof Promise ? await found : found;
           if (view === null) return serverNotFound(name);
@@ -117,9 +117,9 @@ export function createMcpServer(deps: McpDeps): McpServer {
         operation_id: `mcpEvents${suffix}`,
         summary: `Receive notifications of ${about}`,
         responses: { 200: { description: "The stream of the session.", type: "text/event-stream" } },
-        async handler({ caller: sender, params: given, request, reply }) {
+        async handler({ caller: sender, params: path_params, request, reply }) {
           const caller = onChannel(sender, MCP_CHANNEL);
-          const name = nameIn(given);
+          const name = nameIn(path_params);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);
@@ -135,9 +135,9 @@ export function createMcpServer(deps: McpDeps): McpServer {
         summary: `End an MCP session of ${about}`,
         description: "Calls in flight are cancelled.",
         responses: { 204: { description: "Ended." } },
-        async handler({ caller: sender, params: given, request }) {
+        async handler({ caller: sender, params: path_params, request }) {
           const caller = onChannel(sender, MCP_CHANNEL);
-          const name = nameIn(given);
+          const name = nameIn(path_params);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);
           const session = findSession(caller, view, request.raw.headers);

@@ -17,7 +17,6 @@ import type { View } from "./lists/view.ts";
 import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./notifications/subscriptions.ts";
 import { McpError } from "./protocol/json-rpc.ts";
 import { type LogLevel, readLevel } from "./protocol/log-levels.ts";
-
 import type { McpExchange } from "./session/exchange.ts";
 
 export interface MethodDeps {

@@ -82,7 +82,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       }
       return ACCEPTED;
     } catch (error) {
-      return errorAnswer(error, null, true);
+      return errorResponse(error, null, true);
     }
   };
 
@@ -92,7 +92,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       stateless = isStateless(message, post.headers);
       if (!stateless) checkVersionHeader(post.headers);
     } catch (error) {
-      return errorAnswer(error, message.id, true);
+      return errorResponse(error, message.id, true);
     }
     try {
       if (stateless)
@@ -100,7 +100,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       if (message.method === "initialize") return initialize(post, message);
       return await serve(message, negotiatedExchange(post, sessionOf(post), streams), post.reply);
     } catch (error) {
-      return errorAnswer(error, message.id, stateless && codeIn(error) === MCP_ERRORS.method_not_found);
+      return errorResponse(error, message.id, stateless && codeIn(error) === MCP_ERRORS.method_not_found);
     }
   }
 
@@ -146,7 +146,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
     return { status: 200, json: resultMessage(id, result), headers: { "mcp-session-id": session.id } };
   }
 
-  /** Null: the client sent no session id. Throws for an unknown one. */
+  /** Null if the client sent no session id. Throws for an unknown one. */
   function sessionOf({ caller, headers, view }: Post): McpSession | null {
     const id = requestHeader(headers["mcp-session-id"]);
     if (id === undefined) return null;
@@ -159,7 +159,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
   function receive(session: McpSession | null, message: McpClientNotification | McpClientResponse): void {
     if (session === null) return;
     if (message.kind === "answer") {
-      session.receiveAnswer(message);
+      session.receiveResponse(message);
       return;
     }
     const { method, params } = message;
@@ -185,10 +185,10 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       if (messages.length === 0 || messages.length > MAX_BATCH)
         throw new McpError(MCP_ERRORS.invalid_request, `a batch must contain 1 to ${MAX_BATCH} messages`);
       const answers = await Promise.all(messages.map((message) => handleInBatch(post, session, message)));
-      const responses = answers.filter((answer) => answer !== null);
+      const responses = answers.filter((response) => response !== null);
       return responses.length === 0 ? ACCEPTED : { status: 200, json: responses };
     } catch (error) {
-      return errorAnswer(error, null, true);
+      return errorResponse(error, null, true);
     }
   }
 
@@ -200,15 +200,15 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
       return null;
     }
     try {
-      const answer = await serve(message, negotiatedExchange(post, session, false), null);
-      return "json" in answer ? (answer.json as Json) : null;
+      const response = await serve(message, negotiatedExchange(post, session, false), null);
+      return "json" in response ? (response.json as Json) : null;
     } catch (error) {
       return errorMessage(message.id, rpcErrorOf(error));
     }
   }
 
   /** Only an invalid request has an error status; a valid one that fails has status 200. */
-  function errorAnswer(error: unknown, id: McpRequestId | null, invalid_request: boolean): RouteResponse {
+  function errorResponse(error: unknown, id: McpRequestId | null, invalid_request: boolean): RouteResponse {
     const code = codeIn(error);
     const always = code === MCP_ERRORS.session_not_found || code === MCP_ERRORS.missing_capability;
     const status = invalid_request || always ? statusOf(code) : 200;
@@ -218,7 +218,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
   function rpcErrorOf(error: unknown): McpError {
     if (isMcpError(error)) return error;
     const known = toBackplaneError(error);
-    if (known.code === "internal") deps.log.error({ err: error }, "MCP request failed");
+    if (known !== error || known.code === "internal") deps.log.error({ err: error }, "MCP request failed");
     return toMcpError(known, false);
   }
 }
@@ -247,7 +247,7 @@ function idIn(body: unknown): McpRequestId | null {
   return isObject(body) && isMcpRequestId(body.id) ? body.id : null;
 }
 
-/** Null: the client accepts neither JSON nor event streams. Without an Accept header it gets JSON. */
+/** Null if the client accepts neither JSON nor event streams. Without an Accept header it gets JSON. */
 function acceptsOf(accept: string | undefined): { streams: boolean } | null {
   if (accept === undefined || accept === "") return { streams: false };
   const streams = accept.includes("text/event-stream");

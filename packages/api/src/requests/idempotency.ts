@@ -41,9 +41,9 @@ export async function createOnce(
   if (key === null) return work();
   let headers: Record<string, string> | undefined;
   const done = await kernel.idempotency.once(caller, key, requestDigest(caller, request, body), async () => {
-    const answer = await work();
-    headers = answer.headers;
-    return { status: answer.status, body: JSON.stringify(answer.json) };
+    const response = await work();
+    headers = response.headers;
+    return { status: response.status, body: JSON.stringify(response.json) };
   });
   return {
     status: done.status,

@@ -62,19 +62,24 @@ async function installOnce(
   kernel: Pick<Kernel, "idempotency">,
   caller: Caller,
   request: FastifyRequest,
-  about: JsonObject,
+  request_parts: JsonObject,
   bytes: AsyncGenerator<Uint8Array>,
   digest: () => string,
   install: Install,
 ): Promise<RouteResponse> {
   const key = readIdempotencyKey(request);
   if (key === null) return (await install(bytes)) as RouteResponse;
-  const done = await kernel.idempotency.once(caller, key, requestDigest(caller, request, about), async () => {
-    const { status, json } = await install(bytes);
-    // The digest covers the whole upload, also what the importer did not need to read.
-    await drain(bytes);
-    return { status, body: `${digest()} ${JSON.stringify(json)}` };
-  });
+  const done = await kernel.idempotency.once(
+    caller,
+    key,
+    requestDigest(caller, request, request_parts),
+    async () => {
+      const { status, json } = await install(bytes);
+      // The digest covers the whole upload, also what the importer did not need to read.
+      await drain(bytes);
+      return { status, body: `${digest()} ${JSON.stringify(json)}` };
+    },
+  );
   const [stored_digest, text] = [done.body.slice(0, 64), done.body.slice(65)];
   if (done.replayed) {
     await drain(bytes);

@@ -1,7 +1,7 @@
 /** Installs an Agent Plugins folder, from an archive or from the host. One folder becomes several packages. */
 import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
-import type { Caller, InstallationSource } from "@backplane/ports";
+import type { Caller, InstallationSource, Operation } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
@@ -32,27 +32,34 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
       body: FolderBody,
       uploads: ARCHIVE_TYPES,
       idempotent: true,
+      progress: true,
       responses: {
         201: { description: "Installed, in whole or in part.", schema: AgentPluginInstalledSchema },
       },
-      handler({ caller, body, query, request }) {
+      handler({ caller, body, query, request, operation }) {
         const strict = query.strict === "1";
         const raw: unknown = body;
         if (isUpload(raw))
           return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
-            install(caller, { kind: "archive", bytes }, strict),
+            install(caller, { kind: "archive", bytes }, strict, operation),
           );
         // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const { folder: path } = body.source;
         return createOnce(kernel, caller, request, body, () =>
-          install(caller, { kind: "folder", path }, strict),
+          install(caller, { kind: "folder", path }, strict, operation),
         );
       },
     }),
   ];
 
-  async function install(caller: Caller, source: InstallationSource, strict: boolean) {
-    return { status: 201, json: await kernel.packages.installAgentPlugin(caller, source, { strict }) };
+  async function install(
+    caller: Caller,
+    source: InstallationSource,
+    strict: boolean,
+    operation: Operation | undefined,
+  ) {
+    const installed = await kernel.packages.installAgentPlugin(caller, source, { strict }, operation);
+    return { status: 201, json: installed };
   }
 }

@@ -47,7 +47,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       description:
         "Only the first answer counts; a later one gets 409 approval.closed and has no effect. Send `digest` to prove " +
         "which arguments you were shown. `covers` says what approve_for_session and approve_always cover; " +
-        "approve_always makes an allow rule. `may_cover` of the approval lists what is possible; anything else gets 403 " +
+        "approve_always creates an allow rule. `may_cover` of the approval lists what is possible; anything else gets 403 " +
         "allow_rule.refused, and the approval stays pending.",
       tag: "Approvals",
       auth: { scope: "approvals:answer" },

@@ -11,7 +11,7 @@ const CatalogQuery = z.strictObject({
     .enum(["0", "1"])
     .default("0")
     .describe(
-      "1 also lists tools that are not offered or hidden, with the reason and the change that would offer them.",
+      "1 also lists tools that are hidden or not offered, with the reason and the change that would offer them.",
     ),
   channel: ChannelNameSchema.optional().describe("Lists the tools that you are offered on this channel."),
 });
@@ -49,7 +49,7 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "getCatalogTool",
       summary: "Read all tools of one name",
       description:
-        "The tool that has the name comes first; the others state the reason why they do not have it.",
+        "The tool that has the name comes first; each of the others states why it does not have the name.",
       tag: "Discovery",
       auth: { scope: "exports:read" },
       params: z.object({ name: nameOf(128).min(1) }),

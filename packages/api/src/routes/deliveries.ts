@@ -1,4 +1,4 @@
-/** Deliveries of events to hooks, and the switches of a hook: try it, pause it, resume it. */
+/** Deliveries of events to hooks, and the operations on a hook: test, pause and resume. */
 import { BackplaneError, type Binding, DELIVERY_STATUSES } from "@backplane/contract";
 import { BindingSchema, DeliverySchema, HookTestSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";

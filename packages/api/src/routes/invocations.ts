@@ -1,6 +1,6 @@
 /**
  * Invocations over HTTP. Without `wait`, POST responds 202 as soon as the row is on disk. With `wait`, it responds 200 with
- * the record once the invocation has ended, also when the invocation failed: the request itself succeeded. An invocation
+ * the record once the invocation has ended, even when the invocation failed: the request itself succeeded. An invocation
  * refused by the door is recorded by the kernel, whose error carries details.invocation_id.
  */
 import { INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
@@ -68,7 +68,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       operation_id: "invoke",
       summary: "Invoke a bound export",
       description:
-        "Responds 202 with the record once it is on disk, also while the invocation awaits approval. With `?wait=`, " +
+        "Responds 202 with the record once it is on disk, even while the invocation awaits approval. With `?wait=`, " +
         "responds 200 with the final record (check its status and error.code), or 202 if the time runs out first.",
       tag: "Invocations",
       auth: { scope: "invocations:write", delegated: "tools:invoke" },

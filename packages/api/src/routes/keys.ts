@@ -30,11 +30,11 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 201: { description: "The key and its token.", schema: CreatedSchema } },
       async handler({ caller, body, request }): Promise<RouteResponse> {
         let created: Awaited<ReturnType<typeof kernel.keys.create>> | undefined;
-        const answer = await createOnce(kernel, caller, request, body, async () => {
+        const response = await createOnce(kernel, caller, request, body, async () => {
           created = await kernel.keys.create(caller, body);
           return { status: 201, json: { key: created.key, token: null } };
         });
-        return created === undefined ? answer : { status: 201, json: created };
+        return created === undefined ? response : { status: 201, json: created };
       },
     }),
     defineRoute({

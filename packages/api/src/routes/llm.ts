@@ -35,7 +35,9 @@ const ResponsesRequestSchema = z.looseObject({
   input: z.union([z.string(), z.array(z.looseObject({}))]),
   instructions: z.string().nullish(),
   stream: flag,
-  tools: list("Functions and free-text tools; tools of the vendor only at the vendor."),
+  tools: list(
+    "Functions and free-text tools; tools that the vendor runs are available only from that vendor.",
+  ),
   store: flag.describe("Responses are not stored; true is refused."),
   previous_response_id: z.string().nullish().describe("Refused, because responses are not stored."),
   max_output_tokens: z.number().nullish(),
@@ -48,7 +50,7 @@ const CountTokensRequestSchema = z.looseObject({
   model,
   messages: z.array(MessageSchema).min(1),
   system: z.union([z.string(), z.array(z.looseObject({ type: z.string() }))]).nullish(),
-  tools: list("Tools with an input_schema; tools of the vendor only at the vendor."),
+  tools: list("Tools with an input_schema; tools that the vendor runs are available only from that vendor."),
 });
 const MessagesRequestSchema = CountTokensRequestSchema.extend({
   max_tokens: z.int().min(1),
@@ -135,7 +137,7 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
       path: "/v1/messages/count_tokens",
       operation_id: "countMessageTokens",
       summary: "Count the input tokens of a message",
-      description: "By the provider if it is Anthropic's, and estimated otherwise.",
+      description: "Anthropic's provider counts the tokens; for other providers the number is an estimate.",
       tag: "Models",
       auth: INVOKE,
       body: CountTokensRequestSchema,
@@ -143,8 +145,11 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
       error_schema: AnthropicErrorSchema,
       responses: { 200: { description: "The count.", schema: z.object({ input_tokens: z.int() }) } },
       async handler(context) {
-        const given = { ...context, body: context.body as JsonObject };
-        return { status: 200, json: { input_tokens: await endpoint_calls.countTokens(messages, given) } };
+        const endpoint_request = { ...context, body: context.body as JsonObject };
+        return {
+          status: 200,
+          json: { input_tokens: await endpoint_calls.countTokens(messages, endpoint_request) },
+        };
       },
     }),
     defineRoute({

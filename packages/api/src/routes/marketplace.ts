@@ -25,6 +25,14 @@ const InstallBody = InstallationSettingsSchema.pick({
   secrets: true,
   rollout: true,
   policy: true,
+}).extend({
+  oci: z
+    .string()
+    .max(1_024)
+    .optional()
+    .describe(
+      "The artifact of the card that was decided about. Another one is refused (`marketplace.mismatch`).",
+    ),
 });
 
 export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
@@ -35,7 +43,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "listMarketplace",
       summary: "List the marketplace",
       description:
-        "The entries of all catalogs, apart from what is installed. `catalogs` says how old each catalog is and why one " +
+        "The entries of all catalogs, independent of what is installed. `catalogs` says how old each catalog is and why one " +
         "cannot be read.",
       tag: "Packages",
       auth: { scope: "packages:read" },

@@ -8,7 +8,7 @@ import {
   ReplayRequestSchema,
   SlotSchema,
 } from "@backplane/contract/schema";
-import type { Caller, InstallationSource } from "@backplane/ports";
+import type { Caller, InstallationSource, Operation } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
@@ -51,31 +51,34 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       body: SourceBody,
       uploads: ARCHIVE_TYPES,
       idempotent: true,
+      progress: true,
       responses: {
         201: { description: "Installed.", schema: PackageSchema },
         200: { description: "It was already installed.", schema: PackageSchema },
       },
-      handler({ caller, body, query, request }) {
+      handler({ caller, body, query, request, operation }) {
         const raw: unknown = body;
         if (isUpload(raw))
           return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
-            install(caller, { kind: "archive", bytes, ...query }),
+            install(caller, { kind: "archive", bytes, ...query }, operation),
           );
         const source = body.source;
         if (typeof source !== "string" && "npm" in source) {
           const { npm: spec, secret_slots } = source;
           return createOnce(kernel, caller, request, body, () =>
-            install(caller, { kind: "npm", spec, args: [], secret_slots }),
+            install(caller, { kind: "npm", spec, args: [], secret_slots }, operation),
           );
         }
         if (typeof source === "string" && source.startsWith("oci:"))
           return createOnce(kernel, caller, request, body, () =>
-            install(caller, { kind: "oci", reference: source }),
+            install(caller, { kind: "oci", reference: source }, operation),
           );
         // The scope `admin` covers an org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
         const path = typeof source === "string" ? source.slice("folder:".length) : source.folder;
-        return createOnce(kernel, caller, request, body, () => install(caller, { kind: "folder", path }));
+        return createOnce(kernel, caller, request, body, () =>
+          install(caller, { kind: "folder", path }, operation),
+        );
       },
     }),
     defineRoute({
@@ -163,8 +166,8 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
     }),
   ];
 
-  async function install(caller: Caller, source: InstallationSource) {
-    const { package: installed, created } = await kernel.packages.install(caller, source);
+  async function install(caller: Caller, source: InstallationSource, operation: Operation | undefined) {
+    const { package: installed, created } = await kernel.packages.install(caller, source, operation);
     return { status: created ? 201 : 200, json: installed };
   }
 }

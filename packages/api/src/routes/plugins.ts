@@ -1,12 +1,23 @@
 /**
- * Kernel plugins, independent of the web adapter, so that a disabled web adapter can be enabled again. All other operations
- * on plugins are routes of the web adapter, under /api/plugins.
+ * Kernel plugins, independent of the web adapter: a disabled web adapter can be enabled again, and an installation streams
+ * its progress, which routes of adapters cannot do. All other operations on plugins are routes of the web adapter, under
+ * /api/plugins.
  */
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const NameParams = z.object({ name: z.string().min(1).max(64) });
+const SourceBody = z.strictObject({
+  source: z
+    .string()
+    .min(1)
+    .max(4096)
+    .describe("The name of an npm package, or the path of a folder or archive."),
+});
+const InstallBody = SourceBody.extend({
+  editable: z.boolean().default(false).describe("Link a local folder instead of copying it."),
+});
 const PatchBody = z.strictObject({ enabled: z.boolean() });
 const PluginSchema = z.looseObject({
   name: z.string(),
@@ -14,6 +25,13 @@ const PluginSchema = z.looseObject({
   category: z.string(),
   status: z.string(),
   enabled: z.boolean(),
+});
+
+const EntrySchema = z.looseObject({
+  name: z.string(),
+  version: z.string(),
+  category: z.string(),
+  source: z.string(),
 });
 
 export function pluginRoutes({ kernel }: RouteDeps): Route[] {
@@ -29,6 +47,44 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
         200: { description: "All plugins.", schema: z.object({ items: z.array(PluginSchema) }) },
       },
       handler: async ({ caller }) => ({ status: 200, json: { items: await kernel.plugins.list(caller) } }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugins:inspect",
+      operation_id: "inspectKernelPlugin",
+      summary: "Show which kernel plugins a source contains",
+      description: "Nothing is installed and no code of the source runs.",
+      tag: "Plugins",
+      auth: { scope: "plugins:write" },
+      body: SourceBody,
+      progress: true,
+      responses: {
+        200: { description: "Its plugins.", schema: z.object({ items: z.array(EntrySchema) }) },
+      },
+      handler: async ({ caller, body, operation }) => ({
+        status: 200,
+        json: { items: await kernel.plugins.inspect(caller, body.source, operation) },
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugins:install",
+      operation_id: "installKernelPlugin",
+      summary: "Install and load kernel plugins",
+      description:
+        "From the npm registry, or from a folder or archive on the host. No scripts run. All plugins of the source are " +
+        "installed or none; a plugin that fails to load stays installed.",
+      tag: "Plugins",
+      auth: { scope: "plugins:write" },
+      body: InstallBody,
+      progress: true,
+      responses: {
+        200: { description: "Its plugins.", schema: z.object({ items: z.array(PluginSchema) }) },
+      },
+      handler: async ({ caller, body: { source, editable }, operation }) => ({
+        status: 200,
+        json: { items: await kernel.plugins.install(caller, source, { editable }, operation) },
+      }),
     }),
     defineRoute({
       method: "PATCH",

@@ -112,7 +112,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       operation_id: "startRun",
       summary: "Start a run with a message",
       description:
-        "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, also when it failed. " +
+        "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, even when it failed. " +
         "A message to a session whose turn is running joins that turn. With `harness`, the run executes a bound harness; " +
         "the harness itself starts runs here with its delegated token, and gives each an Idempotency-Key. " +
         `As a stream: ${STREAM}`,

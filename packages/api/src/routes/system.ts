@@ -61,7 +61,7 @@ const NO_SUMMARY = { kind: null, schema_version: null, bytes: null, last_backup_
 export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] {
   const { kernel, clock, metrics, version } = deps;
   const started = clock.monotonic();
-  // The status must also answer while the store does not.
+  // The status must be readable even while the store does not respond.
   const storeSummary = () => deps.storeSummary().catch(() => NO_SUMMARY);
   let built: { mounts: readonly AdapterMount[]; document: string } | undefined;
   return [

@@ -52,10 +52,11 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Workspaces",
       auth: { host: true },
       body: WorkspaceTrustSchema,
+      progress: true,
       responses: { 200: { description: "The folder.", schema: WorkspaceFolderSchema } },
-      handler: async ({ caller, body }) => ({
+      handler: async ({ caller, body, operation }) => ({
         status: 200,
-        json: await kernel.workspaces.trust(caller, body),
+        json: await kernel.workspaces.trust(caller, body, operation),
       }),
     }),
     defineRoute({

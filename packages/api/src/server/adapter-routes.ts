@@ -71,16 +71,18 @@ export function registerAdapterRoutes(app: FastifyInstance, deps: AdapterRouteDe
   }
 
   async function respond(request: FastifyRequest, reply: FastifyReply, { mount, params }: AdapterMatch) {
-    const answer = await adapters.handle(request.caller!, mount, {
+    const response = await adapters.handle(request.caller!, mount, {
       params,
       query: queryOf(request.query as Record<string, string | string[]>),
       body: (request.body ?? null) as Json,
     });
-    if (answer.headers !== undefined) reply.headers(answer.headers);
-    reply.code(answer.status).header("x-content-type-options", "nosniff");
-    if (answer.body === undefined) return reply.send();
+    if (response.headers !== undefined) reply.headers(response.headers);
+    reply.code(response.status).header("x-content-type-options", "nosniff");
+    if (response.body === undefined) return reply.send();
     // Always JSON, whatever type the plugin declares: HTML of a plugin would run in the origin of the console.
-    return reply.header("content-type", "application/json; charset=utf-8").send(JSON.stringify(answer.body));
+    return reply
+      .header("content-type", "application/json; charset=utf-8")
+      .send(JSON.stringify(response.body));
   }
 }
 

@@ -78,9 +78,9 @@ function register(
             route.handler({ ...context, operation } as never),
           ),
         );
-      const answer = route.handler(context as never);
-      if (answer instanceof Promise) return answer.then((ready) => send(reply, ready));
-      return send(reply, answer);
+      const response = route.handler(context as never);
+      if (response instanceof Promise) return response.then((ready) => send(reply, ready));
+      return send(reply, response);
     },
   });
 
@@ -107,12 +107,12 @@ function refusesOtherQueries({ path, error_schema }: Route): boolean {
 
 const NoQuery = z.strictObject({});
 
-function send(reply: FastifyReply, answer: RouteResponse): FastifyReply {
-  if ("hijacked" in answer) return reply;
-  if (answer.headers !== undefined) reply.headers(answer.headers);
-  reply.code(answer.status);
-  if ("empty" in answer) return reply.send();
-  if ("content" in answer) return reply.send(Readable.from(answer.content));
-  if ("text" in answer) return reply.header("content-type", answer.type).send(answer.text);
-  return reply.header("content-type", "application/json; charset=utf-8").send(JSON.stringify(answer.json));
+function send(reply: FastifyReply, response: RouteResponse): FastifyReply {
+  if ("hijacked" in response) return reply;
+  if (response.headers !== undefined) reply.headers(response.headers);
+  reply.code(response.status);
+  if ("empty" in response) return reply.send();
+  if ("content" in response) return reply.send(Readable.from(response.content));
+  if ("text" in response) return reply.header("content-type", response.type).send(response.text);
+  return reply.header("content-type", "application/json; charset=utf-8").send(JSON.stringify(response.json));
 }

@@ -19,7 +19,10 @@ export interface SseItem {
 }
 
 export interface EventStreams {
-  /** Takes over the reply and writes each item of `source`. A failure after the headers were sent becomes an `error` item. */
+  /**
+   * Takes over the reply and writes each item of `source`. A failure after the headers were sent becomes an `error`
+   * item.
+   */
   stream(reply: FastifyReply, source: (stop: AbortSignal) => AsyncIterable<SseItem>): Promise<RouteResponse>;
   /** Ends every open stream. Streams opened later end immediately. */
   close(): void;

@@ -66,7 +66,7 @@ export async function* progressItems(
   yield { event: "result", data: bodyOf(await result) };
 }
 
-function bodyOf(answer: RouteResponse): string {
-  if ("json" in answer) return JSON.stringify(answer.json);
-  return "text" in answer ? answer.text : "null";
+function bodyOf(response: RouteResponse): string {
+  if ("json" in response) return JSON.stringify(response.json);
+  return "text" in response ? response.text : "null";
 }

@@ -76,7 +76,10 @@ export class ClientSocket {
     return this.#attached.size === 0;
   }
 
-  /** Any frame, including control frames, counts as a heartbeat. A client that does not read its responses is disconnected. */
+  /**
+   * Any frame, including control frames, counts as a heartbeat. A client that does not read its responses is
+   * disconnected.
+   */
   alive(): void {
     if (this.#writer.buffered_bytes > FANOUT_LIMITS.buffered_bytes) this.terminate();
     this.last_seen = this.#deps.now();

@@ -8,9 +8,9 @@ export async function call(method, path, body) {
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
   const text = await response.text();
-  const answer = text === "" ? null : JSON.parse(text);
-  if (response.ok) return answer;
-  const { code = "internal", message = response.statusText, details } = answer?.error ?? {};
+  const result = text === "" ? null : JSON.parse(text);
+  if (response.ok) return result;
+  const { code = "internal", message = response.statusText, details } = result?.error ?? {};
   throw Object.assign(new Error(message), { code, fix: details?.fix ?? "", status: response.status });
 }
 

@@ -58,7 +58,7 @@ export function createApprovals(container, acts) {
       return;
     }
     if (card === undefined) {
-      card = makeCard(group[0], (given, feedback) => answer(digest, given, feedback));
+      card = makeCard(group[0], (reply, feedback) => answer(digest, reply, feedback));
       cards.set(digest, card);
       container.append(card.node);
     }
@@ -67,16 +67,16 @@ export function createApprovals(container, acts) {
     acts.changed(false);
   }
 
-  function answer(digest, given, feedback) {
+  function answer(digest, reply, feedback) {
     const card = cards.get(digest);
-    const said = given.response === "reject" && feedback !== "" ? { feedback } : {};
+    const said = reply.response === "reject" && feedback !== "" ? { feedback } : {};
     // A disabled control loses the focus.
     card.had_focus = card.node.contains(document.activeElement);
     card.disable(true);
     // One rule covers all of them, so only the first answer makes one.
-    const others = given.response === "approve_always" ? { response: "approve" } : given;
+    const others = reply.response === "approve_always" ? { response: "approve" } : reply;
     for (const [index, { id }] of groupOf(digest).entries()) {
-      const ref = acts.send({ op: "approve", id, ...(index === 0 ? given : others), digest, ...said });
+      const ref = acts.send({ op: "approve", id, ...(index === 0 ? reply : others), digest, ...said });
       if (ref === null) {
         card.disable(false);
         card.problem.textContent = "Not connected. Your answer was not sent.";
@@ -149,14 +149,14 @@ function makeCard(approval, onAnswer) {
   const risk = riskOf(approval);
   const [icon, word] = RISKS[risk];
   const feedback = el("input", { type: "text", maxlength: "2000", placeholder: "Why not (optional)" });
-  const button = (label, given, properties = {}) =>
+  const button = (label, reply, properties = {}) =>
     el(
       "button",
-      { type: "button", onclick: () => onAnswer(given, feedback.value.trim()), ...properties },
+      { type: "button", onclick: () => onAnswer(reply, feedback.value.trim()), ...properties },
       label,
     );
   const once = button("Allow once", { response: "approve" }, CAREFUL.has(risk) ? {} : { class: "primary" });
-  const lasting = lastingAnswers(approval).map(({ label, given, title }) => button(label, given, { title }));
+  const lasting = lastingAnswers(approval).map(({ label, reply, title }) => button(label, reply, { title }));
   const reject = button("Reject", { response: "reject" }, { class: "reject" });
   feedback.addEventListener("keydown", (event) => {
     if (event.key === "Enter" && !reject.disabled) onAnswer({ response: "reject" }, feedback.value.trim());
@@ -213,8 +213,8 @@ function makeCard(approval, onAnswer) {
 function lastingAnswers({ tool, may_cover }) {
   const { session = [], always = [] } = may_cover ?? {};
   const answers = [];
-  const add = (permitted, label, given, title) => {
-    if (permitted) answers.push({ label, given, title });
+  const add = (permitted, label, reply, title) => {
+    if (permitted) answers.push({ label, reply, title });
   };
   add(
     session.includes("arguments"),

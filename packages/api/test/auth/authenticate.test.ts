@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
-import { ADMIN_TOKEN, startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { ADMIN_TOKEN, startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
@@ -11,8 +11,8 @@ beforeAll(async () => {
 afterAll(() => t.close());
 
 const code = async (...args: Parameters<TestApi["call"]>) => {
-  const answer = await t.call(...args);
-  return [answer.status, answer.json?.error?.code];
+  const response = await t.call(...args);
+  return [response.status, response.json?.error?.code];
 };
 const signIn = async () => {
   const opened = await t.call("GET", `/login?code=${t.api.mintLoginCode()}`, { token: null });
@@ -52,7 +52,7 @@ verifies(
       const none = await t.call(method, url, { token: null });
       const wrong = await t.call(method, url, { token: "wrong" });
       if (OPEN.has(`${method} ${path}`)) continue;
-      const codeOf = ({ headers, json }: TestAnswer) => headers["backplane-error-code"] ?? json.error.code;
+      const codeOf = ({ headers, json }: TestResponse) => headers["backplane-error-code"] ?? json.error.code;
       expect([none.status, codeOf(none)], `${method} ${path}`).toEqual([401, "auth.missing"]);
       expect([wrong.status, codeOf(wrong)], `${method} ${path}`).toEqual([401, "auth.invalid"]);
     }

@@ -37,9 +37,9 @@ test.for<[string, (session_id: string) => Promise<unknown>]>([
       socket.on("message", (data: Buffer) =>
         received.push((JSON.parse(data.toString()) as { op: string }).op),
       );
-      const ask = async (op: object, answer: string) => {
+      const ask = async (op: object, reply: string) => {
         socket.send(JSON.stringify(op));
-        while (!received.includes(answer)) await once(socket, "message");
+        while (!received.includes(reply)) await once(socket, "message");
       };
       await once(socket, "open");
       await ask({ op: "attach", session_id }, "attached");
@@ -54,7 +54,7 @@ test.for<[string, (session_id: string) => Promise<unknown>]>([
   expect(items).toMatchObject([{ channel }]);
 });
 
-test("limits calls, the catalog and its explanation on the channel that a request came in on", async () => {
+test("limits calls, the catalog and its explanation by the channel of the request", async () => {
   await limit({ api: noEcho });
   const refused = await invoke({ headers: { "backplane-channel": "mcp", "x-channel": "mcp" } });
   expect(refused.error).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });

@@ -107,10 +107,10 @@ test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope)
   for (const { method, path, auth } of served) {
     if (auth === "public") continue;
     const url = path.replaceAll(/\{\w+\}/g, "none");
-    const answer = await t.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
-    const code = answer.headers["backplane-error-code"] ?? answer.json?.error?.code;
-    if (answer.status === 403 && code === "auth.scope") continue;
-    expect(answer.status, `${method} ${path}`).not.toBe(401);
+    const response = await t.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
+    const code = response.headers["backplane-error-code"] ?? response.json?.error?.code;
+    if (response.status === 403 && code === "auth.scope") continue;
+    expect(response.status, `${method} ${path}`).not.toBe(401);
     open.push(`${method} ${path}`);
   }
   expect(open.toSorted()).toEqual([...OPENS[scope], ...ALWAYS].toSorted());
@@ -122,7 +122,7 @@ const dial = (token: string) =>
 
 async function upgrade(token: string): Promise<number> {
   const ws = dial(token);
-  const [kind, answer] = await Promise.race([
+  const [kind, response] = await Promise.race([
     once(ws, "open").then(() => ["open", null] as const),
     once(ws, "unexpected-response").then(
       ([, response]) => ["refused", response as { statusCode: number }] as const,
@@ -130,7 +130,7 @@ async function upgrade(token: string): Promise<number> {
   ]);
   ws.on("error", () => {});
   ws.terminate();
-  return kind === "open" ? 101 : answer.statusCode;
+  return kind === "open" ? 101 : response.statusCode;
 }
 
 test("allows /ws only with sessions:read", async () => {

@@ -51,10 +51,11 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     config("the address of a provider", "providers.llm-echo.base_url", "https://a.example"),
     config("the switch of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
     config("the rights of a plugin", "plugin.spare.services", [], {
-      // The key is read only in the default org and refused in others, where it would have no effect. An org's key needs admin.
+      // The key is read only in the default org and refused in others, where it would have no effect. An org's key
+      // needs admin.
       except: { foreignOrg: [403], org: [403] },
     }),
-    config("a private place", "providers.llm-echo.allow_private", "localhost:1", { reach: "host" }),
+    config("a private address", "providers.llm-echo.allow_private", "localhost:1", { reach: "host" }),
   ],
   "PATCH /api/config": [
     {
@@ -64,7 +65,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     },
     {
       ...CONFIG,
-      object: "one key of several that reaches further",
+      object: "several keys, one of which affects the host",
       reach: "host",
       request: () => ({
         path: "/api/config",
@@ -104,7 +105,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     },
     {
       ...CONFIG,
-      object: "provider at a private place",
+      object: "provider at a private address",
       reach: "host",
       request: (fixture) => ({
         path: "/api/llm-providers",
@@ -159,6 +160,12 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     { ...PLUGIN, request: () => ({ path: "/v1/plugins/spare", body: { enabled: true } }) },
   ],
   // The loader of this test installs nothing and reports that to authorized callers.
+  "POST /v1/plugins:inspect": [
+    { ...PLUGIN, request: () => ({ path: "/v1/plugins:inspect", body: { source: "acme" } }), also: [500] },
+  ],
+  "POST /v1/plugins:install": [
+    { ...PLUGIN, request: () => ({ path: "/v1/plugins:install", body: { source: "acme" } }), also: [500] },
+  ],
   "POST /api/plugins/inspect": [
     { ...PLUGIN, request: () => ({ path: "/api/plugins/inspect", body: { source: "acme" } }), also: [502] },
   ],

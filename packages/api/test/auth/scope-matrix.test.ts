@@ -187,20 +187,20 @@ async function check(method: string, operation: string, scopeCase: Case, who: Wh
   const token = await tokenOf(who, scopeCase.scope);
   const { path, body, headers = {} } = await scopeCase.request(fixture);
   const before = { all: dumpRows(), own: dumpRows("org_local"), plugins: await pluginStates() };
-  const answer = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
-  const summary = `${operation} (${scopeCase.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
+  const response = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
+  const summary = `${operation} (${scopeCase.object}) by ${who}: ${response.status} ${response.text.slice(0, 300)}`;
   // If any credential is accepted, no credential lacks the scope.
   const normal = who === "unscoped" && scopeCase.scope === "any" ? "ok" : EXPECTED[scopeCase.reach][who];
   const expected = scopeCase.except?.[who] ?? normal;
   if (expected === "ok") {
-    const accepted = answer.status < 300 || scopeCase.also?.includes(answer.status) === true;
+    const accepted = response.status < 300 || scopeCase.also?.includes(response.status) === true;
     expect(accepted, summary).toBe(true);
-  } else if (typeof expected === "number") expect(answer.status, summary).toBe(expected);
-  else expect(expected, summary).toContain(answer.status);
+  } else if (typeof expected === "number") expect(response.status, summary).toBe(expected);
+  else expect(expected, summary).toContain(response.status);
   // A refusal changes nothing, and another org's credential changes nothing of this org.
-  if (expected !== "ok" && answer.status >= 400) expect(dumpRows(), summary).toBe(before.all);
+  if (expected !== "ok" && response.status >= 400) expect(dumpRows(), summary).toBe(before.all);
   if (who === "foreignOrg") expect(dumpRows("org_local"), summary).toBe(before.own);
-  if (answer.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);
+  if (response.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);
 }
 
 test("enables and disables a plugin over both APIs, for callers that may", async () => {

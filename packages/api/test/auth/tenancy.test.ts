@@ -99,7 +99,7 @@ verifies(
     expect(seen.map(({ json }) => json.error.code)).toEqual(["policy.denied", "package.bound"]);
     for (const list of ["plugin-bindings", "plugin-tools", "invocations", "approvals", "keys", "audit"])
       seen.push(await t.call("GET", `/v1/${list}`));
-    for (const answer of seen) for (const id of theirs) expect(answer.text).not.toContain(id);
+    for (const response of seen) for (const id of theirs) expect(response.text).not.toContain(id);
 
     const byId = (binding_id: string) =>
       t.call("POST", "/v1/invocations", { body: { binding_id }, headers: { "x-request-id": "same" } });

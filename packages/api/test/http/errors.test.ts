@@ -1,12 +1,12 @@
 import { once } from "node:events";
 import { connect } from "node:net";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
 import type { Kernel } from "@backplane/ports";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { toErrorResponse } from "../../src/http/error-envelope.ts";
-import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 let t: TestApi;
 let next: unknown;
@@ -20,11 +20,11 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-function envelope(answer: TestAnswer) {
-  const { error } = ErrorEnvelopeSchema.strict().parse(answer.json);
-  const keys = Object.keys(answer.json.error);
+function envelope(response: TestResponse) {
+  const { error } = ErrorEnvelopeSchema.strict().parse(response.json);
+  const keys = Object.keys(response.json.error);
   expect(keys).toEqual(["code", "message", "retryable", "details", "request_id", "doc_url"]);
-  expect(error.request_id).toBe(answer.headers["x-request-id"]);
+  expect(error.request_id).toBe(response.headers["x-request-id"]);
   expect(error.doc_url).toBe(`/docs/errors#${error.code}`);
   expect(typeof error.details?.fix).toBe("string");
   return error;
@@ -35,7 +35,7 @@ verifies(
   "uses the error envelope for failures of routes, parsers, router and framework",
   async () => {
     const json = { "content-type": "application/json" };
-    const cases: [TestAnswer, number, string][] = [
+    const cases: [TestResponse, number, string][] = [
       [await t.call("GET", "/nowhere"), 404, "route.not_found"],
       [await t.call("DELETE", "/v1/status"), 404, "route.not_found"],
       [await t.call("GET", "/v1/plugin-packages/%ff"), 400, "request.invalid"],
@@ -82,8 +82,8 @@ verifies(
       [await t.call("GET", "/v1/status", { token: null }), 401, "auth.missing"],
       [await t.call("GET", "/v1/plugin-packages/pkg_none"), 404, "package.not_found"],
     ];
-    for (const [answer, status, code] of cases) {
-      expect([answer.status, envelope(answer).code]).toEqual([status, code]);
+    for (const [response, status, code] of cases) {
+      expect([response.status, envelope(response).code]).toEqual([status, code]);
     }
     const lost = toErrorResponse(Object.assign(new Error("aborted"), { code: "ECONNRESET" }), "req_1", "/d");
     expect([lost.status, lost.unexpected]).toEqual([400, null]);
@@ -104,21 +104,38 @@ verifies(
         statusCode: 500,
       },
     );
-    const answer = await t.call("GET", "/v1/audit");
-    expect([answer.status, envelope(answer).code]).toEqual([500, "internal"]);
-    expect(answer.text).not.toMatch(/select|SQLITE|\/srv|tok_4711|stack|at .*:\d+/);
-    expect(t.logged.at(-1)?.fields).toMatchObject({ request_id: answer.json.error.request_id, err: next });
+    const response = await t.call("GET", "/v1/audit");
+    expect([response.status, envelope(response).code]).toEqual([500, "internal"]);
+    expect(response.text).not.toMatch(/select|SQLITE|\/srv|tok_4711|stack|at .*:\d+/);
+    expect(t.logged.at(-1)?.fields).toMatchObject({ request_id: response.json.error.request_id, err: next });
   },
 );
+
+verifies("fault.disk", "answers a failing disk with 503, and names the file only in the log", async () => {
+  const failures = { ENOSPC: /no space left/, EDQUOT: /quota/, EIO: /I\/O error/ };
+  for (const [code, problem] of Object.entries(failures)) {
+    const cause = Object.assign(new Error(`${code}: open '/srv/home/x'`), { code, syscall: "open" });
+    for (next of [cause, diskFault(cause, "the package store")]) {
+      const answer = await t.call("GET", "/v1/audit");
+      const { message, retryable, details, ...error } = envelope(answer);
+      expect([answer.status, error.code, retryable]).toEqual([503, "store.unavailable", true]);
+      expect(answer.headers["retry-after"]).toBe("1");
+      expect(message).toMatch(problem);
+      expect(details?.fix).toMatch(/then try again/);
+      expect(answer.text).not.toContain("/srv");
+      expect(t.logged.at(-1)?.fields).toMatchObject({ err: { cause } });
+    }
+  }
+});
 
 test("keeps message, details and fix of kernel errors, and adds Retry-After to 429", async () => {
   next = new BackplaneError("invocation.queue_full", "Eleven calls wait.", {
     details: { waiting: 11, retry_after_ms: 2_500 },
     fix: "Come back later.",
   });
-  const answer = await t.call("GET", "/v1/audit");
-  expect([answer.status, answer.headers["retry-after"]]).toEqual([429, "3"]);
-  expect(envelope(answer)).toMatchObject({
+  const response = await t.call("GET", "/v1/audit");
+  expect([response.status, response.headers["retry-after"]]).toEqual([429, "3"]);
+  expect(envelope(response)).toMatchObject({
     message: "Eleven calls wait.",
     retryable: true,
     details: { waiting: 11, fix: "Come back later." },

@@ -18,7 +18,7 @@ const upstream = () => t.vendor.requests.at(-1)!;
 const WEATHER = { type: "object" as const, properties: { city: { type: "string" } } };
 
 verifies("llm.gateway", "passes messages through unchanged, with beta headers and cache marks", async () => {
-  const answer = {
+  const message = {
     id: "msg_1",
     type: "message",
     role: "assistant",
@@ -32,7 +32,7 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
     stop_sequence: null,
     usage: { input_tokens: 5, cache_read_input_tokens: 4, output_tokens: 3, service_tier: "standard" },
   };
-  t.vendor.answer({ json: answer });
+  t.vendor.answer({ json: message });
   const sent = {
     max_tokens: 2_000,
     system: [{ type: "text", text: "Be brief.", cache_control: { type: "ephemeral" } }],
@@ -59,7 +59,7 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
         headers: { "anthropic-beta": "feature-2026-01-01" },
       },
     );
-  expect(got).toEqual(answer);
+  expect(got).toEqual(message);
   expect(upstream().body).toEqual({ ...sent, model: "claude-up" });
   expect(upstream().headers).toMatchObject({
     authorization: "Bearer sk-ant",
@@ -85,13 +85,13 @@ verifies("llm.gateway", "streams message events as the provider sent them", asyn
     "tool_use",
   );
   t.vendor.answer({ sse });
-  const answer = await fetch(`${t.url}/v1/messages?beta=true`, {
+  const response = await fetch(`${t.url}/v1/messages?beta=true`, {
     method: "POST",
     headers: { "content-type": "application/json", "x-api-key": await t.key() },
     body: JSON.stringify({ model: "claude-up", max_tokens: 100, stream: true, messages: hello }),
   });
-  expect(answer.headers.get("content-type")).toContain("text/event-stream");
-  expect(await answer.text()).toBe(sse);
+  expect(response.headers.get("content-type")).toContain("text/event-stream");
+  expect(await response.text()).toBe(sse);
   t.vendor.answer({ sse });
   const whole = await t
     .anthropic()

@@ -28,9 +28,9 @@ const message = (body: object = {}, token?: string) =>
   } as Anthropic.MessageCreateParamsNonStreaming);
 
 async function failure(
-  answer: Promise<unknown>,
+  call: Promise<unknown>,
 ): Promise<{ status: number; error: unknown; headers: Headers }> {
-  const error = await answer.then(
+  const error = await call.then(
     () => expect.fail("the call succeeded"),
     (thrown: unknown) => thrown,
   );

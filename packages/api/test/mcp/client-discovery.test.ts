@@ -25,10 +25,10 @@ test("says in JSON why a wrong or missing token is refused at /mcp", async () =>
   const body = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
   const headers = { accept: "application/json, text/event-stream" };
   const refused = async (token: string | null) => {
-    const answer = await t.call("POST", "/mcp", { body, headers, token });
-    expect(answer.status).toBe(401);
-    expect(answer.headers["content-type"]).toMatch(/^application\/json/);
-    return JSON.stringify(JSON.parse(answer.text));
+    const response = await t.call("POST", "/mcp", { body, headers, token });
+    expect(response.status).toBe(401);
+    expect(response.headers["content-type"]).toMatch(/^application\/json/);
+    return JSON.stringify(JSON.parse(response.text));
   };
   expect(await refused("wrong-token")).toMatch(/auth\.invalid/);
   expect(await refused(null)).toMatch(/auth\.missing/);

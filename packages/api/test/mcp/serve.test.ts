@@ -6,8 +6,8 @@ import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { call, connect, type McpClient, META, read, request, send } from "../support/mcp-client.ts";
 import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
-const teller: KernelPlugin = {
-  name: "teller",
+const progressReporter: KernelPlugin = {
+  name: "progress-reporter",
   version: "1.0.0",
   category: "tool",
   subscriptions: () => [],
@@ -31,7 +31,9 @@ let t: TestApi;
 let base = "";
 let asking = "";
 beforeAll(async () => {
-  ({ t, base } = await startBoundApi(["echo", "notify"], [], { plugins: await loadBundledPlugins(teller) }));
+  ({ t, base } = await startBoundApi(["echo", "notify"], [], {
+    plugins: await loadBundledPlugins(progressReporter),
+  }));
   await t.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
   asking = await bind("ask");
 });
@@ -213,7 +215,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
 });
 
 test("negotiates the revision, and the newest one for an unknown request", async () => {
-  for (const [input, given] of [
+  for (const [input, negotiated] of [
     ["2025-11-25", "2025-11-25"],
     ["2025-06-18", "2025-06-18"],
     ["2025-03-26", "2025-03-26"],
@@ -221,7 +223,7 @@ test("negotiates the revision, and the newest one for an unknown request", async
   ]) {
     const { last, headers } = await send(base, request("initialize", { protocolVersion: input! }));
     expect(last.result).toMatchObject({
-      protocolVersion: given,
+      protocolVersion: negotiated,
       serverInfo: { name: "backplane", version: "0.0.0-test" },
       capabilities: { tools: { listChanged: true }, logging: {} },
     });

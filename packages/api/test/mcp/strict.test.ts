@@ -149,8 +149,8 @@ test("checks credential, host and origin like every route", async () => {
     [{}, key.json.token as string, 403, "auth.scope"],
   ];
   for (const [headers, token, status, code] of refusals) {
-    const answer = await send(base, plain, { headers, ...(token === undefined ? {} : { token }) });
-    expect([answer.status, answer.last.error.code]).toEqual([status, code]);
+    const response = await send(base, plain, { headers, ...(token === undefined ? {} : { token }) });
+    expect([response.status, response.last.error.code]).toEqual([status, code]);
   }
   const foreign = await t.call("POST", "/mcp", { body: plain, headers: { host: "evil.example" } });
   expect(foreign.json.error.code).toBe("auth.host");

@@ -60,11 +60,11 @@ verifies("api.openapi", "refuses query parameters that the document does not nam
     if (!path.startsWith("/v1/") || /^\/v1\/(?:models|messages|chat|responses)\b/.test(path)) continue;
     for (const method of Object.keys(methods)) {
       const url = `${path.replace("{sha256}", "0".repeat(64)).replaceAll(/\{\w+\}/g, "absent")}?unknown_parameter=1`;
-      const answer = await t.call(method.toUpperCase(), url, method === "get" ? {} : { body: {} });
-      const message = JSON.stringify(answer.json?.error?.details ?? {});
+      const response = await t.call(method.toUpperCase(), url, method === "get" ? {} : { body: {} });
+      const message = JSON.stringify(response.json?.error?.details ?? {});
       // A request with an invalid body may be refused for its body first.
-      const refused = answer.status === 400 && (method !== "get" || message.includes("unknown_parameter"));
-      if (!refused) accepted.push(`${method} ${path} ${answer.status}`);
+      const refused = response.status === 400 && (method !== "get" || message.includes("unknown_parameter"));
+      if (!refused) accepted.push(`${method} ${path} ${response.status}`);
     }
   }
   expect(accepted).toEqual([]);

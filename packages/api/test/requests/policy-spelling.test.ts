@@ -23,8 +23,8 @@ test.for<[object, object]>([
   ],
   [{ channels: null }, { channels: null }],
   [{ somethingElse: 1 }, { somethingElse: 1 }],
-])("translates %j", ([given, wanted]) => {
-  expect(canonicalPolicy(given)).toEqual(wanted);
+])("translates %j", ([input, wanted]) => {
+  expect(canonicalPolicy(input)).toEqual(wanted);
 });
 
 test("refuses a field that is set in two spellings", () => {

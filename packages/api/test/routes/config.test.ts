@@ -4,7 +4,7 @@ import { CONFIG_LIMITS } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
-import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
@@ -14,7 +14,7 @@ afterAll(() => t.close());
 
 const keyWith = async (...scopes: string[]) =>
   (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
-const shown = (answer: TestAnswer) => [answer.status, answer.json];
+const shown = (response: TestResponse) => [response.status, response.json];
 
 verifies(
   ["webapi.config", "config.mask"],
@@ -45,8 +45,8 @@ verifies(
     expect(shown(await t.call("GET", "/api/config"))).toEqual([200, all]);
     expect((await t.call("GET", "/api/config?show=1")).json).toEqual(all);
     for (const [key, item] of Object.entries(all)) {
-      const answer = await t.call("GET", `/api/config/${key}`);
-      expect(shown(answer)).toEqual([200, { key, value: item }]);
+      const response = await t.call("GET", `/api/config/${key}`);
+      expect(shown(response)).toEqual([200, { key, value: item }]);
     }
 
     const url = "/api/config/plugin.x.api_key";
@@ -79,7 +79,7 @@ verifies("webapi.config", "adds detail to the error envelope under /api only", a
   const reader = await keyWith("config:read");
   const body = { value: 1 };
   const huge = { value: "x".repeat(CONFIG_LIMITS.value_bytes) };
-  const cases: [Promise<TestAnswer>, number, string][] = [
+  const cases: [Promise<TestResponse>, number, string][] = [
     [t.call("GET", "/api/config/none"), 404, "config.not_found"],
     [t.call("GET", "/api/config/none?show=1"), 404, "config.not_found"],
     [t.call("GET", "/api/config/a..b"), 400, "request.invalid"],
@@ -109,10 +109,10 @@ verifies("webapi.config", "adds detail to the error envelope under /api only", a
     [t.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
   ];
   for (const [input, status, code] of cases) {
-    const answer = await input;
-    expect([answer.status, answer.json.error.code], answer.text).toEqual([status, code]);
-    expect(Object.keys(answer.json)).toEqual(["error", "detail"]);
-    expect(answer.json.detail).toBe(answer.json.error.message);
+    const response = await input;
+    expect([response.status, response.json.error.code], response.text).toEqual([status, code]);
+    expect(Object.keys(response.json)).toEqual(["error", "detail"]);
+    expect(response.json.detail).toBe(response.json.error.message);
   }
   for (const url of ["/apis", "/v1/plugin-packages/pkg_none", "/x?/api/config"]) {
     expect(Object.keys((await t.call("GET", url)).json)).toEqual(["error"]);

@@ -18,8 +18,8 @@ const bind = (export_id: string, headers: Record<string, string> = {}, more: obj
     headers,
   });
 const found = async (list: string, call: Parameters<TestApi["call"]>[2] = {}) => {
-  const answer = await t.call("GET", `/v1/plugin-${list}`, call);
-  return answer.json.items.map((item: { export_id: string }) => item.export_id);
+  const response = await t.call("GET", `/v1/plugin-${list}`, call);
+  return response.json.items.map((item: { export_id: string }) => item.export_id);
 };
 
 verifies(

@@ -146,9 +146,9 @@ test.each([
   ['{"config":{"a":"\u00fc"}}', "must be ASCII"],
   [`{"config":{"a":"${"x".repeat(8_200)}"}}`, "larger than 8192 bytes"],
 ])("refuses the settings %.20s", async (settings, reason) => {
-  const answer = await upload(await packToBuffer(writeSamplePackage(t.home, "6.0.0")), settings);
-  expect(answer.status).toBeGreaterThanOrEqual(400);
-  expect(answer.json.error.message).toContain(reason);
+  const response = await upload(await packToBuffer(writeSamplePackage(t.home, "6.0.0")), settings);
+  expect(response.status).toBeGreaterThanOrEqual(400);
+  expect(response.json.error.message).toContain(reason);
 });
 
 test("accepts characters beyond ASCII as escapes", async () => {

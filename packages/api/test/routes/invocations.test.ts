@@ -43,7 +43,7 @@ verifies(
 
 verifies(
   "api.invocations",
-  "with wait, responds when the invocation has ended, also when it failed",
+  "with wait, responds when the invocation has ended, even when it failed",
   async () => {
     for (const query of ["?wait", "?wait=true", "?wait=5"]) {
       const done = await invoke(query, { export_id: "echo", input: { text: "hi" } });
@@ -70,8 +70,8 @@ test("responds 202 with the current record when wait runs out", async () => {
   const request = t.runner.requests.at(-1)!;
   await t.kernel.invocations.get({ ...ADMIN }, request.invocation_id);
   t.clock.advance(20_000);
-  const answer = await held;
-  expect([answer.status, answer.json.status]).toEqual([202, "running"]);
+  const response = await held;
+  expect([response.status, response.json.status]).toEqual([202, "running"]);
   t.runner.release(request.invocation_id);
 });
 
@@ -128,7 +128,7 @@ verifies("api.invocations", "replays events after Last-Event-ID and ends with th
   expect((await t.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);
 });
 
-test("runs a call once for repeats of an Idempotency-Key, also while it is running", async () => {
+test("runs a call once for repeats of an Idempotency-Key, even while it is running", async () => {
   const headers = { "idempotency-key": "invoke-1" };
   const before = t.runner.requests.length;
   const body = { export_id: "echo", input: { do: "wait" } };

@@ -5,7 +5,7 @@ import { Writable } from "node:stream";
 import { packFolder } from "@backplane/supply";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { writeSamplePackage } from "../support/sample-package.ts";
-import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
@@ -31,7 +31,7 @@ const upload = (body: Buffer) =>
 const treeOf = (digest: string) => join(t.home, "blobs", "sha256", digest.slice("sha256:".length), "tree");
 
 /** Counts the answers by status; a 500 is never allowed, because a caller cannot handle it. */
-function count(answers: readonly TestAnswer[]): Record<number, number> {
+function count(answers: readonly TestResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status, json } of answers) {
     if (![200, 201, 204, 404, 409].includes(status))

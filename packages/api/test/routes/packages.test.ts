@@ -96,7 +96,7 @@ test("rejects a streamed archive that exceeds the limit and stores nothing of it
   writeFileSync(join(dir, "noise.bin"), randomBytes(300_000));
   const stream = new PassThrough();
   const packing = packFolder(dir, stream).catch(() => undefined);
-  const answer = await t.api.inject({
+  const response = await t.api.inject({
     method: "POST",
     url: "/v1/plugin-packages",
     headers: {
@@ -108,7 +108,7 @@ test("rejects a streamed archive that exceeds the limit and stores nothing of it
   });
   stream.resume();
   await packing;
-  expect([answer.statusCode, answer.json().error.code]).toEqual([413, "request.too_large"]);
+  expect([response.statusCode, response.json().error.code]).toEqual([413, "request.too_large"]);
   expect((await t.call("GET", "/v1/plugin-packages?limit=500")).text).not.toContain('"5.0.0"');
 });
 

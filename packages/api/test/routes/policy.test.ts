@@ -89,8 +89,11 @@ test("rejects a write with a stale ETag and an invalid policy", async () => {
     { rules: [{ action: "deny", when: [{ pointer: "a", exists: true }] }] },
     { surprise: 1 },
   ]) {
-    const answer = await t.call("PUT", "/v1/policy", { body });
-    expect([answer.status, answer.json.error.code], JSON.stringify(body)).toEqual([400, "request.invalid"]);
+    const response = await t.call("PUT", "/v1/policy", { body });
+    expect([response.status, response.json.error.code], JSON.stringify(body)).toEqual([
+      400,
+      "request.invalid",
+    ]);
   }
   expect((await t.call("GET", "/v1/policy")).json.generation).toBe(generation);
 });

@@ -18,9 +18,9 @@ verifies(
     const value = "sk-verysecretvalue-9876";
     const seen: string[] = [];
     const call: TestApi["call"] = async (...args) => {
-      const answer = await t.call(...args);
-      seen.push(answer.text);
-      return answer;
+      const response = await t.call(...args);
+      seen.push(response.text);
+      return response;
     };
     const put = await call("PUT", "/v1/secrets/jira_token", { body: { value } });
     expect([put.status, put.json.last4, put.json.version]).toEqual([200, "9876", 1]);

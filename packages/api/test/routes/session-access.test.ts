@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
-import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
@@ -12,7 +12,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const statusAndCode = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const run = (session_id: string, text: string) =>
   t.call("POST", "/v1/runs?wait=true", { body: { session_id, input: { text } } });
 
@@ -44,8 +44,8 @@ verifies(
         t.call("POST", "/v1/runs", { body: { session_id: id, input } }),
         t.call("POST", "/v1/invocations", { body: { export_id: "x", session_id: id } }),
       ];
-      for (const answer of await Promise.all(responses))
-        expect(statusAndCode(answer), id).toEqual([400, "request.invalid"]);
+      for (const response of await Promise.all(responses))
+        expect(statusAndCode(response), id).toEqual([400, "request.invalid"]);
       // These routes only look a session up, so they may also respond that it does not exist.
       const lookups = [
         t.call("GET", `/v1/sessions/${part}/events`),
@@ -53,7 +53,7 @@ verifies(
         t.call("POST", "/v1/compactions", { body: { session_id: id } }),
         t.call("POST", `/v1/sessions/${part}:branch`),
       ];
-      for (const answer of await Promise.all(lookups)) expect([400, 404], id).toContain(answer.status);
+      for (const response of await Promise.all(lookups)) expect([400, 404], id).toContain(response.status);
     }
     const sessions = (await t.call("GET", "/v1/sessions?limit=500")).json.items as { id: string }[];
     expect(sessions.filter(({ id }) => /^kernel$|_bridge|::agent::|[\s\u200b]/.test(id))).toEqual([]);

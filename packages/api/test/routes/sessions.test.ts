@@ -4,7 +4,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { ADMIN } from "../support/callers.ts";
 import { readStream } from "../support/read-stream.ts";
-import { ADMIN_TOKEN, startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { ADMIN_TOKEN, startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 const shop: KernelPlugin = {
   name: "shop",
@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const shown = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const run = (session_id: string, text: string, query = "?wait=true") =>
   t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
 /** Enough messages for a compaction in a small context window. */
@@ -141,7 +141,7 @@ test("forks a chain, adds blocks of all six kinds, verifies it and lists its run
   expect(all.json.next).toBeNull();
   const paged: unknown[] = [];
   for (let after: string | null = "0"; after !== null; ) {
-    const page: TestAnswer = await t.call("GET", `${path}?limit=2&after=${after}`);
+    const page: TestResponse = await t.call("GET", `${path}?limit=2&after=${after}`);
     paged.push(...page.json.items);
     after = page.json.next;
   }

@@ -10,36 +10,36 @@ afterAll(() => t.close());
 
 test("shows a page without the request's parameters for an unknown state", async () => {
   const evil = encodeURIComponent("<script>alert(1)</script>");
-  const answer = await t.call("GET", `/oauth/callback?state=nobody&code=c0de-c0de&error=${evil}`, {
+  const response = await t.call("GET", `/oauth/callback?state=nobody&code=c0de-c0de&error=${evil}`, {
     token: null,
   });
-  expect(answer.status).toBe(400);
-  expect(answer.headers["content-type"]).toContain("text/html");
-  expect(answer.headers).toMatchObject({
+  expect(response.status).toBe(400);
+  expect(response.headers["content-type"]).toContain("text/html");
+  expect(response.headers).toMatchObject({
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
     "content-security-policy": expect.stringContaining("default-src 'none'"),
   });
-  expect(answer.text).toContain("Not signed in");
-  expect(answer.text).not.toContain("c0de-c0de");
-  expect(answer.text).not.toContain("<script>");
+  expect(response.text).toContain("Not signed in");
+  expect(response.text).not.toContain("c0de-c0de");
+  expect(response.text).not.toContain("<script>");
 });
 
 test("neither redirects nor sets a cookie for an unknown ticket", async () => {
   for (const path of ["/oauth/start?ticket=t1cket-t1cket", "/oauth/start"]) {
-    const answer = await t.call("GET", path, { token: null });
-    expect(answer.status).toBe(400);
-    expect(answer.headers).toMatchObject({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
-    expect(answer.headers.location).toBeUndefined();
-    expect(answer.headers["set-cookie"]).toBeUndefined();
-    expect(answer.text).toContain("Start again with");
-    expect(answer.text).not.toContain("t1cket");
+    const response = await t.call("GET", path, { token: null });
+    expect(response.status).toBe(400);
+    expect(response.headers).toMatchObject({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
+    expect(response.headers.location).toBeUndefined();
+    expect(response.headers["set-cookie"]).toBeUndefined();
+    expect(response.text).toContain("Start again with");
+    expect(response.text).not.toContain("t1cket");
   }
 });
 
 test("serves client metadata only with a public URL", async () => {
-  const answer = await t.call("GET", "/client-metadata.json", { token: null });
-  expect([answer.status, answer.json.error.code]).toEqual([404, "route.not_found"]);
+  const response = await t.call("GET", "/client-metadata.json", { token: null });
+  expect([response.status, response.json.error.code]).toEqual([404, "route.not_found"]);
 });
 
 test("requires an admin to sign in and rejects unknown fields", async () => {
@@ -50,8 +50,8 @@ test("requires an admin to sign in and rejects unknown fields", async () => {
     "/v1/plugin-bindings/bind_x:logout",
     "/v1/sign-ins:complete",
   ]) {
-    const answer = await t.call("POST", path, { token, body: {} });
-    expect([answer.status, answer.json.error.code], path).toEqual([403, "auth.scope"]);
+    const response = await t.call("POST", path, { token, body: {} });
+    expect([response.status, response.json.error.code], path).toEqual([403, "auth.scope"]);
   }
   const unknownField = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: { password: "x" } });
   expect(unknownField.json.error.code).toBe("request.invalid");

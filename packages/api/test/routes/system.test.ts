@@ -13,8 +13,8 @@ test("responds 503 on readyz, but not on healthz, while the store is unavailable
     wrap: (kernel) => ({ ...kernel, health: async () => ({ ...(await kernel.health()), ...health }) }),
   });
   const ready = async () => {
-    const answer = await t.call("GET", "/readyz", { token: null });
-    return [answer.status, answer.json.error?.code];
+    const response = await t.call("GET", "/readyz", { token: null });
+    return [response.status, response.json.error?.code];
   };
   expect(await ready()).toEqual([200, undefined]);
   health = { store: { ok: false, error: "disk on fire at /srv" } };

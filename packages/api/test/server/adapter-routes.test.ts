@@ -1,9 +1,9 @@
-import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
+import type { AdapterRequest, AdapterResponse, KernelPlugin, PluginContext } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { loadBundledPlugins } from "../support/bundled-plugins.ts";
 import { ADMIN } from "../support/callers.ts";
-import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+import { startApi, type TestApi, type TestResponse } from "../support/start-api.ts";
 
 const seen: AdapterRequest[] = [];
 const weather: KernelPlugin = {
@@ -31,7 +31,7 @@ const weather: KernelPlugin = {
     },
   ],
   subscriptions: () => [],
-  async onRequest(request: AdapterRequest, ctx: PluginContext): Promise<AdapterAnswer> {
+  async onRequest(request: AdapterRequest, ctx: PluginContext): Promise<AdapterResponse> {
     seen.push(request);
     if (request.route === "GET /break") throw new Error("the author's own words, with a token sk-123");
     if (request.route === "DELETE /all")
@@ -49,7 +49,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const shown = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const keyWith = async (...scopes: string[]) =>
   (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 
@@ -81,7 +81,7 @@ test("checks host, origin, credential and scope before it calls the plugin", asy
   const url = "/x/weather/cities/Oslo";
   const body = { days: 1 };
   const text = { "content-type": "text/plain" };
-  const cases: [Promise<TestAnswer>, number, string][] = [
+  const cases: [Promise<TestResponse>, number, string][] = [
     [t.call("POST", url, { body, token: null }), 401, "auth.missing"],
     [t.call("POST", url, { body, token: "wrong" }), 401, "auth.invalid"],
     [t.call("POST", url, { body, token: reader }), 403, "auth.scope"],

@@ -8,7 +8,7 @@ export const META = {
   level: "io.modelcontextprotocol/logLevel",
 };
 
-export interface McpAnswer {
+export interface McpReply {
   status: number;
   headers: Headers;
   /** `json`, `sse` or `none`. */
@@ -28,7 +28,7 @@ export interface SendOptions {
   each?: (message: JsonObject) => void;
 }
 
-export async function send(base: string, body: unknown, sending: SendOptions = {}): Promise<McpAnswer> {
+export async function send(base: string, body: unknown, sending: SendOptions = {}): Promise<McpReply> {
   const response = await fetch(`${base}/mcp`, {
     method: "POST",
     headers: {
@@ -43,7 +43,7 @@ export async function send(base: string, body: unknown, sending: SendOptions = {
   return await read(response, sending.each);
 }
 
-export async function read(response: Response, each?: (message: JsonObject) => void): Promise<McpAnswer> {
+export async function read(response: Response, each?: (message: JsonObject) => void): Promise<McpReply> {
   const { status, headers } = response;
   const type = headers.get("content-type") ?? "";
   const messages: Json[] = [];
@@ -82,7 +82,7 @@ export interface McpClient {
     method: string,
     params?: JsonObject,
     sending?: SendOptions & { id?: string | number },
-  ): Promise<McpAnswer>;
+  ): Promise<McpReply>;
   /** Headers for requests that a test sends itself. */
   headers: Record<string, string>;
 }

@@ -14,7 +14,7 @@ effect_class = "read_only"
 ${more}
 `;
 
-const MANIFEST = (version: string, scopes: string[]) => `api_version = "vai.plugin.v1"
+const manifestText = (version: string, scopes: string[]) => `api_version = "vai.plugin.v1"
 package_id = "${PACKAGE_ID}"
 version = "${version}"
 name = "Acme Dev Kit"
@@ -52,7 +52,7 @@ export function writeSamplePackage(
   const dir = join(parent, `devkit-${version}-${remark}`);
   mkdirSync(join(dir, "bin"), { recursive: true });
   mkdirSync(join(dir, "schemas"), { recursive: true });
-  writeFileSync(join(dir, "vai-plugin.toml"), MANIFEST(version, scopes));
+  writeFileSync(join(dir, "vai-plugin.toml"), manifestText(version, scopes));
   writeFileSync(join(dir, "bin/plugin"), `#!/bin/sh\n# ${remark}\n`, { mode: 0o755 });
   writeFileSync(
     join(dir, "schemas/input.json"),

@@ -36,7 +36,7 @@ export interface TestApi {
   clock: TestClock;
   home: string;
   logged: { message: string; fields: object }[];
-  call(method: string, url: string, options?: CallOptions): Promise<TestAnswer>;
+  call(method: string, url: string, options?: CallOptions): Promise<TestResponse>;
   close(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ interface CallOptions {
   token?: string | null;
 }
 
-export interface TestAnswer {
+export interface TestResponse {
   status: number;
   headers: Record<string, string | string[] | number | undefined>;
   text: string;
@@ -124,7 +124,7 @@ async function inject(
   method: string,
   url: string,
   call: CallOptions = {},
-): Promise<TestAnswer> {
+): Promise<TestResponse> {
   const headers: Record<string, string> = { host: "127.0.0.1:7420", ...call.headers };
   if (call.token !== null) headers.authorization ??= `Bearer ${call.token ?? ADMIN_TOKEN}`;
   const raw = typeof call.body === "string" || Buffer.isBuffer(call.body);
@@ -151,10 +151,10 @@ function assertDescribed(
   json: unknown,
 ): void {
   const path = url.split("?", 1)[0]!;
-  // After the gate, /mcp responds with JSON-RPC, also for errors.
+  // After the gate, /mcp responds with JSON-RPC, even for errors.
   if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
   const shown = routeOf(api, method, path)?.responses[status];
-  // A browser gets a page, also for errors.
+  // A browser gets a page, even for errors.
   if (status >= 400 && shown?.type === "text/html") return;
   const { error_schema = ErrorEnvelopeSchema } = routeOf(api, method, path) ?? {};
   if (status >= 400) return void error_schema.parse(json);

@@ -146,7 +146,7 @@ export async function startWs(
     ...t,
     agent,
     url,
-    connect: (given) => connect(url, given),
+    connect: (connect_options) => connect(url, connect_options),
     async close() {
       await t.close();
       await agent.close();

@@ -12,7 +12,7 @@ interface VendorRequest {
   closed: Promise<void>;
 }
 
-type VendorAnswer =
+type VendorReply =
   | { status?: number; json: unknown; headers?: Record<string, string> }
   /** Events in their wire format. `hold` keeps the stream open after them. */
   | { sse: string; hold?: boolean };
@@ -20,13 +20,13 @@ type VendorAnswer =
 export interface VendorServer {
   url: string;
   requests: VendorRequest[];
-  answer(...answers: VendorAnswer[]): void;
+  answer(...answers: VendorReply[]): void;
   close(): Promise<void>;
 }
 
 export async function startVendorServer(): Promise<VendorServer> {
   const requests: VendorRequest[] = [];
-  const queued: VendorAnswer[] = [];
+  const queued: VendorReply[] = [];
   const server = createServer((request, response) => {
     void (async () => {
       let text = "";
@@ -51,7 +51,7 @@ export async function startVendorServer(): Promise<VendorServer> {
   };
 }
 
-function write(response: ServerResponse, answer: VendorAnswer): void {
+function write(response: ServerResponse, answer: VendorReply): void {
   if ("json" in answer) {
     response.writeHead(answer.status ?? 200, { "content-type": "application/json", ...answer.headers });
     response.end(JSON.stringify(answer.json));

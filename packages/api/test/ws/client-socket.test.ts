@@ -196,7 +196,7 @@ test("counts a ping as a heartbeat", async () => {
   expect(t.agent.fanout.stats().connections).toBe(1);
 });
 
-test("notifies all clients when the server closes, also when one does not respond", async () => {
+test("notifies all clients when the server closes, even when one does not respond", async () => {
   const remote = await attached();
   const unresponsive = await attached();
   unresponsive.ws.pause();

@@ -11,14 +11,14 @@ import {
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import {
-  mountOf,
   parseIdleTimeout,
   parseList,
+  parseMount,
+  parseSampling,
   parseServerName,
+  parseSlotPair,
   parseVariable,
   percentage,
-  samplingOf,
-  slotPair,
   wholeNumber,
 } from "../command-line/parse-flags.ts";
 import type { CommandContext } from "../context/context.ts";
@@ -54,7 +54,7 @@ export interface BindingOptions extends ServerOptions {
 export function bindingFlags(command: Command): Command {
   return command
     .option("--config <json>", "configuration as JSON, or @file")
-    .option("--secret <slot=NAME>", "bind a secret slot to a stored secret; repeatable", slotPair)
+    .option("--secret <slot=NAME>", "bind a secret slot to a stored secret; repeatable", parseSlotPair)
     .option("--name <name>", "name of an MCP server; its tools are named mcp_NAME_TOOL", parseServerName)
     .option(
       "--env <NAME=VALUE>",
@@ -83,7 +83,7 @@ export function bindingFlags(command: Command): Command {
     .option(
       "--mount <folder[:target][:rw]>",
       "mount a folder of the gateway's machine at TARGET (default: /data/NAME); repeatable",
-      mountOf,
+      parseMount,
     )
     .option(
       "--host-target",
@@ -93,7 +93,7 @@ export function bindingFlags(command: Command): Command {
     .option(
       "--sampling <tokens[:per-hour]>",
       "let an MCP server use the organisation's model: tokens per request, requests per hour (default: 60)",
-      samplingOf,
+      parseSampling,
     )
     .option("--no-sampling", "revoke --sampling")
     .option("--percent <number>", "percentage of calls that this version gets", percentage("--percent"));
@@ -106,7 +106,10 @@ export interface BindingParts {
   policy?: BindingPolicy;
 }
 
-/** Contains only what the flags set. `present` is the current config, which flags for servers change in part. Secret names are resolved to references; an unknown name throws. */
+/**
+ * Contains only what the flags set. `present` is the current config, which flags for servers change in part. Secret
+ * names are resolved to references; an unknown name throws.
+ */
 export async function bindingParts(
   context: CommandContext,
   options: BindingOptions,

@@ -46,12 +46,12 @@ function withoutNetwork(
     return [`${names} is not reachable: the host policy denies network access. See: backplane policy show`];
   const missing = wanted.filter((name) => !grant.allowed_domains.includes(name));
   if (missing.length === 0) return [];
-  const given = grant.allowed_domains.join(", ") || "nothing";
+  const reachable = grant.allowed_domains.join(", ") || "nothing";
   const reason =
     requested.allowed_domains === undefined
       ? "a higher-level policy allows less"
       : `${package_id} itself requests only ${requested.allowed_domains.join(", ")}`;
-  return [`${missing.join(", ")} is not reachable: ${reason}. Calls can reach: ${given}.`];
+  return [`${missing.join(", ")} is not reachable: ${reason}. Calls can reach: ${reachable}.`];
 }
 
 export function reportVersionChange({ out }: CommandContext, binding: Binding): void {

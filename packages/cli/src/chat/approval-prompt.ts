@@ -83,7 +83,10 @@ export function keysHint(approval: Approval): string {
     .join(", ")} or n.`;
 }
 
-/** Null if the line is not an answer, so that the prompt is repeated. The digest identifies the arguments that were shown. */
+/**
+ * Null if the line is not an answer, so that the prompt is repeated. The digest identifies the arguments that were
+ * shown.
+ */
 export function readAnswer(approval: Approval, line: string): ApprovalAnswer | null {
   const { digest } = approval;
   const text = line.trim();

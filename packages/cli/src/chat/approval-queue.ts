@@ -8,19 +8,19 @@ import { keysHint, keysText, questionText, readAnswer } from "./approval-prompt.
 export class ApprovalQueue {
   readonly #context: CommandContext;
   readonly #editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">;
-  readonly #before: () => void;
+  readonly #endLine: () => void;
   #waiting: { approval: Approval; session_id: string }[] = [];
   #open: Approval | null = null;
 
-  /** `before` ends the line that is being written. */
+  /** `endLine` ends the line that is being written, before a question is shown. */
   constructor(
     context: CommandContext,
     editor: Pick<LineEditor, "askQuestion" | "cancelQuestion">,
-    before: () => void,
+    endLine: () => void,
   ) {
     this.#context = context;
     this.#editor = editor;
-    this.#before = before;
+    this.#endLine = endLine;
   }
 
   add(approval: Approval, session_id: string): void {
@@ -50,7 +50,7 @@ export class ApprovalQueue {
     const next = this.#waiting.shift();
     this.#open = next?.approval ?? null;
     if (next === undefined) return;
-    this.#before();
+    this.#endLine();
     this.#say(questionText(this.#context.out, next.approval, next.session_id));
     this.#askApproval(next.approval);
   }

@@ -8,8 +8,8 @@ export function describeChange(path: string, before: string | null, after: strin
   while (start < Math.min(old_lines.length, new_lines.length) && old_lines[start] === new_lines[start])
     start++;
   let end = 0;
-  const most = Math.min(old_lines.length, new_lines.length) - start;
-  while (end < most && old_lines.at(-1 - end) === new_lines.at(-1 - end)) end++;
+  const max_end = Math.min(old_lines.length, new_lines.length) - start;
+  while (end < max_end && old_lines.at(-1 - end) === new_lines.at(-1 - end)) end++;
   const removed = old_lines.slice(start, old_lines.length - end);
   const added = new_lines.slice(start, new_lines.length - end);
   return [

@@ -23,7 +23,7 @@ import {
   writeFileSync,
 } from "node:fs";
 import { dirname } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 
 interface FileOwner {
   uid: number;
@@ -88,8 +88,8 @@ export function readBackup({ target }: ConfigFile): string | null {
 }
 
 /**
- * Puts back the content that the file had before `replaceConfigFile`, or removes a file that did not exist before. The
- * backup goes as well, because it has nothing that the file lacks.
+ * Restores the content that the file had before `replaceConfigFile`, or removes a file that did not exist before. The
+ * backup is no longer needed and is removed as well.
  */
 export function restoreConfigFile(file: ConfigFile, text: string | null): void {
   explainFailure(file.path, () => {
@@ -124,7 +124,7 @@ function explainFailure<T>(path: string, run: () => T): T {
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (error instanceof BackplaneError || code === undefined) throw error;
-    throw invalidFile(path, `the file system answers ${code}`);
+    throw diskFault(error, path) ?? invalidFile(path, `the file system reports ${code}`);
   }
 }
 

@@ -37,7 +37,7 @@ export function collectValues(text: string, before: string[] = []): string[] {
 }
 
 /** Collects `slot=NAME` pairs. */
-export function slotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
+export function parseSlotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
   const match = /^([a-z][a-z0-9_]*|[A-Z][A-Z0-9_]*)=(.+)$/.exec(text);
   if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
   // Slots are written in lower case; a variable such as GITHUB_TOKEN gets the slot of its name.
@@ -88,7 +88,7 @@ export function parseIdleTimeout(text: string): number {
 }
 
 /** Collects `folder[:target][:rw]`. The folder is on the gateway's machine. */
-export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
+export function parseMount(text: string, before: Mount[] | false = []): Mount[] {
   const writable = text.endsWith(":rw");
   const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
   if (folder === "" || more.length > 0) {
@@ -99,7 +99,7 @@ export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
 }
 
 /** `1000` or `1000:20`: tokens per request and requests per hour. */
-export function samplingOf(text: string): { max_tokens: number; per_hour: number } {
+export function parseSampling(text: string): { max_tokens: number; per_hour: number } {
   const found = /^(\d+)(?::(\d+))?$/.exec(text);
   if (found === null)
     throw new InvalidArgumentError("--sampling takes TOKENS or TOKENS:PER_HOUR, as in 1000:20.");

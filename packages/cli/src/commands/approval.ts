@@ -27,7 +27,7 @@ export function addApprovalCommands(program: Command, toAction: ToAction): void 
     .addOption(
       new Option("--for-session", "also approve such calls for the rest of the session").conflicts("always"),
     )
-    .option("--always", "make an allow rule for such calls")
+    .option("--always", "create an allow rule for such calls")
     .addOption(
       new Option(
         "--covers <what>",

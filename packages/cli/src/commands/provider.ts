@@ -1,5 +1,4 @@
 /** `provider`: model provider instances. Secret fields are read from stdin or a hidden prompt, never from an argument. */
-import { BlockList, isIP } from "node:net";
 import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
 import type { Command } from "commander";
 import { EXIT } from "../command-line/exit-codes.ts";
@@ -9,8 +8,7 @@ import type { CommandContext } from "../context/context.ts";
 import { table } from "../terminal/output.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
 import { parseValue, readSecretValue } from "../terminal/read-input.ts";
-
-const PRIVATE = privateAddresses();
+import { isPrivateAddress } from "./private-addresses.ts";
 
 interface FieldOptions {
   label?: string;
@@ -213,22 +211,5 @@ function notePrivateRefused(
 
 function isPrivateHost(host: string): boolean {
   if (/(?:^|\.)localhost\.?$/.test(host)) return true;
-  const version = isIP(host);
-  return version !== 0 && PRIVATE.check(host, version === 4 ? "ipv4" : "ipv6");
-}
-
-function privateAddresses(): BlockList {
-  const list = new BlockList();
-  for (const [net, bits] of [
-    ["10.0.0.0", 8],
-    ["127.0.0.0", 8],
-    ["169.254.0.0", 16],
-    ["172.16.0.0", 12],
-    ["192.168.0.0", 16],
-  ] as const)
-    list.addSubnet(net, bits, "ipv4");
-  list.addAddress("::1", "ipv6");
-  list.addSubnet("fc00::", 7, "ipv6");
-  list.addSubnet("fe80::", 10, "ipv6");
-  return list;
+  return isPrivateAddress(host);
 }

@@ -1,7 +1,7 @@
 /** `key generate`, `key trust` and the signing keys of `key list` and `key revoke`. */
-import { readFile, writeFile } from "node:fs/promises";
+import { readFile, rm, writeFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { BackplaneError, type TrustedKey } from "@backplane/contract";
+import { BackplaneError, diskFault, type TrustedKey } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import type { Cell } from "../terminal/output.ts";
 import { confirm } from "../terminal/prompts.ts";
@@ -90,7 +90,12 @@ export async function revokeSigningKey(
 }
 
 async function writeNew(file: string, text: string, mode: number): Promise<void> {
-  await writeFile(file, text, { mode, flag: "wx" }).catch((error: NodeJS.ErrnoException) => {
+  await writeFile(file, text, { mode, flag: "wx" }).catch(async (error: NodeJS.ErrnoException) => {
+    const fault = diskFault(error, file);
+    if (fault !== null) {
+      await rm(file, { force: true });
+      throw fault;
+    }
     const reason = error.code === "EEXIST" ? "already exists" : "cannot be written";
     throw new BackplaneError("cli.usage", `${file} ${reason}.`, {
       fix: "Choose another file with --out FILE.",

@@ -52,14 +52,14 @@ const BINDING_FLAGS = [
 
 /** Rejects a binding flag without `--bind`, because it would have no effect. */
 export function assertNoBindingFlags(options: InstallOptions, source: string): void {
-  const given = givenBindingFlag(options);
-  if (options.bind === true || given === null) return;
-  throw new BackplaneError("cli.usage", `${given} applies to a binding and needs --bind.`, {
+  const flag = givenBindingFlag(options);
+  if (options.bind === true || flag === null) return;
+  throw new BackplaneError("cli.usage", `${flag} applies to a binding and needs --bind.`, {
     fix: `backplane plugin install ${source} --bind, with the same flags`,
   });
 }
 
 export function givenBindingFlag(options: InstallOptions): string | null {
-  const given = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
-  return given === undefined ? null : `--${given.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  const flag = BINDING_FLAGS.find((flag) => options[flag] !== undefined);
+  return flag === undefined ? null : `--${flag.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
 }

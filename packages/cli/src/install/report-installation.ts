@@ -16,6 +16,7 @@ import { ifAllowed, reportTools } from "../bindings/report-tools.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";
+import { describeProvenance } from "./describe-provenance.ts";
 
 interface InstalledPackage {
   package: Package;
@@ -29,6 +30,11 @@ export async function reportInstallation(
   args: readonly string[] = [],
 ): Promise<number> {
   for (const note of done.notes) context.out.note(plainLine(note));
+  for (const { package: installed } of done.packages)
+    if (installed.provenance !== undefined)
+      context.out.note(
+        plainLine(`Provenance of ${installed.package_id}: ${describeProvenance(installed.provenance)}`),
+      );
   if (done.kind === "package") await reportPackage(context, done);
   else await reportParts(context, done, args);
   return reportLeftOut(context, done.left_out);

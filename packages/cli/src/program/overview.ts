@@ -39,7 +39,7 @@ Access and records
   key           API keys and signing keys: create, generate, trust, list, revoke
   audit         list, verify
   backup        write everything that the gateway stores to one archive
-  restore       replace the home by such an archive
+  restore       replace the home with such an archive
   store         the database files: check, backup, repair, restore
   events        tail
   completion    for bash, zsh, fish

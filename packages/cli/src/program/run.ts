@@ -1,5 +1,5 @@
 /** Runs one command line and returns its exit code. Never ends the process, so that tests can call it. */
-import { BackplaneError, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault, toBackplaneError } from "@backplane/contract";
 import { type Command, CommanderError } from "commander";
 import { errorDocument, errorLines, toErrorReport } from "../command-line/error-report.ts";
 import { EXIT, exitCodeOf } from "../command-line/exit-codes.ts";
@@ -57,8 +57,11 @@ function commandPath(program: Command, argv: readonly string[]): string {
   return path.join(" ");
 }
 
-/** Keeps the message of an unexpected error, which is more useful than "internal". */
+/** Keeps the message of an unexpected error, which is more useful than "internal", and the path on a failing disk. */
 function toInternalError(thrown: unknown): BackplaneError {
+  const { path } = (thrown ?? {}) as { path?: unknown };
+  const failed = diskFault(thrown, typeof path === "string" ? path : "the file that the command writes");
+  if (failed !== null) return failed;
   const error = toBackplaneError(thrown);
   if (error !== thrown && thrown instanceof Error) {
     return new BackplaneError("internal", `The command failed: ${thrown.message}`, {

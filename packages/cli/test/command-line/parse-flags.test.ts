@@ -1,11 +1,11 @@
 import { describe, expect, test } from "vitest";
 import { parsePackageName } from "../../src/bindings/find-package.ts";
 import {
-  mountOf,
   parseIdleTimeout,
   parseList,
+  parseMount,
+  parseSlotPair,
   percentage,
-  slotPair,
   wholeNumber,
 } from "../../src/command-line/parse-flags.ts";
 import { expiry } from "../../src/commands/key.ts";
@@ -18,19 +18,19 @@ describe("flags", () => {
   });
 
   test("parses folder, target and mode of a mount", () => {
-    const first = mountOf("/srv/notes");
+    const first = parseMount("/srv/notes");
     expect(first).toEqual([{ source: "/srv/notes", target: "/data/notes", writable: false }]);
-    expect(mountOf("/srv/notes:/n:rw", first)[1]).toEqual({
+    expect(parseMount("/srv/notes:/n:rw", first)[1]).toEqual({
       source: "/srv/notes",
       target: "/n",
       writable: true,
     });
-    expect(mountOf("/srv/notes:rw")[0]).toEqual({
+    expect(parseMount("/srv/notes:rw")[0]).toEqual({
       source: "/srv/notes",
       target: "/data/notes",
       writable: true,
     });
-    for (const bad of ["", ":/n", "/a:/b:/c"]) expect(() => mountOf(bad)).toThrow("--mount takes");
+    for (const bad of ["", ":/n", "/a:/b:/c"]) expect(() => parseMount(bad)).toThrow("--mount takes");
   });
 
   test.each(["", "-1", "1.5", "0x10", "70000", "1e3", " 1"])("rejects %j as a port", (text) => {
@@ -55,8 +55,9 @@ describe("flags", () => {
   });
 
   test("parses slot and name of a secret", () => {
-    expect(slotPair("jira_token=jira=dev", { a: "b" })).toEqual({ a: "b", jira_token: "jira=dev" });
-    for (const text of ["jira", "=x", "slot=", "Slot=x"]) expect(() => slotPair(text)).toThrow("slot=NAME");
+    expect(parseSlotPair("jira_token=jira=dev", { a: "b" })).toEqual({ a: "b", jira_token: "jira=dev" });
+    for (const text of ["jira", "=x", "slot=", "Slot=x"])
+      expect(() => parseSlotPair(text)).toThrow("slot=NAME");
   });
 
   test("parses a package name with or without a version", () => {

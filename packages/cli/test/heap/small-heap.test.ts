@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { type OwnProcess, restartWithSmallHeap } from "../../src/heap/small-heap.ts";
 
-function startWith(given: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
+function startWith(overrides: Partial<OwnProcess>): { args: readonly string[]; env: object } | null {
   let seen: { args: readonly string[]; env: object } | null = null;
   restartWithSmallHeap({
     argv: ["node", "/main.js", "up", "--json"],
@@ -11,7 +11,7 @@ function startWith(given: Partial<OwnProcess>): { args: readonly string[]; env: 
     execve: ((_file: string, args: readonly string[], env: object) => {
       seen = { args, env };
     }) as never,
-    ...given,
+    ...overrides,
   });
   return seen;
 }

@@ -28,7 +28,7 @@ const versions = async () => {
   return items.map(({ version }) => version);
 };
 
-test("moves the bindings of a package to its linked folder and back out of it", async () => {
+test("moves the bindings of a package to its linked folder, and removes them with the link", async () => {
   const path = join(base, "hello");
   cpSync(resolve("examples/hello-tool"), path, { recursive: true });
   const program = join(path, "bin/plugin.mjs");

@@ -352,7 +352,7 @@ test("reports a missing workspace folder before prompting", async () => {
   expect([exit, err]).toEqual([EXIT.failed, expect.stringContaining("workspace.not_found")]);
 });
 
-test("refuses an empty folder and says what it may lack", async () => {
+test("refuses an empty folder and says what may be missing", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);
     expect(exit).toBe(EXIT.failed);

@@ -135,7 +135,7 @@ describe("without a gateway", () => {
     expect(err).toContain("error[auth.missing]");
   });
 
-  test("down exits with 5 if no gateway runs", async () => {
+  test("down exits with 5 if no gateway is running", async () => {
     expect((await backplane(["down"])).exit).toBe(EXIT.unreachable);
   });
 });

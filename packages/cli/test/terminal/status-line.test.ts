@@ -80,6 +80,7 @@ test("shows the newest of several waits, within the width of the terminal and wi
 test("describes counts with their unit", () => {
   const event = { operation_id: "r", step: "download", message: "Downloading", elapsed_ms: 0 } as const;
   expect(progressText(event)).toBe("Downloading");
+  expect(progressText({ ...event, done: 0, unit: "bytes" })).toBe("Downloading");
   expect(progressText({ ...event, done: 1_234_567, unit: "bytes" })).toBe("Downloading: 1.2 MB");
   expect(progressText({ ...event, done: 1_234_567, total: 5_000_000, unit: "bytes" })).toBe(
     "Downloading: 1.2 of 5.0 MB",

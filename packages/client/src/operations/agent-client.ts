@@ -19,7 +19,7 @@ import type {
 } from "@backplane/contract";
 import { type FollowOptions, follow } from "../transport/follow.ts";
 import type { Http, HttpRequest } from "../transport/http.ts";
-import { type CallOptions, idempotencyHeader, pathSegment } from "../transport/requests.ts";
+import { type CallOptions, createRequests, idempotencyHeader, pathSegment } from "../transport/requests.ts";
 import type { SseMessage } from "../transport/sse.ts";
 import type {
   CompactionBody,
@@ -28,8 +28,7 @@ import type {
   MessageBody,
   MessageReceipt,
   PageOptions,
-  PluginInstalled,
-  PluginSwitched,
+  PluginSwitchResult,
   RunBody,
   RunUpdate,
   SessionUpdate,
@@ -42,6 +41,7 @@ type Entries = { after?: number; limit?: number };
 
 export function createAgentClient(http: Http) {
   const get = <T>(path: string, query: Query = {}) => http.json<T>({ method: "GET", path, query });
+  const { postWatched } = createRequests(http);
   const send = <T>(
     method: "POST" | "PATCH" | "DELETE",
     path: string,
@@ -171,14 +171,15 @@ export function createAgentClient(http: Http) {
       list: async () => (await get<{ items: PluginView[] }>("/v1/plugins")).items,
       /** Lists the plugins that an installation would add, without installing or running them. */
       inspect: async (source: string) =>
-        (await send<{ plugins: PluginEntry[] }>("POST", "/api/plugins/inspect", { source })).plugins,
+        (await postWatched<{ items: PluginEntry[] }>("/v1/plugins:inspect", { source })).items,
       /** Takes effect immediately. */
       setEnabled: (name: string, enabled: boolean) =>
-        send<PluginSwitched>("PATCH", `/v1/plugins/${pathSegment(name)}`, { enabled }),
+        send<PluginSwitchResult>("PATCH", `/v1/plugins/${pathSegment(name)}`, { enabled }),
       setTrusted: (name: string, trusted: boolean) =>
-        send<PluginSwitched>("PATCH", `/api/plugins/${pathSegment(name)}`, { trusted }),
-      install: (source: string, options: { editable?: boolean } = {}) =>
-        send<PluginInstalled>("POST", "/api/plugins/install", { source, ...options }),
+        send<PluginSwitchResult>("PATCH", `/api/plugins/${pathSegment(name)}`, { trusted }),
+      install: async (source: string, options: { editable?: boolean } = {}, call?: CallOptions) =>
+        (await postWatched<{ items: PluginView[] }>("/v1/plugins:install", { source, ...options }, call))
+          .items,
       remove: (name: string) =>
         send<{ name: string; removed: true }>("DELETE", `/api/plugins/${pathSegment(name)}`),
       reload: (name: string) => send<PluginView>("POST", `/api/plugins/${pathSegment(name)}/reload`),

@@ -25,10 +25,10 @@ import type {
   Json,
   KeyScope,
   Policy,
-  PolicyAnswer,
   PolicyExplanation,
   PolicyLevel,
   PolicyPatch,
+  PolicyView,
   Role,
   Secret,
   SecretKeyRotation,
@@ -75,7 +75,7 @@ export function createClient(options: ClientOptions) {
   const { get, post, remove } = createRequests(http);
 
   const writePolicy = (method: "PUT" | "PATCH", json: PolicyPatch, { level, generation }: PolicyWrite) =>
-    http.json<PolicyAnswer>({
+    http.json<PolicyView>({
       method,
       path: "/v1/policy",
       json,
@@ -127,7 +127,7 @@ export function createClient(options: ClientOptions) {
         (await get<ListOf<CatalogEntry>>(`/v1/catalog/${pathSegment(name)}`)).items,
     },
     policy: {
-      get: (level: PolicyLevel = "org") => get<PolicyAnswer>("/v1/policy", { level }),
+      get: (level: PolicyLevel = "org") => get<PolicyView>("/v1/policy", { level }),
       /** With `generation`, fails with request.precondition if the policy has changed since. */
       put: (policy: Policy, options: PolicyWrite = {}) => writePolicy("PUT", policy, options),
       /** A null field is reset to its default. */

@@ -74,7 +74,7 @@ export function createPluginClient(http: Http) {
           progress: true,
         }),
     },
-    /** Curated entries, apart from what is installed. */
+    /** Curated entries, independent of what is installed. */
     marketplace: {
       list: (search?: string) => get<MarketplaceList>("/v1/marketplace", { search }),
       get: (id: string) => get<MarketplaceCard>(`/v1/marketplace/${pathSegment(id)}`),
@@ -97,10 +97,11 @@ export function createPluginClient(http: Http) {
           upload: bytes,
           headers: idempotencyHeader(call),
           signal: call.signal,
+          progress: true,
         }),
       /** A folder on the host; admin token only. */
       installFolder: (folder: string, call?: CallOptions) =>
-        post<Package>("/v1/plugin-packages", { source: { folder } }, call),
+        postWatched<Package>("/v1/plugin-packages", { source: { folder } }, call),
       /** The archive of an Agent Plugins folder. Returns several packages, each with the body that binds it. */
       installAgentPlugin: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
@@ -114,10 +115,11 @@ export function createPluginClient(http: Http) {
           upload: bytes,
           headers: idempotencyHeader(call),
           signal: call.signal,
+          progress: true,
         }),
       /** An MCP server from the npm registry, with its whole dependency tree. */
       installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
-        post<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
+        postWatched<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
       get: (id: string) => get<Package>(`/v1/plugin-packages/${pathSegment(id)}`),
       remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
@@ -171,8 +173,8 @@ export function createPluginClient(http: Http) {
       /** Whether the gateway is signed in to its server. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
       /** Starts a sign-in; for admins only, like the two below. */
-      login: (id: string, given: SignInBegin = {}) =>
-        post<SignInStarted>(`/v1/plugin-bindings/${pathSegment(id)}:login`, given),
+      login: (id: string, options: SignInBegin = {}) =>
+        post<SignInStarted>(`/v1/plugin-bindings/${pathSegment(id)}:login`, options),
       /** Completes a sign-in with the URL that the browser was redirected to. */
       completeLogin: (redirect: string) => post<SignIn>("/v1/sign-ins:complete", { redirect }),
       logout: (id: string) =>
@@ -201,7 +203,7 @@ export function createPluginClient(http: Http) {
       review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>
         post<WorkspaceReview>("/v1/workspaces:review", { path, kind }),
       trust: (wanted: Partial<WorkspaceTrust> & { path: string }) =>
-        post<WorkspaceFolder>("/v1/workspaces", wanted),
+        postWatched<WorkspaceFolder>("/v1/workspaces", wanted),
       untrust: (id: string) => remove(`/v1/workspaces/${pathSegment(id)}`),
     },
     exports: {

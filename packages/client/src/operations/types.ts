@@ -7,7 +7,6 @@ import type {
   InvokeBody,
   JsonObject,
   PluginStatus,
-  PluginView,
   RiskContext,
   Run,
   WsServerOp,
@@ -146,15 +145,9 @@ export interface WatchOptions extends Omit<FollowOptions, "after"> {
   since_entry?: number;
 }
 
-export interface PluginSwitched {
+export interface PluginSwitchResult {
   name: string;
   enabled: boolean;
   trusted: boolean;
   status: PluginStatus;
-}
-
-export interface PluginInstalled {
-  source: string;
-  ok: true;
-  plugins: PluginView[];
 }

@@ -151,8 +151,8 @@ function errorOf(text: string, status: number | null): BackplaneError {
 }
 
 function joinSignals(...signals: readonly (AbortSignal | undefined)[]): AbortSignal | undefined {
-  const given = signals.filter((signal) => signal !== undefined);
-  return given.length > 1 ? AbortSignal.any(given) : given[0];
+  const defined = signals.filter((signal) => signal !== undefined);
+  return defined.length > 1 ? AbortSignal.any(defined) : defined[0];
 }
 
 interface SentError {

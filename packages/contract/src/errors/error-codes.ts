@@ -327,6 +327,23 @@ export const ERROR_CODES = {
     "A newer signed version was installed before.",
     "Install the newest version. If you really want the older one: backplane plugin install SOURCE --allow-downgrade",
   ),
+
+  // Provenance of npm packages.
+  "provenance.missing": refusalSpec(
+    422,
+    "The package needs provenance, and there is none that can be read.",
+    "Ask the publisher to publish it with provenance (npm publish --provenance), or change packages.require_provenance in backplane.toml.",
+  ),
+  "provenance.invalid": refusalSpec(
+    422,
+    "The registry has a provenance attestation for the package, but it is not valid.",
+    "Do not install it. Try again later or another version. If the error persists, tell the publisher and the operator of the registry.",
+  ),
+  "provenance.mismatch": refusalSpec(
+    422,
+    "The provenance attestation is valid, but it belongs to something else than this package.",
+    "Do not install it. Tell the publisher and the operator of the registry; details has what the attestation names.",
+  ),
   "trusted_key.not_found": refusalSpec(
     404,
     "There is no such trusted key.",
@@ -750,7 +767,7 @@ export const ERROR_CODES = {
   "store.unavailable": faultSpec(
     503,
     true,
-    "The store did not accept the write; nothing was changed.",
+    "The store is unavailable; nothing was changed.",
     "Check the disk or the database, then try again.",
   ),
   "store.damaged": faultSpec(

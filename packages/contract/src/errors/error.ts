@@ -50,5 +50,52 @@ export function codeOf(error: unknown): ErrorCode | undefined {
 /** Converts any thrown value; an unknown one becomes `internal` and keeps its cause for the log only. */
 export function toBackplaneError(error: unknown): BackplaneError {
   if (codeOf(error) !== undefined) return error as BackplaneError;
-  return new BackplaneError("internal", undefined, { cause: error });
+  return diskFault(error) ?? new BackplaneError("internal", undefined, { cause: error });
+}
+
+type DiskError = "ENOSPC" | "EDQUOT" | "EIO" | "EROFS";
+
+const DISK_FAULTS: Readonly<Record<DiskError, { problem: (place: string) => string; fix: string }>> = {
+  ENOSPC: {
+    problem: (place) => `There is no space left on the disk of ${place}.`,
+    fix: "Free space on that disk, then try again.",
+  },
+  EDQUOT: {
+    problem: (place) => `The disk quota of ${place} is used up.`,
+    fix: "Remove files or raise the quota, then try again.",
+  },
+  EIO: {
+    problem: (place) => `The disk of ${place} failed with an I/O error.`,
+    fix: "Check the disk and the log of the operating system, then try again.",
+  },
+  // Linux makes a file system read-only after an error of its disk.
+  EROFS: {
+    problem: (place) => `The disk of ${place} is read-only.`,
+    fix: "Make the file system writable and check why it was not, then try again.",
+  },
+};
+
+/** Node has no name for EDQUOT. It is 122 on Linux and 69 on BSD and macOS. */
+const UNNAMED_EDQUOT = /^Unknown system error -(?:122|69)$/;
+
+/**
+ * The error of a full or failing disk; null for any other error. An error that a plugin threw in its own process has no
+ * `syscall`: it says nothing about the disks of the gateway.
+ */
+export function diskErrorOf(error: unknown): DiskError | null {
+  const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown };
+  if (typeof code !== "string" || typeof syscall !== "string") return null;
+  if (UNNAMED_EDQUOT.test(code)) return "EDQUOT";
+  return Object.hasOwn(DISK_FAULTS, code) ? (code as DiskError) : null;
+}
+
+/**
+ * Names a full or failing disk, which only the operator can repair; null for any other error. `place` is the file or folder
+ * in words that the reader knows, without the paths of the host if the reader may be a remote client.
+ */
+export function diskFault(error: unknown, place = "the gateway"): BackplaneError | null {
+  const name = diskErrorOf(error);
+  if (name === null) return null;
+  const { problem, fix } = DISK_FAULTS[name];
+  return new BackplaneError("store.unavailable", problem(place), { fix, cause: error });
 }

@@ -5,6 +5,7 @@
  */
 
 import type { BusEvent, BusPayload } from "../schema/bus.ts";
+import type { Provenance } from "../schema/provenance.ts";
 import type { ContentBlock } from "../values/content-block.ts";
 import type { Json, JsonObject } from "../values/json.ts";
 import type { MaybePromise } from "../values/maybe-promise.ts";
@@ -49,7 +50,7 @@ export interface KernelPlugin {
   /** Called at reload and shutdown, possibly twice. */
   onUnload?(ctx: PluginContext): MaybePromise<void>;
   healthCheck?(ctx: PluginContext): MaybePromise<HealthReport>;
-  onRequest?(request: AdapterRequest, ctx: PluginContext): MaybePromise<AdapterAnswer>;
+  onRequest?(request: AdapterRequest, ctx: PluginContext): MaybePromise<AdapterResponse>;
 }
 
 export interface PluginContext {
@@ -203,7 +204,7 @@ export interface AdapterRequest {
 }
 
 /** The answer of an adapter. Without a body the answer is empty. */
-export interface AdapterAnswer {
+export interface AdapterResponse {
   status: number;
   body?: Json;
   headers?: Record<string, string>;
@@ -222,6 +223,8 @@ export interface PluginEntry {
   module: string;
   /** The time of the first installation, if known; of two plugins with the same tool name the older one keeps it. */
   installed_at?: string;
+  /** The provenance of a package from npm, as it was verified at the installation. */
+  provenance?: Provenance;
 }
 
 export const PLUGIN_ORIGINS = ["bundled", "installed", "local"] as const;

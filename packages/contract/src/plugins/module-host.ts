@@ -8,8 +8,8 @@ import { isErrorCode } from "../errors/error-codes.ts";
 import type { BusEvent } from "../schema/bus.ts";
 import type { Json, JsonObject } from "../values/json.ts";
 import type {
-  AdapterAnswer,
   AdapterRequest,
+  AdapterResponse,
   HealthReport,
   KernelPlugin,
   KernelToolCall,
@@ -82,7 +82,7 @@ export interface ModuleHostMethods {
   event: [params: { event: BusEvent; ctx: ContextRef }, answer: null];
   unload: [params: { ctx: ContextRef }, answer: null];
   health: [params: { ctx: ContextRef }, answer: HealthReport];
-  request: [params: { request: AdapterRequest; ctx: ContextRef }, answer: AdapterAnswer];
+  request: [params: { request: AdapterRequest; ctx: ContextRef }, answer: AdapterResponse];
   tool: [params: { tool: number; args: JsonObject; call: HostedToolCall }, answer: ToolReturn];
   brief: [params: { tool: number; args: JsonObject }, answer: string];
   preApprove: [params: { tool: number; args: JsonObject }, answer: boolean];

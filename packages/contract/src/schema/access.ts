@@ -61,7 +61,7 @@ export const KeySchema = z.object({
     .array(z.string())
     .optional()
     .describe(
-      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. Absent: all.",
+      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. If absent, all are listed.",
     ),
   llm: LlmKeyLimitsSchema.optional().describe("Limits of the key at the model endpoints."),
 });
@@ -78,7 +78,7 @@ export const KeyCreateSchema = z.strictObject({
     .max(64)
     .optional()
     .describe(
-      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. Absent: all.",
+      "The tools that are listed for the key, `*` allowed, `@NAME` for a profile of the policy; the others are found by search. If absent, all are listed.",
     ),
   llm: LlmKeyLimitsSchema.optional().describe("Limits of the key at the model endpoints."),
 });

@@ -42,20 +42,23 @@ export const DeliverySchema = z.object({
   project_id: z.string().nullable(),
   binding_id: z.string(),
   status: z.enum(DELIVERY_STATUSES),
-  attempt: z.int().describe("Attempts so far. Rises also after a replay."),
+  attempt: z.int().describe("The number of attempts so far, including those of replays."),
   max_attempts: z.int(),
   next_attempt_at: TimestampSchema.nullable().describe("Null unless pending."),
   ended_at: TimestampSchema.nullable(),
   error: z
     .string()
     .nullable()
-    .describe("Of the last attempt; of a delivered one if the hook answered failed."),
+    .describe("The error of the last attempt. A delivered event has one if the hook returned failed."),
   invocation_id: z.string().nullable().describe("The call of the last attempt."),
-  test: z.boolean().describe("Made with `:test`, not by an event."),
+  test: z.boolean().describe("True for a delivery of `:test`, which no event caused."),
   event: JsonObjectSchema,
 });
 
-/** Absent: an event of a type that the hook subscribes to, with example values. */
+/**
+ * The event of a test delivery. Without fields it is an event of a type that the hook subscribes to, with example
+ * values.
+ */
 export const HookTestSchema = z.strictObject({
   type: z
     .enum(SEMANTIC_EVENTS)

@@ -20,6 +20,7 @@ export * from "./outdated.ts";
 export * from "./package.ts";
 export * from "./policy.ts";
 export * from "./progress.ts";
+export * from "./provenance.ts";
 export * from "./replay.ts";
 export * from "./run.ts";
 export * from "./scalars.ts";

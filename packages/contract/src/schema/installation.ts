@@ -3,6 +3,7 @@ import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
 import { WHOLE_PACKAGE } from "../vocabulary/vocabulary.ts";
 import { BindingPolicySchema, BindingSchema, RolloutSchema } from "./binding.ts";
 import { LeftOutSchema, PackageSchema } from "./package.ts";
+import { ProvenanceSchema } from "./provenance.ts";
 import { JsonObjectSchema, SecretRefSchema, SlotSchema } from "./scalars.ts";
 
 export const OciReferenceSchema = z
@@ -153,7 +154,7 @@ export const InstallationSchema = z.object({
   notes: z.array(z.string()),
 });
 
-/** Describes a source before anything of it is installed. */
+/** Describes a source without installing it. */
 export const SourceInspectionSchema = z.object({
   kind: SourceKindSchema,
   plugin: z.object({ name: z.string(), version: z.string() }).optional(),
@@ -167,6 +168,8 @@ export const SourceInspectionSchema = z.object({
       exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),
       /** Whether they are bound although the request does not set `bind`. */
       binds: z.boolean(),
+      /** Only for packages from npm. */
+      provenance: ProvenanceSchema.optional(),
     }),
   ),
   /** Kernel plugins, which are installed with the operation for plugins. */
@@ -176,6 +179,8 @@ export const SourceInspectionSchema = z.object({
       version: z.string(),
       category: z.enum(PLUGIN_CATEGORIES),
       source: z.string(),
+      /** Only for packages from npm. */
+      provenance: ProvenanceSchema.optional(),
     }),
   ),
   left_out: z.array(LeftOutSchema),

@@ -27,7 +27,9 @@ export const LlmKeyLimitsSchema = LlmBudgetSchema.extend({
     .min(1)
     .max(64)
     .optional()
-    .describe("The models that the key may use, as INSTANCE/MODEL; `*` matches any characters. Absent: all."),
+    .describe(
+      "The models that the key may use, as INSTANCE/MODEL; `*` matches any characters. If absent, all models.",
+    ),
 });
 
 const count = z.int().min(0);

@@ -1,6 +1,6 @@
 /**
- * Curated entries of the marketplace. An entry describes a package before anything of it is installed, and is apart from the
- * installed packages and bindings.
+ * Curated entries of the marketplace. An entry describes a package that may not be installed; it is not a package or a
+ * binding of the gateway.
  */
 import { z } from "zod";
 import { EXPORT_KINDS } from "../vocabulary/vocabulary.ts";
@@ -85,7 +85,7 @@ const EntryShape = {
     bind: z.boolean().default(true).describe("False installs the package only."),
   }),
   permissions: PermissionsSchema.prefault({}),
-  tokens: z.int().min(0).describe("What its tool definitions cost a model in each call."),
+  tokens: z.int().min(0).describe("The tokens that its tool definitions cost in each model call."),
   contract: z
     .strictObject({
       kind: z.enum(EXPORT_KINDS),
@@ -94,7 +94,7 @@ const EntryShape = {
     })
     .nullable()
     .default(null)
-    .describe("What an adapter has to do, for an entry that is not published yet."),
+    .describe("The requirements for an adapter, for an entry that is not published yet."),
 };
 
 export const MarketplaceEntrySchema = z.strictObject(EntryShape).superRefine((entry, context) => {

@@ -1,6 +1,7 @@
 /** The versions of installed packages that are in use, and the newest ones at their sources. */
 import { z } from "zod";
 import { PackageSchema } from "./package.ts";
+import { ProvenanceSchema } from "./provenance.ts";
 
 export const OutdatedPackageSchema = z.object({
   package_id: z.string(),
@@ -12,6 +13,8 @@ export const OutdatedPackageSchema = z.object({
   newest_installed: z.string(),
   /** At the source; null if it is unknown. */
   newest_available: z.string().nullable(),
+  /** The provenance of the newest available version; only for packages from npm. */
+  provenance: ProvenanceSchema.optional(),
   /** Whether a newer version than one in use is installed or available. */
   outdated: z.boolean(),
   /** Why the newest available version is unknown. */

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { ManifestSchema } from "./manifest.ts";
+import { ProvenanceSchema } from "./provenance.ts";
 import { DigestSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 import { SignatureStateSchema } from "./signature.ts";
 
@@ -22,7 +23,7 @@ export const PackageSchema = z.object({
     "workspace",
     "core",
   ]),
-  /** Where a package of the origin `oci` came from. */
+  /** Where a package of the origin `oci` or `marketplace` came from. */
   oci: z
     .object({
       /** Null for an image layout. */
@@ -30,7 +31,10 @@ export const PackageSchema = z.object({
       manifest_digest: DigestSchema,
     })
     .optional(),
+  marketplace: z.string().optional().describe("The entry of the marketplace that it was installed from."),
   signature: SignatureStateSchema.optional(),
+  /** Only for packages of the origin `npm`. */
+  provenance: ProvenanceSchema.optional(),
   manifest: ManifestSchema,
   /** The parsed schema files of the manifest, keyed by path. */
   schemas: z.record(z.string(), z.json()),

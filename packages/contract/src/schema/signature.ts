@@ -19,7 +19,7 @@ export const PackageSignatureSchema = z.strictObject({
   format: z.literal(SIGNATURE_FORMAT),
   package_id: PackageIdSchema,
   version: VersionSchema,
-  digest: DigestSchema.describe("Of the package, not of its OCI manifest."),
+  digest: DigestSchema.describe("The digest of the package, not of its OCI manifest."),
   dependency_lock: z
     .array(z.strictObject({ path: PackagePathSchema, sha256: z.string().regex(/^[0-9a-f]{64}$/) }))
     .max(64)
@@ -32,7 +32,7 @@ export const PackageSignatureSchema = z.strictObject({
     .describe("Ed25519 over all other fields."),
 });
 
-/** One package, all of a publisher, or all. */
+/** One package, all packages of a publisher, or all packages. */
 const SignedPackagesSchema = z
   .string()
   .max(200)
@@ -71,9 +71,11 @@ export const TrustedKeyRevokeSchema = z.strictObject({
   reason: z.string().min(1).max(300).optional(),
 });
 
-/** How the signature of an installed package was judged when it was installed. */
+/**
+ * The signature of an installed package. `revoked` and `expired` mean that it was verified but its key is no longer valid.
+ */
 export const SignatureStateSchema = z.object({
-  state: z.enum(["verified", "unverified", "unsigned"]),
+  state: z.enum(["verified", "revoked", "expired", "unverified", "unsigned"]),
   key_id: z.string().nullable(),
   key_name: z.string().nullable(),
   signed_at: TimestampSchema.nullable(),

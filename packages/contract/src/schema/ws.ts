@@ -94,7 +94,7 @@ export const WsServerOpSchema = z.discriminatedUnion("op", [
   }),
   z.object({
     op: z.literal("event"),
-    /** The attachment's session, also for events published on the `kernel` session. */
+    /** The attachment's session, even for events published on the `kernel` session. */
     session_id: z.string(),
     event: WsEventSchema,
     /** The event's tape entry, if any; the client sends it as `since_entry` when it reconnects. */

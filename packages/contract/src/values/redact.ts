@@ -117,9 +117,9 @@ function add(found: TextRange[], start: number, end: number): void {
 }
 
 function longest(needles: readonly string[], length: (needle: string) => number): number {
-  let most = 0;
-  for (const needle of needles) most = Math.max(most, length(needle));
-  return most;
+  let longest = 0;
+  for (const needle of needles) longest = Math.max(longest, length(needle));
+  return longest;
 }
 
 function walk(value: Json, text: (value: string) => string, numeric: boolean): Json {

@@ -64,7 +64,7 @@ function clean(value: Json): Json {
   return changed ? Object.fromEntries(entries) : value;
 }
 
-/** Lists the characters that `plainJson` removes, for the operator. */
+/** Lists the characters that `sanitizeJson` removes, for the operator. */
 export function findHiddenCharacters(value: Json): HiddenCharacters[] {
   const found: HiddenCharacters[] = [];
   const look = (text: string, path: string) => {

@@ -44,7 +44,10 @@ function addEscaped(secret: string, all: Set<string>): void {
   }
 }
 
-/** The forms of common URL encoders: encodeURIComponent, with !'()* encoded too, without / or any delimiter encoded, and with + for a space. */
+/**
+ * The forms of common URL encoders: encodeURIComponent, with !'()* encoded too, without / or any delimiter encoded, and
+ * with + for a space.
+ */
 function urlSpellings(secret: string): string[] {
   const usual = encodeURIComponent(secret);
   const strict = usual.replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
@@ -54,8 +57,8 @@ function urlSpellings(secret: string): string[] {
 }
 
 /**
- * `bytes` after `shift` unknown ones: at the end of the text, with and without padding, and in the middle of it, where
- * the last character belongs to what follows as well.
+ * The encodings of `bytes` after `shift` unknown bytes: at the end of a text, with and without padding, and in the middle
+ * of one, without the last character, which also depends on the next byte.
  */
 function base64At(bytes: readonly number[], shift: number): string[] {
   const encoded = base64([...Array.from({ length: shift }, () => 0), ...bytes]);

@@ -90,7 +90,7 @@ export interface EffectivePolicyDocument extends Required<Omit<Policy, "toleranc
   tolerance: Record<RiskContext, Tolerance>;
 }
 
-export interface PolicyAnswer {
+export interface PolicyView {
   level: PolicyLevel;
   org_id: string;
   project_id: string | null;

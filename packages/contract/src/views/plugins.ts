@@ -1,6 +1,7 @@
 /** Kernel plugins and model providers as the API shows them. */
 
 import type { HealthReport, PluginOrigin, PluginStatus } from "../plugins/kernel-plugin.ts";
+import type { Provenance } from "../schema/provenance.ts";
 import type { JsonObject } from "../values/json.ts";
 import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
 
@@ -10,6 +11,8 @@ export interface PluginView {
   category: PluginCategory;
   origin: PluginOrigin;
   source: string;
+  /** For a package from npm, since its provenance is verified. */
+  provenance?: Provenance;
   status: PluginStatus;
   enabled: boolean;
   mode: "inline" | "hosted";

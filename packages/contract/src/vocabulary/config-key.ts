@@ -37,7 +37,7 @@ export function isDestinationConfig(key: string, value: string): boolean {
 
 /**
  * Whether a URL with a scheme is anywhere in the text. Searches for the separator first and bounds the scheme, because
- * this runs in the store's writer thread, also for values of many kilobytes.
+ * this runs in the store's writer thread, even for values of many kilobytes.
  */
 function containsUrl(text: string): boolean {
   for (let at = text.indexOf("://"); at !== -1; at = text.indexOf("://", at + 1)) {

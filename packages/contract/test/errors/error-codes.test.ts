@@ -1,5 +1,14 @@
-import { BackplaneError, codeOf, ERROR_CODES, toBackplaneError } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  deserializeError,
+  diskFault,
+  ERROR_CODES,
+  serializeError,
+  toBackplaneError,
+} from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 
 test("every code has a sentence for what happened, a remedy and an HTTP status", () => {
   for (const [code, spec] of Object.entries(ERROR_CODES)) {
@@ -44,4 +53,41 @@ test("wraps an unknown error as internal without exposing its message", () => {
   expect(wrapped.message).not.toContain("hunter2");
   const own = new BackplaneError("timeout", "too slow");
   expect(toBackplaneError(own)).toBe(own);
+});
+
+verifies("fault.disk", "names a full, failing or read-only disk with its place and what to do", () => {
+  const failed = (code: string) =>
+    Object.assign(new Error(`${code}: write '/home/acme/x'`), { code, syscall: "write" });
+  const problems = {
+    ENOSPC: "There is no space left on the disk of the gateway.",
+    EDQUOT: "The disk quota of the gateway is used up.",
+    EIO: "The disk of the gateway failed with an I/O error.",
+    EROFS: "The disk of the gateway is read-only.",
+  };
+  for (const [code, problem] of Object.entries(problems)) {
+    const error = toBackplaneError(failed(code));
+    expect([error.code, error.message, error.retryable]).toEqual(["store.unavailable", problem, true]);
+    expect(error.fix).toMatch(/, then try again\.$/);
+    expect(error.cause).toMatchObject({ code });
+    expect(diskFault(failed(code), "store.db")?.message).toBe(problem.replace("the gateway", "store.db"));
+  }
+  expect(toBackplaneError(failed("Unknown system error -122")).message).toBe(problems.EDQUOT);
+  for (const code of ["ENOENT", "Unknown system error -1222"])
+    expect(toBackplaneError(failed(code)).code).toBe("internal");
+});
+
+verifies("fault.disk", "does not take the error of a plugin's process for one of the gateway's disk", () => {
+  const thrown = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+  const real = Object.assign(thrown, { syscall: "write" });
+  const received = deserializeError(serializeError(real, "without trace"));
+  expect(received).toMatchObject({ code: "ENOSPC" });
+  for (const error of [
+    received,
+    new Error("ENOSPC"),
+    "ENOSPC",
+    null,
+    undefined,
+    { code: "toString", syscall: "x" },
+  ])
+    expect(toBackplaneError(error).code).toBe("internal");
 });

@@ -28,7 +28,7 @@ describe("checkInstruments", () => {
       reason: "it deletes",
       match: { pointer: "/path", pattern: "^/" },
     };
-    const given = {
+    const metadata = {
       ...withMetadata({
         inputSchema: { type: "object" },
         outputSchema: {},
@@ -37,14 +37,14 @@ describe("checkInstruments", () => {
       }),
       securityRules: [rule, { effect: "deny", reason: "never" }],
     };
-    const [checked] = checkInstruments([given]).instruments;
+    const [checked] = checkInstruments([metadata]).instruments;
     expect(checked?.metadata).toMatchObject({
       inputSchema: { type: "object" },
       defaultTimeoutMs: 5,
       maxTimeoutMs: 10,
     });
     expect(checked?.metadata).not.toHaveProperty("outputSchema");
-    expect(checked?.securityRules).toEqual(given.securityRules);
+    expect(checked?.securityRules).toEqual(metadata.securityRules);
   });
 
   const WRONG: [what: string, list: unknown, reason: RegExp][] = [
@@ -134,7 +134,7 @@ describe("instrumentProviderOf", () => {
     instruments = [];
     initialize() {}
   }
-  test("accepts a class or an object, also below default", () => {
+  test("accepts a class or an object, as a named export or below default", () => {
     expect(instrumentProviderOf({ Hello }, "Hello")).toBeInstanceOf(Hello);
     const object = new Hello();
     expect(instrumentProviderOf({ default: object }, "default")).toBe(object);

@@ -18,7 +18,7 @@ class AdmittedCall {
   readonly pool_key: string;
   /** Set when a person must approve the call before it runs. */
   readonly ask: { rule: string; reason: string; risk: Risk } | null;
-  /** The id of the allow rule or binding without which the call would ask. */
+  /** The id of the allow rule or binding without which the call would need approval. */
   readonly allowed_by: string | null;
 
   constructor(
@@ -51,7 +51,10 @@ export interface RefusedCall {
   needs_approval: boolean;
 }
 
-/** `allowed` are the allow rules that may cover the call. Most calls do not ask, so they are admitted without reading any. */
+/**
+ * `allowed` are the allow rules that may cover the call. Most calls do not ask, so they are admitted without reading
+ * any.
+ */
 export function admit(
   call: Opened,
   state: AdmissionState,

@@ -33,7 +33,10 @@ export interface Permission {
 
 const NO_PERMISSION: Permission = { allowed_by: null, unmet: null };
 
-/** Finds what permits a call that would ask. `rules` are those of its package whose creators are still authorized. */
+/**
+ * Finds what permits a call that would need approval. `rules` are those of its package whose creators are still
+ * authorized.
+ */
 export function findPermission(call: JudgedCall, grant: Grant, rules: readonly AllowRuleRow[]): Permission {
   const { plan, policy, hits } = call;
   const { approval } = plan.bound.binding.policy;

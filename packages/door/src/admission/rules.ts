@@ -43,7 +43,7 @@ export interface AdmissionState {
 }
 
 export type RuleDecision =
-  /** `allowed_by` is the id of the allow rule or binding without which the call would ask. */
+  /** `allowed_by` is the id of the allow rule or binding without which the call would need approval. */
   | { kind: "pass"; allowed_by?: string }
   | {
       kind: "deny";

@@ -1,4 +1,4 @@
-/** Allow rules (allow.rules): who may make, list and remove them, and what they may cover. */
+/** Allow rules (allow.rules): who may create, list and remove them, and what they may cover. */
 
 import {
   type AllowRule,
@@ -131,7 +131,7 @@ export function createAllowRules({
     return (await show(caller.scope, [rule]))[0]!;
   }
 
-  /** A rule for others gives them what they would otherwise have to ask for, so only an admin makes one. */
+  /** A rule for others gives them what they would otherwise have to ask for, so only an admin may create one. */
   async function requireIdentity(caller: Caller, wanted: string | null | undefined): Promise<string | null> {
     const identity = wanted === undefined ? caller.actor : wanted;
     if (identity === caller.actor) return identity;
@@ -166,12 +166,12 @@ export function createAllowRules({
   };
 }
 
-/** Others rely on a rule that covers them, so whoever could not make it for them may not remove it either. */
+/** Others rely on a rule that covers them, so a caller who may not create it for them may not remove it either. */
 function requireRemoval({ actor, role }: Caller, { identity, created_by }: AllowRuleRow): void {
   if ([identity, created_by].includes(actor) || atLeast(role, "admin")) return;
   throw new BackplaneError(
     "policy.denied",
-    "Only its maker, an owner or an admin may remove a rule for others.",
+    "Only its creator, an owner or an admin may remove a rule for others.",
     {
       fix: "Ask an admin to remove it.",
     },
@@ -184,7 +184,7 @@ function suspendedBy(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | n
   return `${calls}, because the policy's lasting_approvals is ${ceiling}.`;
 }
 
-/** The rule that an answer `approve_always` makes. Throws if the call cannot be permitted lastingly. */
+/** The rule that the answer `approve_always` creates. Throws if no rule may cover the call. */
 export function ruleOfAnswer(
   deps: KernelDeps,
   caller: Caller,
@@ -245,7 +245,7 @@ function ruleScope(caller: Caller, org_wide: boolean | undefined): Scope {
   return { org_id, project_id: null };
 }
 
-/** Unknown counts as high. A critical risk is refused before. */
+/** Unknown counts as high. A critical risk has been refused before. */
 function highest(risks: readonly Risk[]): RuleRisk {
   const top = risks.reduce((a, b) => (compareRisk(b, a) > 0 ? b : a));
   return top === "low" || top === "medium" ? top : "high";
@@ -255,7 +255,10 @@ export function refuseRule({ message, fix }: LastingRefusal): BackplaneError {
   return new BackplaneError("allow_rule.refused", message, { fix });
 }
 
-/** A condition on an argument that no call can have would make a rule that never applies, such as after a typing error. */
+/**
+ * A condition on an argument that no call can have would make a rule that never applies. The usual cause is a typing
+ * mistake.
+ */
 function assertArgument({ export: item, bound }: ExportPlan, name: string): void {
   const path = item.kind === "tool" ? item.tool.input_schema : undefined;
   const schema = path === undefined ? undefined : bound.package.schemas[path];

@@ -1,6 +1,6 @@
 /**
  * Detects changes to the audit log that the gateway did not make. The chain of hashes shows edited and missing entries. A
- * chain that was truncated or recomputed is detected by marks outside of the database: the anchor and, if configured, the
+ * chain that was truncated or recomputed is detected by marks outside the database: the anchor and, if configured, the
  * export. A mark advances only over verified entries, and never after tampering was found, so that every later start
  * finds it again.
  */

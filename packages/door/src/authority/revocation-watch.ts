@@ -1,7 +1,7 @@
 /**
  * Stops work whose authority was revoked. Every step checks its own authority before it starts; this watch covers work
- * that waits, streams or runs between two steps: pending approvals, queued calls, running calls and turns. It is active only
- * while there is such work. Many calls share one key, so each pass reads each key only once.
+ * that waits, streams or runs between two steps: pending approvals, queued calls, running calls and turns. It is active
+ * only while there is such work. Many calls share one key, so each pass reads each key only once.
  */
 import type { Clock, Logger, Timer } from "@backplane/ports";
 import type { LiveCall } from "../calls/live-calls.ts";

@@ -23,7 +23,7 @@ export interface RootCaller {
 /** The gateway's own deliveries have no role that an operator assigned. */
 const KERNEL = "kernel";
 
-/** The root of a caller that was authenticated a moment ago, without reading anything. */
+/** The root of a caller that has just been authenticated, without a read from the store. */
 export function assumeValidRoot({ actor, role }: { actor: string; role: Role }): RootCaller {
   return { actor, role, revoked: null };
 }

@@ -1,4 +1,4 @@
-/** Explains why a call would run, ask or be refused (api.policy), by applying every rule of admission. */
+/** Explains why a call would run, need approval or be refused (api.policy), by applying every rule of admission. */
 
 import {
   BackplaneError,

@@ -172,12 +172,12 @@ function assessRisk(
 }
 
 function entryOf(
-  given: BoundPackage,
+  bound_package: BoundPackage,
   own: ManifestToolExport,
   schemas: Record<string, Json>,
   risk: CatalogEntry["risk"],
 ): CatalogEntry {
-  const named = { ...given, package: { ...given.package, schemas } };
+  const named = { ...bound_package, package: { ...bound_package.package, schemas } };
   const { bound, export: item, taken_out } = sanitizeExport(named, own);
   const { binding, package: pack } = bound;
   const { id, display_name = id, description, tool } = item as ManifestToolExport;

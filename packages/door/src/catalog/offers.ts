@@ -1,5 +1,5 @@
 /**
- * The catalog for clients outside of the loop: the tools that a caller is offered, the others with the reason why they
+ * The catalog for clients outside the loop: the tools that a caller is offered, the others with the reason why they
  * are not, and notifications of changes. Everything is read from the same snapshots that turns use.
  */
 
@@ -86,7 +86,7 @@ function buildView(snapshot: CatalogSnapshot): ClientTools {
     about,
     deferred_by,
   } of snapshot.tools.values()) {
-    // Core tools act on the turn that calls them, so they are useless outside of a turn.
+    // Core tools act on the turn that calls them, so they are useless outside a turn.
     if (origin === "core") continue;
     const deferred = deferred_by !== null;
     tools.push({

@@ -138,15 +138,15 @@ async function checkNames(
   await requireNamedIds(deps, caller, { session_id, ...(chain_id === undefined ? {} : { chain_id }) });
 }
 
-function policyOf(item: BoundHarness, given: HarnessPolicy): NewExecution["policy"] {
+function policyOf(item: BoundHarness, requested: HarnessPolicy): NewExecution["policy"] {
   const { mode, supports } = item.harness;
   const { max_depth, max_child_runs, max_steps, max_compactions } = HARNESS_LIMITS;
   return {
-    max_depth: given.max_depth ?? max_depth.default,
-    max_child_runs: mode === "hosted" ? 0 : (given.max_child_runs ?? max_child_runs.default),
-    max_steps: given.max_steps ?? max_steps.default,
-    max_compactions: given.max_compactions ?? max_compactions.default,
-    allow_compaction: (given.allow_compaction ?? true) && supports.includes("compact"),
-    ...(given.max_time_ms === undefined ? {} : { max_time_ms: given.max_time_ms }),
+    max_depth: requested.max_depth ?? max_depth.default,
+    max_child_runs: mode === "hosted" ? 0 : (requested.max_child_runs ?? max_child_runs.default),
+    max_steps: requested.max_steps ?? max_steps.default,
+    max_compactions: requested.max_compactions ?? max_compactions.default,
+    allow_compaction: (requested.allow_compaction ?? true) && supports.includes("compact"),
+    ...(requested.max_time_ms === undefined ? {} : { max_time_ms: requested.max_time_ms }),
   };
 }

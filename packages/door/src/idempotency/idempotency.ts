@@ -15,13 +15,13 @@ interface Response {
 export async function runIdempotent(
   deps: Pick<KernelDeps, "store" | "clock" | "log">,
   caller: Caller,
-  given: string,
+  client_key: string,
   digest: string,
   work: () => Promise<Response>,
 ): Promise<Response & { replayed: boolean }> {
   const { idempotency } = deps.store;
   const { scope } = caller;
-  const key = ownKey(caller, given);
+  const key = ownKey(caller, client_key);
   const found = await idempotency.begin(scope, key, digest, deps.clock.now(), STALE_MS);
   if (found.state === "done") return { status: found.status, body: found.body, replayed: true };
   if (found.state === "conflict") throw new BackplaneError("idempotency.conflict");
@@ -69,16 +69,16 @@ type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "
 export async function openIdempotent<T>(
   deps: FindDeps,
   caller: Caller,
-  given: string,
+  client_key: string,
   digest: string,
   begin: (once: IdempotencyClaim) => Promise<T>,
 ): Promise<{ began: T; before: null } | { began: null; before: string }> {
-  const key = ownKey(caller, given);
+  const key = ownKey(caller, client_key);
   const before = await findStarted(deps, caller, key, digest);
   if (before !== null) return { began: null, before };
   try {
     const once = { scope: caller.scope, key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
-    const kept = key === given ? {} : { ttl_ms: HARNESS_LIMITS.child_key_ttl_ms };
+    const kept = key === client_key ? {} : { ttl_ms: HARNESS_LIMITS.child_key_ttl_ms };
     return { began: await begin({ ...once, ...kept }), before: null };
   } catch (error) {
     if (codeOf(error) !== "idempotency.in_progress") throw error;

@@ -1,6 +1,6 @@
 /**
- * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all
- * that is known: a call that may run twice runs again under the same execution id, any other ends outcome_unknown. A
+ * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all that
+ * is known: a call that may run twice runs again under the same execution id, any other ends outcome_unknown. A
  * recoverable tool of a kernel plugin continues its call instead of repeating it, so its calls run again too. The
  * delivery of a hook is retried by its job, so its old row only ends.
  */
@@ -96,8 +96,8 @@ async function endUnknown(door: Door, live: LiveCall, reason: string, details?: 
 const MIN_TIME_MS = 5_000;
 
 /**
- * The time that is left to a call whose gateway died. No monotonic clock outlives a process, so the wall clock has to
- * tell how much is used. Because the wall clock may have jumped, the result is bounded on both sides.
+ * The time that is left to a call whose gateway died. A monotonic clock does not outlive its process, so the
+ * used time is measured by the wall clock. The wall clock may have jumped, so the result is bounded on both sides.
  */
 export function remainingTime(
   row: Pick<InvocationRow, "timeout_ms" | "started_at" | "created_at">,
@@ -109,8 +109,8 @@ export function remainingTime(
 }
 
 /**
- * Resumes the calls that await approval. Durable approvals wait on with the time they have left; other pending ones
- * expired with their gateway. An answer that was given before the crash counts, because nothing has run yet.
+ * Resumes the calls that await approval. Durable approvals keep waiting for the time they have left; other
+ * pending ones expired with their gateway. An answer that was given before the crash counts, because nothing has run yet.
  */
 export async function resumeApprovals(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;

@@ -8,6 +8,7 @@ import {
   artifactsIn,
   CONTENT_LIMITS,
   type ContentBlock,
+  codeOf,
   describeContent,
   type Grant,
   inlineDataOf,
@@ -112,7 +113,8 @@ async function storeBlock(
     await deps.artifacts!.keep(sha256, bytes);
   } catch (error) {
     deps.log.warn({ err: error, invocation_id }, "a block of a result could not be stored");
-    return omittedBlock(block, "it could not be stored");
+    const why = codeOf(error) === "store.unavailable" ? `: ${(error as Error).message}` : "";
+    return omittedBlock(block, `it could not be stored${why}`);
   }
   const path = `block-${index + 1}.${extensionOf(inlineDataOf(block)!.mimeType)}`;
   const reference = { transport: "artifact", path, bytes: bytes.length, sha256, invocation_id };

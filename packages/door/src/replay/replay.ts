@@ -1,8 +1,8 @@
 /**
  * Runs recorded read-only calls against the version in use and against a candidate, and compares them (upgrade.replay).
- * Both run under the same conditions, in the sandbox without network and secrets, so a difference is one between the
+ * Both run under the same conditions, in the sandbox without network and secrets, so a difference comes from the
  * versions. A replay is admitted like any call, but writes no invocation: it has no events, reaches no hook or tape, and
- * counts nowhere. The audit log names the calls that were replayed.
+ * is not counted anywhere. The audit log names the calls that were replayed.
  */
 import {
   BackplaneError,
@@ -293,11 +293,11 @@ function judge(
   const differences = diffJson(before.result, after.result);
   if (differences.length === 0) return { result: "same", reason: null, differences };
   const repeats = diffJson(recorded, before.result).length === 0;
-  if (repeats) return { result: "changed", reason: "The result is another one.", differences };
+  if (repeats) return { result: "changed", reason: "The result is different.", differences };
   const shapes = diffJson(shapeOf(before.result), shapeOf(after.result));
   if (shapes.length > 0)
-    return { result: "changed", reason: "The result has another structure.", differences: shapes };
-  const reason = "The version in use gives another result each time.";
+    return { result: "changed", reason: "The result has a different structure.", differences: shapes };
+  const reason = "The version in use returns a different result each time.";
   return { result: "not_comparable", reason, differences: none };
 }
 

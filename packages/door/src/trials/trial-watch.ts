@@ -1,6 +1,6 @@
 /**
  * Watches the calls of versions that are on trial after an upgrade, and rolls a version back that crashes or fails too
- * often. Every gateway counts its own calls; the generation of the binding decides which of several rolls back.
+ * often. Every gateway counts its own calls; the generation of the binding decides which gateway rolls back.
  */
 import { type Binding, ERROR_CODES, type ErrorCode, isErrorCode } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
@@ -16,9 +16,9 @@ const CRASHES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "protocol_version_mismatch",
 ]);
 
-/** A share of failed calls means nothing for fewer calls. */
+/** With fewer calls, the share of failures is not significant. */
 const MIN_CALLS = 20;
-/** Counts of trials that have ended; more are forgotten. */
+/** How many trials are counted at once. The oldest count is dropped first. */
 const MAX_COUNTED = 1_000;
 
 interface TrialCounts {
@@ -78,7 +78,7 @@ export class TrialWatch {
   }
 }
 
-/** Refusals and faults are decisions and failures of the gateway. A code of the author is a failure of the version. */
+/** Refusals and faults come from the gateway and do not count. An error code that the author defined counts. */
 function isFailure({ status, error }: ObservedEnding): boolean {
   if (status === "succeeded") return false;
   const code = error?.code;

@@ -53,7 +53,7 @@ test("checks an approved call again with its recorded role and the current polic
   });
 });
 
-test("checks an approved call again after a restart with the channel that it came in on", async () => {
+test("checks an approved call again after a restart with its recorded channel", async () => {
   const first = await createTestKernel({ host: { approval_timeout_ms: 3_600_000 } });
   await first.bind(content);
   const [limited, other] = [

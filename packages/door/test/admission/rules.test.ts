@@ -50,11 +50,11 @@ function planOf({ item = toolExport("t"), binding = {}, grant = {} }: Case): Exp
   } as unknown as ExportPlan;
 }
 
-function openedCall(given: Case): Opened {
+function openedCall(test_case: Case): Opened {
   return {
-    caller: given.caller ?? user,
-    plan: planOf(given),
-    policy: compilePolicy(given.org ?? {}, given.project ?? {}),
+    caller: test_case.caller ?? user,
+    plan: planOf(test_case),
+    policy: compilePolicy(test_case.org ?? {}, test_case.project ?? {}),
     context: "direct",
     issues: [],
     hits: [],
@@ -62,7 +62,7 @@ function openedCall(given: Case): Opened {
     row: null,
     root: { actor: "key_user", role: "user", revoked: null },
     scope,
-    ...given.call,
+    ...test_case.call,
   } as unknown as Opened;
 }
 
@@ -75,8 +75,8 @@ const STATE: AdmissionState = {
 };
 
 /** Returns the rule that refuses or asks, or "run". */
-function decide(given: Case): string {
-  const verdict = admit(openedCall(given), { ...STATE, ...given.state });
+function decide(test_case: Case): string {
+  const verdict = admit(openedCall(test_case), { ...STATE, ...test_case.state });
   if (verdict.verdict === "refused") return `${verdict.rule}: ${verdict.code}`;
   return verdict.ask === null ? "run" : `ask: ${verdict.ask.rule}`;
 }
@@ -232,8 +232,8 @@ test("refuses calls of a binding without traffic", () => {
 
 describe("a call that needs approval", () => {
   const item = toolExport("t", {}, { effect_class: "idempotent_write" });
-  const decisions = (given: Case) =>
-    RISK_CONTEXTS.map((context) => [context, decide({ ...given, call: { ...given.call, context } })]);
+  const decisions = (test_case: Case) =>
+    RISK_CONTEXTS.map((context) => [context, decide({ ...test_case, call: { ...test_case.call, context } })]);
 
   test("is asked for in conversations and in the background, and refused in headless runs", () => {
     expect(decisions({ item })).toEqual([
@@ -303,7 +303,8 @@ test("lists a tool by the grant that the policy leaves it", () => {
 });
 
 test("checks a call that waited by the caller, the tool and the binding, and not by its arguments again", () => {
-  const again = (given: Case) => recheck(openedCall(given), noGrant(given.grant), STATE)?.rule ?? null;
+  const again = (test_case: Case) =>
+    recheck(openedCall(test_case), noGrant(test_case.grant), STATE)?.rule ?? null;
   expect(again({})).toBeNull();
   expect(again({ org: { archived: true } })).toBe("authority");
   expect(again({ org: { roles: { user: { deny: { tools: ["t"] } } } } })).toBe("role");

@@ -126,7 +126,7 @@ test("covers one caller, or every caller if an admin allows that", async () => {
   await fixture.kernel.allow_rules.remove(admin, wide.id);
 });
 
-test("is removed by its maker, by the caller it covers, or by an admin", async () => {
+test("is removed by its creator, by the caller it covers, or by an admin", async () => {
   const fixture = await openKit();
   const { allow_rules } = fixture.kernel;
   const removes = async (caller: Caller, rule: AllowRule) => {
@@ -233,7 +233,7 @@ test("does not cover a call whose arguments raise the risk above the rule", asyn
   expect((await call(fixture, "move", { input: { path: "/etc/x" } })).asked).toContain("its risk is high");
 });
 
-test("respects the ceiling of the policy, also for existing rules", async () => {
+test("respects the ceiling of the policy, even for existing rules", async () => {
   const fixture = await openKit();
   const { kernel } = fixture;
   const rule = await add(fixture, { tool: "write" });

@@ -1,4 +1,7 @@
-/** The parts that an approval covers besides the arguments (approval.digest): after a change the call needs a new approval. */
+/**
+ * The parts that an approval covers besides the arguments (approval.digest): after a change the call needs a new
+ * approval.
+ */
 import type { Approval, Json } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";

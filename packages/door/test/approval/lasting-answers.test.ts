@@ -114,7 +114,7 @@ test.each<[covers: "arguments" | "tool" | "server", same: boolean, tool: boolean
   ["arguments", true, false, false],
   ["tool", true, true, false],
   ["server", true, true, true],
-])("makes a rule that covers the %s", async (covers, ...expected) => {
+])("creates a rule that covers the %s", async (covers, ...expected) => {
   const fixture = await openBrowser();
   const approval = await askAndAnswer(fixture, "click", { response: "approve_always", covers });
   const [rule] = await rulesOf(fixture);

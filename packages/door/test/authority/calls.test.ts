@@ -1,4 +1,7 @@
-/** Calls that wait, queue, retry or were delegated: none starts after its authority was revoked, and the record says why. */
+/**
+ * Calls that wait, queue, retry or were delegated: none starts after its authority was revoked, and the record says
+ * why.
+ */
 
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";

@@ -16,9 +16,9 @@ verifies(
     const fixture = await createTestKernel({ host: { queue_per_binding: 5 } });
     await fixture.bind(content(2));
     const release: (() => void)[] = [];
-    let most = 0;
+    let peak = 0;
     fixture.runner.script = async () => {
-      most = Math.max(most, fixture.runner.running);
+      peak = Math.max(peak, fixture.runner.running);
       await new Promise<void>((resolve) => release.push(resolve));
       return ok();
     };
@@ -42,7 +42,7 @@ verifies(
       release[i]!();
     }
     for (const ticket of tickets) expect((await ticket.settled).status).toBe("succeeded");
-    expect(most).toBe(2);
+    expect(peak).toBe(2);
     const served = fixture.runner.requests.map((request) => (request.body.input as { i: number }).i);
     expect(served).toEqual([0, 1, 2, 3, 4, 5, 6]);
     // Every slot is free again.

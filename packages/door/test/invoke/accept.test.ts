@@ -122,7 +122,7 @@ test("tells the model the message of an error that came without a result", async
   });
 });
 
-test("passes on a tool's status and its wish to return control to the user", async () => {
+test("passes on a tool's status and its request to return control to the user", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () => ok({ content: [], status: "asked", yield_to_user: true });

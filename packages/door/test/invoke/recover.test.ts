@@ -186,9 +186,9 @@ test("subtracts the used time from the deadline of a recovered call, within boun
     left.push(runner.requests.find((request) => request.invocation_id === started[n])!.timeout_ms);
     await fixture.crash();
   }
-  for (const [n, most] of [20_000, 5_000, 60_000].entries()) {
-    expect(left[n]).toBeLessThanOrEqual(most);
-    expect(left[n]).toBeGreaterThan(most / 2);
+  for (const [n, limit] of [20_000, 5_000, 60_000].entries()) {
+    expect(left[n]).toBeLessThanOrEqual(limit);
+    expect(left[n]).toBeGreaterThan(limit / 2);
   }
 });
 

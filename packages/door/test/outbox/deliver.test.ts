@@ -81,7 +81,7 @@ test("marks the events of a hook's own call", async () => {
   ]);
 });
 
-test("skips events without a subscribed hook unread", async () => {
+test("skips events without a subscribed hook and does not read them", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture);
   const read = vi.spyOn(fixture.store.outbox, "read");

@@ -167,22 +167,22 @@ test("starts the next delivery of a hook while the settlement of the one before 
 verifies("hook.contract", "runs as many deliveries of a hook at once as its binding says", async () => {
   const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
   let running = 0;
-  let most = 0;
+  let peak = 0;
   fixture.runner.script = async ({ request }) => {
     if (request.op !== "hook.handle") return ok();
-    most = Math.max(most, ++running);
+    peak = Math.max(peak, ++running);
     await new Promise((resolve) => setTimeout(resolve, 5));
     running--;
     return ok(null);
   };
   for (let n = 0; n < 5; n++) await fixture.call({ export_id: "echo" });
   await until(async () => (await fixture.list("delivered")).items.length === 5);
-  expect(most).toBe(1);
+  expect(peak).toBe(1);
 });
 
 verifies(
   "hook.contract",
-  "delivers an example event once, marked as a test, and whatever the filters are",
+  "delivers an example event once, marked as a test, regardless of filters",
   async () => {
     const fixture = await createHookKernel({ deliveries: { filter: { "subject.kind": "run" } } });
     const { deliveries: facade } = fixture.kernel;

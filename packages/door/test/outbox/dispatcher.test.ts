@@ -10,7 +10,7 @@ import {
 } from "@backplane/ports";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
 import { logTo } from "@backplane/test-kit/log-to";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Deliverer } from "../../src/outbox/deliver.ts";
 import { Dispatcher } from "../../src/outbox/dispatcher.ts";
 
@@ -70,6 +70,8 @@ function baseDeps(): Pick<KernelDeps, "clock" | "ids" | "node_id" | "host" | "lo
 
 function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
   const jobs: NewJob[] = [];
+  /** The number of jobs in each write. */
+  const writes: number[] = [];
   const state = { cursor: 0, notify: () => {}, beforeSummary: () => {}, beforeAdvance: () => {} };
   const eventsAfter = (after: number, limit: number) =>
     events.filter(({ seq }) => seq > after).slice(0, limit);
@@ -91,6 +93,7 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
         if (from !== state.cursor) return false;
         state.cursor = to;
         jobs.push(...more);
+        writes.push(more.length);
         return true;
       },
     },
@@ -103,9 +106,10 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
     },
     leases: { acquire: async () => 1, release: async () => true },
   };
-  const dispatcher = new Dispatcher({ ...baseDeps(), store } as unknown as KernelDeps, () => {});
+  const deps = baseDeps();
+  const dispatcher = new Dispatcher({ ...deps, store } as unknown as KernelDeps, () => {});
   onTestFinished(() => dispatcher.stop());
-  return { dispatcher, jobs, state };
+  return { dispatcher, jobs, writes, state, clock: deps.clock as TestClock };
 }
 
 async function dispatch(events: OutboxEvent[], hooks: Hook[]): Promise<NewJob[]> {
@@ -190,6 +194,31 @@ describe("the dispatcher", () => {
     expect(await dispatch(events, [hook("bind_1", null, [SETTLED])])).toHaveLength(1_100);
   });
 
+  test("enqueues many jobs in small writes, and passes events without a hook in large ones", async () => {
+    const wanted = Array.from({ length: 250 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
+    const others = Array.from({ length: 700 }, (_, n) => event(n + 251, CHANGED, `bind_${n}`));
+    const { dispatcher, writes, state } = createDispatcher(
+      [...wanted, ...others],
+      [hook("bind_1", null, [SETTLED])],
+    );
+    await dispatcher.start();
+    await expect.poll(() => state.cursor).toBe(950);
+    expect(writes).toEqual([100, 100, 50, 0, 0]);
+  });
+
+  test("dispatches events immediately that were appended during a long pass", async () => {
+    const { dispatcher, state, clock } = createDispatcher([event(1, SETTLED, "inv_1")], []);
+    const after = vi.spyOn(clock, "after");
+    state.beforeSummary = () => {
+      state.beforeSummary = () => {};
+      clock.monotonic_offset += 1_000;
+      state.notify();
+    };
+    await dispatcher.start();
+    await expect.poll(() => after.mock.calls.length).toBe(1);
+    expect(after.mock.calls[0]![0]).toBe(0);
+  });
+
   test("continues at the new cursor after another node has moved it", async () => {
     const events = [1, 2, 3, 4, 5].map((seq) => event(seq, SETTLED, `inv_${seq}`));
     const { dispatcher, jobs, state } = createDispatcher(events, [hook("bind_1", null, [SETTLED])]);
@@ -225,10 +254,15 @@ describe("the deliverer", () => {
     failed: { id: string; retry_ms: number }[];
   }
 
-  function createDeliverer(jobs: Job[], call: (job: string) => Promise<Partial<Invocation>>) {
+  function createDeliverer(
+    jobs: Job[],
+    call: (job: string) => Promise<Partial<Invocation>>,
+    { shared = true, reads = [] as number[] } = {},
+  ) {
     const reports: Reports = { done: [], failed: [] };
     const open = [...jobs];
     const store = {
+      shared,
       jobs: {
         lanes: async () =>
           [...new Set(open.map(({ lane }) => lane))].map((lane) => ({ lane, due_in: 0, org_id: "" })),
@@ -239,11 +273,14 @@ describe("the deliverer", () => {
           _ms: number,
           limit: number,
           lane: string,
-        ) =>
-          open
+        ) => {
+          const reserved = open
             .filter((job) => job.lane === lane)
             .slice(0, limit)
-            .map((job) => open.splice(open.indexOf(job), 1)[0]!),
+            .map((job) => open.splice(open.indexOf(job), 1)[0]!);
+          reads.push(reserved.length);
+          return reserved;
+        },
         complete: async (id: string) => reports.done.push(id),
         release: async () => true,
         fail: async (id: string, _fence: number, _error: string, _now: number, retry_ms: number) =>
@@ -317,5 +354,21 @@ describe("the deliverer", () => {
     for (const end of ends) end();
     // The settlement of the call has completed each job.
     expect(reports).toEqual({ done: [], failed: [] });
+  });
+
+  test.each([
+    { queue: "a queue of its own", shared: false, first: 10 },
+    { queue: "a queue that gateways share", shared: true, first: 4 },
+  ])("reserves $first jobs of a lane at first in $queue", async ({ shared, first }) => {
+    const reads: number[] = [];
+    const jobs = Array.from({ length: 30 }, (_, n) => ({ ...job(`j${n}`), lane: "a" }));
+    let started = 0;
+    const call = () => {
+      started++;
+      return new Promise<never>(() => {});
+    };
+    createDeliverer(jobs, call, { shared, reads });
+    await expect.poll(() => started).toBe(2);
+    expect(reads).toEqual([first]);
   });
 });

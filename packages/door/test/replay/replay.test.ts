@@ -199,7 +199,7 @@ test("separates a failure of the candidate from results that the version in use 
   expect(await replay(fixture, candidate)).toMatchObject({
     verdict: "same",
     counts: { not_comparable: 1 },
-    calls: [{ reason: "The version in use gives another result each time." }],
+    calls: [{ reason: "The version in use returns a different result each time." }],
   });
   // A different structure counts as a change in this case, too.
   const renamed = await openRecorded({ "0.1.0": random, "0.2.0": () => ({ value: drawn++ }) });

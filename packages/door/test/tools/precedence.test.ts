@@ -273,7 +273,7 @@ test("keeps the date of the first version when a package is upgraded", () => {
   }
 });
 
-test("replaces the org's binding by the project's while that one takes all traffic", () => {
+test("replaces the org's binding with the project's while that one takes all traffic", () => {
   const bound = (id: string, project_id: string | null, percent: number, more: object = {}) => ({
     binding: {
       binding_id: id,

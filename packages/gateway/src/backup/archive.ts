@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import { extract, type Header, pack } from "tar-stream";
 
 interface ArchivedEntry {
@@ -66,6 +66,8 @@ export function createArchive(file: string): ArchiveWriter {
   ) => {
     const hash = createHash("sha256");
     const { promise, resolve, reject } = Promise.withResolvers<void>();
+    // The stream may fail first, and then nobody waits for this promise.
+    promise.catch(() => {});
     const sink = archive.entry(header, (error) => (error == null ? resolve() : reject(error)));
     if (content !== null) await pipeline(hashed(content, hash), sink);
     else if (type === "link") hash.update(header.linkname!);
@@ -168,7 +170,7 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
     if (error instanceof BackplaneError) throw error;
     const { code, message } = error as NodeJS.ErrnoException;
     // Errors of this machine, such as a full disk, have codes in capitals; those of zlib begin with Z_.
-    if (code !== undefined && /^E[A-Z]+$/.test(code)) throw error;
+    if (diskFault(error) !== null || (code !== undefined && /^E[A-Z]+$/.test(code))) throw error;
     throw invalid(message, error);
   }
   if (manifest === undefined) throw invalid("it has no manifest, so it is truncated");
@@ -218,7 +220,8 @@ async function unpackEntry(
     for await (const chunk of entry) {
       hash.update(chunk);
       bytes += chunk.length;
-      await handle.write(chunk);
+      // Unlike `write`, it fails unless everything is written.
+      await handle.writeFile(chunk);
     }
     await handle.chmod(mode);
     // The bytes of packages and artifacts are verified whenever they are read, and there are many of them.

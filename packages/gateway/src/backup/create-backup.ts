@@ -1,5 +1,5 @@
 /**
- * `backplane backup`: one archive of a home, also while its gateway runs. A snapshot of the store is copied first. The
+ * `backplane backup`: one archive of a home, even while its gateway runs. A snapshot of the store is copied first. The
  * bytes of packages and artifacts never change and are copied afterwards, so the archive contains all bytes that the
  * snapshot refers to, and possibly more.
  */
@@ -9,8 +9,15 @@ import { closeSync, createWriteStream, existsSync, lstatSync, openSync, readSync
 import { mkdir, readdir, rename, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { BackplaneError, codeOf } from "@backplane/contract";
-import { backUpStoreFile, dumpDatabase, lockHome, storeSchemaVersion } from "@backplane/store";
+import { finished } from "node:stream/promises";
+import { BackplaneError, codeOf, diskFault } from "@backplane/contract";
+import {
+  backUpStoreFile,
+  dumpDatabase,
+  lockHome,
+  sqliteDiskFault,
+  storeSchemaVersion,
+} from "@backplane/store";
 import type { GatewayConfig } from "../config/config.ts";
 import { fsyncFolder, readSecretKeys } from "../home/home.ts";
 import { writeLastBackup } from "../home/last-backup.ts";
@@ -70,11 +77,16 @@ export async function createBackup(config: GatewayConfig, options: BackupOptions
       await rename(partial, to);
       fsyncFolder(dirname(to));
       const { size: bytes } = await stat(to);
-      writeLastBackup(home, { at: manifest.created_at, file: to, bytes });
+      try {
+        writeLastBackup(home, { at: manifest.created_at, file: to, bytes });
+      } catch (error) {
+        // The archive is complete, even if the disk of the home is full.
+        options.progress(`The backup is not recorded in ${home}: ${(error as Error).message}`);
+      }
       return { file: to, bytes, manifest };
     } catch (error) {
       await archive.abort(error as Error);
-      throw error;
+      throw diskFault(error, work) ?? error;
     }
   } finally {
     await rm(work, { recursive: true, force: true });
@@ -110,9 +122,8 @@ async function addDatabase(
   let current: { table: string; out: ReturnType<typeof createWriteStream> } | null = null;
   const finish = async () => {
     if (current === null) return;
-    const done = once(current.out, "close");
     current.out.end();
-    await done;
+    await finished(current.out);
     await archive.add(`${STORE_ROWS}/${current.table}.jsonl`, fileOf(current.table));
     await rm(fileOf(current.table));
   };
@@ -120,8 +131,11 @@ async function addDatabase(
     if (current?.table !== table) {
       await finish();
       current = { table, out: createWriteStream(fileOf(table), { mode: 0o600 }) };
+      // Without a listener an error between two rows would end the process; `finished` reports it.
+      current.out.on("error", () => {});
     }
-    if (!current.out.write(`${row}\n`)) await once(current.out, "drain");
+    if (!current.out.write(`${row}\n`) && !current.out.destroyed) await once(current.out, "drain");
+    if (current.out.errored !== null) throw current.out.errored;
   });
   await finish();
   return { kind: "postgres", ...dump };
@@ -162,7 +176,10 @@ async function addFiles(
         database.close();
       }
       await archive.add(path, copy);
-    } catch {
+    } catch (error) {
+      // A copy of the bytes could be inconsistent, and would need as much space.
+      const fault = sqliteDiskFault(error, work);
+      if (fault !== null) throw fault;
       // It only looks like a database, or is damaged: its bytes are the best copy.
       await ignoreRemoved(archive.add(path, from));
     } finally {
@@ -202,7 +219,7 @@ async function addCredentials(
   for (const [name, file] of Object.entries(sources)) if (existsSync(file)) await archive.add(name, file);
 }
 
-/** Null: a gateway is running in this home. */
+/** Null if a gateway is running in this home. */
 function tryLock(home: string): { release(): void } | null {
   try {
     return lockHome(home);

@@ -1,6 +1,6 @@
 /**
- * `backplane restore`: unpacks an archive beside the files of the home, verifies it, and only then replaces them. The previous
- * files are kept in a folder of the home.
+ * `backplane restore`: unpacks an archive beside the files of the home, verifies it, and only then replaces them. The
+ * previous files are kept in a folder of the home.
  */
 import { randomUUID } from "node:crypto";
 import { createReadStream, existsSync } from "node:fs";
@@ -169,7 +169,7 @@ async function placeKeys(
       fix: `Name the file that contains ${missing.map(({ id }) => id).join(", ")} with --key.`,
     });
   }
-  // The home keeps its key: it is moved aside only if the archive brings another one.
+  // The home keeps its key: it is moved aside only if the archive contains another one.
   return missing.map(({ id }) => id);
 }
 

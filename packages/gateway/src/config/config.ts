@@ -1,6 +1,6 @@
 /**
- * The configuration, in increasing precedence: defaults, $BACKPLANE_HOME/backplane.toml, BACKPLANE_* variables, flags. It is
- * read and validated once at start. The error for an invalid value names its key and how to correct it.
+ * The configuration, in increasing precedence: defaults, $BACKPLANE_HOME/backplane.toml, BACKPLANE_* variables, flags.
+ * It is read and validated once at start. The error for an invalid value names its key and how to correct it.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -30,6 +30,8 @@ import { PypiSchema } from "./pypi.ts";
 import { SandboxSchema } from "./sandbox.ts";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
+
+const NAME_PATTERN = "must be the name of a package, such as @acme/server or @acme/*";
 
 const days = (fallback: number) => z.number().min(0).max(36_500).default(fallback);
 
@@ -115,8 +117,14 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       /** Packages from these sources need a signature of a trusted key. */
       require_signature: z
-        .array(z.enum(["oci", "marketplace", "upload", "folder", "npm", "pypi"]))
+        .array(z.enum(["oci", "marketplace", "upload", "folder", "npm", "pypi", "image"]))
         .default(["oci", "marketplace"]),
+      /** Packages from npm that need provenance: true for all, or their names, with * at the end for any text. */
+      require_provenance: z
+        .union([z.boolean(), z.array(z.string().regex(/^[@a-z0-9*][^*]*\*?$/, NAME_PATTERN))])
+        .default(false),
+      /** The trusted_root.json of a private Sigstore, instead of the public one. */
+      sigstore_trust_root: z.string().regex(/^\/./, "must be an absolute path").optional(),
     })
     .prefault({}),
   marketplace: MarketplaceConfigSchema,
@@ -209,6 +217,8 @@ const ConfigSchema = z.strictObject({
 export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
   home: string;
   secret_key_file: string;
+  /** Variables that look like settings and are none. They are ignored with a warning. */
+  unknown_variables?: string[];
   /** Fields of the first provider instances, from the environment. They hold API keys. */
   provider_defaults?: Record<string, JsonObject>;
   /** Replaces the bundled plugins, for programs that embed the gateway. */
@@ -247,6 +257,9 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
     home: folder,
     secret_key_file: env.BACKPLANE_SECRET_KEY_FILE || join(folder, "secret.key"),
     provider_defaults: providerDefaults(env),
+    unknown_variables: Object.keys(env).filter(
+      (name) => name.startsWith("BACKPLANE_") && !(name in ENVIRONMENT) && !OTHER_VARIABLES.includes(name),
+    ),
   };
 }
 
@@ -303,6 +316,11 @@ const ENVIRONMENT: Record<
   BACKPLANE_NODE_LEASE_MS: ["node", "lease_ms", "number"],
   BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
 };
+
+/** Read elsewhere: the home, the key of the secrets, the settings of clients, and the mark of the processes of plugins. */
+const OTHER_VARIABLES = ["HOME", "SECRET_KEY_FILE", "URL", "TOKEN", "PROCESS_ID"].map(
+  (name) => `BACKPLANE_${name}`,
+);
 
 /** Any other value is invalid, so that a typo cannot turn off a protection. */
 const FLAGS = new Map([

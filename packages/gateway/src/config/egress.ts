@@ -10,7 +10,7 @@ const DestinationSchema = z.string().refine((text) => {
   return port === "*" || (Number(port) >= 1 && Number(port) <= 65_535);
 }, "must be a host and a port, such as ollama.lan:11434, or * for every port");
 
-const count = (most: number) => z.int().min(1).max(most).optional();
+const count = (max: number) => z.int().min(1).max(max).optional();
 
 export const EgressSchema = z
   .strictObject({

@@ -8,14 +8,14 @@ type Listen = GatewayConfig["listen"];
 export function assertSafeListen(listen: Listen): void {
   const tls = listen.tls_cert !== undefined && listen.tls_key !== undefined;
   if ((listen.tls_cert === undefined) !== (listen.tls_key === undefined)) {
-    throw new BackplaneError("config.invalid", "listen.tls_cert and listen.tls_key must be set together", {
+    throw new BackplaneError("config.invalid", "listen.tls_cert and listen.tls_key must be set together.", {
       fix: "set both, or neither",
     });
   }
   if (isLoopback(listen.host) || tls || listen.insecure) return;
   throw new BackplaneError(
     "listen.unsafe",
-    `listening on ${listen.host} without TLS would expose the credentials`,
+    `Listening on ${listen.host} without TLS would expose the credentials.`,
   );
 }
 

@@ -5,7 +5,7 @@ import type { RunnerOptions } from "@backplane/runner";
 import { z } from "zod";
 
 const MIB = 1024 * 1024;
-const count = (least: number, most: number) => z.int().min(least).max(most).optional();
+const count = (min: number, max: number) => z.int().min(min).max(max).optional();
 
 const LimitsSchema = z.strictObject({
   memory_bytes: count(64 * MIB, 2 ** 40),
@@ -31,6 +31,8 @@ export const SandboxSchema = z
       .default(512 * MIB),
     /** For a sandboxed process and its children. */
     limits: LimitsSchema.prefault({}),
+    /** For single packages and hosted kernel plugins, instead of the limits above. */
+    package_limits: z.record(z.string().min(1).max(200), LimitsSchema).prefault({}),
   })
   .prefault({});
 
@@ -40,6 +42,12 @@ export function sandboxFolder(home: string): string {
   return join(home, "sandbox");
 }
 
-export function sandboxOf({ enabled, limits }: SandboxConfig, home: string): Pick<RunnerOptions, "sandbox"> {
-  return enabled ? { sandbox: { cache_dir: sandboxFolder(home), limits: definedFields(limits) } } : {};
+export function sandboxOf(config: SandboxConfig, home: string): Pick<RunnerOptions, "sandbox"> {
+  if (!config.enabled) return {};
+  const package_limits = Object.fromEntries(
+    Object.entries(config.package_limits).map(([id, limits]) => [id, definedFields(limits)]),
+  );
+  return {
+    sandbox: { cache_dir: sandboxFolder(home), limits: definedFields(config.limits), package_limits },
+  };
 }

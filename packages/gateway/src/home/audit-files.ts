@@ -9,11 +9,10 @@ import {
   readSync,
   renameSync,
   writeFileSync,
-  writeSync,
 } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { crc32 } from "node:zlib";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { AnchorMark, AuditAnchor, AuditExport, AuditMark } from "@backplane/ports";
 
 export const ANCHOR_FILE = "audit.anchor";
@@ -58,6 +57,8 @@ export function openAuditExport(home: string, path: string): AuditExport {
     try {
       return openSync(name, "a+", 0o600);
     } catch (cause) {
+      const fault = diskFault(cause, `the audit export ${name}`);
+      if (fault !== null) throw fault;
       throw new BackplaneError("config.invalid", `audit.export: ${name} cannot be opened for appending.`, {
         cause,
         fix: "Name a file in an existing folder that the gateway may write to.",
@@ -76,8 +77,13 @@ export function openAuditExport(home: string, path: string): AuditExport {
       try {
         // A line truncated by a crash stays as it is; its entry is written again on a new line.
         const start = endsWithLine(fd) ? "" : "\n";
-        writeSync(fd, `${start}${entries.map((entry) => `${JSON.stringify(entry)}\n`).join("")}`);
+        // Unlike writeSync, it fails unless everything is written.
+        writeFileSync(fd, `${start}${entries.map((entry) => `${JSON.stringify(entry)}\n`).join("")}`);
         fsyncSync(fd);
+      } catch (error) {
+        // Some of the entries may be in the file, and the next append continues after them.
+        known = undefined;
+        throw diskFault(error, `the audit export ${name}`) ?? error;
       } finally {
         closeSync(fd);
       }

@@ -1,7 +1,7 @@
 /**
- * Access to the home. All data of the gateway is in this folder, so only the user of the gateway may access it: folders have
- * mode 0700 and files 0600. Files that a sandbox shows to another user (packages, sandbox-init) are readable inside these
- * folders, but that user reaches them only through a mount, never by their path on the host.
+ * Access to the home. All data of the gateway is in this folder, so only the user of the gateway may access it: folders
+ * have mode 0700 and files 0600. Files that a sandbox shows to another user (packages, sandbox-init) are readable
+ * inside these folders, but that user reaches them only through a mount, never by their path on the host.
  *
  * Modes that are too permissive are repaired. Files that another user may have placed there are refused.
  */

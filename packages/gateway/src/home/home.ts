@@ -1,6 +1,6 @@
 /**
- * The home folder with all persistent data of one gateway, inaccessible to other users (home-access.ts). Credentials in it are
- * created once. One that others can read is refused, because somebody may have read it.
+ * The home folder with all persistent data of one gateway, inaccessible to other users (home-access.ts). Credentials in
+ * it are created once. One that others can read is refused, because somebody may have read it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -16,10 +16,10 @@ import {
   renameSync,
   rmSync,
   statSync,
-  writeSync,
+  writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import { type HomeProblem, secureHome } from "./home-access.ts";
 
 export interface Home {
@@ -49,7 +49,7 @@ export function openHome(dir: string): Home {
     () => `bpa_${randomBytes(32).toString("base64url")}\n`,
   ).trim();
   if (admin_token.length < 20) {
-    throw new BackplaneError("config.invalid", `${admin_token_file} does not contain a valid token`, {
+    throw new BackplaneError("config.invalid", `${admin_token_file} does not contain a valid token.`, {
       fix: `remove ${admin_token_file} and start again to create a new one`,
     });
   }
@@ -82,14 +82,14 @@ export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] 
     .map((line) => {
       const match = /^([A-Za-z0-9_-]{1,16}):([0-9a-f]{64})$/.exec(line);
       if (match === null) {
-        throw new BackplaneError("config.invalid", `${file} has a line that is not a key`, {
+        throw new BackplaneError("config.invalid", `${file} has a line that is not a key.`, {
           fix: "write each key as ID:HEX with 64 hex digits; never remove a key that has encrypted a secret",
         });
       }
       return { id: match[1]!, key: Uint8Array.from(Buffer.from(match[2]!, "hex")) };
     });
   if (keys.length === 0) {
-    throw new BackplaneError("config.invalid", `${file} does not contain a key`, {
+    throw new BackplaneError("config.invalid", `${file} does not contain a key.`, {
       fix: `restore ${file} from a backup`,
     });
   }
@@ -101,12 +101,12 @@ export function appendSecretKey(file: string, key: { id: string; key: Uint8Array
   try {
     const real = realpathSync(file);
     const text = readFileSync(real, "utf8");
-    const draft = `${real}.${process.pid}.new`;
     const line = `${key.id}:${Buffer.from(key.key).toString("hex")}\n`;
-    writeDurably(draft, `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${line}`);
-    renameSync(draft, real);
+    replaceDurably(real, `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${line}`);
     fsyncFolder(dirname(real));
   } catch (error) {
+    const fault = diskFault(error, "secret.key");
+    if (fault !== null) throw fault;
     throw new BackplaneError("config.invalid", `${file} cannot be written, so no new key was created.`, {
       cause: error,
       fix: `add a line ID:HEX with 64 hex digits to ${file} yourself, restart, and run backplane secret rotate-key --reseal-only`,
@@ -123,15 +123,14 @@ export interface DaemonState {
 
 export function writeDaemon(dir: string, state: DaemonState): void {
   const file = join(dir, "gateway.json");
-  writeDurably(`${file}.new`, `${JSON.stringify(state)}\n`);
-  renameSync(`${file}.new`, file);
+  replaceDurably(file, `${JSON.stringify(state)}\n`);
 }
 
 export function clearDaemon(dir: string): void {
   rmSync(join(dir, "gateway.json"), { force: true });
 }
 
-/** Null when no gateway is running in this home, also when a killed one has left its state file. */
+/** Null when no gateway is running in this home, even when a killed one has left its state file. */
 export function readDaemon(dir: string): DaemonState | null {
   try {
     const state = JSON.parse(readFileSync(join(dir, "gateway.json"), "utf8")) as DaemonState;
@@ -147,8 +146,8 @@ export function readDaemon(dir: string): DaemonState | null {
 }
 
 /**
- * Creates a folder and its parents, each with mode 0700 if it is new. The `recursive` option of mkdir is not used, because it
- * loops forever when the system returns ENOENT for an existing parent (/proc).
+ * Creates a folder and its parents, each with mode 0700 if it is new. The `recursive` option of mkdir is not used,
+ * because it loops forever when the system returns ENOENT for an existing parent (/proc).
  */
 export function createFolders(dir: string): void {
   const above = dirname(dir);
@@ -164,9 +163,9 @@ export function createFolders(dir: string): void {
 /** Reads the file and creates it first if it is missing. Concurrent processes get the same content. */
 function readOrCreate(file: string, content: () => string): string {
   if (!existsSync(file)) {
-    const draft = `${file}.${process.pid}.new`;
-    writeDurably(draft, content());
+    const draft = draftOf(file);
     try {
+      writeDurably(draft, content());
       linkSync(draft, file);
     } catch (error) {
       if ((error as { code?: string }).code !== "EEXIST") throw error;
@@ -176,7 +175,9 @@ function readOrCreate(file: string, content: () => string): string {
   }
   const mode = statSync(file).mode & 0o077;
   if (mode !== 0 && process.platform !== "win32") {
-    throw new BackplaneError("config.invalid", `${file} can be read by others`, { fix: `chmod 600 ${file}` });
+    throw new BackplaneError("config.invalid", `${file} can be read by others.`, {
+      fix: `chmod 600 ${file}`,
+    });
   }
   return readFileSync(file, "utf8");
 }
@@ -191,10 +192,25 @@ export function fsyncFolder(dir: string): void {
   }
 }
 
+const draftOf = (file: string) => `${file}.${process.pid}.new`;
+
+/** The file keeps its content and leaves no draft when the disk does not take all of the new content. */
+function replaceDurably(file: string, content: string): void {
+  const draft = draftOf(file);
+  try {
+    writeDurably(draft, content);
+    renameSync(draft, file);
+  } catch (error) {
+    rmSync(draft, { force: true });
+    throw error;
+  }
+}
+
 function writeDurably(file: string, content: string): void {
   const fd = openSync(file, "w", 0o600);
   try {
-    writeSync(fd, content);
+    // Unlike writeSync, it fails unless everything is written.
+    writeFileSync(fd, content);
     fsyncSync(fd);
   } finally {
     closeSync(fd);

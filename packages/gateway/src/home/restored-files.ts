@@ -48,7 +48,7 @@ export function placeFiles(home: string, staging: string): string | null {
   return finishRestore(home);
 }
 
-/** Null: there is nothing to finish, or there were no previous files. */
+/** Null if there is nothing to finish, or there were no previous files. */
 export function finishRestore(home: string): string | null {
   const decided = join(home, DECIDED);
   if (!existsSync(decided)) return null;

@@ -21,14 +21,21 @@ export interface LogFile {
 }
 
 const STDERR = 2;
+const MAX_KEPT_BYTES = 256 * 1024;
 
 /** Writes JSON lines to stderr: stdout is for the ready line and the output of commands. */
 export function createLogger(level: string, file?: LogFile): Logger {
-  const to = file !== undefined && isFile(STDERR, file.path) ? rotatingLog(STDERR, file) : null;
-  return pino(
-    { level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime },
-    to ?? pino.destination({ fd: STDERR, sync: true }),
-  );
+  const to = file !== undefined && isFile(STDERR, file.path) ? rotatingLog(STDERR, file) : stderrLog();
+  return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, to);
+}
+
+/** Lines that stderr does not take, because it is a file on a full disk, are kept up to a limit and written later. */
+function stderrLog(): DestinationStream {
+  const to = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_KEPT_BYTES });
+  to.on("error", () => {
+    // Without a listener the error would end the gateway.
+  });
+  return to;
 }
 
 function isFile(fd: number, path: string): boolean {
@@ -38,11 +45,12 @@ function isFile(fd: number, path: string): boolean {
 }
 
 /**
- * Keeps the descriptor and empties the file, because stdout and the messages of Node itself use the same open file. It is open
- * for appending, so the next line is at its start.
+ * Keeps the descriptor and empties the file, because stdout and the messages of Node itself use the same open file. It
+ * is open for appending, so the next line is at its start.
  */
 export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): DestinationStream {
   let bytes = fstatSync(fd).size;
+  let truncated = false;
   return {
     write(text) {
       try {
@@ -50,8 +58,13 @@ export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): De
           rotate(path, files);
           ftruncateSync(fd, 0);
           bytes = 0;
+          truncated = false;
         }
-        bytes += writeSync(fd, text);
+        // A nearly full disk takes a part of a line; the next one begins on a line of its own.
+        const line = Buffer.from(truncated ? `\n${text}` : text);
+        const written = writeSync(fd, line);
+        bytes += written;
+        truncated = written < line.length;
       } catch {
         // A full disk must not stop the gateway: lines are lost until there is space again.
       }
@@ -59,10 +72,19 @@ export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): De
   };
 }
 
+/** The copy is made before the other files are moved, so that repeated failures on a full disk do not remove them all. */
 function rotate(path: string, files: number): void {
   rmSync(`${path}.${files}`, { force: true });
+  if (files === 0) return;
+  const copy = `${path}.new`;
+  try {
+    copyFileSync(path, copy);
+  } catch (error) {
+    rmSync(copy, { force: true });
+    throw error;
+  }
   for (let number = files - 1; number >= 1; number -= 1) {
     if (existsSync(`${path}.${number}`)) renameSync(`${path}.${number}`, `${path}.${number + 1}`);
   }
-  if (files > 0) copyFileSync(path, `${path}.1`);
+  renameSync(copy, `${path}.1`);
 }

@@ -8,7 +8,10 @@ import { dirname, join, sep } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Jiti, JitiOptions } from "jiti";
 
-/** The internal factory of jiti: its public API tries the import of Node first and so never reloads. The version is pinned. */
+/**
+ * The internal factory of jiti: its public API tries the import of Node first and so never reloads. The version is
+ * pinned.
+ */
 type MakeJiti = (
   file: string,
   options: JitiOptions,

@@ -1,8 +1,8 @@
 /**
- * A plugin inside the gateway process, wrapped by the network guard: calls of its methods and tools enter the guard, calls of
- * its context leave it. The plugin may connect to the hosts that the operator has named for it and, for a model provider,
- * to the hosts of its configured instances. The guard reads the instances when the plugin does, so that both use the same
- * ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
+ * A plugin inside the gateway process, wrapped by the network guard: calls of its methods and tools enter the guard,
+ * calls of its context leave it. The plugin may connect to the hosts that the operator has named for it and, for a
+ * model provider, to the hosts of its configured instances. The guard reads the instances when the plugin does, so that
+ * both use the same ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
  */
 
 import { addressOfUrl } from "@backplane/agent";

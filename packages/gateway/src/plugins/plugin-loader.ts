@@ -1,7 +1,7 @@
 /**
- * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like any others.
- * An inline plugin is imported into this process behind the network guard; it requires the operator's trust and cannot be
- * stopped. A hosted plugin runs in its own sandboxed process.
+ * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like any
+ * others. An inline plugin is imported into this process behind the network guard; it requires the operator's trust and
+ * cannot be stopped. A hosted plugin runs in its own sandboxed process.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
@@ -10,6 +10,7 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import {
   BackplaneError,
+  diskFault,
   type KernelPlugin,
   kernelPluginProblem,
   type PluginEntry,
@@ -37,6 +38,7 @@ export interface PluginLoaderOptions {
   /** Folders of bundled plugins, instead of the dependencies of this package. */
   bundled_roots?: readonly string[];
   npm?: PluginSourcesOptions["npm"];
+  provenance?: PluginSourcesOptions["provenance"];
   timeouts?: ModuleHostOptions["timeouts"];
   /** Variables for hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
@@ -61,10 +63,15 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     home_plugins_dir: plugins_dir,
     bundled_roots,
     ...(options.npm === undefined ? {} : { npm: options.npm }),
+    ...(options.provenance === undefined ? {} : { provenance: options.provenance }),
   });
   const stateDir = (name: string): string => {
     const dir = join(plugins_dir, "state", name);
-    createFolders(dir);
+    try {
+      createFolders(dir);
+    } catch (error) {
+      throw diskFault(error, "the gateway's home (plugins/state)") ?? error;
+    }
     return dir;
   };
   let host: ModuleHost | null = null;
@@ -86,8 +93,8 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   };
   return {
     discover: () => sources.discover(),
-    inspect: (source) => sources.inspect(source),
-    install: (source, options) => sources.install(source, options),
+    inspect: (source, operation) => sources.inspect(source, operation),
+    install: (source, options, operation) => sources.install(source, options, operation),
     remove: (name) => sources.remove(name),
     async load(entry, mode, network) {
       // Before it is loaded: files that change meanwhile are then not the approved ones.
@@ -180,7 +187,10 @@ function bundledRoots(): string[] {
     });
 }
 
-/** Resolved and not imported, because it runs in other processes. Also searched from the plugins, which depend on the SDK. */
+/**
+ * Resolved and not imported, because it runs in other processes. Also searched from the plugins, which depend on the
+ * SDK.
+ */
 function hostModule(bundled_roots: readonly string[]): string {
   for (const from of [import.meta.url, ...bundled_roots.map((dir) => join(dir, "package.json"))]) {
     try {

@@ -71,7 +71,7 @@ export function readTls(listen: GatewayConfig["listen"]): { cert: string; key: s
     try {
       return readFileSync(file, "utf8");
     } catch (error) {
-      throw new BackplaneError("config.invalid", `${name}: ${file} cannot be read`, { cause: error });
+      throw new BackplaneError("config.invalid", `${name}: ${file} cannot be read.`, { cause: error });
     }
   };
   return { cert: read("listen.tls_cert", listen.tls_cert), key: read("listen.tls_key", listen.tls_key) };
@@ -81,13 +81,13 @@ function listenFailed(error: unknown, listen: GatewayConfig["listen"]): unknown 
   const code = (error as { code?: string }).code;
   const where = `${listen.host}:${listen.port}`;
   if (code === "EADDRINUSE") {
-    return new BackplaneError("config.invalid", `another program is already listening on ${where}`, {
+    return new BackplaneError("config.invalid", `Another program is already listening on ${where}.`, {
       fix: "stop it, or start with --port 0 for any free port",
       cause: error,
     });
   }
   if (code === "EACCES" || code === "EADDRNOTAVAIL") {
-    return new BackplaneError("config.invalid", `cannot listen on ${where} (${code})`, {
+    return new BackplaneError("config.invalid", `The gateway cannot listen on ${where} (${code}).`, {
       fix: "choose another address with --host and --port",
       cause: error,
     });

@@ -13,9 +13,12 @@ import { createRunner, PLUGIN_PATH } from "@backplane/runner";
 import { createSecretVault, lockHome } from "@backplane/store";
 import {
   createMarketplaceCatalogs,
+  createNpm,
   createPackageImporter,
   createPip,
+  createProvenanceCheck,
   createSchemas,
+  createTrustRoot,
   createWorkspaceFolders,
   openContentStore,
   openPackageImages,
@@ -71,6 +74,8 @@ export async function startGateway(config: GatewayConfig): Promise<Gateway> {
     if (action === "repair") log.warn({ fixed_by: fix }, `${message}; the mode was repaired`);
     else log.warn({ fix }, message);
   }
+  for (const variable of config.unknown_variables ?? [])
+    log.warn({ variable }, "a variable is ignored, because the gateway has no setting of this name");
   const closers: (() => Promise<void> | void)[] = [];
   const closeAll = async () => {
     for (const close of closers.splice(0).reverse()) {
@@ -117,7 +122,22 @@ async function compose(
   closers.push(() => schemas.close());
   const content = openContentStore(home.blobs);
   const registries = registriesOf(config.oci, config.egress.allow_private);
+  const npm = createNpm();
+  const { require_provenance } = config.packages;
+  const provenance = createProvenanceCheck({
+    npm,
+    trust_root: createTrustRoot({
+      file: config.packages.sigstore_trust_root ?? null,
+      folder: join(home.dir, "sigstore"),
+      now: () => clock.now(),
+    }),
+    required:
+      typeof require_provenance === "boolean" ? (require_provenance ? ["*"] : []) : require_provenance,
+    now: () => clock.now(),
+  });
   const importer = createPackageImporter({
+    npm,
+    provenance,
     store: content,
     schemas,
     host: { os: hostOs(), arch: hostArch() },
@@ -161,6 +181,8 @@ async function compose(
     log,
     egress: { operator_allows: config.egress.allow_private },
     moduleHost: (options) => runner.moduleHost(options),
+    npm,
+    provenance,
     ...config.plugins,
   });
   closers.push(() => plugins.close());

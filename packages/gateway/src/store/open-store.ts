@@ -21,7 +21,7 @@ export async function openStore(
     const store = await openPostgresStore({ url, lease_ms: config.node.lease_ms, log });
     return { store, artifacts: store.artifacts };
   }
-  throw new BackplaneError("config.invalid", "store.url is not a PostgreSQL URL", {
-    fix: 'set store.url = "postgres://USER@HOST/DATABASE", or remove it to use SQLite in the home folder',
+  throw new BackplaneError("config.invalid", "store.url is not a PostgreSQL URL.", {
+    fix: 'Set store.url = "postgres://USER@HOST/DATABASE", or remove it to use SQLite in the home folder.',
   });
 }

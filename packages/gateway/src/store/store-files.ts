@@ -87,7 +87,7 @@ function setAnchorAside(home: string, kept: string): void {
   if (existsSync(anchor)) renameSync(anchor, join(kept, ANCHOR_FILE));
 }
 
-/** Null: a gateway is running in this home. */
+/** Null if a gateway is running in this home. */
 function tryLock(home: string): { release(): void } | null {
   setPrivateUmask();
   try {

@@ -80,7 +80,7 @@ verifies("run.backup", "unpacks files, folders and links with their modes and ti
 });
 
 test.each([
-  ["a path outside of the folder", rawArchiveOf("blobs/../../x"), "is not part of a backup"],
+  ["a path outside the folder", rawArchiveOf("blobs/../../x"), "is not part of a backup"],
   ["an absolute path", rawArchiveOf("/x"), "is not part of a backup"],
   ["a name that no backup contains", rawArchiveOf("gateway.json"), "is not part of a backup"],
   ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "is not part of a backup"],

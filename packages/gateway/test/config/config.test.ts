@@ -56,6 +56,7 @@ test.each([
   ["[retention]\njobs_days = -1\n", "retention.jobs_days"],
   ['[sandbox]\nenabled = "no"\n', "sandbox.enabled"],
   ["[sandbox.limits]\nmemory_bytes = 1\n", "sandbox.limits.memory_bytes"],
+  ['[sandbox.package_limits."acme/x"]\nmemory = 1\n', "sandbox.package_limits.acme/x"],
   ["[sandbox.limits]\nmemory = 1\n", "memory"],
   ['[egress]\nallow_private = ["ollama.lan"]\n', "egress.allow_private.0"],
   ['[egress]\nallow_private = ["*.lan:80"]\n', "egress.allow_private.0"],
@@ -83,6 +84,11 @@ test("names the key of a variable with an invalid value", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
 });
 
+test("lists variables that look like settings and are none", () => {
+  const env = { BACKPLANE_PORT: "1", BACKPLANE_HOME: "/x", BACKPLANE_STORE_URI: "postgres://x", HOME: "/y" };
+  expect(loadConfig({ home: homeWith(), env }).unknown_variables).toEqual(["BACKPLANE_STORE_URI"]);
+});
+
 test("passes private destinations and limits to the runner unchanged", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
@@ -96,7 +102,13 @@ test("passes private destinations and limits to the runner unchanged", () => {
 test("enables the sandbox unless it is explicitly turned off", () => {
   const sandbox = (toml?: string, value?: string) =>
     loadConfig({ home: homeWith(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
-  expect(sandbox()).toEqual({ enabled: true, limits: {}, prewarmed: 16, prewarmed_bytes: 536_870_912 });
+  expect(sandbox()).toEqual({
+    enabled: true,
+    limits: {},
+    package_limits: {},
+    prewarmed: 16,
+    prewarmed_bytes: 536_870_912,
+  });
   expect(sandbox("[sandbox]\nenabled = false\n").enabled).toBe(false);
   expect(sandbox("[sandbox]\nenabled = false\n", "1").enabled).toBe(true);
   expect(sandbox("[sandbox.limits]\nprocesses = 32\n", "0")).toMatchObject({

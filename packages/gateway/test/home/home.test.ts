@@ -20,7 +20,12 @@ test("refuses a token that others can read and names the command that fixes it",
   const dir = folder();
   const { admin_token_file } = openHome(dir);
   chmodSync(admin_token_file, 0o644);
-  expect(() => openHome(dir)).toThrow(/can be read by others/);
+  expect(() => openHome(dir)).toThrow(
+    expect.objectContaining({
+      fix: `chmod 600 ${admin_token_file}`,
+      message: expect.stringContaining("can be read by others"),
+    }),
+  );
 });
 
 test("creates secret keys once, reads several lines and rejects an invalid line", () => {

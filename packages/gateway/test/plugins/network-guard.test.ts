@@ -26,14 +26,16 @@ const heard = (socket) => new Promise((done) => {
   socket.once("error", (error) => done(error.code));
 });
 const ways = {
-  fetch: ({ host, port }) => fetch("http://" + host + ":" + port).then((answer) => answer.text(), (error) => error.cause?.code ?? error.code),
-  http: ({ host, port }) => new Promise((done) => http.get({ host, port }, (answer) => { answer.resume(); done("connected"); }).once("error", (error) => done(error.code))),
+  fetch: ({ host, port }) => fetch("http://" + host + ":" + port).then((response) => response.text(), (error) => error.cause?.code ?? error.code),
+  http: ({ host, port }) => new Promise((done) => http.get({ host, port }, (response) => { response.resume(); done("connected"); }).once("error", (error) => done(error.code))),
   net: ({ host, port }) => heard(net.connect({ host, port })),
   ports: ({ host, port }) => heard(net.connect(port, host)),
   socket: ({ host, port }) => heard(new net.Socket().connect(port, host)),
   tls: ({ host, port }) => heard(tls.connect({ host, port })),
   unix: () => heard(net.connect("/run/none.sock")),
   udp: ({ host, port }) => { try { dgram.createSocket("udp4").send("x", port, host); return "sent"; } catch (error) { return error.code; } },
+  changing: ({ host, port, later_port }) => { let reads = 0; return fetch({ toString: () => "http://" + host + ":" + (reads++ === 0 ? port : later_port) }).then((response) => response.text(), (error) => error.cause?.code); },
+  invalid: () => fetch("no url").catch((error) => error.name),
   later: ({ host, port }) => new Promise((done) => setTimeout(() => done(heard(net.connect({ host, port }))), 5)),
 };
 const early = globalThis.process.env.NEVER ? null : heard(net.connect(Number(${JSON.stringify(vendor)}.split(":")[2]), "127.0.0.1"));
@@ -62,8 +64,8 @@ let at: { host: string; port: number };
 let elsewhere: { host: string; port: number };
 let home: string;
 
-const listen = async (answer: string) => {
-  const server = createServer((_request, response) => response.end(answer));
+const listen = async (body: string) => {
+  const server = createServer((_request, response) => response.end(body));
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   return server;
 };
@@ -115,7 +117,7 @@ test("refuses connections to hosts that the operator has not named, with every A
     expect([way, await go(way)]).toEqual([way, "policy.denied"]);
   }
   expect(await run.tool("dial", at)).toMatchObject({ brief: "policy.denied" });
-  // The gateway's own code is not guarded, also while the plugin's code waits.
+  // The gateway's own code is not guarded, even while the plugin's code waits.
   expect(await (await fetch(`http://127.0.0.1:${at.port}`)).text()).toBe("from outside");
 });
 
@@ -125,6 +127,12 @@ test("allows a named host at the named port", async () => {
   for (const way of ["http", "net", "ports", "socket", "later"]) expect(await go(way)).toBe("connected");
   expect(await run.tool("dial", at)).toMatchObject({ brief: "connected" });
   expect(await go("net", elsewhere)).toBe("policy.denied");
+});
+
+test("requests the URL that was checked, and leaves an invalid one to the platform", async () => {
+  const { go } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] }, { egress: OPENED });
+  expect(await go("changing", { ...at, later_port: elsewhere.port })).toBe("from outside");
+  expect(await go("invalid")).toBe("TypeError");
 });
 
 test("allows the base_url of a provider's own instances and its vendor, not those of other plugins", async () => {
@@ -177,7 +185,7 @@ test("does not affect concurrent requests of others to the same host when it ref
     const url = `http://${target.host}:${target.port}`;
     const results = await Promise.all([
       denied.go("fetch", target),
-      ...Array.from({ length: 5 }, () => fetch(url).then((answer) => answer.text())),
+      ...Array.from({ length: 5 }, () => fetch(url).then((response) => response.text())),
       allowed.go("fetch", target),
     ]);
     expect(results).toEqual(["policy.denied", ...Array<string>(6).fill("from afar")]);
@@ -264,7 +272,7 @@ test("refuses private addresses of a named host unless the operator allowed the 
 
 verifies(
   "sec.provider-egress",
-  "limits an allowed private destination to the org of its instance, also on open connections",
+  "limits an allowed private destination to the org of its instance, even on open connections",
   async () => {
     const address = `127.0.0.1:${at.port}`;
     const base_url = `http://${address}/v1`;

@@ -1,7 +1,7 @@
 /** The behaviour of kernel plugins, which is the same inline, hosted in the sandbox and hosted without it. */
 import { join } from "node:path";
 import {
-  type AdapterAnswer,
+  type AdapterResponse,
   BackplaneError,
   type BusEvent,
   type JsonObject,
@@ -14,16 +14,16 @@ import { describe, expect, test } from "vitest";
 import {
   entryOf,
   FIXTURES,
+  LOADING_MODES,
   loadInto,
   NO_NETWORK,
   rejection,
   usePluginLoaders,
-  WAYS,
 } from "./plugin-loaders.ts";
 
 usePluginLoaders();
 
-describe.each(WAYS)("%s", (_how, mode, loader) => {
+describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   const using = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {
     const loaded = await loader.load(entryOf(name), mode, NO_NETWORK);
     try {
@@ -39,7 +39,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
         name: "shop",
         version: "1.2.3",
         category: "tool",
-        requires: ["teller"],
+        requires: ["emitter"],
         configSchema: { type: "object", properties: { open: { type: "boolean" } } },
         subscriptions: [],
       });
@@ -118,43 +118,43 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     }));
 
   test("calls adapter routes and services on behalf of the caller", () =>
-    using("door", async ({ plugin }) => {
+    using("greeter", async ({ plugin }) => {
       expect(plugin.routes?.map(({ method, path, scope }) => [method, path, scope])).toEqual([
         ["GET", "/hello/{name}", "sessions:read"],
-        ["POST", "/knock", "sessions:write"],
+        ["POST", "/call-service", "sessions:write"],
       ]);
       expect(plugin.subscriptions()).toEqual(["assistant.message.*"]);
       const run = await loadInto(plugin, {
-        services: { "door.open": (args, as) => ({ args, as: as ?? null }) },
+        services: { "greeter.greet": (args, as) => ({ args, as: as ?? null }) },
       });
-      const knock = (body: JsonObject): Promise<AdapterAnswer> =>
-        run.request("POST /knock", { body, as: "request-7" });
+      const callService = (body: JsonObject): Promise<AdapterResponse> =>
+        run.request("POST /call-service", { body, as: "request-7" });
       expect(await run.request("GET /hello/{name}", { params: { name: "Åse" }, query: { a: "1" } })).toEqual({
         status: 200,
         body: { hello: "Åse", query: { a: "1" } },
-        headers: { "x-door": "open" },
+        headers: { "x-greeter": "hello" },
       });
-      expect(await knock({ empty: true })).toEqual({ status: 204 });
-      expect(await knock({ service: "door.open" })).toEqual({
+      expect(await callService({ empty: true })).toEqual({ status: 204 });
+      expect(await callService({ service: "greeter.greet" })).toEqual({
         status: 200,
         body: { args: { n: 1 }, as: "request-7" },
       });
-      expect(await knock({ service: "safe.open" })).toMatchObject({
+      expect(await callService({ service: "safe.open" })).toMatchObject({
         status: 403,
         body: { code: "policy.denied", message: "safe.open is not granted." },
       });
-      expect(await rejection(knock({ fall: true }))).toMatchObject({
+      expect(await rejection(callService({ fail: true }))).toMatchObject({
         name: "RangeError",
-        message: "fell over the doorstep",
+        message: "the scripted failure",
       });
     }));
 
   test("delivers and emits events in order, and allows unloading twice", () =>
-    using("teller", async ({ plugin }) => {
+    using("emitter", async ({ plugin }) => {
       const provider = (id: string, owner: string) => ({ id, plugin: owner, label: `the ${id}`, config: {} });
       const run = await loadInto(plugin, {
         config: { api_key: "sk-0123456789", tone: "low" },
-        providers: [provider("main", "teller"), provider("spare", "teller"), provider("other", "llm-echo")],
+        providers: [provider("main", "emitter"), provider("spare", "emitter"), provider("other", "llm-echo")],
         active_provider: "spare",
       });
       const { id } = await run.event("llm.call.request", {}, { session_id: "s1" });
@@ -186,25 +186,25 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
       await expect
         .poll(() => run.logs.map(({ fields, level, message }) => [level, fields, message]))
         .toEqual([
-          ["info", { folder: true }, "teller is loaded"],
+          ["info", { folder: true }, "emitter is loaded"],
           ["info", { unloads: 1 }, "unloaded"],
           ["info", { unloads: 2 }, "unloaded"],
         ]);
     }));
 
   test("reports an error of an event handler to the kernel with its code", () =>
-    using("teller", async ({ plugin }) => {
+    using("emitter", async ({ plugin }) => {
       const run = await loadInto(plugin);
       // `crashed` is also the code for the end of a process; here it is only a text.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
         const error = await rejection(run.event("llm.call.request", { fail: code }));
         expect(error).toMatchObject({ name: "Error", message: "no words", code });
-        expect(error.stack).toContain(join(FIXTURES, "teller/plugin.mjs"));
+        expect(error.stack).toContain(join(FIXTURES, "emitter/plugin.mjs"));
       }
     }));
 
-  test("gives each event its own context, also after it was handled", () =>
-    using("teller", async ({ plugin }) => {
+  test("gives each event its own context, even after it was handled", () =>
+    using("emitter", async ({ plugin }) => {
       const errors: string[] = [];
       const { ctx } = await loadInto(plugin);
       const scoped = (org: string): PluginContext => ({
@@ -236,10 +236,10 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     }));
 
   test("reports an error in onLoad with its stack", () =>
-    using("grump", async ({ plugin }) => {
+    using("fails-on-load", async ({ plugin }) => {
       const error = await rejection(loadInto(plugin));
       expect(error.message).toBe("not today");
-      expect(error.stack).toMatch(/at complain \(.*grump\/plugin\.mjs/);
+      expect(error.stack).toMatch(/at failToLoad \(.*fails-on-load\/plugin\.mjs/);
     }));
 
   test("does not block other events when one hangs", () =>

@@ -73,27 +73,32 @@ verifies(
       if (category !== undefined) manifest["yaya.plugins.v1"] = { [name]: { category } };
       writeFileSync(file, JSON.stringify(manifest));
     };
-    const loader = open(home, { bundled_roots: [join(FIXTURES, "shop"), join(FIXTURES, "door"), missing] });
-    expect(names((await loader.discover()).entries)).toEqual(["bundled door", "bundled shop"]);
+    const loader = open(home, {
+      bundled_roots: [join(FIXTURES, "shop"), join(FIXTURES, "greeter"), missing],
+    });
+    expect(names((await loader.discover()).entries)).toEqual(["bundled greeter", "bundled shop"]);
 
     mkdirSync(plugins, { recursive: true });
-    copy("door", join(plugins, "node_modules/fixture-door"));
-    copy("teller", join(plugins, "node_modules/@acme/teller"));
-    copy("grump", join(plugins, "node_modules/fixture-grump"), "gadget");
+    copy("greeter", join(plugins, "node_modules/fixture-greeter"));
+    copy("emitter", join(plugins, "node_modules/@acme/emitter"));
+    copy("fails-on-load", join(plugins, "node_modules/fixture-fails-on-load"), "gadget");
     mkdirSync(join(plugins, "node_modules/left-alone"), { recursive: true });
     writeFileSync(join(plugins, "node_modules/left-alone/package.json"), '{"name": "left-alone"}');
     const installed = await loader.discover();
-    expect(names(installed.entries)).toEqual(["bundled shop", "installed door", "installed teller"]);
+    expect(names(installed.entries)).toEqual(["bundled shop", "installed emitter", "installed greeter"]);
     expect(installed.problems).toEqual([
-      { source: "fixture-grump", error: expect.stringContaining("the category of grump is not one of") },
+      {
+        source: "fixture-fails-on-load",
+        error: expect.stringContaining("the category of fails-on-load is not one of"),
+      },
     ]);
 
     copy("shop", join(home, "my-shop"));
     await loader.install(join(home, "my-shop"), { editable: true });
     const { entries } = await loader.discover();
     expect(entries.map(({ name, origin, version }) => `${origin} ${name} ${version}`)).toEqual([
-      "installed teller 2.0.0",
-      "installed door 2.0.0",
+      "installed emitter 2.0.0",
+      "installed greeter 2.0.0",
       "local shop 2.0.0",
     ]);
     // Every plugin loads in either mode from its entry alone.
@@ -111,7 +116,7 @@ verifies("approval.digest", "changes the digest when files change under the same
   const home = makeHome();
   const folder = join(home, "my-shop");
   cpSync(join(FIXTURES, "shop"), folder, { recursive: true });
-  const loader = open(home, { bundled_roots: [join(FIXTURES, "door")] });
+  const loader = open(home, { bundled_roots: [join(FIXTURES, "greeter")] });
   await loader.install(folder, { editable: true });
   const { entries } = await loader.discover();
   const digestOf = async (name: string, mode: "inline" | "hosted") => {
@@ -128,7 +133,7 @@ verifies("approval.digest", "changes the digest when files change under the same
   writeFileSync(join(folder, "more.js"), "export {};\n");
   expect(await digestOf("shop", "inline")).not.toBe(first);
   // Bundled plugins change with the version of the gateway.
-  expect(await digestOf("door", "inline")).toBeUndefined();
+  expect(await digestOf("greeter", "inline")).toBeUndefined();
 });
 
 test("loads every bundled plugin inline and hosted with the same description", async () => {
@@ -232,7 +237,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
     import net from "node:net";
     import { beside } from "beside";
     const dial = (port, host) => new Promise((done) => net.connect(port, host).once("error", (error) => done(error.code)).once("connect", () => done("connected")));
-    const web = (url) => fetch(url).then((answer) => answer.status, (error) => error.cause?.code);
+    const web = (url) => fetch(url).then((response) => response.status, (error) => error.cause?.code);
     export const plugin = { name: "mirror", version: "1.0.0", category: "skill", subscriptions: () => [],
       async onEvent(event, ctx) {
         writeFileSync(ctx.stateDir + "/note", "kept");

@@ -12,7 +12,7 @@ import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 
 /** The folder of plugin fixtures. */
 export const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
-const names = ["shop", "door", "teller", "grump", "sleeper"];
+const names = ["shop", "greeter", "emitter", "fails-on-load", "sleeper"];
 let home: string;
 let opened: { plain: Loader; confined: Loader; entries: Entries };
 export const NO_NETWORK = { allowed_domains: [] };
@@ -20,7 +20,7 @@ export const NO_NETWORK = { allowed_domains: [] };
 type Loader = ReturnType<typeof createPluginLoader>;
 type Entries = Awaited<ReturnType<Loader["discover"]>>["entries"];
 
-/** The loader of the current test file. Tests are named before it exists. */
+/** Forwards to the loader of the current test file, which is created only after its tests are defined. */
 const current = (name: "plain" | "confined"): Loader =>
   new Proxy({} as Loader, { get: (_, key) => Reflect.get(opened[name], key) });
 export const plain = current("plain");
@@ -58,14 +58,14 @@ export const rejection = async (work: Promise<unknown>): Promise<Error & { code?
   );
 
 /** A loaded plugin must behave the same with all of these loaders. */
-export const WAYS = [
+export const LOADING_MODES = [
   ["inline", "inline", plain],
   ["hosted", "hosted", confined],
   ["hosted, the sandbox switched off", "hosted", plain],
 ] as const;
 
 /** A sandboxed plugin runs as another user, so its folder must be accessible to others. */
-export function openFolder(): string {
+export function createSharedFolder(): string {
   const dir = mkdtempSync(join(home, "odd-"));
   chmodSync(dir, 0o755);
   return dir;

@@ -4,18 +4,18 @@ import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import {
+  createSharedFolder,
   entryOf,
+  LOADING_MODES,
   NO_NETWORK,
-  openFolder,
   pluginText,
   rejection,
   usePluginLoaders,
-  WAYS,
 } from "./plugin-loaders.ts";
 
 usePluginLoaders();
 
-describe.each(WAYS)("%s", (_how, mode, loader) => {
+describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
   test.each([
     ["a syntax error", "export const plugin = {", /could not be loaded: (?!undefined)/],
     ["a throw at import", "throw new Error('no import today');", /could not be loaded: no import today$/],
@@ -29,7 +29,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
     ],
     ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is not a function/],
   ])("a module with %s is refused, in the same words", async (_what, text, message) => {
-    const dir = openFolder();
+    const dir = createSharedFolder();
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
     const plugin = { ...entryOf("shop"), name: "odd", dir, module };
@@ -41,7 +41,7 @@ describe.each(WAYS)("%s", (_how, mode, loader) => {
   });
 
   test("reloads a changed file", async () => {
-    const dir = openFolder();
+    const dir = createSharedFolder();
     const entry = { ...entryOf("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
     const versions: string[] = [];
     for (const version of ["1.0.0", "1.0.1"]) {

@@ -55,8 +55,8 @@ async function install(gateway: Gateway, plugin_id: string, name: string): Promi
   writeFileSync(join(folder, "notes.py"), PROGRAM);
   writeFileSync(join(folder, "schemas/search.json"), JSON.stringify(SEARCH_SCHEMA));
   writeFileSync(join(folder, "vai-plugin.toml"), manifest(plugin_id, name));
-  const answer = await request(gateway, "POST", "/v1/plugin-packages", { source: { folder } });
-  expect(answer.status, JSON.stringify(answer.body)).toBe(201);
+  const response = await request(gateway, "POST", "/v1/plugin-packages", { source: { folder } });
+  expect(response.status, JSON.stringify(response.body)).toBe(201);
 }
 
 async function bind(gateway: Gateway, name: string, export_id: string, policy: object): Promise<string> {

@@ -7,6 +7,7 @@ import type {
   Manifest,
   NamedSource,
   Package,
+  Provenance,
   SourceInspection,
 } from "@backplane/contract";
 import type { Operation } from "./operation.ts";
@@ -24,8 +25,12 @@ export interface ImportedPackage {
    */
   first_installed_at: string | null;
   oci?: NonNullable<Package["oci"]>;
+  /** The entry of the marketplace that it was installed from. */
+  marketplace?: string;
   /** The content of signatures, unverified. */
   signatures?: readonly unknown[];
+  /** For a package of the npm registry; verified. */
+  provenance?: Provenance;
   /** The lock files among its files. */
   dependency_lock?: readonly { path: string; sha256: string }[];
   /** Notes about the import for the operator, such as install scripts that did not run. */
@@ -163,7 +168,7 @@ export interface PackageImporter {
 export interface PackageFiles {
   /**
    * Opens a verified copy outside the content store, which later changes to the content store do not affect. Throws
-   * `package.corrupt`, also if only the installed files are damaged.
+   * `package.corrupt`, even if only the installed files are damaged.
    */
   open(digest: string): Promise<PackageImage>;
 }

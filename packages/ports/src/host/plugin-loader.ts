@@ -1,5 +1,6 @@
 /** Discovers, installs and loads kernel plugins, inline or in their own process. */
 import type { KernelPlugin, PluginEntry } from "@backplane/contract";
+import type { Operation } from "./operation.ts";
 
 export interface DiscoveredPlugins {
   /** Bundled, then installed, then local plugins; a later plugin replaces an earlier one of the same name. */
@@ -30,9 +31,12 @@ export interface PluginLoader {
   /** Throws with the original stack trace if the module cannot be loaded. Changed files are read again. */
   load(entry: PluginEntry, mode: "inline" | "hosted", network: PluginNetworkAccess): Promise<LoadedPlugin>;
   /** Lists the plugins that an installation would add, without installing or running anything. */
-  inspect(source: string): Promise<PluginEntry[]>;
-  /** Installs all plugins of the source or none, without running scripts. `editable` links a local folder. */
-  install(source: string, options: { editable: boolean }): Promise<PluginEntry[]>;
+  inspect(source: string, operation?: Operation): Promise<PluginEntry[]>;
+  /**
+   * Installs all plugins of the source or none, without running scripts. `editable` links a local folder. Cancelling the
+   * operation leaves everything as it was.
+   */
+  install(source: string, options: { editable: boolean }, operation?: Operation): Promise<PluginEntry[]>;
   remove(name: string): Promise<void>;
   /** The plugin's own data folder, created if missing. */
   stateDir(name: string): string;

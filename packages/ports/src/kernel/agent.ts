@@ -1,6 +1,6 @@
 /** The agent part of the kernel's facade: sessions, runs, watchers, plugins, providers and adapters. */
 import type {
-  AdapterAnswer,
+  AdapterResponse,
   AdapterRoute,
   Block,
   BusEvent,
@@ -27,6 +27,7 @@ import type {
   Run,
   Session,
 } from "@backplane/contract";
+import type { Operation } from "../host/operation.ts";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
 import type { IdempotencyClaim } from "../store/access-store.ts";
 import type { SessionKey } from "../store/session-store.ts";
@@ -229,7 +230,7 @@ export interface Fanout {
       /** A connection of the same caller that this one replaces, if it is still attached. */
       replaces?: string;
       send(watched: WatchedEvent): number;
-      /** Awaited during a replay while the client's buffer is full; resolves also when the client disconnected. */
+      /** Awaited during a replay while the client's buffer is full; resolves even when the client disconnected. */
       drained?(): Promise<void>;
       /** Called when the kernel ended the attachment: timeout, shutdown, or a client that reads too slowly. */
       ended(reason: "timeout" | "shutdown" | "send_failed"): void;
@@ -282,12 +283,17 @@ export interface Catalog {
 
 export interface AgentPlugins {
   list(caller: Caller): Promise<PluginView[]>;
-  inspect(caller: Caller, source: string): Promise<PluginEntry[]>;
+  inspect(caller: Caller, source: string, operation?: Operation): Promise<PluginEntry[]>;
   /** Loads or unloads the plugin immediately, without a restart. */
   setEnabled(caller: Caller, name: string, enabled: boolean): Promise<PluginView>;
   /** Admin only. A trusted plugin runs in the gateway's own process. */
   setTrusted(caller: Caller, name: string, trusted: boolean): Promise<PluginView>;
-  install(caller: Caller, source: string, options: { editable: boolean }): Promise<PluginView[]>;
+  install(
+    caller: Caller,
+    source: string,
+    options: { editable: boolean },
+    operation?: Operation,
+  ): Promise<PluginView[]>;
   remove(caller: Caller, name: string): Promise<void>;
   reload(caller: Caller, name: string): Promise<PluginView>;
   health(caller: Caller, timeout_ms: number): Promise<PluginHealth[]>;
@@ -319,7 +325,7 @@ export interface Adapters {
     caller: Caller,
     mount: AdapterMount,
     request: { params: Record<string, string>; query: Record<string, string>; body: Json },
-  ): Promise<AdapterAnswer>;
+  ): Promise<AdapterResponse>;
   /** Whether the operator disabled this plugin. A plugin that is not installed is not disabled. */
   isDisabled(plugin: string): boolean;
   /** Calls `listener` with the name of each plugin that is disabled from now on. */

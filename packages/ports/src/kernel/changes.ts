@@ -26,7 +26,7 @@ export interface ChangeEvents {
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
   "call.added": Record<string, never>;
-  /** Deliveries are due that no event has made: a replay or a test. */
+  /** Deliveries became due without a new event, by a replay or a test. */
   "deliveries.added": Record<string, never>;
   /** A call of a turn has ended and its outcome is on the tape. The turn itself may be gone. */
   "call.ended": { key: SessionKey; row: InvocationRow };

@@ -41,10 +41,10 @@ import type {
   OutdatedPackage,
   Package,
   Policy,
-  PolicyAnswer,
   PolicyExplanation,
   PolicyLevel,
   PolicyPatch,
+  PolicyView,
   ReplayReport,
   ReplayRequest,
   RiskContext,
@@ -82,7 +82,7 @@ import type { Servers } from "./servers.ts";
 import type { SignIns } from "./sign-ins.ts";
 import type { WorkspacesFacade } from "./workspaces.ts";
 
-/** A started call. `settled` resolves to the terminal record, also if another node settles it, and never rejects. */
+/** A started call. `settled` resolves to the terminal record, even if another node settles it, and never rejects. */
 export interface Ticket {
   id: string;
   invocation: Invocation;
@@ -116,12 +116,17 @@ export interface Kernel {
   };
   packages: {
     /** The source contains one package, which is not bound. */
-    install(caller: Caller, source: InstallationSource): Promise<{ package: Package; created: boolean }>;
+    install(
+      caller: Caller,
+      source: InstallationSource,
+      operation?: Operation,
+    ): Promise<{ package: Package; created: boolean }>;
     /** With `strict` nothing is installed if a part of the plugin is not supported. Nothing is bound. */
     installAgentPlugin(
       caller: Caller,
       source: InstallationSource,
       options: { strict: boolean },
+      operation?: Operation,
     ): Promise<AgentPluginInstalled>;
     get(caller: Caller, id: string): Promise<Package>;
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
@@ -215,7 +220,7 @@ export interface Kernel {
     grants(caller: Caller): ApprovalGrant[];
     revokeGrant(caller: Caller, id: string): Promise<void>;
   };
-  /** Lasting permissions to call without asking. Read at every call that would ask, so a change applies at once. */
+  /** Lasting permissions to call without asking. Read at every call that needs approval, so a change applies at once. */
   allow_rules: {
     list(caller: Caller, page: Page): Promise<PageOf<AllowRule>>;
     /** Throws allow_rule.refused when the policy, the binding or the tool does not permit the rule. */
@@ -224,11 +229,11 @@ export interface Kernel {
   };
   /** The rules for who may call which tools, and which calls need approval. A change applies from the next call. */
   policy: {
-    get(caller: Caller, level: PolicyLevel): Promise<PolicyAnswer>;
+    get(caller: Caller, level: PolicyLevel): Promise<PolicyView>;
     /** Replaces the whole policy. `expected` is the generation from If-Match. */
-    put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyAnswer>;
+    put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyView>;
     /** A null field is reset to its default. */
-    patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyAnswer>;
+    patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyView>;
     /** Explains how the rules would decide on a call of this tool. Throws tool.not_found, tool.collision. */
     explain(
       caller: Caller,
@@ -252,17 +257,17 @@ export interface Kernel {
     /** Packages that are installed keep running; nothing that the key signed is installed any more. */
     revoke(caller: Caller, id: string, reason: string | null): Promise<TrustedKey>;
   };
-  /** Curated entries, apart from what is installed. */
+  /** Curated entries, independent of what is installed. */
   marketplace: {
     list(caller: Caller, filter: { search?: string | undefined }): Promise<MarketplaceList>;
     get(caller: Caller, id: string): Promise<MarketplaceCard>;
     /** Searches the public registry that the operator configured. Nobody has reviewed what it lists. */
     searchServers(caller: Caller, text: string): Promise<ServerSearch>;
-    /** Stores the package and its bindings. Runs nothing. */
+    /** Stores the package and its bindings. Runs nothing. `oci` is the artifact of the card that was decided about. */
     install(
       caller: Caller,
       id: string,
-      settings: InstallationSettings,
+      settings: InstallationSettings & { oci?: string | undefined },
       operation?: Operation,
     ): Promise<Installation>;
   };

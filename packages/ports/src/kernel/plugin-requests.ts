@@ -14,6 +14,6 @@ export async function rejectUnanswered(method: string): Promise<Json> {
         fix: "To let the server use the gateway's model, run `backplane binding set BINDING --sampling 1000`.",
       });
     default:
-      throw new BackplaneError("request.invalid", `${method} is not supported by the calling client`);
+      throw new BackplaneError("request.invalid", `${method} is not supported by the calling client.`);
   }
 }

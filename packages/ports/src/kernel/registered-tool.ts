@@ -17,11 +17,11 @@ export interface RegisteredTool {
   generation: number;
   /** Digest of the plugin's code, because the code may change without a new version. */
   digest?: string;
-  /** A call stays in the instance where it began, also across a reload. Rejects with the plugin's own error. */
+  /** A call stays in the instance where it began, even across a reload. Rejects with the plugin's own error. */
   run(args: JsonObject, call: KernelToolCall & { scope: Scope }): Promise<ToolReturn>;
   /** The one-line description for the approval prompt; null if the tool provides none. */
   brief(args: JsonObject): Promise<string | null>;
-  /** Resolves to false if the tool denies the call, also because it failed to answer. Absent: the tool has no say. */
+  /** Resolves to false if the tool denies the call, also because it failed to answer. If absent, the tool has no say. */
   preApprove?: (args: JsonObject) => Promise<boolean>;
 }
 

@@ -21,7 +21,7 @@ export interface OpenedSignIn {
 
 export interface SignIns {
   get(caller: Caller, binding_id: string): Promise<SignIn>;
-  begin(caller: Caller, binding_id: string, given: SignInBegin): Promise<SignInStarted>;
+  begin(caller: Caller, binding_id: string, options: SignInBegin): Promise<SignInStarted>;
   /** Redirects the browser that opened the sign-in URL first; any other browser is rejected. */
   open(ticket: string, browser: SignInBrowser): Promise<OpenedSignIn>;
   /** Completes a sign-in with the redirect URL, from the caller that began it or from its browser. */

@@ -1,12 +1,13 @@
 /** Trusted folders of the gateway's machine with tool files. */
 import type { WorkspaceFolder, WorkspaceReview, WorkspaceTrust } from "@backplane/contract";
+import type { Operation } from "../host/operation.ts";
 import type { Caller } from "../scope/scope.ts";
 
 export interface WorkspacesFacade {
   /** Lists the files that would be trusted and marks new ones. */
   review(caller: Caller, path: string, kind: WorkspaceFolder["kind"]): Promise<WorkspaceReview>;
   /** Trusts the folder and loads its tools; on a trusted folder, accepts the changes since. */
-  trust(caller: Caller, wanted: WorkspaceTrust): Promise<WorkspaceFolder>;
+  trust(caller: Caller, wanted: WorkspaceTrust, operation?: Operation): Promise<WorkspaceFolder>;
   list(caller: Caller): Promise<WorkspaceFolder[]>;
   /** Removes the tools immediately; the files are not touched. */
   untrust(caller: Caller, id: string): Promise<void>;

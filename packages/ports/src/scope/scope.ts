@@ -27,7 +27,7 @@ export interface Caller {
   admin: boolean;
   /** Expiry of the credential, if any; credentials that the caller creates must not outlive it. */
   expires_at?: string;
-  /** Patterns of the tools that are listed for the caller; the others are deferred. Absent: all are listed. */
+  /** Patterns of the tools that are listed for the caller; the others are deferred. If absent, all are listed. */
   tools?: readonly string[];
   /**
    * The way in which the request or message reached the gateway: `api`, `ws`, `mcp`, or the plugin that published the

@@ -13,12 +13,19 @@ export interface BoundPackage {
 }
 
 export interface BindingStore {
-  /** Throws `binding.conflict` if the same export version is already bound in exactly this scope. */
-  create(row: Binding, records: ChangeRecords): Promise<void>;
+  /**
+   * Throws `binding.conflict` if the same export version is already bound in exactly this scope. With `names_at`, this and
+   * the following methods also throw it if any binding of the org has changed since that revision; the details then
+   * contain `names_at`.
+   */
+  create(row: Binding, records: ChangeRecords, names_at?: number | null): Promise<void>;
   /** Writes `row` if the stored generation is still `expected`; otherwise resolves to false. */
-  update(row: Binding, expected: number, records: ChangeRecords): Promise<boolean>;
+  update(row: Binding, expected: number, records: ChangeRecords, names_at?: number | null): Promise<boolean>;
   /** Writes all rows or none, in one transaction. Throws `binding.conflict` if one has changed meanwhile. */
-  updateAll(changes: readonly { row: Binding; expected: number; records: ChangeRecords }[]): Promise<void>;
+  updateAll(
+    changes: readonly { row: Binding; expected: number; records: ChangeRecords }[],
+    names_at?: number | null,
+  ): Promise<void>;
   /** With `expected`, removes the binding only if that is still its generation. */
   remove(scope: Scope, id: string, records: ChangeRecords, expected?: number): Promise<boolean>;
   /** Finds bindings visible to `scope`: its own and those of the org. */
@@ -39,6 +46,8 @@ export interface BindingStore {
   whole(): Promise<BoundPackage[]>;
   /** Active hook bindings that subscribe to this event and can see its scope. */
   hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
+  /** Rises with every change of a binding of the org. */
+  revision(org_id: string): Promise<number>;
   /** Ids of the org's bindings that refer to this secret. */
   usingSecret(org_id: string, ref: string): Promise<string[]>;
 }

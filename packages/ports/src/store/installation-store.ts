@@ -15,13 +15,15 @@ export interface InstallationRows {
   created: readonly { row: Binding; records: ChangeRecords }[];
   /** Bindings that end, with the generation that was read. They are removed before others take their versions. */
   removed?: readonly { row: Binding; records: ChangeRecords }[];
+  /** The revision of the org's bindings at which the names of servers were free; null if none was checked. */
+  names_at?: number | null;
 }
 
 export interface InstallationStore {
   /**
    * Writes all rows or none, in one transaction. Resolves to the packages in the given order; a package that exists with
    * the same bytes keeps its row. Throws `package.conflict` for other bytes, and `binding.conflict` if a binding was
-   * created or changed meanwhile.
+   * created or changed meanwhile, with `names_at` like BindingStore.create.
    */
   commit(rows: InstallationRows): Promise<{ row: Package; created: boolean }[]>;
 }

@@ -27,7 +27,7 @@ export interface InvocationRow extends Invocation {
   fence: number;
   /** Set for hook deliveries, so that a hook's own invocation triggers no further hooks. */
   delivery_id: string | null;
-  /** Set for a call of the agent loop. Locates the tape that receives the result, also after a restart. */
+  /** Set for a call of the agent loop. Locates the tape that receives the result, even after a restart. */
   turn: InvocationTurn | null;
   /** The number of calls that this call is nested in. */
   depth: number;

@@ -49,7 +49,7 @@ export interface RunStore {
    * `session.busy` with the `run_id` of the session's current turn on any gateway; `idempotency.in_progress` if
    * `once` is claimed; `run.taken_over` if another gateway owns `parent`, the turn that a sub-agent's run belongs to;
    * `harness.limit` if `execution`, which the run counts against, has ended or allows no further run at this depth.
-   * The answer of `once` is the JSON of `{id, entry_id}`.
+   * The response stored for `once` is the JSON of `{id, entry_id}`.
    */
   start(
     run: RunRow,
@@ -74,12 +74,13 @@ export interface RunStore {
     records: ChangeRecords,
   ): Promise<AppendedEntries | { joins: number } | null>;
   /**
-   * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has `most` of them.
-   * The answer of `once` is the same as for an append.
+   * Adds a message to a turn of another gateway. Resolves to null if the run has ended or already has
+   * `max_joins` added messages.
+   * The response stored for `once` is the same as for an append.
    */
   join(
     run_id: string,
-    most: number,
+    max_joins: number,
     tape: TapeWrite,
     once?: IdempotencyClaim,
   ): Promise<AppendedEntries | null>;

@@ -3,6 +3,6 @@ export interface StoreSummary {
   kind: "sqlite" | "postgres";
   schema_version: number;
   bytes: number;
-  /** Null: `backplane backup` has not been used in this home. */
+  /** Null if `backplane backup` has not been used in this home. */
   last_backup_at: string | null;
 }

@@ -9,7 +9,7 @@ import type { Caller, KernelDeps } from "@backplane/ports";
 
 export type VisibilityFilter = (binding_ids: readonly string[]) => Promise<string[]>;
 
-/** Returns a filter for binding ids. It looks each binding up once, also when several packages or secrets list it. */
+/** Returns a filter for binding ids. It looks each binding up once, even when several packages or secrets list it. */
 export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibilityFilter {
   const seesAll = caller.actor === "admin" || caller.scope.project_id === null;
   const known = new Map<string, boolean>();

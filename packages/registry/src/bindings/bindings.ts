@@ -18,6 +18,7 @@ import { effectiveClass } from "../grant/execution-class.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { checkBinding, findExport, findUnboundSlots } from "./check-binding.ts";
+import { requireRemovable, writeClaimed } from "./name-authority.ts";
 import type { BindingPlanner } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
@@ -49,8 +50,11 @@ export function createBindings({
     const change = await planner.create(caller, body);
     await versions.requireStart([change], operation);
     const { before, row, records } = change;
-    if (before === null) await store.bindings.create(row, records);
-    else await store.bindings.updateAll([{ row, expected: before.generation, records }]);
+    await writeClaimed([change], (names_at) =>
+      before === null
+        ? store.bindings.create(row, records, names_at)
+        : store.bindings.updateAll([{ row, expected: before.generation, records }], names_at),
+    );
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
@@ -76,27 +80,38 @@ export function createBindings({
       const change = await planner.patch(caller, before, body, "binding.change");
       await versions.requireStart([change], operation);
       const { row, records } = change;
-      if (!(await store.bindings.update(row, before.generation, records))) continue;
+      const written = await writeClaimed([change], (names_at) =>
+        store.bindings.update(row, before.generation, records, names_at),
+      );
+      if (!written) continue;
       await effects.apply(caller, [change], operation);
       await effects.announce(caller, [row]);
       return row;
     }
-    throw new BackplaneError("request.overloaded", `binding ${id} was changed by too many requests at once`);
+    throw tooManyChanges(id);
   }
 
   async function remove(caller: Caller, id: string, expected?: number): Promise<void> {
     requireOperator(caller, "remove bindings");
-    const { binding } = await getBound(caller, id);
-    if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
-    const tokens = await revocation.readTokens(binding);
-    const records = planner.records(caller, { ...binding, status: "disabled" }, "binding.remove");
-    if (!(await store.bindings.remove(binding.scope, id, records, expected))) {
-      // The binding was removed, or changed since the caller read it.
-      throw outdated((await getBound(caller, id)).binding);
+    for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
+      const bound = await getBound(caller, id);
+      const { binding } = bound;
+      if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
+      requireRemovable(caller, bound);
+      const tokens = await revocation.readTokens(binding);
+      const records = planner.records(caller, { ...binding, status: "disabled" }, "binding.remove");
+      // Only the generation that was checked: an admin may name the server meanwhile.
+      if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
+        // The binding was removed, or changed since the caller read it.
+        if (expected !== undefined) throw outdated((await getBound(caller, id)).binding);
+        continue;
+      }
+      deps.runner.retire(id);
+      void revocation.revoke(binding, tokens);
+      await effects.announce(caller, [binding]);
+      return;
     }
-    deps.runner.retire(id);
-    void revocation.revoke(binding, tokens);
-    await effects.announce(caller, [binding]);
+    throw tooManyChanges(id);
   }
 
   async function validate(caller: Caller, id: string) {
@@ -133,6 +148,10 @@ export function createBindings({
     validate,
     remove,
   };
+}
+
+function tooManyChanges(id: string): BackplaneError {
+  return new BackplaneError("request.overloaded", `Binding ${id} was changed by too many requests at once.`);
 }
 
 function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneError {

@@ -71,8 +71,14 @@ export function withholdPermissions(
     withheld.push("gateway_api_scopes");
   }
   const known = from.allowed_domains ?? [];
+  // A version that no longer names its domains would get those that the gateway allows by default.
+  const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
   const domains = policy.allowed_domains === undefined ? (to.allowed_domains ?? []) : [];
-  const wider = from.network === "egress" && domains.some((domain) => !known.includes(domain));
+  const wider =
+    from.network === "egress" &&
+    to.network === "egress" &&
+    policy.allowed_domains === undefined &&
+    (unbounded || domains.some((domain) => !known.includes(domain)));
   if (wider) withheld.push("allowed_domains");
   return {
     policy: {
@@ -84,8 +90,8 @@ export function withholdPermissions(
   };
 }
 
-function pickSlots(given: Record<string, string>, slots: readonly string[]): Record<string, string> {
-  return Object.fromEntries(Object.entries(given).filter(([slot]) => slots.includes(slot)));
+function pickSlots(secrets: Record<string, string>, slots: readonly string[]): Record<string, string> {
+  return Object.fromEntries(Object.entries(secrets).filter(([slot]) => slots.includes(slot)));
 }
 
 export interface CredentialMoves {

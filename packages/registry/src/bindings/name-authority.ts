@@ -7,6 +7,7 @@ import {
   BackplaneError,
   type Binding,
   boundServerName,
+  codeOf,
   definedFields,
   type EffectivePolicyDocument,
   isDescribed,
@@ -26,17 +27,69 @@ interface BoundVersion {
   found: CheckedExport;
 }
 
+/** Names that were free when the bindings of the org had this revision. */
+export interface NameClaim {
+  revision: number;
+  /** Checks the names again. Throws if they are no longer free. */
+  renew(): Promise<NameClaim>;
+}
+
 export interface NameAuthority {
-  /** Throws if the names that the draft gives to tools are not free, or not for this caller to choose. */
-  require(caller: Caller, to: CheckedExport, draft: Binding, from: BoundVersion | null): Promise<void>;
+  /**
+   * Throws if the names that the draft gives to tools are not free, or not for this caller to choose. Null if the draft
+   * gives no new names.
+   */
+  require(
+    caller: Caller,
+    to: CheckedExport,
+    draft: Binding,
+    from: BoundVersion | null,
+  ): Promise<NameClaim | null>;
+}
+
+/** Limits the attempts of a write that always finds other changes in between. */
+const MAX_WRITES = 200;
+
+/**
+ * Stores changes whose names were checked before. Another change may have taken a name since, so the store refuses the
+ * write if any binding of the org has changed, and the names are checked again.
+ */
+export async function writeClaimed<T>(
+  changes: readonly { names: NameClaim | null }[],
+  write: (names_at: number | null) => Promise<T>,
+): Promise<T> {
+  let claims = changes.flatMap(({ names }) => names ?? []);
+  for (let left = MAX_WRITES; ; left--) {
+    try {
+      return await write(claims.length === 0 ? null : Math.min(...claims.map(({ revision }) => revision)));
+    } catch (error) {
+      if (left === 0 || !isOutdatedClaim(error)) throw error;
+      claims = await Promise.all(claims.map((claim) => claim.renew()));
+    }
+  }
+}
+
+function isOutdatedClaim(error: unknown): boolean {
+  return codeOf(error) === "binding.conflict" && (error as BackplaneError).details?.names_at !== undefined;
+}
+
+/**
+ * A user who removes a server that an admin has named could bind it again under a name that no policy knows, and the name
+ * would be free for another server.
+ */
+export function requireRemovable(caller: Caller, { binding, package: pack }: BoundPackage): void {
+  if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "admin")) return;
+  const { binding_id } = binding;
+  throw new BackplaneError(
+    "policy.denied",
+    `Only an owner or admin may remove ${binding_id}, because an admin named the server ${boundServerName(binding)}.`,
+    { fix: `Ask an admin, or disable it: backplane binding disable ${binding_id}` },
+  );
 }
 
 export function createNameAuthority({ store, policies }: NameAuthorityDeps): NameAuthority {
   async function requireServerName(caller: Caller, draft: Binding, before: Binding | null): Promise<void> {
     const name = boundServerName(draft);
-    // Setting the name that a server already has also changes its tools: they no longer repeat the name.
-    const same = before !== null && boundServerName(before) === name && isNamed(before) === isNamed(draft);
-    if (same) return;
     const is_admin = atLeast(caller.role, "admin");
     const servers = await listServers(draft.scope);
     const versions = servers.filter(
@@ -66,8 +119,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     if (pattern !== undefined) throw notForUsers(`the policy trusts tools named ${pattern}`);
   }
 
-  async function requireToolIds(caller: Caller, draft: Binding, ids: readonly string[]): Promise<void> {
-    if (ids.length === 0 || atLeast(caller.role, "admin")) return;
+  async function requireToolIds(draft: Binding, ids: readonly string[]): Promise<void> {
     const { document } = await policies.of(draft.scope);
     const patterns = trustedPatterns(document);
     for (const id of ids) {
@@ -105,16 +157,24 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     }
   }
 
+  async function claim(draft: Binding, check: () => Promise<void>): Promise<NameClaim> {
+    // Read first: a change between the two makes the claim outdated, never wrong.
+    const revision = await store.bindings.revision(draft.scope.org_id);
+    await check();
+    return { revision, renew: () => claim(draft, check) };
+  }
+
   return {
     async require(caller, to, draft, from) {
       if (isServer(to.package)) {
         const before = from !== null && isServer(from.found.package) ? from.binding : null;
-        await requireServerName(caller, draft, before);
-        return;
+        if (before !== null && hasSameName(before, draft)) return null;
+        return await claim(draft, () => requireServerName(caller, draft, before));
       }
       const known = from === null ? [] : toolIdsOf(from.found.package, from.binding);
       const added = toolIdsOf(to.package, draft).filter((id) => !known.includes(id));
-      await requireToolIds(caller, draft, added);
+      if (added.length === 0 || atLeast(caller.role, "admin")) return null;
+      return await claim(draft, () => requireToolIds(draft, added));
     },
   };
 }
@@ -144,6 +204,11 @@ function toolIdsOf(pack: Package, { export_id }: Binding): string[] {
 
 function isNamed({ config }: Binding): boolean {
   return typeof config.name === "string";
+}
+
+/** Setting the name that a server already has also changes its tools: they no longer repeat the name. */
+function hasSameName(before: Binding, draft: Binding): boolean {
+  return boundServerName(before) === boundServerName(draft) && isNamed(before) === isNamed(draft);
 }
 
 function isInScope({ scope }: Binding, { project_id }: Scope): boolean {

@@ -30,8 +30,9 @@ import {
   invalidBinding,
   type PackageFinder,
 } from "./check-binding.ts";
+import { createHeldPermissions } from "./held-permissions.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
-import type { NameAuthority } from "./name-authority.ts";
+import type { NameAuthority, NameClaim } from "./name-authority.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -40,6 +41,8 @@ export interface PlannedChange {
   before: Binding | null;
   row: Binding;
   found: CheckedExport;
+  /** The names that the change gives to tools; null if it gives no new ones. */
+  names: NameClaim | null;
   records: ChangeRecords;
 }
 
@@ -51,7 +54,7 @@ export interface PlannedMove extends PlannedChange {
 type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "secrets" | "policy">>>;
 
 interface PatchOptions {
-  /** The settings are those that the operator gave this very version before. */
+  /** True for a rollback: the settings are those that this version had before. */
   back?: boolean;
   /** The policy that the caller sets itself, if the body contains more than that. */
   set?: BindingPolicy | undefined;
@@ -93,9 +96,10 @@ export function createBindingPlanner(
   credentials: Pick<CredentialMoves, "withoutOldCredentials">,
   packages: PackageFinder,
   waived: WaivedApprovals,
-  names: NameAuthority,
+  authority: NameAuthority,
 ): BindingPlanner {
   const { store } = deps;
+  const held = createHeldPermissions(deps);
 
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);
@@ -135,8 +139,12 @@ export function createBindingPlanner(
       created_at: now,
       updated_at: now,
     };
-    const row = await checkDraft(caller, found, draft, null);
-    return { before: null, row, found, records: records(caller, row, "binding.create") };
+    if (others[0] !== undefined) {
+      const from = await findExport(packages, scope.org_id, others[0]);
+      held.require(caller, { binding: others[0], found: from }, { binding: draft, found }, policy);
+    }
+    const { row, names } = await checkDraft(caller, found, draft, null);
+    return { before: null, row, found, names, records: records(caller, row, "binding.create") };
   }
 
   async function copySettings(
@@ -217,9 +225,10 @@ export function createBindingPlanner(
       const trust = kept.trust_dropped;
       await recordMove(before, from, found, draft, { trust, back, grants, keeps_never: keeps });
     }
-    const row = await checkDraft(caller, found, draft, { binding: before, found: from });
+    if (!back) held.require(caller, { binding: before, found: from }, { binding: draft, found }, set);
+    const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
-    return { before, row, found, records: records(caller, row, action) };
+    return { before, row, found, names, records: records(caller, row, action) };
   }
 
   /** Withholds new permissions and stores in the draft what a rollback needs. */
@@ -248,6 +257,8 @@ export function createBindingPlanner(
         draft.policy = rest;
       }
     }
+    const carried =
+      back || grants ? [] : held.carry({ binding: before, found: from }, { binding: draft, found });
     type Previous = NonNullable<Binding["previous"]>;
     const lost = before.policy.approval === "never" ? [...trust, "approval"] : trust;
     const dropped = (lost as Previous["trust_dropped"]).filter(
@@ -262,7 +273,7 @@ export function createBindingPlanner(
       policy: before.policy,
       class_lowered_by: before.class_lowered_by,
       trust_dropped: dropped,
-      permissions_held: narrowed.withheld as Previous["permissions_held"],
+      permissions_held: [...new Set([...narrowed.withheld, ...carried])] as Previous["permissions_held"],
     };
   }
 
@@ -292,7 +303,7 @@ export function createBindingPlanner(
     found: CheckedExport,
     draft: Binding,
     from: { binding: Binding; found: CheckedExport } | null,
-  ): Promise<Binding> {
+  ): Promise<Pick<PlannedChange, "row" | "names">> {
     const before = from?.binding ?? null;
     const class_lowered_by = requireClassAccess(caller, found, draft, before);
     const issues = await checkBinding(deps, found, draft);
@@ -300,10 +311,10 @@ export function createBindingPlanner(
     requireMountAccess(caller, draft, before);
     requireHostAccess(caller, draft, before);
     await waived.require(caller, found, draft, from);
-    await names.require(caller, found, draft, from);
+    const claim = await authority.require(caller, found, draft, from);
     const unbound_slots = findUnboundSlots(found, draft);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
-    return { ...draft, unbound_slots, status, class_lowered_by };
+    return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
   }
 
   function records(caller: Caller, row: Binding, action: string): ChangeRecords {
@@ -370,8 +381,8 @@ export function toUpdate({ before, row, records }: PlannedMove): {
 /** A mount gives a plugin access to the host's disk, which no org owns, so only the host's admin may add one. */
 function requireMountAccess(caller: Caller, draft: Binding, before: Binding | null): void {
   if (caller.actor === HOST_ADMIN || (draft.policy.mounts ?? []).length === 0) return;
-  const stands = before !== null && before.package_version === draft.package_version;
-  const allowed = new Set(stands ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
+  const unchanged = before !== null && before.package_version === draft.package_version;
+  const allowed = new Set(unchanged ? before.policy.mounts?.map((mount) => canonicalJson(mount)) : []);
   if (draft.policy.mounts?.every((mount) => allowed.has(canonicalJson(mount)))) return;
   throw new BackplaneError("policy.denied", "Only the admin token may mount a folder on the host.", {
     fix: "Leave policy.mounts unchanged, or ask the operator of the gateway.",
@@ -381,8 +392,8 @@ function requireMountAccess(caller: Caller, draft: Binding, before: Binding | nu
 /** The code of the package then runs as the gateway's own user, and a new version is new code. */
 function requireHostAccess(caller: Caller, draft: Binding, before: Binding | null): void {
   if (caller.actor === HOST_ADMIN || draft.policy.host_target !== true) return;
-  const stands = before !== null && before.package_version === draft.package_version;
-  if (stands && before.policy.host_target === true) return;
+  const unchanged = before !== null && before.package_version === draft.package_version;
+  if (unchanged && before.policy.host_target === true) return;
   throw new BackplaneError("policy.denied", "Only the admin token may let tools run on the host.", {
     fix: "Leave policy.host_target out, or ask the operator of the gateway.",
   });
@@ -396,8 +407,8 @@ function requireClassAccess(
 ): string | null {
   const wanted = draft.policy.class;
   if (wanted === undefined || !lowersIsolation(wanted, found.export)) return null;
-  const stands = before !== null && before.class_lowered_by !== null && before.policy.class === wanted;
-  if (stands && before.package_version === draft.package_version) return before.class_lowered_by;
+  const unchanged = before !== null && before.class_lowered_by !== null && before.policy.class === wanted;
+  if (unchanged && before.package_version === draft.package_version) return before.class_lowered_by;
   if (!caller.admin) throw new BackplaneError("binding.class_forbidden");
   // Inline code can do everything that the gateway can, in every org.
   if (wanted === "inline" && caller.actor !== HOST_ADMIN) {

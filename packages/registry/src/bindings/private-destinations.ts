@@ -28,7 +28,7 @@ function isLocal(host: string): boolean {
   return /(?:^|\.)localhost$/.test(host) || /^127(?:\.\d{1,3}){3}$/.test(host);
 }
 
-/** A grant without a port covers every port; one of them is enough for it to be of use. */
+/** A grant without a port covers every port, so one allowed port makes it useful. */
 function fits(allowed: string | null, port: string | null): boolean {
   return port === null || allowed === "*" || allowed === port;
 }

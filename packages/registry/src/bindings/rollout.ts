@@ -54,7 +54,7 @@ function requireOnePackage(ordered: readonly BoundPackage[]): void {
   if (packages.size < 2) return;
   throw new BackplaneError(
     "request.invalid",
-    `several packages offer ${ordered[0]!.binding.export_id}; send package_id to choose one`,
+    `Several packages offer ${ordered[0]!.binding.export_id}. Send package_id to choose one.`,
     { details: { packages: [...packages].sort() } },
   );
 }

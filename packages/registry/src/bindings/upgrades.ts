@@ -1,5 +1,5 @@
 /**
- * Upgrades of all bindings of a package, and their way back. A version takes over at once, or first gets a share of the
+ * Upgrades all bindings of a package, and rolls them back. A version takes over at once, or first gets a share of the
  * calls in bindings of its own. Either way it is on trial: if it crashes or fails too often, the gateway that notices it
  * rolls back. Every step is one transaction over all bindings, and everything that a later step needs is in their rows, so
  * that any gateway can continue after a crash.
@@ -28,6 +28,7 @@ import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import type { ChangeEffects } from "./change-effects.ts";
 import { findExport } from "./check-binding.ts";
 import { carrySettings } from "./move-binding.ts";
+import { writeClaimed } from "./name-authority.ts";
 import type { BindingPlanner, PlannedChange, PlannedMove } from "./plan-change.ts";
 import type { VersionProbe } from "./probe-versions.ts";
 
@@ -112,7 +113,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     { max_error_percent }: typeof DEFAULT_TRIAL,
   ): UpgradeStep {
     const step: UpgradeStep = { moved: [], created: [], removed: [] };
-    for (const { before: main, row: planned, found } of moves) {
+    for (const { before: main, row: planned, found, names } of moves) {
       const { previous: _previous, ...settings } = planned;
       const own = shares.filter(({ share_of }) => share_of === main.binding_id);
       const share = own.find(({ package_version }) => package_version === planned.package_version);
@@ -127,13 +128,14 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
         created_at: share?.created_at ?? now(),
       };
       const records = planner.records(caller, row, "binding.upgrade");
-      if (share === undefined) step.created.push({ change: { before: null, row, found, records }, main });
-      else step.moved.push({ before: share, row, found, records });
+      if (share === undefined)
+        step.created.push({ change: { before: null, row, found, names, records }, main });
+      else step.moved.push({ before: share, row, found, names, records });
       if (main.held_upgrade !== undefined) {
         const { held_upgrade: _held, ...rest } = main;
         const cleared = { ...rest, generation: main.generation + 1, updated_at: now() };
         const audited = planner.records(caller, cleared, "binding.upgrade");
-        step.moved.push({ before: main, row: cleared, found, records: audited });
+        step.moved.push({ before: main, row: cleared, found, names: null, records: audited });
       }
     }
     return step;
@@ -150,15 +152,18 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     await versions.requireStart(started, operation);
     const tokens = await Promise.all(removed.map((share) => revocation.readTokens(share)));
     if (moved.length + created.length + removed.length > 0)
-      await store.installations.commit({
-        packages: [],
-        moved: moved.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
-        created: created.map(({ change: { row, records } }) => ({ row, records })),
-        removed: removed.map((row) => ({
-          row,
-          records: planner.records(caller, { ...row, status: "disabled" }, "binding.remove"),
-        })),
-      });
+      await writeClaimed([...moved, ...created.map(({ change }) => change)], (names_at) =>
+        store.installations.commit({
+          packages: [],
+          moved: moved.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
+          created: created.map(({ change: { row, records } }) => ({ row, records })),
+          removed: removed.map((row) => ({
+            row,
+            records: planner.records(caller, { ...row, status: "disabled" }, "binding.remove"),
+          })),
+          names_at,
+        }),
+      );
     for (const [at, share] of removed.entries()) {
       runner.retire(share.binding_id);
       void revocation.revoke(share, tokens[at]!);
@@ -226,8 +231,10 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     }
     const change = await planRollback(caller, before);
     const { row, records } = change;
-    if (!(await store.bindings.update(row, before.generation, records)))
-      throw outdated((await getBound(caller, id)).binding);
+    const written = await writeClaimed([change], (names_at) =>
+      store.bindings.update(row, before.generation, records, names_at),
+    );
+    if (!written) throw outdated((await getBound(caller, id)).binding);
     await effects.apply(caller, [change], operation);
     await effects.announce(caller, [row]);
     return row;
@@ -264,6 +271,24 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     });
   }
 
+  /**
+   * The gateway returns to what an operator has chosen before. Other bytes under the same version were chosen by
+   * nobody, and would get the secrets and mounts of the binding.
+   */
+  async function requireSameBytes({ scope, package_id, previous }: Binding): Promise<void> {
+    const version = previous?.package_version ?? "";
+    const found = await store.packages.find(scope.org_id, package_id, version);
+    if (found !== null && found.digest === previous?.digest) return;
+    throw new BackplaneError(
+      "package.conflict",
+      `${package_id} ${version} is not installed any more with the content that it had before the upgrade.`,
+      {
+        details: { package_id, version, expected: previous?.digest ?? null, actual: found?.digest ?? null },
+        fix: "Roll back or upgrade the bindings yourself, after you have checked the version.",
+      },
+    );
+  }
+
   async function rollBackTrial(failed: Binding, reason: string): Promise<boolean> {
     const { scope, package_id, package_version } = failed;
     const kernel: Caller = { actor: "kernel", scope, role: "owner", scopes: [], admin: false };
@@ -279,9 +304,10 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     );
     const at = now();
     const changes: PlannedMove[] = [];
+    for (const before of trials) if (before.share_of === undefined) await requireSameBytes(before);
     for (const before of trials) {
       const rolled_back = { package_version, reason, at };
-      // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not been.
+      // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.
       const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
       const change =
         before.share_of === undefined
@@ -290,6 +316,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
               before,
               row: cancelUpgrade(before)!,
               found: await findExport(store.packages, scope.org_id, before),
+              names: null,
               records: {},
             };
       const row = { ...change.row, rolled_back };
@@ -298,9 +325,12 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       changes.push({ ...change, row, records });
     }
     try {
-      await store.bindings.updateAll(
-        changes.map(({ before, row, records }) => ({ row, expected: before.generation, records })),
-      );
+      const updates = changes.map(({ before, row, records }) => ({
+        row,
+        expected: before.generation,
+        records,
+      }));
+      await writeClaimed(changes, (names_at) => store.bindings.updateAll(updates, names_at));
     } catch (error) {
       // Another gateway was faster, or an operator has changed the bindings.
       if (codeOf(error) === "binding.conflict") return false;

@@ -61,7 +61,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
     return null;
   }
 
-  /** A server that was not started yet counts as one tool of unknown effects. */
+  /** A server that has not been started yet counts as one tool of unknown effects. */
   async function boundTools(to: CheckedExport, draft: Binding): Promise<readonly PluginExport[]> {
     if (to.export.id !== WHOLE_PACKAGE) return [to.export];
     const tools = isDescribed(to.package.manifest.runtime.protocol)

@@ -308,11 +308,11 @@ async function checkDescription(
   const exports: Description["exports"] = [];
   const warnings = [...description.warnings];
   const until = clock.monotonic() + CHECK_MS;
-  for (const given of description.exports) {
+  for (const described of description.exports) {
     // Policy rules and risks depend on these fields, and they come from another process.
-    const read = ToolExportSchema.safeParse(given);
+    const read = ToolExportSchema.safeParse(described);
     if (!read.success) {
-      warnings.push(unreadableTool(given, read.error.issues[0]));
+      warnings.push(unreadableTool(described, read.error.issues[0]));
       continue;
     }
     const item = read.data;
@@ -369,8 +369,8 @@ export async function describeProcess(
     throw new BackplaneError("package.invalid", `This gateway does not run ${protocol} packages.`);
   }
   const request = await createProcessRequest(deps, policies, bound, bound.binding.scope);
-  const description = await sendProcessRequest(tokens, bound, request, (given) =>
-    describe({ ...given, timeout_ms: DESCRIBE_MS }, operation),
+  const description = await sendProcessRequest(tokens, bound, request, (prepared) =>
+    describe({ ...prepared, timeout_ms: DESCRIBE_MS }, operation),
   );
   return await checkDescription(deps, description);
 }

@@ -26,10 +26,10 @@ const MAX_CACHED_EXPORTS = 256;
 export function withDefinitions(stored: BindingSource, definitions: DefinitionStore): BindingSource {
   // The store returns the same objects until something changes, so they can be keys of the cache.
   const known = new WeakMap<BoundPackage, DescribedPackage>();
-  const applyCached = (bound: BoundPackage, given: Definitions): DescribedPackage => {
+  const applyCached = (bound: BoundPackage, definitions: Definitions): DescribedPackage => {
     let applied = known.get(bound);
-    if (applied?.definitions !== given) {
-      applied = { definitions: given, whole: applyDefinitions(bound, given), exports: new Map() };
+    if (applied?.definitions !== definitions) {
+      applied = { definitions, whole: applyDefinitions(bound, definitions), exports: new Map() };
       known.set(bound, applied);
     }
     return applied;
@@ -38,10 +38,12 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     definitions.get(scope.org_id, binding_id);
   /** Without definitions the binding offers no tools yet. */
   const describe = (bound: BoundPackage): MaybePromise<BoundPackage> =>
-    mapMaybe(readDefinitions(bound), (given) => (given === null ? bound : applyCached(bound, given).whole));
-  const selectDescribed = (bound: BoundPackage, given: Definitions | null, export_id: string) => {
-    if (given === null) return selectExport(bound, export_id);
-    const { whole, exports } = applyCached(bound, given);
+    mapMaybe(readDefinitions(bound), (definitions) =>
+      definitions === null ? bound : applyCached(bound, definitions).whole,
+    );
+  const selectDescribed = (bound: BoundPackage, definitions: Definitions | null, export_id: string) => {
+    if (definitions === null) return selectExport(bound, export_id);
+    const { whole, exports } = applyCached(bound, definitions);
     const known = exports.get(export_id);
     if (known !== undefined) return known;
     const selected = selectExport(whole, export_id);
@@ -51,7 +53,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   };
   const selectFrom = (bound: BoundPackage, export_id: string): MaybePromise<BoundPackage | null> =>
     needsDefinitions(bound)
-      ? mapMaybe(readDefinitions(bound), (given) => selectDescribed(bound, given, export_id))
+      ? mapMaybe(readDefinitions(bound), (definitions) => selectDescribed(bound, definitions, export_id))
       : selectExport(bound, export_id);
   return {
     get: (scope, id) =>

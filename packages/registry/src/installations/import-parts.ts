@@ -38,6 +38,8 @@ export async function importParts(
   opened: OpenedSource,
   options: {
     strict: boolean;
+    /** The entry of the marketplace that the packages come from. */
+    marketplace: string | undefined;
     operation: Operation;
     requireAccess: (part: SourcePart) => void;
     /** Throws if its signature does not allow the installation. */
@@ -59,8 +61,11 @@ export async function importParts(
       try {
         requireNotCancelled(options.operation);
         options.requireAccess(part);
-        const imported = await opened.import(part);
-        held.push(imported.digest);
+        const found = await opened.import(part);
+        held.push(found.digest);
+        const { marketplace } = options;
+        const imported: ImportedPackage =
+          marketplace === undefined ? found : { ...found, origin: "marketplace", marketplace };
         const { state, ...judged } = await options.judge(imported);
         const row = await findRow(deps, { ...rows.draft(caller, imported), signature: state }, part);
         requireRunnable(deps, row);
@@ -136,7 +141,10 @@ function requireUnique(parts: readonly ImportedPart[], { package_id, version }: 
   });
 }
 
-/** Rethrows errors that are not the fault of the part, such as an unavailable store, and those of a source with one part. */
+/**
+ * Rethrows errors that are not the fault of the part, such as an unavailable store, and those of a source with one
+ * part.
+ */
 function leaveOut({ kind, parts }: OpenedSource, part: SourcePart, thrown: unknown): LeftOut {
   const single = parts.length === 1 && kind !== "agent_plugin";
   if (single || part.kind === "package" || !isPartFault(thrown)) throw thrown;

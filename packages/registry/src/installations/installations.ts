@@ -27,6 +27,7 @@ import {
 } from "@backplane/ports";
 import type { ChangeEffects } from "../bindings/change-effects.ts";
 import type { PackageFinder } from "../bindings/check-binding.ts";
+import { writeClaimed } from "../bindings/name-authority.ts";
 import {
   type BindingPlanner,
   type PlannedChange,
@@ -59,7 +60,14 @@ interface InstallOptions {
   check?: (packages: readonly Package[]) => void;
   changing?: boolean;
   /** From the marketplace: its signature rules apply instead of those for OCI, and nothing is started. */
-  origin?: "marketplace";
+  entry?: InstalledEntry;
+}
+
+/** An entry of the marketplace that is installed. */
+interface InstalledEntry {
+  id: string;
+  /** Returns the signatures that its card refers to. Throws if there are only others. */
+  selectSignatures(signatures: readonly unknown[]): readonly unknown[];
 }
 
 interface StoredInstallation {
@@ -78,6 +86,7 @@ export type InstallLinked = (
   caller: Caller,
   path: string,
   check: (packages: readonly Package[]) => void,
+  operation: Operation,
 ) => Promise<Installation>;
 
 /** Installs as `installations.install`. Nothing is stored if `check` throws. */
@@ -86,7 +95,7 @@ export type InstallChecked = (
   source: InstallationSource,
   settings: InstallationSettings,
   check: (packages: readonly Package[]) => void,
-  options?: Pick<InstallOptions, "operation" | "origin">,
+  options?: Pick<InstallOptions, "operation" | "entry">,
 ) => Promise<Installation>;
 
 export function createInstallations({
@@ -103,11 +112,12 @@ export function createInstallations({
     caller: Caller,
     source: InstallationSource,
     settings: InstallationSettings,
-    { operation, only, check, changing, origin }: InstallOptions,
+    { operation, only, check, changing, entry }: InstallOptions,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
-    const given = settings.signature === undefined ? [] : [settings.signature];
+    const detached = settings.signature === undefined ? [] : [settings.signature];
+    const select = (found: readonly unknown[]) => entry?.selectSignatures(found) ?? [...found, ...detached];
     const opened = await importer.open(withSecretSlots(source, settings), {
       only,
       changing,
@@ -115,7 +125,8 @@ export function createInstallations({
       accept_source: settings.accept_source,
       registryLogin: readRegistryLogin(deps, caller),
       acceptArtifact: async ({ digest, signatures: found }) => {
-        await signatures.check(caller, origin ?? "oci", { digest }, [...found, ...given]);
+        const origin = entry === undefined ? "oci" : "marketplace";
+        await signatures.check(caller, origin, { digest }, select(found));
       },
       operation,
     });
@@ -126,9 +137,10 @@ export function createInstallations({
       done = await importParts(deps, rows, caller, opened, {
         strict: settings.strict === true,
         operation,
+        marketplace: entry?.id,
         judge: (imported) =>
-          signatures.judge(caller, origin === undefined ? imported : { ...imported, origin }, {
-            signatures: [...(imported.signatures ?? []), ...given],
+          signatures.judge(caller, imported, {
+            signatures: select(imported.signatures ?? []),
             allow_downgrade: settings.allow_downgrade === true,
           }),
         // A part that comes from a registry is not part of the upload.
@@ -138,7 +150,7 @@ export function createInstallations({
         check?.(done.parts.map(({ row }) => row));
         stored = await storeParts(caller, opened, done.parts, settings, async (changes) => {
           // The author of a folder that changes sees its errors at the binding.
-          if (changing !== true && origin === undefined) await versions.requireStart(changes, operation);
+          if (changing !== true && entry === undefined) await versions.requireStart(changes, operation);
           // The last moment at which the installation can be cancelled.
           requireNotCancelled(operation);
           operation.report({ step: "store", message: "Storing packages and bindings" });
@@ -190,11 +202,12 @@ export function createInstallations({
       const changes = bindings.flatMap(({ change }) => change ?? []);
       await beforeCommit(changes);
       try {
-        const stored = await store.installations.commit({
-          packages,
-          moved: changes.filter(isMove).map(toUpdate),
-          created: changes.filter((change) => !isMove(change)).map(({ row, records }) => ({ row, records })),
-        });
+        const moved = changes.filter(isMove).map(toUpdate);
+        const added = changes.filter((change) => !isMove(change));
+        const created = added.map(({ row, records }) => ({ row, records }));
+        const stored = await writeClaimed(changes, (names_at) =>
+          store.installations.commit({ packages, moved, created, names_at }),
+        );
         return { packages: stored.map(({ row, created }) => ({ package: row, created })), bindings };
       } catch (error) {
         // A binding was created or changed after it was read.
@@ -214,11 +227,12 @@ export function createInstallations({
     caller: Caller,
     source: InstallationSource,
     only: "package" | "agent_plugin",
+    operation: Operation = unwatchedOperation(),
     strict = false,
   ) {
     requireOperator(caller, "install packages");
     requireSourceAccess(caller, source.kind);
-    return await install(caller, source, { bind: false, strict }, { only, operation: unwatchedOperation() });
+    return await install(caller, source, { bind: false, strict }, { only, operation });
   }
 
   return {
@@ -237,17 +251,18 @@ export function createInstallations({
       const checked = { only: "package", check, ...options } as const;
       return (await install(caller, source, settings, checked)).installation;
     },
-    async installLinked(caller, path, check) {
+    async installLinked(caller, path, check, operation) {
       const source = { kind: "folder", path } as const;
-      const options = { check, changing: true, operation: unwatchedOperation() };
+      const options = { check, changing: true, operation };
       return (await install(caller, source, { bind: true }, options)).installation;
     },
     packages: {
-      async install(caller, source) {
-        return (await installUnbound(caller, source, "package")).installation.packages[0]!;
+      async install(caller, source, operation) {
+        return (await installUnbound(caller, source, "package", operation)).installation.packages[0]!;
       },
-      async installAgentPlugin(caller, source, { strict }) {
-        const { installation, parts } = await installUnbound(caller, source, "agent_plugin", strict);
+      async installAgentPlugin(caller, source, { strict }, operation) {
+        const unbound = await installUnbound(caller, source, "agent_plugin", operation, strict);
+        const { installation, parts } = unbound;
         return toAgentPlugin(installation, parts);
       },
     },

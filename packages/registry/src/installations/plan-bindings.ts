@@ -43,11 +43,11 @@ export function bindsParts(
 
 /** Refuses settings that would have no effect. Secrets may name the slots of a server that is bound later. */
 export function requireNoSettings({ config, policy, rollout, org_wide }: InstallationSettings): void {
-  const given = Object.keys(definedFields({ config, policy, rollout, org_wide }))[0];
-  if (given === undefined) return;
-  const message = `${given} applies to a binding, and nothing is bound.`;
+  const setting = Object.keys(definedFields({ config, policy, rollout, org_wide }))[0];
+  if (setting === undefined) return;
+  const message = `${setting} applies to a binding, and nothing is bound.`;
   throw new BackplaneError("request.invalid", message, {
-    details: { issues: [{ path: `body.${given}`, message }] },
+    details: { issues: [{ path: `body.${setting}`, message }] },
     fix: "Send bind: true, or leave the settings of the binding out.",
   });
 }
@@ -112,10 +112,10 @@ function keepName(
   own: Settings,
   older: readonly Binding[],
   export_id: string,
-  given: JsonObject | undefined,
+  requested_config: JsonObject | undefined,
 ): Settings {
   const before = older.find((one) => one.export_id === export_id);
-  if (before === undefined || own.config === undefined || given?.name !== undefined) return own;
+  if (before === undefined || own.config === undefined || requested_config?.name !== undefined) return own;
   const { config: before_config } = before;
   const { name: _suggested, ...config } = own.config;
   const { config: _config, ...rest } = own;
@@ -128,25 +128,29 @@ function toPlanned(change: PlannedChange, kind: InstalledBinding["change"]): Pla
 }
 
 /** The settings of each export that is bound. The settings of the request override those of the source. */
-function settingsOf({ part, row }: ImportedPart, given: InstallationSettings): Map<string, Settings> {
+function settingsOf({ part, row }: ImportedPart, requested: InstallationSettings): Map<string, Settings> {
   const { runtime, exports } = row.manifest;
   if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);
   if (isDescribed(runtime.protocol)) {
     const own = {
-      config: mergeConfig(part.binding.config, given.config),
-      policy: mergePolicies(part.binding.policy, given.policy),
-      secrets: pickSlots(given.secrets, runtime.permissions?.secret_slots ?? []),
-      rollout: given.rollout,
+      config: mergeConfig(part.binding.config, requested.config),
+      policy: mergePolicies(part.binding.policy, requested.policy),
+      secrets: pickSlots(requested.secrets, runtime.permissions?.secret_slots ?? []),
+      rollout: requested.rollout,
     };
     return new Map([[WHOLE_PACKAGE, definedFields(own) as Settings]]);
   }
   const someConfigured = exports.some((each) => each.config_schema !== undefined);
-  return new Map(exports.map((each) => [each.id, exportSettings(each, given, someConfigured)]));
+  return new Map(exports.map((each) => [each.id, exportSettings(each, requested, someConfigured)]));
 }
 
 /** Each export gets the secrets and configuration that it declares. If none declares a configuration, all get it. */
-function exportSettings(each: PluginExport, given: InstallationSettings, someConfigured: boolean): Settings {
-  const { config, secrets, policy, rollout } = given;
+function exportSettings(
+  each: PluginExport,
+  requested: InstallationSettings,
+  someConfigured: boolean,
+): Settings {
+  const { config, secrets, policy, rollout } = requested;
   const own = {
     config: someConfigured && each.config_schema === undefined ? undefined : config,
     secrets: pickSlots(secrets, each.permissions.secret_slots),
@@ -156,20 +160,20 @@ function exportSettings(each: PluginExport, given: InstallationSettings, someCon
   return definedFields(own) as Settings;
 }
 
-function merge<T extends object>(own: T | undefined, given: T | undefined): T | undefined {
-  return own === undefined ? given : { ...own, ...given };
+function merge<T extends object>(own: T | undefined, requested: T | undefined): T | undefined {
+  return own === undefined ? requested : { ...own, ...requested };
 }
 
 /** Variables of the request are added to those of the source. */
-function mergeConfig(own: JsonObject | undefined, given: JsonObject | undefined): JsonObject | undefined {
-  const merged = merge(own, given);
-  if (merged === undefined || !isObject(own?.env) || !isObject(given?.env)) return merged;
-  return { ...merged, env: { ...own.env, ...given.env } };
+function mergeConfig(own: JsonObject | undefined, requested: JsonObject | undefined): JsonObject | undefined {
+  const merged = merge(own, requested);
+  if (merged === undefined || !isObject(own?.env) || !isObject(requested?.env)) return merged;
+  return { ...merged, env: { ...own.env, ...requested.env } };
 }
 
-function mergePolicies(own: BindingPolicy | undefined, given: BindingPolicy | undefined) {
-  const secret_env = merge(own?.secret_env, given?.secret_env);
-  return merge(merge(own, given), secret_env === undefined ? undefined : { secret_env });
+function mergePolicies(own: BindingPolicy | undefined, requested: BindingPolicy | undefined) {
+  const secret_env = merge(own?.secret_env, requested?.secret_env);
+  return merge(merge(own, requested), secret_env === undefined ? undefined : { secret_env });
 }
 
 function pickSlots(

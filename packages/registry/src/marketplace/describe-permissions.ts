@@ -1,4 +1,4 @@
-/** Says in plain sentences what a package asks for, for a person who decides about it. */
+/** Describes the permissions of a package in plain sentences, for the person who decides about it. */
 import type { Permissions } from "@backplane/contract";
 
 const FILES = {

@@ -1,11 +1,13 @@
 /**
- * The marketplace (api.marketplace): curated entries, apart from what is installed. An installation stores the package and its
- * bindings and runs nothing. The card is what the operator decided about, so an artifact that is not the one on the card, or
- * asks for more, is refused.
+ * The marketplace (api.marketplace): curated entries, independent of what is installed. An installation stores the package
+ * and its bindings and runs nothing. The operator has decided by the card, so an artifact that differs from its card or
+ * requests more is refused.
  */
 import {
   BackplaneError,
+  canonicalJson,
   isDescribed,
+  isObject,
   type MarketplaceCard,
   type MarketplaceEntry,
   type Package,
@@ -33,7 +35,7 @@ export function createMarketplace(
 ): Kernel["marketplace"] {
   const readCatalogs = async () => (await marketplace?.read()) ?? [];
 
-  /** The first catalog with an id decides about it, so no catalog replaces a bundled entry. */
+  /** The first catalog that has an id wins, so no other catalog can replace a bundled entry. */
   async function readEntries(catalogs: readonly ReadCatalog[]): Promise<FoundEntry[]> {
     const found = new Map<string, FoundEntry>();
     for (const catalog of catalogs)
@@ -81,6 +83,14 @@ export function createMarketplace(
     },
     async install(caller, id, settings, operation = unwatchedOperation()) {
       const { entry } = await find(id);
+      const { oci: seen, ...own } = settings;
+      // The operator has decided about a card, which a catalog can replace at any time.
+      if (seen !== undefined && seen !== entry.oci)
+        throw new BackplaneError(
+          "marketplace.mismatch",
+          `${entry.name} has another artifact now: ${entry.oci ?? "none"}.`,
+          { details: { id, expected: seen, actual: entry.oci } },
+        );
       if (entry.status !== "available" || entry.oci === null)
         throw new BackplaneError(
           "marketplace.not_available",
@@ -90,16 +100,31 @@ export function createMarketplace(
           },
         );
       const { bind, scope } = entry.install_policy;
-      const chosen = { bind, ...(scope === "org" ? { org_wide: true } : {}), ...settings };
+      const chosen = { bind, ...(scope === "org" ? { org_wide: true } : {}), ...own };
       return await installChecked(
         caller,
         { kind: "oci", reference: entry.oci },
         chosen,
         (packages) => requireCard(entry, packages, chosen.bind),
-        { operation, origin: "marketplace" },
+        { operation, entry: { id, selectSignatures: (signatures) => selectSignatures(entry, signatures) } },
       );
     },
   };
+}
+
+/**
+ * Any trusted key may sign a package, but only the one on the card has signed what the card shows. Throws if there are
+ * signatures and none of them is by that key, for these dependencies.
+ */
+function selectSignatures(entry: MarketplaceEntry, signatures: readonly unknown[]): readonly unknown[] {
+  const key_id = entry.signature?.key_id;
+  const found = signatures.filter((signature) => isObject(signature) && signature.key_id === key_id);
+  if (signatures.length > 0 && found.length === 0)
+    throw mismatch(entry, `the artifact is not signed with ${key_id}`);
+  const lock = canonicalJson(entry.dependency_lock ?? []);
+  const same = found.filter((signature) => canonicalJson(Object(signature).dependency_lock ?? []) === lock);
+  if (found.length > 0 && same.length === 0) throw mismatch(entry, "the artifact has other dependencies");
+  return same;
 }
 
 function matches(
@@ -113,7 +138,8 @@ function matches(
 /** Throws unless the artifact is the package of the card and asks for nothing that the card does not show. */
 function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind: boolean): void {
   const [found, ...more] = packages;
-  if (found === undefined || more.length > 0) throw mismatch(entry, "the artifact does not hold one package");
+  if (found === undefined || more.length > 0)
+    throw mismatch(entry, "the artifact does not contain exactly one package");
   const { package_id, version } = entry.package;
   if (found.package_id !== package_id || found.version !== version)
     throw mismatch(entry, `the artifact is ${found.package_id} ${found.version}`);
@@ -125,6 +151,9 @@ function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind
   for (const { id, kind } of entry.package.exports)
     if (!exports.some((item) => item.id === id && item.kind === kind))
       throw mismatch(entry, `the artifact has no ${kind} ${id}`);
+  for (const { id, kind } of exports)
+    if (!entry.package.exports.some((item) => item.id === id && item.kind === kind))
+      throw mismatch(entry, `the artifact also has the ${kind} ${id}`);
   // The tools of such a package are known only when it runs.
   if (bind && isDescribed(runtime.protocol)) throw mismatch(entry, "binding its tools would start it");
 }

@@ -46,7 +46,7 @@ export function createOutdated(
     caller: Caller,
     pack: Package,
     operation: Operation,
-  ): Promise<Pick<OutdatedPackage, "newest_available" | "source" | "note">> {
+  ): Promise<Pick<OutdatedPackage, "newest_available" | "source" | "note" | "provenance">> {
     const unknown = (note: string) => ({ newest_available: null, source: null, note });
     if (pack.manifest.runtime.protocol === "mcp.http")
       return unknown("A remote server has the version that its operator runs.");
@@ -56,7 +56,13 @@ export function createOutdated(
       const { packages } = await installations.inspect(caller, found.source, operation);
       const same = packages.find(({ package_id }) => package_id === pack.package_id);
       if (same === undefined) return unknown("Its source contains another package now.");
-      return { newest_available: same.version, source: found.textOf(same.version), note: null };
+      const { version, provenance } = same;
+      return {
+        newest_available: version,
+        source: found.textOf(version),
+        note: null,
+        ...(provenance === undefined ? {} : { provenance }),
+      };
     } catch (error) {
       requireNotCancelled(operation);
       return unknown(toBackplaneError(error).message);

@@ -1,6 +1,6 @@
 /** The rows of installed packages and the bytes behind them. */
 
-import { BackplaneError, type Package } from "@backplane/contract";
+import { BackplaneError, type JsonObject, type Package, type Provenance } from "@backplane/contract";
 import {
   auditOf,
   type Caller,
@@ -38,6 +38,8 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     size_bytes: imported.size_bytes,
     origin: imported.origin,
     ...(imported.oci === undefined ? {} : { oci: imported.oci }),
+    ...(imported.marketplace === undefined ? {} : { marketplace: imported.marketplace }),
+    ...(imported.provenance === undefined ? {} : { provenance: imported.provenance }),
     manifest,
     schemas: imported.schemas as Record<string, never>,
     first_installed_at: imported.first_installed_at,
@@ -65,6 +67,8 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         // Names the package of the registry, and the install scripts that ran.
         ...(REGISTRIES.includes(row.origin) ? { source: row.manifest.source } : {}),
         ...(row.oci === undefined ? {} : { oci: row.oci }),
+        ...(row.marketplace === undefined ? {} : { marketplace: row.marketplace }),
+        ...(row.provenance === undefined ? {} : { provenance: auditedProvenance(row.provenance) }),
         ...(row.signature?.state === "verified" ? { signed_by: row.signature.key_id } : {}),
       }),
     };
@@ -114,4 +118,10 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
   }
 
   return { draft, records, add, remove, discard };
+}
+
+function auditedProvenance({ state, build, trust_root }: Provenance): JsonObject {
+  return build === null
+    ? { state }
+    : { state, repository: build.repository, commit: build.commit, trust_root: trust_root?.digest ?? null };
 }

@@ -11,6 +11,7 @@ import {
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
+import { createCurrentSignatures } from "../signatures/current-signature.ts";
 import type { PackageRows } from "./package-rows.ts";
 
 export function createPackages(
@@ -18,6 +19,8 @@ export function createPackages(
   rows: PackageRows,
 ): Pick<Kernel["packages"], "get" | "list" | "remove"> {
   const { store } = deps;
+
+  const withCurrentSignatures = createCurrentSignatures(deps);
 
   async function remove(caller: Caller, id: string): Promise<void> {
     requireOperator(caller, "remove packages");
@@ -28,14 +31,18 @@ export function createPackages(
   }
 
   async function get(caller: Caller, id: string) {
-    const row = await store.packages.get(caller.scope.org_id, id);
+    const { org_id } = caller.scope;
+    const row = await store.packages.get(org_id, id);
     if (row === null) throw new BackplaneError("package.not_found");
-    return row;
+    return (await withCurrentSignatures(org_id, [row]))[0]!;
   }
 
   return {
     get,
-    list: (caller, page) => store.packages.list(caller.scope.org_id, page),
+    async list({ scope: { org_id } }, page) {
+      const { items, next } = await store.packages.list(org_id, page);
+      return { items: await withCurrentSignatures(org_id, items), next };
+    },
     remove,
   };
 }

@@ -11,9 +11,9 @@ import {
   type MaybePromise,
   mapMaybe,
   type Policy,
-  type PolicyAnswer,
   type PolicyLevel,
   type PolicyPatch,
+  type PolicyView,
 } from "@backplane/contract";
 import {
   atLeast,
@@ -68,17 +68,17 @@ export class Policies {
     });
   }
 
-  async get(caller: Caller, level: PolicyLevel): Promise<PolicyAnswer> {
+  async get(caller: Caller, level: PolicyLevel): Promise<PolicyView> {
     requireOperator(caller, "read the policy");
     const { scope, row } = await this.#find(caller, level);
-    return await this.#answer(level, scope, row);
+    return await this.#view(level, scope, row);
   }
 
-  put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyAnswer> {
+  put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyView> {
     return this.#write(caller, level, () => policy, expected);
   }
 
-  patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyAnswer> {
+  patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyView> {
     return this.#write(caller, level, (before) => applyPatch(before, patch), expected);
   }
 
@@ -87,7 +87,7 @@ export class Policies {
     level: PolicyLevel,
     change: (before: Policy) => Policy,
     expected: number | undefined,
-  ): Promise<PolicyAnswer> {
+  ): Promise<PolicyView> {
     requireAdmin(caller, level);
     const { store, clock } = this.#deps;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
@@ -108,7 +108,7 @@ export class Policies {
       const audit = auditOf(this.#deps, caller, "policy.set", `policy/${level}`, details);
       if (!(await store.policies.put(next, { audit }))) continue;
       this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });
-      return await this.#answer(level, scope, next);
+      return await this.#view(level, scope, next);
     }
     throw outdated(undefined);
   }
@@ -118,7 +118,7 @@ export class Policies {
     if (level === "project" && project_id === null) {
       throw new BackplaneError(
         "request.invalid",
-        "level=project needs a project, and the request names none",
+        "level=project needs a project, and the request names none.",
         {
           fix: "Send the Backplane-Project header, or use --project.",
         },
@@ -129,7 +129,7 @@ export class Policies {
     return { scope, row: level === "org" ? org : project };
   }
 
-  async #answer(level: PolicyLevel, scope: Scope, row: PolicyRow | null): Promise<PolicyAnswer> {
+  async #view(level: PolicyLevel, scope: Scope, row: PolicyRow | null): Promise<PolicyView> {
     const { document } = await this.of(scope);
     return {
       level,

@@ -104,7 +104,7 @@ function floorOf(
   if (item.kind !== "tool") return least;
   const { target, category } = item.tool;
   if (floor.host !== undefined && target === "host")
-    least.push({ risk: floor.host, why: "it runs on the host, outside of the sandbox" });
+    least.push({ risk: floor.host, why: "it runs on the host, outside the sandbox" });
   const own = category === undefined ? undefined : ownRisk(floor.categories, normalizeCategory(category));
   if (own !== undefined) least.push({ risk: own, why: `the floor of the category ${category}` });
   return least;

@@ -2,6 +2,7 @@
 
 import { BackplaneError, type Binding, type Grant } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
+import { isRegistrySecret } from "./registry-login.ts";
 
 /** Returns the values of the slots that are granted and bound. */
 export async function readBindingSecrets(
@@ -15,7 +16,8 @@ export async function readBindingSecrets(
     const ref = binding.secrets[slot];
     if (ref === undefined) continue;
     const name = parseSecretRef(ref, org_id);
-    const sealed = name === null ? null : await deps.store.secrets.sealed(org_id, name);
+    const usable = name !== null && !isRegistrySecret(name);
+    const sealed = usable ? await deps.store.secrets.sealed(org_id, name) : null;
     if (sealed === null) {
       throw new BackplaneError("secret.not_found", `The secret bound to ${slot} no longer exists.`);
     }

@@ -7,6 +7,9 @@ import { BackplaneError } from "@backplane/contract";
 import type { Caller, KernelDeps, RegistryLogin } from "@backplane/ports";
 
 const PREFIX = "registry_";
+/** The host of Docker Hub, and the name under which people know it. */
+const DOCKER_HOST = "registry-1.docker.io";
+const DOCKER_NAME = "docker.io";
 
 /** A binding must not use such a secret, because its plugin would receive it. */
 export function isRegistrySecret(name: string): boolean {
@@ -17,7 +20,7 @@ export function readRegistryLogin(
   { store, vault }: Pick<KernelDeps, "store" | "vault">,
   { scope: { org_id } }: Caller,
 ): (registry: string) => Promise<RegistryLogin | null> {
-  return async (registry) => {
+  async function readLogin(registry: string): Promise<RegistryLogin | null> {
     const name = `${PREFIX}${registry.replace(":", "_")}`;
     const owned = await store.secrets.get(org_id, name);
     // A project must not decide which login the whole org uses.
@@ -31,5 +34,8 @@ export function readRegistryLogin(
         fix: `backplane secret set ${name}, with the value USER:PASSWORD`,
       });
     return { username: value.slice(0, colon), password: value.slice(colon + 1) };
-  };
+  }
+
+  return async (registry) =>
+    (await readLogin(registry)) ?? (registry === DOCKER_HOST ? await readLogin(DOCKER_NAME) : null);
 }

@@ -19,12 +19,12 @@ export interface VerifiedSignature {
 
 /** Throws `signature.*`. `findKey` finds a key by its fingerprint, also a revoked one. */
 export async function verifySignature(
-  given: unknown,
+  document: unknown,
   signed: SignedPackage,
   findKey: (key_id: string) => Promise<TrustedKey | null>,
   now: number,
 ): Promise<VerifiedSignature> {
-  const parsed = PackageSignatureSchema.safeParse(given);
+  const parsed = PackageSignatureSchema.safeParse(document);
   if (!parsed.success) {
     const field = parsed.error.issues[0]?.path.join(".") ?? "";
     throw new BackplaneError(

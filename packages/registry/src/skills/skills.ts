@@ -96,10 +96,10 @@ function hasSkills(bound: BoundPackage): boolean {
 
 function decodeText(bytes: Uint8Array | null, file: string): string {
   if (bytes === null)
-    throw new BackplaneError("skill.not_found", `${file} is larger than ${FILE_BYTES} bytes`);
+    throw new BackplaneError("skill.not_found", `${file} is larger than ${FILE_BYTES} bytes.`);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw new BackplaneError("skill.not_found", `${file} is not UTF-8 text`);
+    throw new BackplaneError("skill.not_found", `${file} is not UTF-8 text.`);
   }
 }

@@ -13,13 +13,15 @@ import {
   toBackplaneError,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import type {
-  BoundPackage,
-  Caller,
-  Description,
-  Kernel,
-  KernelDeps,
-  WorkspaceSource,
+import {
+  type BoundPackage,
+  type Caller,
+  type Description,
+  type Kernel,
+  type KernelDeps,
+  type Operation,
+  requireNotCancelled,
+  type WorkspaceSource,
 } from "@backplane/ports";
 import type { DefinitionsService } from "../definitions/definitions.ts";
 import type { InstallLinked } from "../installations/installations.ts";
@@ -52,8 +54,11 @@ export async function loadFolder(
   caller: Caller,
   source: WorkspaceSource,
   used: InUse | null,
+  operation: Operation,
 ): Promise<LoadedFolder> {
-  return used === null ? await bindFirst(parts, caller, source) : await bindNext(parts, caller, source, used);
+  return used === null
+    ? await bindFirst(parts, caller, source, operation)
+    : await bindNext(parts, caller, source, used, operation);
 }
 
 /**
@@ -65,12 +70,14 @@ export async function installFolder(
   caller: Caller,
   { path, snapshots: before }: Pick<TrustedFolder, "path" | "snapshots">,
   digest: string,
+  operation: Operation,
 ): Promise<LoadedFolder> {
-  const installation = await parts.installLinked(caller, path, (packages) => {
-    // Only the reviewed content may be loaded. The packages of Agent Plugins have digests of their own.
+  // Only the reviewed content may be loaded. The packages of Agent Plugins have digests of their own.
+  const requireReviewed = (packages: readonly Package[]) => {
     if (packages.length === 1 && packages[0]!.digest !== digest)
       throw new BackplaneError("workspace.changed");
-  });
+  };
+  const installation = await parts.installLinked(caller, path, requireReviewed, operation);
   const current = installation.packages.map(({ package: row }) => row.id);
   const { package_id, version: package_version } = installation.packages[0]!.package;
   const bindings = installation.bindings.map(({ binding }) => binding.binding_id);
@@ -92,11 +99,20 @@ async function bindFirst(
   { deps, rows, bindings }: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
+  operation: Operation,
 ): Promise<LoadedFolder> {
+  operation.report({ step: "unpack", message: "Copying the tool files" });
   const imported = await deps.importer.import(source);
-  const { package: row } = await rows.add(caller, rows.draft(caller, imported));
+  const draft = rows.draft(caller, imported);
+  if (operation.signal.aborted) {
+    await rows.discard(draft.digest);
+    requireNotCancelled(operation);
+  }
+  operation.report({ step: "store", message: "Binding the tools" });
+  const { package: row } = await rows.add(caller, draft);
   const { package_id, version: package_version } = row;
-  const binding = await bindings.create(caller, { package_id, package_version, export_id: WHOLE_PACKAGE });
+  const body = { package_id, package_version, export_id: WHOLE_PACKAGE };
+  const binding = await bindings.create(caller, body, operation);
   const described = await deps.store.definitions.get(binding.scope.org_id, binding.binding_id);
   const errors = described === null ? {} : errorsOf(described);
   if (described?.error != null) errors.tools = described.error.message;
@@ -108,9 +124,11 @@ async function bindNext(
   caller: Caller,
   source: WorkspaceSource,
   used: InUse,
+  operation: Operation,
 ): Promise<LoadedFolder> {
   const { rows, bindings, definitions } = parts;
   const { binding_id } = used.binding;
+  operation.report({ step: "check", message: "Loading the tool files" });
   let next = await importCandidate(parts, caller, source, used);
   const errors = errorsOf(next.description);
   const loaded = loadedFiles(used.definitions);
@@ -121,12 +139,17 @@ async function bindNext(
     next = await importCandidate(parts, caller, { ...source, keep }, used);
   }
   const { row, description } = next;
+  if (operation.signal.aborted) {
+    await rows.discard(row.digest);
+    requireNotCancelled(operation);
+  }
+  operation.report({ step: "store", message: "Binding the tools" });
   const { package_id, version: package_version } = row;
   const snapshots = [...used.snapshots];
   if (row.digest !== used.package.digest) {
     const { package: added } = await rows.add(caller, row);
     await definitions.withDescription(binding_id, row.digest, description, () =>
-      bindings.patch(caller, binding_id, { package_version }, undefined),
+      bindings.patch(caller, binding_id, { package_version }, undefined, operation),
     );
     if (!snapshots.includes(added.id)) snapshots.push(added.id);
     while (snapshots.length > MAX_SNAPSHOTS) await removeSnapshot(parts, caller, snapshots.shift()!);

@@ -16,7 +16,10 @@ import {
 } from "@backplane/contract";
 import {
   type Caller,
+  type Operation,
   requireHostAdmin,
+  requireNotCancelled,
+  unwatchedOperation,
   type WorkspaceFolders,
   type WorkspaceSource,
   type WorkspacesFacade,
@@ -62,12 +65,19 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   }
 
   /** `reviewed` is the digest that the operator approved; the files may have changed while the change was queued. */
-  async function load(folder: TrustedFolder, caller: Caller, reviewed?: string): Promise<TrustedFolder> {
+  async function load(
+    folder: TrustedFolder,
+    caller: Caller,
+    operation: Operation,
+    reviewed?: string,
+  ): Promise<TrustedFolder> {
+    operation.report({ step: "read", message: `Reading ${folder.path}` });
     const { digest, files, tool_files } = await disk().survey(folder.path, folder.kind);
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
+    requireNotCancelled(operation);
     const loaded = tool_files
-      ? await loadFolder(parts, caller, sourceOf(folder, digest), await findInUse(folder))
-      : await installFolder(parts, caller, folder, digest);
+      ? await loadFolder(parts, caller, sourceOf(folder, digest), await findInUse(folder), operation)
+      : await installFolder(parts, caller, folder, digest, operation);
     const loaded_at = new Date(clock.now()).toISOString();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
     await save(next);
@@ -99,7 +109,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     try {
       const { digest } = await disk().survey(folder.path, folder.kind);
       if (digest === folder.digest) return;
-      if (folder.watch) await load(folder, operatorOf(folder));
+      if (folder.watch) await load(folder, operatorOf(folder), unwatchedOperation());
       else log.warn({ path: folder.path }, "files of a trusted folder changed; trust them to load them");
     } catch (error) {
       const { code, message } = toBackplaneError(error);
@@ -144,9 +154,9 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   }
 
   const facade: WorkspacesFacade = {
-    async review(caller, given, kind) {
+    async review(caller, requested_path, kind) {
       requireHostAdmin(caller, "read folders on the host");
-      const path = await disk().resolve(given);
+      const path = await disk().resolve(requested_path);
       const { digest, files } = await disk().survey(path, kind);
       const before = find(caller, path, kind);
       const changes = [];
@@ -164,7 +174,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
         trusted: before === undefined ? null : await viewFolder(before),
       };
     },
-    async trust(caller, wanted) {
+    async trust(caller, wanted, operation = unwatchedOperation()) {
       requireHostAdmin(caller, "trust a folder on the host");
       const { kind, watch } = wanted;
       const path = await disk().resolve(wanted.path);
@@ -178,7 +188,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
           trusted_at: now,
           trusted_by: caller.actor,
         };
-        const loaded = await enqueue(folder.id, () => load(folder, caller, wanted.digest));
+        const loaded = await enqueue(folder.id, () => load(folder, caller, operation, wanted.digest));
         watchFolder(loaded);
         return await viewFolder(loaded);
       });

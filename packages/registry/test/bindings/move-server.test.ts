@@ -20,8 +20,8 @@ verifies(
     const { bindings, packages, secrets } = fixture.kernel;
     const ref = (await secrets.put(admin, "notes", "for-the-old-server")).ref;
     const server = serverWith(["authorization"]);
-    const given = { secrets: { authorization: ref }, config: { headers: { "x-team": "blue" } } };
-    const { binding_id } = await fixture.bind(at(server, "1.0.0", OLD), given);
+    const settings = { secrets: { authorization: ref }, config: { headers: { "x-team": "blue" } } };
+    const { binding_id } = await fixture.bind(at(server, "1.0.0", OLD), settings);
     for (const [version, url] of [
       ["1.1.0", OLD],
       ["2.0.0", NEW],
@@ -31,13 +31,13 @@ verifies(
     }
     const patch = (package_version: string, more: object = {}) =>
       bindings.patch(user, binding_id, { package_version, ...more }, undefined);
-    expect(await patch("1.1.0")).toMatchObject({ ...given, status: "active" });
+    expect(await patch("1.1.0")).toMatchObject({ ...settings, status: "active" });
     // The move is refused while a slot would lose its secret and the change sets none.
     await expect(patch("2.0.0")).rejects.toMatchObject({ code: "binding.invalid" });
-    expect(await bindings.get(user, binding_id)).toMatchObject({ ...given, package_version: "1.1.0" });
+    expect(await bindings.get(user, binding_id)).toMatchObject({ ...settings, package_version: "1.1.0" });
     const upgrade = bindings.upgrade(user, { package_id: server.package_id, package_version: "2.0.0" });
     await expect(upgrade).rejects.toMatchObject({ code: "binding.invalid" });
-    const { secrets: named } = given;
+    const { secrets: named } = settings;
     expect(await patch("2.0.0", { secrets: named })).toMatchObject({ secrets: named, config: {} });
     // A binding for a share of the calls at another server starts without credentials too.
     const share = { package_version: "3.0.0", export_id: "*", rollout: { traffic_percent: 10 } };

@@ -94,7 +94,7 @@ test("lets a user bind a server that only patterns for all tools, denials and hi
   expect((await bindAs(fixture, user, server("mine/plain"))).status).toBe("active");
 });
 
-test("refuses a user a tool whose name a policy knows or another package has", async () => {
+test("does not let a user bind a tool whose name a policy trusts or another package has", async () => {
   const fixture = await createTestKernel();
   await setPolicy(fixture, { risks: { "search_*": "low" } });
   const tool = (id: string, package_id: string, version = "0.1.0") =>
@@ -165,4 +165,63 @@ test("lets a user bind a package of the org in a project only under the name tha
     message: expect.stringContaining("files"),
   });
   expect((await bindAs(fixture, user, server("acme/filer"), named)).scope).toEqual(scope);
+});
+
+verifies("server.names", "gives a name to one of two servers that are bound at the same time", async () => {
+  const fixture = await createTestKernel();
+  for (let round = 0; round < 5; round++) {
+    const name = `round${round}`;
+    const results = await Promise.allSettled([
+      bindAs(fixture, user, server(`one/${name}`)),
+      bindAs(fixture, user, server(`two/${name}`)),
+      bindAs(fixture, admin, server(`three/other${round}`), { config: { name } }),
+    ]);
+    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    for (const result of results)
+      if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "binding.conflict" });
+  }
+});
+
+test("gives a name to one of two servers that an admin renames at the same time", async () => {
+  const fixture = await createTestKernel();
+  const { bindings } = fixture.kernel;
+  const ids = [];
+  for (const package_id of ["one/a", "two/b", "three/c"])
+    ids.push((await bindAs(fixture, admin, server(package_id))).binding_id);
+  const renames = ids.map((id) => bindings.patch(admin, id, { config: { name: "wanted" } }, undefined));
+  const results = await Promise.allSettled(renames);
+  expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+});
+
+test("binds servers with different names at the same time", async () => {
+  const fixture = await createTestKernel();
+  const all = Array.from({ length: 8 }, (_, n) => bindAs(fixture, user, server(`acme/server${n}`)));
+  expect(await Promise.all(all)).toHaveLength(8);
+});
+
+verifies("server.names", "lets only an admin remove a server that an admin has named", async () => {
+  const fixture = await createTestKernel();
+  const { bindings } = fixture.kernel;
+  const named = await bindAs(fixture, admin, server("acme/filer"), { config: { name: "guarded" } });
+  await expect(bindings.remove(user, named.binding_id)).rejects.toMatchObject({
+    ...DENIED,
+    fix: expect.stringContaining(`backplane binding disable ${named.binding_id}`),
+  });
+  // Otherwise the user could bind it again under a name that no policy knows.
+  await expect(bindAs(fixture, user, server("acme/filer"))).rejects.toMatchObject({});
+  await bindings.patch(user, named.binding_id, { status: "disabled" }, undefined);
+  await bindings.remove(admin, named.binding_id);
+  const own = await bindAs(fixture, user, server("acme/filer"));
+  await bindings.remove(user, own.binding_id);
+});
+
+test("does not remove a server for a user while an admin names it", async () => {
+  const fixture = await createTestKernel();
+  const { bindings } = fixture.kernel;
+  for (let round = 0; round < 5; round++) {
+    const { binding_id } = await bindAs(fixture, user, server(`acme/filer${round}`));
+    const naming = bindings.patch(admin, binding_id, { config: { name: `guarded${round}` } }, undefined);
+    const [named, removed] = await Promise.allSettled([naming, bindings.remove(user, binding_id)]);
+    expect([named.status, removed.status].filter((status) => status === "fulfilled")).toHaveLength(1);
+  }
 });

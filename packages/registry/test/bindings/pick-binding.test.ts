@@ -68,7 +68,7 @@ test("skips bindings that are disabled, inactive or without traffic", () => {
 
 test("refuses to choose between packages of one level", () => {
   const other = bound("1.0.0", 50, { package_id: "acme/other" });
-  expect(() => pickBinding([bound("1.0.0", 50), other], "k")).toThrow("several packages offer echo");
+  expect(() => pickBinding([bound("1.0.0", 50), other], "k")).toThrow("Several packages offer echo");
   const org = { ...other.binding, scope: { org_id: "org_local", project_id: null } };
   expect(pickBinding([bound("1.0.0", 100), { ...other, binding: org }], "k")?.binding.package_id).toBe(
     "acme/devkit",

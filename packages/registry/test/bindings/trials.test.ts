@@ -1,4 +1,4 @@
-/** A version on trial: at once for all calls, or for a share of them; and the version that waits for an admin. */
+/** Trials of a new version, for all calls or for a share of them, and upgrades that wait for an admin. */
 import { BackplaneError, type Binding, type BindingUpgrade } from "@backplane/contract";
 import type { Caller, RunOutcome } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -47,8 +47,8 @@ const versions = async (fixture: TestKernel) =>
 const rollbacks = async (fixture: TestKernel) =>
   (await fixture.store.audit.list(admin.scope, { action: "binding.rollback" }, { limit: 20 })).items;
 
-/** Calls of these versions end like this; others succeed. */
-function fail(fixture: TestKernel, outcomes: Record<string, RunOutcome>): void {
+/** Makes calls of these versions end with the given outcome; all other calls succeed. */
+function endCalls(fixture: TestKernel, outcomes: Record<string, RunOutcome>): void {
   fixture.runner.script = ({ request }) => outcomes[request.package.version] ?? ok();
 }
 
@@ -59,7 +59,7 @@ verifies("bind.hot", "rolls all bindings of a version back when one of its calls
     expect.objectContaining({ from_version: "0.1.0", max_error_percent: 50 }),
     expect.objectContaining({ from_version: "0.1.0" }),
   ]);
-  fail(fixture, { "0.2.0": ended("failed", "crashed") });
+  endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
   expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: "0.2.0" });
   await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
@@ -87,9 +87,9 @@ verifies("bind.hot", "rolls a version back when too many of its calls fail, and 
   expect((await rollbacks(fixture))[0]!.details).toMatchObject({ reason: "10 of 20 calls failed." });
 });
 
-test("keeps a version whose trial is over, and one that was changed by an operator", async () => {
+test("does not roll back a version after its trial or after an operator's change", async () => {
   const { fixture, bound } = await openBound();
-  fail(fixture, { "0.2.0": ended("failed", "crashed") });
+  endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
   await upgrade(fixture, "0.2.0", { trial: { seconds: 5 } });
   fixture.clock.wall_offset += 5_001;
   await greet(fixture);
@@ -99,7 +99,7 @@ test("keeps a version whose trial is over, and one that was changed by an operat
   await greet(fixture);
   await fixture.kernel.bindings.rollback(admin, bound.binding_id);
   await upgrade(fixture, "0.2.0");
-  // A rollback would loosen this again.
+  // A later rollback of the trial would undo this stricter policy, so the change ends the trial.
   await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy: { approval: "always" } }, undefined);
   expect(await fixture.kernel.bindings.get(admin, bound.binding_id)).not.toHaveProperty("trial");
   expect((await rollbacks(fixture)).map(({ actor }) => actor)).toEqual(["admin", "admin"]);
@@ -111,7 +111,7 @@ verifies("bind.hot", "continues the trial after a crash of the gateway in the mi
   await fixture.crash();
   const next = await createTestKernel({ file: fixture.file });
   expect(await versions(next)).toEqual(["0.2.0", "0.2.0"]);
-  fail(next, { "0.2.0": ended("failed", "launch_failed") });
+  endCalls(next, { "0.2.0": ended("failed", "launch_failed") });
   await greet(next);
   await expect.poll(() => versions(next), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
 });
@@ -176,7 +176,7 @@ verifies(
       else
         for (const { binding_id, share_of } of shares)
           if (share_of !== undefined) await fixture.kernel.bindings.rollback(admin, binding_id);
-      // The watch over waiting calls reads their binding once, and each call reads it again before it starts.
+      // Gives the watch over waiting calls time to read their binding; each call reads it again before it starts.
       await new Promise((resolve) => setTimeout(resolve, 300));
       fixture.clock.monotonic_offset += 1_000;
       release();
@@ -185,10 +185,10 @@ verifies(
   },
 );
 
-verifies("bind.rollout", "takes the calls away from a share that crashes, and keeps the reason", async () => {
+verifies("bind.rollout", "sends no more calls to a share that crashed, and keeps the reason", async () => {
   const { fixture, bound } = await openBound();
   await upgrade(fixture, "0.2.0", { percent: 99.99 });
-  fail(fixture, { "0.2.0": ended("failed", "handshake_failed") });
+  endCalls(fixture, { "0.2.0": ended("failed", "handshake_failed") });
   await greet(fixture);
   await expect.poll(() => rollbacks(fixture), { timeout: 10_000 }).toHaveLength(2);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
@@ -197,7 +197,7 @@ verifies("bind.rollout", "takes the calls away from a share that crashes, and ke
     { rollout: { traffic_percent: 0 }, rolled_back: { reason: "A call ended with handshake_failed." } },
     { rollout: { traffic_percent: 0 } },
   ]);
-  // The next upgrade removes what is left of it.
+  // The next upgrade removes the share.
   await install(fixture, "0.3.0");
   const moved = await upgrade(fixture, "0.3.0");
   expect(moved.map(({ package_version }) => package_version)).toEqual(["0.3.0", "0.3.0"]);
@@ -220,6 +220,22 @@ test("refuses a second rollout beside one that is running, and a share that does
   });
 });
 
+verifies(
+  "upgrade.moves",
+  "does not roll a trial back if the previous version now has different bytes",
+  async () => {
+    const { fixture } = await openBound();
+    await upgrade(fixture, "0.2.0");
+    const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
+    await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+    await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
+    endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
+    await greet(fixture);
+    await until(() => fixture.logged.some(({ message }) => message.startsWith("could not roll back")));
+    expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+  },
+);
+
 const WIDER = [
   toolExport("greet", { permissions: { network: "egress", allowed_domains: ["b.example"] } }),
   toolExport("wave"),
@@ -241,7 +257,7 @@ verifies(
     };
     expect(held.map(({ held_upgrade }) => held_upgrade)).toEqual([waiting, waiting]);
     expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
-    // Asked again, nothing changes.
+    // Repeating the request changes nothing.
     expect(await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator)).toEqual(held);
     await expect(upgrade(fixture, "0.3.0", { new_permissions: "grant" }, operator)).rejects.toMatchObject({
       code: "policy.denied",
@@ -262,6 +278,61 @@ verifies(
     expect(fixture.runner.requests.at(-1)!.grant).toMatchObject({
       network: "egress",
       allowed_domains: ["b.example"],
+    });
+  },
+);
+
+verifies(
+  "upgrade.moves",
+  "does not let an operator grant a held permission by an upgrade, a patch or a second binding",
+  async () => {
+    const { fixture, bound } = await openBound();
+    await install(fixture, "0.3.0", WIDER);
+    await install(fixture, "0.4.0", WIDER);
+    const policy = { permissions: { network: "egress" } } as const;
+    const denied = { code: "policy.denied", details: { permissions: ["network", "allowed_domains"] } };
+    const settings = { new_permissions: "hold", bindings: { greet: { policy } } } as const;
+    await expect(upgrade(fixture, "0.3.0", settings, operator)).rejects.toMatchObject(denied);
+    const patch = (body: object, caller: Caller) =>
+      fixture.kernel.bindings.patch(caller, bound.binding_id, body, undefined);
+    await expect(patch({ package_version: "0.3.0", policy }, operator)).rejects.toMatchObject(denied);
+    const second = {
+      package_id: bound.package_id,
+      package_version: "0.3.0",
+      export_id: "greet",
+      rollout: { traffic_percent: 10 },
+      policy,
+    };
+    await expect(fixture.kernel.bindings.create(operator, second)).rejects.toMatchObject(denied);
+    // A permission that one upgrade withheld stays withheld after the next.
+    await patch({ package_version: "0.3.0" }, operator);
+    const moved = await patch({ package_version: "0.4.0" }, operator);
+    expect(moved.previous!.permissions_held).toEqual(["network"]);
+    for (const wider of [policy, {}])
+      await expect(patch({ policy: wider }, operator)).rejects.toMatchObject({ code: "policy.denied" });
+    expect(
+      (await patch({ policy: { ...moved.policy, timeout_ms: 9_000 } }, operator)).policy.timeout_ms,
+    ).toBe(9_000);
+    expect((await patch({ policy }, admin)).policy).toEqual(policy);
+  },
+);
+
+verifies(
+  "upgrade.moves",
+  "withholds the domains of the gateway from a version that no longer names its own",
+  async () => {
+    const { fixture, bound } = await openBound();
+    const egress = (more: object) => [
+      toolExport("greet", { permissions: { network: "egress", ...more } }),
+      toolExport("wave"),
+    ];
+    await install(fixture, "0.3.0", egress({ allowed_domains: ["a.example"] }));
+    await install(fixture, "0.4.0", egress({}));
+    await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
+    const held = await upgrade(fixture, "0.4.0", { new_permissions: "hold" }, operator);
+    expect(held.find(({ binding_id }) => binding_id === bound.binding_id)).toMatchObject({
+      package_version: "0.3.0",
+      held_upgrade: { permissions: ["allowed_domains"] },
     });
   },
 );

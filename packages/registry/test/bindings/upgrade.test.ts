@@ -97,7 +97,7 @@ verifies("upgrade.moves", "copies the policy to a binding that takes a share of 
 describe("trust in the old bytes", () => {
   const TRUSTED = { policy: { approval: "always", host_target: true, class: "worker" } } as const;
 
-  verifies("upgrade.moves", "is dropped, also when an admin changes only the version", async () => {
+  verifies("upgrade.moves", "is dropped, even when an admin changes only the version", async () => {
     const { fixture, bound } = await openWith(undefined, TRUSTED);
     expect(bound).toMatchObject({ policy: TRUSTED.policy, class_lowered_by: "admin" });
     await install(fixture, "0.2.0");

@@ -22,12 +22,13 @@ function bound(
 
 test("plans again when the generation, the bytes, the definitions or the project differ", async () => {
   const plans = createPlans();
-  const isolation = async (given: BoundPackage, at = scope) => (await plans.get(given, at)).class;
+  const isolation = async (bound_package: BoundPackage, at = scope) =>
+    (await plans.get(bound_package, at)).class;
   const worker = (more: Partial<Binding> = {}) => bound({ policy: { class: "worker" }, ...more });
   expect(await isolation(bound())).toBe("isolated");
   expect(await isolation(worker({ generation: 2 }))).toBe("worker");
   const limited = (effect_class: string): Manifest => manifest([toolExport("t", {}, { effect_class })]);
-  const effect = async (given: BoundPackage) => (await plans.get(given, scope)).effect_class;
+  const effect = async (bound_package: BoundPackage) => (await plans.get(bound_package, scope)).effect_class;
   expect(await effect(bound({ generation: 3 }, {}, limited("unknown")))).toBe("unknown");
   expect(await effect(bound({ generation: 3 }, { digest: "sha256:2" }, limited("read_only")))).toBe(
     "read_only",
@@ -48,7 +49,8 @@ test("applies the level of each project to its own plan", async () => {
 });
 
 test("shares a process only within a project, a generation and a grant", async () => {
-  const key = async (given: BoundPackage, at = scope) => (await createPlans().get(given, at)).pool_key;
+  const key = async (bound_package: BoundPackage, at = scope) =>
+    (await createPlans().get(bound_package, at)).pool_key;
   const keys = [
     await key(bound()),
     await key(bound(), { ...scope, project_id: "proj_b" }),
@@ -74,7 +76,8 @@ test("puts a secret into the environment only while its slot is granted", async 
 });
 
 test("counts the calls of each tool of a whole package separately", async () => {
-  const gate = async (given: BoundPackage) => (await createPlans().get(given, scope)).concurrency_key;
+  const gate = async (bound_package: BoundPackage) =>
+    (await createPlans().get(bound_package, scope)).concurrency_key;
   expect(await gate(bound())).toBe("bind_1");
   expect(await gate({ ...bound(), whole: true })).toBe("bind_1/t");
 });

@@ -90,11 +90,11 @@ function recorded(store: Store, writes: string[]): Store {
   const record = <T extends object>(port: T, name: string, methods: (keyof T & string)[]): T => {
     const wrapped = { ...port };
     for (const method of methods) {
-      const run = port[method] as (...given: unknown[]) => unknown;
+      const run = port[method] as (...args: unknown[]) => unknown;
       Object.assign(wrapped, {
-        [method]: (...given: unknown[]) => {
+        [method]: (...args: unknown[]) => {
           writes.push(`${name}.${method}`);
-          return run(...given);
+          return run(...args);
         },
       });
     }

@@ -7,7 +7,7 @@ import { expect, test } from "vitest";
 
 const TOOL = [toolExport("greet")];
 
-/** Packages of these origins, and what their sources say. */
+/** Installs packages of these origins; `newest` is the answer of their sources. */
 async function openInstalled(
   origins: Record<string, Partial<ImportedPackage>>,
   newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
@@ -35,6 +35,25 @@ const outdated = async (fixture: TestKernel) =>
   Object.fromEntries(
     (await fixture.kernel.packages.outdated(admin)).map(({ package_id, ...item }) => [package_id, item]),
   );
+
+test("names the provenance of the newest available version", async () => {
+  const provenance = {
+    state: "none" as const,
+    reason: null,
+    build: null,
+    logged_at: null,
+    checked_at: "2026-05-01T00:00:00.000Z",
+    trust_root: null,
+  };
+  const { fixture } = await openInstalled({ "acme/files": { origin: "npm", provenance } }, () => ({
+    package_id: "acme/files",
+    version: "0.10.0",
+    provenance,
+  }));
+  expect((await outdated(fixture))["acme/files"]).toMatchObject({ provenance });
+  const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
+  expect(items.map((item) => item.provenance)).toEqual([provenance]);
+});
 
 test("asks the source of each package for its newest version", async () => {
   const digest = `sha256:${"ab".repeat(32)}`;
@@ -84,7 +103,7 @@ test("asks the source of each package for its newest version", async () => {
   expect(asked.map(({ kind }) => kind)).toEqual(["npm", "oci"]);
 });
 
-test("reports an installed version that is newer than the one in use, also if its source cannot be asked", async () => {
+test("reports an installed version that is newer than the one in use, even if its source cannot be asked", async () => {
   const { fixture } = await openInstalled({ "acme/files": { origin: "npm" } }, () => {
     throw new BackplaneError("package.invalid", "The registry is unreachable.");
   });

@@ -97,7 +97,7 @@ verifies("tools.risk-floor", "applies a changed policy or grant to the next call
   ]);
 });
 
-test("replaces the author's risk by the operator's and lets a project only raise it", () => {
+test("replaces the author's risk with the operator's and lets a project only raise it", () => {
   expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
   expect(band({ effect_class: "unknown", risk: "high" }, {}, { risks: { t: "low" } })).toBe("low");
   // If several patterns match, the highest risk counts.

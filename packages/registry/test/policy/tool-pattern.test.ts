@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { compileToolPatterns } from "../../src/policy/tool-pattern.ts";
 
 test("matches any characters with a star and everything else literally", () => {
-  const meets = (pattern: string, name: string) => compileToolPatterns([pattern])(name);
+  const matches = (pattern: string, name: string) => compileToolPatterns([pattern])(name);
   for (const [pattern, name] of [
     ["read", "read"],
     ["*", "anything"],
@@ -12,7 +12,7 @@ test("matches any characters with a star and everything else literally", () => {
     ["mcp_*_se*h", "mcp_github_search"],
     ["a*a*b", "aXaYaZb"],
   ] as const)
-    expect(meets(pattern, name), `${pattern} ${name}`).toBe(true);
+    expect(matches(pattern, name), `${pattern} ${name}`).toBe(true);
   for (const [pattern, name] of [
     ["read", "reads"],
     ["mcp_*", "mcp-x"],
@@ -20,8 +20,8 @@ test("matches any characters with a star and everything else literally", () => {
     ["", "a"],
     ["a.c", "abc"],
   ] as const)
-    expect(meets(pattern, name), `${pattern} ${name}`).toBe(false);
+    expect(matches(pattern, name), `${pattern} ${name}`).toBe(false);
   const started = performance.now();
-  expect(meets(`${"a*".repeat(60)}b`, "a".repeat(10_000))).toBe(false);
+  expect(matches(`${"a*".repeat(60)}b`, "a".repeat(10_000))).toBe(false);
   expect(performance.now() - started).toBeLessThan(2_000);
 });

@@ -164,6 +164,33 @@ verifies("pkg.sign", "refuses what a revoked key has signed and names the reason
   expect((await refusalOf(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
 });
 
+verifies(
+  "pkg.sign",
+  "shows that the key of an installed package was revoked or has expired since",
+  async () => {
+    const { id } = await trust(acme);
+    const other = generateSigningKey();
+    const not_after = new Date(Date.now() + 3_600_000).toISOString();
+    await trust(other, { name: "Other", not_after });
+    const { packages } = await install(await make("1.0.0", by(acme)));
+    await install(await make("1.0.0", by(other), "acme/later"));
+    const { kernel } = t.fixture;
+    const states = async () =>
+      (await kernel.packages.list(admin, { limit: 10 })).items
+        .map(({ package_id, signature }) => `${package_id} ${signature?.state} ${signature?.reason}`)
+        .sort();
+    expect(await states()).toEqual(["acme/hello verified null", "acme/later verified null"]);
+    await kernel.trusted_keys.revoke(admin, id, "stolen");
+    t.fixture.clock.wall_offset = 7_200_000;
+    expect(await states()).toEqual([
+      "acme/hello revoked signature.revoked",
+      "acme/later expired signature.expired",
+    ]);
+    const found = await kernel.packages.get(admin, packages[0]!.package.id);
+    expect(found.signature).toMatchObject({ state: "revoked", key_name: "Acme" });
+  },
+);
+
 verifies("pkg.sign", "accepts one valid signature of several, so that keys can be rotated", async () => {
   const next = generateSigningKey();
   const { id } = await trust(acme);
@@ -176,7 +203,7 @@ verifies("pkg.sign", "accepts one valid signature of several, so that keys can b
 
 verifies(
   "pkg.sign",
-  "refuses an older version than the highest signed one, also after that was removed",
+  "refuses an older version than the highest signed one, even after that was removed",
   async () => {
     await trust(acme);
     const older = await make("1.0.0", by(acme));

@@ -57,7 +57,10 @@ function replaceAt(body: JsonObject, [key, ...rest]: readonly string[], referenc
   return { ...body, [key!]: rest.length === 0 ? reference : replaceAt(inner, rest, reference) };
 }
 
-/** A cheap estimate that never underestimates: a character takes at most six bytes in JSON (\u0000), a number at most 30. */
+/**
+ * A cheap estimate that never underestimates: a character takes at most six bytes in JSON (\u0000), a number at most
+ * 30.
+ */
 function mayExceed(value: Json, limit: number): boolean {
   return remainingJsonBudget(value, limit / 6, 5) < 0;
 }

@@ -1,7 +1,7 @@
 /** The scratch folder of one call, on the host or inside the sandbox of its process. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { ReadArtifact } from "../artifacts/collect-artifacts.ts";
 import { readBeneath } from "../artifacts/read-beneath.ts";
 import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
@@ -22,7 +22,10 @@ export async function hostScratch(scratch: ScratchFolders, name: string): Promis
   const path = await scratch.make(name);
   return {
     path,
-    put: (file, bytes) => writeFile(join(path, file), bytes, { mode: 0o600, flag: "wx" }),
+    put: (file, bytes) =>
+      writeFile(join(path, file), bytes, { mode: 0o600, flag: "wx" }).catch((error: unknown) => {
+        throw diskFault(error, "the gateway's home (scratch)") ?? error;
+      }),
     read: (file, max_bytes) => readBeneath(path, file, max_bytes),
     clear: () => scratch.remove(path),
   };

@@ -108,9 +108,10 @@ async function collectFiles(
   try {
     return { answer: { ...answer, result: await collectArtifacts(result, options) }, violations: 0 };
   } catch (error) {
-    const failed =
-      answer.error === null ? failedAnswer(toBackplaneError(error)) : { ...answer, result: null };
-    return { answer: failed, violations: 1 };
+    const known = toBackplaneError(error);
+    const failed = answer.error === null ? failedAnswer(known) : { ...answer, result: null };
+    // A full disk of the gateway is not a violation by the plugin.
+    return { answer: failed, violations: known.code === "store.unavailable" ? 0 : 1 };
   } finally {
     deadlines.clear(late);
   }

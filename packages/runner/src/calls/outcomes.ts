@@ -1,5 +1,5 @@
 /** Outcomes of calls that the plugin did not answer, and what the exit of its process adds to an answer. */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { RunRequest } from "@backplane/ports";
 import type { Worker } from "../pool/worker.ts";
 import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
@@ -45,11 +45,13 @@ export function crashError(worker: Worker): BackplaneError | null {
   return new BackplaneError("crashed", message, { details: { exit_code: exit.code, signal: exit.signal } });
 }
 
-/** Names the resource limit that the plugin exceeded, also for a call that timed out. */
+/** Names the resource limit that the plugin exceeded, even for a call that timed out. */
 export function withLimit({ process }: Worker, answer: PluginAnswer): PluginAnswer {
   const limit = exceededLimit(process.exitCause);
   if (limit === null || answer.error === null || answer.error.details?.cause !== undefined) return answer;
   const { error } = answer;
   const message = `${error.message} ${limit.message}`;
-  return { ...answer, error: { ...error, message, details: { ...error.details, cause: limit.cause } } };
+  const details: JsonObject = { ...error.details, cause: limit.cause };
+  if (limit.fix !== undefined) details.fix ??= limit.fix;
+  return { ...answer, error: { ...error, message, details } };
 }

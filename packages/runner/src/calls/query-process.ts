@@ -101,6 +101,7 @@ async function nameCrash(worker: Worker, error: unknown): Promise<unknown> {
   // A process that did not become ready was explained by its start.
   return error === process.failure ? (crashError(worker) ?? error) : error;
 }
+
 const LAUNCH_MESSAGES: Record<LaunchStep, (package_id: string) => string> = {
   prepare: (package_id) => `Preparing ${package_id}`,
   launch: (package_id) => `Starting ${package_id}`,

@@ -54,7 +54,7 @@ const SHUTDOWN_MS = 5_000;
 export class InlineInstruments {
   readonly #deps: InlineDeps;
   readonly #entries = new Map<string, ProviderEntry>();
-  /** The newest provider of each data folder, also while it finishes its calls after it was retired. */
+  /** The newest provider of each data folder, even while it finishes its calls after it was retired. */
   readonly #folders = new Map<string, ProviderEntry>();
   readonly #keys = new ProcessKeys();
   readonly #running = new Map<string, (answer: PluginAnswer) => void>();
@@ -118,7 +118,7 @@ export class InlineInstruments {
 
   async healthCheck(request: DescribeRequest, { instrument }: JsonObject): Promise<Json> {
     if (typeof instrument !== "string")
-      throw new BackplaneError("request.invalid", "instrument must be a string");
+      throw new BackplaneError("request.invalid", "instrument must be a string.");
     return await this.#use(request, async ({ plugin }) => ({
       ...(await this.#within(request.timeout_ms, "answer healthCheck", plugin.healthCheck({ instrument }))),
     }));
@@ -163,7 +163,8 @@ export class InlineInstruments {
   }
 
   /**
-   * One provider per plugin and project at a time. Grants of single calls do not matter, because nothing confines code here.
+   * One provider per plugin and project at a time. Grants of single calls do not matter, because nothing confines code
+   * here.
    */
   #entryFor(request: ProcessRequest): ProviderEntry {
     const folder = dataKey(request);

@@ -34,7 +34,7 @@ export function hostProgram(module: string): HostProgram {
       target: join(INSIDE.host, package_name),
       writable: false,
     })),
-    // Lets the packages resolve each other outside of a folder named node_modules, in which Node would not strip
+    // Lets the packages resolve each other outside a folder named node_modules, in which Node would not strip
     // types.
     links: [{ path: join(INSIDE.host, "node_modules"), target: "." }],
   };

@@ -36,7 +36,7 @@ export function proxyPlugin(parts: ProxyContext, description: PluginDescription)
     ...fields,
     subscriptions: () => subscriptions,
     ...(has.has("onLoad") && {
-      // This context is kept forever: the plugin uses it for everything that it does outside of events.
+      // This context is kept forever: the plugin uses it for everything that it does outside events.
       onLoad: (ctx: PluginContext) => {
         const loading = session().callHost("onLoad", { ctx: parts.contexts.hold(ctx) });
         return within(timeouts.on_load_ms, "onLoad", explainFailure(loading)).then(nothing);

@@ -39,7 +39,7 @@ export async function pluginTree(entry: PluginEntry, hidden_folders: readonly st
   if (!shown.some((path) => isWithin(path, module))) {
     throw new BackplaneError(
       "launch_failed",
-      `The module of ${entry.name} is a link to ${module}, outside of its folder and therefore not in the sandbox.`,
+      `The module of ${entry.name} is a link to ${module}, outside its folder and therefore not in the sandbox.`,
       { fix: "Move the file into the plugin's folder." },
     );
   }

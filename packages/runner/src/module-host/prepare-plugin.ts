@@ -115,6 +115,7 @@ async function prepareConfined(
         sandbox,
         grant,
         lifetime: "pooled",
+        package_id: entry.name,
         binds: [...tree.binds, ...program.binds],
         shape: {
           folder_at: tree.folder_at,

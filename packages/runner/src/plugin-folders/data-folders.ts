@@ -4,7 +4,7 @@
  */
 import { mkdir, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
 
 const PART = /^[A-Za-z0-9_][A-Za-z0-9._+-]*$/;
@@ -29,7 +29,7 @@ export async function makeDataDir(root: string | null, request: ProcessRequest):
   const parts = dataKey(request).split("/");
   const former = [request.binding_id, request.context.project_id ?? NO_PROJECT];
   if (![...parts, ...former].every((part) => PART.test(part))) {
-    throw new BackplaneError("internal", `${parts.join("/")} is not a valid name for a data folder`);
+    throw new BackplaneError("internal", `${parts.join("/")} is not a valid name for a data folder.`);
   }
   const folder = join(root, PLUGINS, ...parts);
   return (await adoptFormer(join(root, ...former), folder)) ?? (await make(folder));
@@ -48,8 +48,13 @@ async function adoptFormer(former: string, folder: string): Promise<string | nul
   return folder;
 }
 
+/** Makes one level at a time, because the recursive mkdir of Node reports a quota or an I/O error as ENOENT. */
 async function make(folder: string): Promise<string> {
-  await mkdir(folder, { recursive: true, mode: 0o700 });
+  if (await exists(folder)) return folder;
+  await make(dirname(folder));
+  await mkdir(folder, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
+    if (error.code !== "EEXIST") throw diskFault(error, "the gateway's home (data)") ?? error;
+  });
   return folder;
 }
 

@@ -5,7 +5,7 @@
  */
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { Logger } from "@backplane/ports";
 
 const FOLDER_NAME = /^(?:inv|proc)_[A-Za-z0-9_-]+$/;
@@ -24,10 +24,12 @@ export class ScratchFolders {
 
   async make(name: string): Promise<string> {
     if (!FOLDER_NAME.test(name))
-      throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder`);
+      throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder.`);
     await this.#swept;
     const folder = join(this.#root, name);
-    await mkdir(folder, { mode: 0o700 });
+    await mkdir(folder, { mode: 0o700 }).catch((error: unknown) => {
+      throw diskFault(error, "the gateway's home (scratch)") ?? error;
+    });
     return folder;
   }
 

@@ -136,7 +136,8 @@ export class LaunchPreparation {
         this.#steps.attachEgress(session);
         return session;
       };
-      const confine = { sandbox, grant, lifetime, binds: launch?.binds ?? [], openEgress };
+      const { package_id } = pkg;
+      const confine = { sandbox, grant, lifetime, package_id, binds: launch?.binds ?? [], openEgress };
       const secret = env === null ? {} : { secret_env: env };
       return { runtime, folder, home: null, ...image, ...data_dir, confine, ...secret };
     }

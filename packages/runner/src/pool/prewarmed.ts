@@ -1,8 +1,8 @@
 /**
- * Prewarmed processes of isolated exports (bench sandbox.prewarmed): launched, after their handshake, without any call data, used once and
- * never returned. A pool key gets one after its first call, more when calls arrive faster than processes start, and
- * none after the idle time without a call. Their number and memory are bounded over all keys, and a call that needs
- * a slot takes precedence.
+ * Prewarmed processes of isolated exports (bench sandbox.prewarmed): launched, after their handshake, without any call
+ * data, used once and never returned. A pool key gets one after its first call, more when calls arrive faster than
+ * processes start, and none after the idle time without a call. Their number and memory are bounded over all keys, and
+ * a call that needs a slot takes precedence.
  */
 import type { Clock, Logger, ProcessRequest } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
@@ -154,9 +154,9 @@ export class PrewarmedProcesses {
     const bytes = stock.bytes ?? FIRST_GUESS_BYTES;
     while (this.#count(() => true) >= prewarmed || this.#bytes() + bytes > prewarmed_bytes) {
       const other = this.#longestUnused(stock);
-      const given = other?.processes.shift();
-      if (given === undefined) return false;
-      given.worker.process.kill("another plugin is called more often");
+      const evicted = other?.processes.shift();
+      if (evicted === undefined) return false;
+      evicted.worker.process.kill("another plugin is called more often");
     }
     return true;
   }

@@ -53,13 +53,13 @@ export class WorkerTable {
 
   /** Withdraws all matching workers and returns them. */
   withdrawWhere(matches: (worker: Worker) => boolean): Worker[] {
-    const dropped: Worker[] = [];
+    const withdrawn: Worker[] = [];
     for (const [key, worker] of this.#byKey) {
       if (!matches(worker)) continue;
       this.#byKey.delete(key);
-      dropped.push(worker);
+      withdrawn.push(worker);
     }
-    return dropped;
+    return withdrawn;
   }
 
   withdrawAll(): void {

@@ -148,7 +148,10 @@ export class Worker {
     this.#updateHold();
   }
 
-  /** Moves the last call into the free position, so that no search is needed (bench runner.warm-call). True when no call is left. */
+  /**
+   * Moves the last call into the free position, so that no search is needed (bench runner.warm-call). True when no call
+   * is left.
+   */
   endCall(call: ActiveCall): boolean {
     const { calls } = this;
     if (calls[call.index] !== call) return false;

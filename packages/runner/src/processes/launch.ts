@@ -15,6 +15,7 @@ import {
   explainUnsupportedFormat,
   type LaunchEnvironment,
 } from "../programs/diagnose-launch.ts";
+import { keepOutput } from "../programs/keep-output.ts";
 import { type Entrypoint, resolveEntrypoint } from "../programs/resolve-entrypoint.ts";
 import { findProgram } from "../sandbox/find-program.ts";
 import type { ConfinedProcess, ConfineRequest } from "../sandbox/launch-confined.ts";
@@ -41,6 +42,7 @@ export interface LaunchPlan {
     sandbox: Sandbox;
     grant: Grant;
     lifetime: "call" | "pooled";
+    package_id: string;
     binds: readonly DialectLaunch["binds"][number][];
     /** For a kernel plugin: its paths inside, and its state folder. */
     shape?: Pick<ConfineRequest, "folder_at" | "hidden" | "links" | "state">;
@@ -94,7 +96,7 @@ export async function launch(
   }
 }
 
-/** The entrypoint of an image is a path inside of it, which only the sandbox can show. */
+/** The entrypoint of an image is a path inside it, which only the sandbox can show. */
 async function launchImage(
   plan: LaunchPlan,
   root: string,
@@ -118,7 +120,7 @@ async function launchImage(
 
 async function launchConfined(
   plan: LaunchPlan,
-  { sandbox, grant, lifetime, binds, shape, openEgress }: NonNullable<LaunchPlan["confine"]>,
+  { sandbox, grant, lifetime, package_id, binds, shape, openEgress }: NonNullable<LaunchPlan["confine"]>,
   entry: FoundEntry,
   environment: LaunchEnvironment,
   watchdog: Watchdog,
@@ -134,6 +136,7 @@ async function launchConfined(
     const confined = await sandbox.launch({
       grant,
       lifetime,
+      package_id,
       folder,
       program,
       env: { ...plan.runtime.env, ...plan.secret_env },
@@ -190,6 +193,8 @@ async function spawnOnce(
   // An error on a stream without a listener would crash the gateway.
   for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", () => {});
   if (child.pid === undefined) return await failed;
+  keepOutput(child.stdout);
+  keepOutput(child.stderr);
   // In the same tick as the spawn, so that the process never outlives the gateway.
   watchdog.watch(child.pid, tree.mark);
   tree.track(child.pid);

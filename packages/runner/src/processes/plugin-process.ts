@@ -17,6 +17,7 @@ import {
   type LaunchEnvironment,
   STRAY_PREFIX,
 } from "../programs/diagnose-launch.ts";
+import { discardOutput } from "../programs/keep-output.ts";
 import { type ExitCause, exceededLimit } from "../sandbox/exit-cause.ts";
 import type { ConfinedProcess } from "../sandbox/launch-confined.ts";
 import { INSIDE } from "../sandbox/plan.ts";
@@ -292,6 +293,8 @@ export class PluginProcess implements PluginInstance {
       this.#resolveGone();
       return error;
     }
+    // Without a session nobody reads the output, and unread output would delay the end of the process.
+    if (this.session === null) discardOutput(this.#launched.child.stdout);
     const byItself = error.code === "crashed" && !this.#killed;
     if (byItself && this.exit === null) await this.#waitForExit();
     const killed = this.#killed;
@@ -319,6 +322,7 @@ export class PluginProcess implements PluginInstance {
         ...(exit === null ? {} : { exit_code: exit.code, signal: exit.signal }),
         ...(limit === null ? {} : { cause: limit.cause }),
       },
+      ...(limit?.fix === undefined ? {} : { fix: limit.fix }),
       cause: error,
     });
   }

@@ -69,9 +69,9 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     sandbox === undefined
       ? null
       : {
+          ...sandbox,
           cache_dir: sandbox.cache_dir ?? join(options.scratch_root, "sandbox"),
           ...environment.interpreters,
-          ...(sandbox.limits === undefined ? {} : { limits: sandbox.limits }),
           log,
         },
   );

@@ -5,7 +5,7 @@ import type { InlineGuard, InstrumentServices } from "../inline/inline-provider.
 import type { HostPrograms } from "../ports/dialect.ts";
 import type { Interpreters, RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import type { HostPaths } from "../programs/diagnose-launch.ts";
-import type { SandboxLimits } from "../sandbox/limits.ts";
+import type { PackageLimits, SandboxLimits } from "../sandbox/limits.ts";
 
 export interface RunnerOptions {
   files: PackageFiles;
@@ -28,6 +28,7 @@ export interface RunnerOptions {
     /** A folder for the sandbox alone; by default below `scratch_root`. */
     cache_dir?: string;
     limits?: Partial<SandboxLimits>;
+    package_limits?: PackageLimits;
   };
   /** Rules for egress from the sandbox and for connections that the gateway makes for a binding. */
   egress?: Omit<EgressOptions, "clock">;

@@ -229,7 +229,7 @@ export class ControlChannel {
 
 function folderName(name: string): string {
   if (!FOLDER.test(name))
-    throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder`);
+    throw new BackplaneError("internal", `${name} is not a valid name for a scratch folder.`);
   return name;
 }
 

@@ -10,6 +10,8 @@ export interface ExitCause {
   cause: Cause;
   /** One sentence with the limit that was exceeded. */
   message: string;
+  /** How an operator raises the limit, if one was exceeded. */
+  fix?: string;
   code: number | null;
   signal: string | null;
 }
@@ -28,11 +30,25 @@ export interface Evidence {
 
 const MIB = 1024 * 1024;
 
-export function exitCauseOf(evidence: Evidence, limits: SandboxLimits): ExitCause {
+const KEYS: Partial<Record<Cause, string>> = {
+  oom: "memory_bytes",
+  pids: "processes",
+  cpu: "cpu_seconds",
+  disk: "scratch_bytes",
+};
+
+/** `package_id` is absent for a process that belongs to no package. */
+export function exitCauseOf(evidence: Evidence, limits: SandboxLimits, package_id?: string): ExitCause {
   const { report, exit, counted } = evidence;
   const signal = report === null ? exit.signal : nameOf(report.signal);
   const code = report === null ? exit.code : report.code;
-  const exitCause = (cause: Cause, message: string): ExitCause => ({ cause, message, code, signal });
+  const exitCause = (cause: Cause, message: string, key = KEYS[cause]): ExitCause => ({
+    cause,
+    message,
+    ...(key === undefined ? {} : { fix: raiseLimit(key, package_id) }),
+    code,
+    signal,
+  });
   if ((counted?.oom ?? 0) > 0) {
     return exitCause("oom", `It exceeded its memory limit of ${Math.floor(limits.memory_bytes / MIB)} MiB.`);
   }
@@ -40,7 +56,7 @@ export function exitCauseOf(evidence: Evidence, limits: SandboxLimits): ExitCaus
   if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && spent)) {
     return exitCause("cpu", `It exceeded its limit of ${limits.cpu_seconds} s of CPU time.`);
   }
-  if (report?.kept_full) return exitCause("disk", keptFolderFull(limits));
+  if (report?.kept_full) return exitCause("disk", keptFolderFull(limits), "kept_bytes");
   const broken = signal !== null || code !== 0;
   if (signal === "SIGXFSZ" || (broken && report?.scratch_full)) {
     const room = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
@@ -52,6 +68,12 @@ export function exitCauseOf(evidence: Evidence, limits: SandboxLimits): ExitCaus
   if (evidence.timed_out) return exitCause("timeout", "Its deadline passed.");
   if (signal !== null) return exitCause("signal", `It was killed by ${signal}.`);
   return exitCause("exit", `It exited with code ${code ?? "unknown"}.`);
+}
+
+/** For operators: plugins cannot change their limits. */
+export function raiseLimit(keys: string, package_id: string | undefined): string {
+  const section = package_id === undefined ? "limits" : `package_limits.${JSON.stringify(package_id)}`;
+  return `If it needs more, raise ${keys} in [sandbox.${section}] of backplane.toml and restart the gateway.`;
 }
 
 export function keptFolderFull({ kept_bytes, kept_files }: SandboxLimits): string {

@@ -1,4 +1,7 @@
-/** Lists the top level of the root of a container image. Each entry is mounted by itself, because the root is the sandbox's. */
+/**
+ * Lists the top level of the root of a container image. Each entry is mounted by itself, because the root is the
+ * sandbox's.
+ */
 import { readdirSync, readlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { SandboxImage } from "./plan.ts";

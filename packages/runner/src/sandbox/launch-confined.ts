@@ -9,10 +9,11 @@ import { type ArtifactFault, BackplaneError, isArtifactPath } from "@backplane/c
 import { faultOf } from "../artifacts/artifact-fault.ts";
 import type { EgressSession } from "../egress/create-egress.ts";
 import { receiveListeners } from "../egress/receive-listeners.ts";
+import { discardOutput } from "../programs/keep-output.ts";
 import { loadPerProcessor } from "../time/sample-tree.ts";
 import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
-import { type ExitCause, exitCauseOf, keptFolderFull } from "./exit-cause.ts";
+import { type ExitCause, exitCauseOf, keptFolderFull, raiseLimit } from "./exit-cause.ts";
 import { hostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
@@ -59,6 +60,8 @@ export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "netwo
   state?: string;
   /** Without it there is no egress, whatever the grant says. */
   egress?: EgressSession;
+  /** Or the name of a kernel plugin. An operator may have set limits for it. */
+  package_id?: string;
 };
 
 /** For an overloaded machine; a start usually takes milliseconds. */
@@ -76,7 +79,8 @@ export async function launchConfined(parts: SandboxParts, request: ConfineReques
 }
 
 async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
-  const { egress = null, state: folder, image: asked_image, ...asked } = request;
+  const { egress = null, state: folder, image: asked_image, package_id, ...asked } = request;
+  const limits = parts.limitsOf(package_id);
   const image =
     asked_image === undefined
       ? {}
@@ -87,17 +91,17 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     egress === null ? {} : { network: { listeners: egress.listeners, env: egress.env, hosts_file } };
   const uid = folder === undefined || parts.host.first_uid === null ? null : await claimStateFolder(folder);
   const state = folder === undefined ? {} : { state: { source: folder, uid } };
-  const prepared = await parts.prepared.take(uid);
+  const prepared = await parts.prepared.take(uid, limits);
   const { slot } = prepared;
   let spawned: SpawnedProcess;
   let shown: string[];
   try {
-    // A link does not count: its target has another name, or is outside of the package.
+    // A link does not count: its target has another name, or is outside the package.
     const assets = lstatSync(join(request.folder, "assets"), { throwIfNoEntry: false });
     const has_assets = assets?.isDirectory() ?? false;
     const planned = plan(
       { ...asked, ...network, ...state, ...image, slot: slot.index, has_assets },
-      parts.host,
+      { ...parts.host, limits },
     );
     assertMounted(asked.grant.mounts);
     for (const { source, writable } of asked.binds ?? []) {
@@ -123,7 +127,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     const counted = parts.slots.release(slot);
     const exit = { code: child.exitCode, signal: child.signalCode };
     const cpu_bounded = request.lifetime === "call";
-    return exitCauseOf({ report: control.ended, exit, counted, cpu_bounded, timed_out }, parts.host.limits);
+    return exitCauseOf({ report: control.ended, exit, counted, cpu_bounded, timed_out }, limits, package_id);
   });
   const entry = { kill: () => spawned.kill(), exitCause };
   parts.live.add(entry);
@@ -136,12 +140,12 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   parts.prepared.refill();
   const end = async (reason: () => unknown): Promise<never> => {
     spawned.kill();
-    child.stdout.resume();
-    child.stderr.resume();
+    discardOutput(child.stdout);
+    discardOutput(child.stderr);
     await exitCause;
     throw reason();
   };
-  if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), parts.host.limits));
+  if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), limits, package_id));
   if (listenerError !== null) await end(() => listenerError);
   if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);
   let reported: string | null = null;
@@ -216,14 +220,19 @@ function closeAfterOutput({ child, control }: SpawnedProcess): void {
 }
 
 /** Explains why there is no sandbox and what to do about it. */
-function startError(errno: number | null, output: string, limits: SandboxLimits): BackplaneError {
+function startError(
+  errno: number | null,
+  output: string,
+  limits: SandboxLimits,
+  package_id: string | undefined,
+): BackplaneError {
   if (errno === EDQUOT) {
     return new BackplaneError(
       "launch_failed",
       `${keptFolderFull(limits)} It is not started until files are removed.`,
       {
         details: { cause: "disk" },
-        fix: "Remove files from it, or raise kept_bytes and kept_files of [sandbox.limits].",
+        fix: `Remove files from it. ${raiseLimit("kept_bytes and kept_files", package_id)}`,
       },
     );
   }

@@ -16,6 +16,9 @@ export interface SandboxLimits {
   kept_files: number;
 }
 
+/** Limits of single packages, by package id. What they do not name is limited as for all others. */
+export type PackageLimits = Readonly<Record<string, Partial<SandboxLimits>>>;
+
 const MIB = 1024 * 1024;
 
 /** V8 reserves half a gigabyte of address space per JavaScript thread without using it, and the limit counts it. */

@@ -13,7 +13,7 @@ import { openCgroups } from "../cgroup/open-cgroups.ts";
 import { PrivateCopies } from "../programs/private-copies.ts";
 import { ownFiles, readSystem } from "./host-files.ts";
 import { readInit } from "./init-program.ts";
-import { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./limits.ts";
+import { DEFAULT_SANDBOX_LIMITS, type PackageLimits, type SandboxLimits } from "./limits.ts";
 import type { SandboxHost } from "./plan.ts";
 import { PreparedSlots } from "./prepared-slots.ts";
 import { filteredArch, systemCallFilter } from "./seccomp/filter.ts";
@@ -27,6 +27,7 @@ export interface SandboxOptions {
   node: string;
   path: readonly string[];
   limits?: Partial<SandboxLimits>;
+  package_limits?: PackageLimits;
   log: Logger;
   /** Where to look for bwrap, if the embedded sandbox cannot be used. */
   bwrap?: readonly string[];
@@ -39,6 +40,8 @@ export type SandboxBackend = { name: "embedded" } | { name: "bubblewrap"; progra
 
 export interface SandboxParts {
   host: SandboxHost;
+  /** The same object for every launch of a package. */
+  limitsOf(package_id: string | undefined): SandboxLimits;
   tools: SandboxTools;
   slots: SlotTable;
   prepared: PreparedSlots;
@@ -116,11 +119,14 @@ export async function makeSandbox(
   const slots = new SlotTable(cgroups, limits);
   const bwrap = backend.name === "bubblewrap" ? backend.program : null;
   const tools = { init, bwrap, filter, copies };
-  const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) => {
+  const prepared = new PreparedSlots(slots, limits, tools, ({ index, cgroup }) => {
     if (bwrap !== null) return null;
     const [uid, gid] = root ? [FIRST_UID + index, FIRST_UID + index] : [process.getuid!(), process.getgid!()];
     return { uid, gid, init, join: cgroup?.join ?? [] };
   });
+  const package_limits = new Map(
+    Object.entries(options.package_limits ?? {}).map(([id, own]) => [id, { ...limits, ...own }]),
+  );
   const live: SandboxParts["live"] = new Set();
   closers.push(
     () => slots.close(),
@@ -135,6 +141,7 @@ export async function makeSandbox(
     slots,
     prepared,
     live,
+    limitsOf: (package_id) => package_limits.get(package_id ?? "") ?? limits,
     host: {
       ...(await readSystem()),
       files: ownFiles(copies),

@@ -3,6 +3,7 @@
  * and creating namespaces takes milliseconds (bench sandbox.cold). One is kept ready, and more after a burst. bwrap
  * needs the whole plan at its start, so nothing is prepared for it.
  */
+import type { SandboxLimits } from "./limits.ts";
 import type { Slot, SlotTable } from "./slot-table.ts";
 import { type SandboxTools, type SpawnedProcess, spawnConfined } from "./spawn-confined.ts";
 import { type Stage, stageCommand } from "./stage-arguments.ts";
@@ -17,21 +18,31 @@ const MAX_PREPARED = 4;
 
 export class PreparedSlots {
   readonly #slots: SlotTable;
+  readonly #default_limits: SandboxLimits;
   readonly #tools: SandboxTools;
   readonly #stageOf: (slot: Slot) => Stage | null;
   readonly #ready: Promise<PreparedSlot | null>[] = [];
   #wanted = 1;
   #closed = false;
 
-  constructor(slots: SlotTable, tools: SandboxTools, stageOf: (slot: Slot) => Stage | null) {
+  constructor(
+    slots: SlotTable,
+    default_limits: SandboxLimits,
+    tools: SandboxTools,
+    stageOf: (slot: Slot) => Stage | null,
+  ) {
     this.#slots = slots;
+    this.#default_limits = default_limits;
     this.#tools = tools;
     this.#stageOf = stageOf;
   }
 
-  /** `uid` replaces the slot's user. A prepared process already has the slot's user, so a new one is started. */
-  async take(uid: number | null = null): Promise<PreparedSlot> {
-    if (uid !== null) return await this.#make(uid);
+  /**
+   * `uid` replaces the slot's user. A prepared process already has the slot's user and the default limits, so for others a
+   * new one is started.
+   */
+  async take(uid: number | null, limits: SandboxLimits): Promise<PreparedSlot> {
+    if (uid !== null || limits !== this.#default_limits) return await this.#make(uid, limits);
     const waiting = this.#ready.shift();
     if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MAX_PREPARED);
     const prepared = (await waiting) ?? (await this.#make());
@@ -82,8 +93,11 @@ export class PreparedSlots {
     }
   }
 
-  async #make(uid: number | null = null): Promise<PreparedSlot> {
-    const slot = await this.#slots.take();
+  async #make(
+    uid: number | null = null,
+    limits: SandboxLimits = this.#default_limits,
+  ): Promise<PreparedSlot> {
+    const slot = await this.#slots.take(limits);
     try {
       const slots = this.#stageOf(slot);
       const stage = slots && (uid === null ? slots : { ...slots, uid, gid: uid });

@@ -3,6 +3,7 @@ import { getSystemErrorName } from "node:util";
 import type { Grant } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";
 import { createEgress } from "../egress/create-egress.ts";
+import { discardOutput } from "../programs/keep-output.ts";
 import { type ConfinedProcess, launchConfined } from "./launch-confined.ts";
 import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { INSIDE, INSIDE_UID } from "./plan.ts";
@@ -68,7 +69,7 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
 
 async function textOf({ child }: ConfinedProcess): Promise<string> {
   let text = "";
-  child.stderr.resume();
+  discardOutput(child.stderr);
   for await (const chunk of child.stdout) text += String(chunk);
   return text;
 }

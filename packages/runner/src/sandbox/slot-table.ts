@@ -1,6 +1,7 @@
 /**
  * Numbered slots for sandboxed processes. A slot has its own user and cgroups, which are reused by the next
- * process. The next slot is created ahead of time, so that a call rarely waits for one.
+ * process with the same limits. The next slot with the default limits is created ahead of time, so that a call rarely
+ * waits for one.
  */
 import type { CgroupCounters, Cgroups, SlotCgroup } from "../cgroup/cgroup.ts";
 import { OUR_PROCESSES, type SandboxLimits } from "./limits.ts";
@@ -8,6 +9,7 @@ import { OUR_PROCESSES, type SandboxLimits } from "./limits.ts";
 export interface Slot {
   readonly index: number;
   readonly cgroup: SlotCgroup | null;
+  readonly limits: SandboxLimits;
   /** The cgroup's counters when the slot was taken. */
   before: CgroupCounters;
 }
@@ -16,33 +18,33 @@ const NO_COUNTS: CgroupCounters = { oom: 0, pids: 0 };
 
 export class SlotTable {
   readonly #cgroups: Cgroups | null;
-  readonly #limits: SandboxLimits;
-  readonly #free: Slot[] = [];
+  readonly #default_limits: SandboxLimits;
+  /** By their limits: the kernel may refuse to lower the limits of a used cgroup. */
+  readonly #free = new Map<SandboxLimits, Slot[]>();
   readonly #all: Slot[] = [];
   #next = 0;
   #prepared: Promise<Slot> | null = null;
 
-  constructor(cgroups: Cgroups | null, limits: SandboxLimits) {
+  constructor(cgroups: Cgroups | null, default_limits: SandboxLimits) {
     this.#cgroups = cgroups;
-    this.#limits = limits;
+    this.#default_limits = default_limits;
   }
 
-  async take(): Promise<Slot> {
-    const slot = this.#free.pop() ?? (await this.#fresh());
-    if (this.#free.length === 0) this.#prepare();
+  async take(limits: SandboxLimits): Promise<Slot> {
+    const free = this.#freeWith(limits);
+    if (limits !== this.#default_limits) return free.pop() ?? (await this.#make(limits));
+    const slot = free.pop() ?? (await this.#fresh());
+    if (free.length === 0) this.#prepare();
     return slot;
   }
 
   /** Must only be called after the last process of the slot has exited. */
   release(slot: Slot): CgroupCounters | null {
-    if (slot.cgroup === null) {
-      this.#free.push(slot);
-      return null;
-    }
+    this.#freeWith(slot.limits).push(slot);
+    if (slot.cgroup === null) return null;
     const now = slot.cgroup.counters();
     const counted = { oom: now.oom - slot.before.oom, pids: now.pids - slot.before.pids };
     slot.before = now;
-    this.#free.push(slot);
     return counted;
   }
 
@@ -51,24 +53,30 @@ export class SlotTable {
     for (const { cgroup } of this.#all.splice(0)) await cgroup?.remove();
   }
 
+  #freeWith(limits: SandboxLimits): Slot[] {
+    const free = this.#free.get(limits) ?? [];
+    this.#free.set(limits, free);
+    return free;
+  }
+
   async #fresh(): Promise<Slot> {
-    const ready = this.#prepared ?? this.#make();
+    const ready = this.#prepared ?? this.#make(this.#default_limits);
     this.#prepared = null;
     return await ready;
   }
 
   #prepare(): void {
-    this.#prepared ??= this.#make();
+    this.#prepared ??= this.#make(this.#default_limits);
     // The caller that takes it gets the error.
     this.#prepared.catch(() => {});
   }
 
-  async #make(): Promise<Slot> {
+  async #make(limits: SandboxLimits): Promise<Slot> {
     const index = this.#next++;
-    const { cpus, memory_bytes, processes } = this.#limits;
-    const limits = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
-    const cgroup = (await this.#cgroups?.make(`slot-${index}`, limits)) ?? null;
-    const slot: Slot = { index, cgroup, before: cgroup === null ? NO_COUNTS : cgroup.counters() };
+    const { cpus, memory_bytes, processes } = limits;
+    const enforced = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
+    const cgroup = (await this.#cgroups?.make(`slot-${index}`, enforced)) ?? null;
+    const slot: Slot = { index, cgroup, limits, before: cgroup === null ? NO_COUNTS : cgroup.counters() };
     this.#all.push(slot);
     return slot;
   }

@@ -9,6 +9,7 @@ import { closeSync, openSync } from "node:fs";
 import type { Duplex, Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
 import { childrenOf } from "../procfs/children-of.ts";
+import { keepOutput } from "../programs/keep-output.ts";
 import type { PrivateCopies } from "../programs/private-copies.ts";
 import { ControlChannel } from "./control-channel.ts";
 
@@ -132,7 +133,13 @@ function sendKill(pid: number): void {
 
 /** The rest of the runner uses stdin, stdout and stderr of a child; here they are other descriptors. */
 function withStreams(child: ChildProcess): ChildProcessWithoutNullStreams {
-  const [stdin, stdout, stderr] = [FD.stdin, FD.stdout, FD.stderr].map((fd) => stdio(child, fd));
+  const [stdin, stdout, stderr] = [FD.stdin, FD.stdout, FD.stderr].map((fd) => stdio(child, fd)) as [
+    Duplex,
+    Duplex,
+    Duplex,
+  ];
+  keepOutput(stdout);
+  keepOutput(stderr);
   return Object.assign(child, { stdin, stdout, stderr }) as unknown as ChildProcessWithoutNullStreams;
 }
 

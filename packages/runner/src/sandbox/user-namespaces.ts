@@ -14,7 +14,7 @@ const SETTINGS = [
   },
 ] as const;
 
-/** Null if no setting refuses them. One command also if several settings do. */
+/** Null if no setting refuses them. One command even if several settings do. */
 export function userNamespaceFix(root = "/proc/sys"): string | null {
   const refusing = SETTINGS.filter(({ name, refuses }) => read(root, name) === refuses);
   if (refusing.length === 0) return null;

@@ -64,7 +64,7 @@ export class ProcessTree {
     if (this.#cgroups !== null) this.#joined = this.#cgroups.add(this.mark, pid, this.#started);
   }
 
-  /** Sends SIGKILL to the group immediately, and to descendants outside of it when they are found. */
+  /** Sends SIGKILL to the group immediately, and to descendants outside it when they are found. */
   kill(): void {
     killGroup(this.#pid);
     this.#sweep ??= this.#killAll(2);

@@ -1,7 +1,7 @@
 /**
- * All deadlines of the runner on a single timer: a binary heap whose entries know their position, so that setting
- * and clearing take O(log n) and a warm call creates no timer (bench runner.warm-call). Invariant: the timer fires no later than the first
- * entry, and is not set without entries.
+ * All deadlines of the runner on a single timer: a binary heap whose entries know their position, so that setting and
+ * clearing take O(log n) and a warm call creates no timer (bench runner.warm-call). Invariant: the timer fires no later
+ * than the first entry, and is not set without entries.
  */
 import type { Clock, Timer } from "@backplane/ports";
 

@@ -67,7 +67,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
 
   verifies(
     "inv.artifacts",
-    "refuses a reference to a path outside of scratch or to anything but a regular file",
+    "refuses a reference to a path outside scratch or to anything but a regular file",
     async () => {
       const { run, kept } = start();
       const cases: [plant: string, reference: object, reason: string][] = [

@@ -1,4 +1,4 @@
-/** A process that is still starting ends when everybody who waits for it was cancelled. */
+/** A process that is still starting is ended when every call that waits for it has been cancelled. */
 import type { ProgressReport } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
 import { expect, test } from "vitest";
@@ -59,7 +59,7 @@ test("a launch continues while another caller waits for it", async () => {
   await expect.poll(() => processesWith(t.mark)).toEqual([]);
 });
 
-test("a request that was cancelled before starts no process", async () => {
+test("starts no process for a request that is already cancelled", async () => {
   const t = createTestRunner();
   const operation = createOperation();
   operation.stop();

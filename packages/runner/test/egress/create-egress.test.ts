@@ -39,14 +39,14 @@ test("absolute URIs: forwards consecutive requests with bodies and removes proxy
   const { port, seen } = await httpServer();
   const { proxy, session } = await openTestEgress({ domains: ["api.acme.test", "*.cdn.test"] });
   const body = randomBytes(500_000);
-  const answer = await requestThroughProxy(proxy, `http://api.acme.test:${port}/p?q=1`, {
+  const response = await requestThroughProxy(proxy, `http://api.acme.test:${port}/p?q=1`, {
     method: "POST",
     body,
     headers: { "Proxy-Authorization": "Basic eA==", "X-Own": "1", Connection: "x-hop", "X-Hop": "1" },
   });
-  expect(answer.status).toBe(200);
-  expect(answer.body).toBe(`api.acme.test:${port}:${body.toString("latin1")}`);
-  const fields = JSON.parse(String(answer.headers["x-seen"])) as Record<string, string>;
+  expect(response.status).toBe(200);
+  expect(response.body).toBe(`api.acme.test:${port}:${body.toString("latin1")}`);
+  const fields = JSON.parse(String(response.headers["x-seen"])) as Record<string, string>;
   expect(fields).toMatchObject({ "x-own": "1", connection: "close" });
   expect(Object.keys(fields)).not.toEqual(expect.arrayContaining(["proxy-authorization"]));
   expect(fields["x-hop"]).toBeUndefined();

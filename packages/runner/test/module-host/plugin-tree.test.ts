@@ -86,6 +86,6 @@ test("hides the gateway's home inside the folder and rejects a module that links
   symlinkSync(join(other, "real.mjs"), join(root, "plugin.mjs"));
   await expect(pluginTree(entry("local", root), [])).rejects.toMatchObject({
     code: "launch_failed",
-    message: expect.stringContaining("outside of its folder"),
+    message: expect.stringContaining("outside its folder"),
   });
 });

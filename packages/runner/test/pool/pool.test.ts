@@ -37,16 +37,16 @@ test("limits processes: evicts the one that has been idle the longest, and queue
   await pidOf(testRunner, { pool_key: "c" });
   expect(processesWith(testRunner.mark)).toContain(newer);
   expect(processesWith(testRunner.mark)).not.toContain(oldest);
-  let most = 0;
+  let peak = 0;
   const watch = setInterval(() => {
-    most = Math.max(most, processesWith(testRunner.mark).length);
+    peak = Math.max(peak, processesWith(testRunner.mark).length);
   }, 5);
   const many = await Promise.all(
     Array.from({ length: 8 }, (_, i) => testRunner.run(side("ok", { pool_key: `s${i}` }))),
   );
   clearInterval(watch);
   expect(many.map((outcome) => outcome.status)).toEqual(Array(8).fill("succeeded"));
-  expect(most).toBeLessThanOrEqual(2);
+  expect(peak).toBeLessThanOrEqual(2);
 });
 
 test("ends a queued call at its timeout and removes it from the queue", async () => {

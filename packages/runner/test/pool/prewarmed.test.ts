@@ -64,9 +64,9 @@ test("raises the number of prewarmed processes of a key when calls come faster t
 
 test("limits the number of prewarmed processes over all keys, and keeps those of the most recent calls", async () => {
   const testRunner = prewarming({ prewarmed: 2 });
-  let most = 0;
+  let peak = 0;
   const look = () => {
-    most = Math.max(most, testRunner.runner.health().prewarmed);
+    peak = Math.max(peak, testRunner.runner.health().prewarmed);
   };
   const watch = setInterval(look, 1);
   for (const pool_key of ["a", "b", "c"]) {
@@ -76,7 +76,7 @@ test("limits the number of prewarmed processes over all keys, and keeps those of
   await ready(testRunner, 2);
   clearInterval(watch);
   look();
-  expect(most).toBe(2);
+  expect(peak).toBe(2);
 });
 
 test("limits the memory of prewarmed processes over all keys", async () => {

@@ -10,7 +10,7 @@ const MIB = 1024 * 1024;
 const LIMITS = { kept_bytes: 8 * MIB, kept_files: 40 };
 const MESSAGE = "Its persistent folder exceeds the limit of 8 MiB and 40 files.";
 
-/** One of both kinds: the data folder of an instrument, the state of a hosted kernel plugin. */
+/** `data` is the data folder of an instrument, `state` the state of a hosted kernel plugin. */
 type Kind = "data" | "state";
 
 function keptFolder(): string {
@@ -25,8 +25,8 @@ async function run(sandbox: Sandbox, kind: Kind, folder: string, script: string)
   const program = { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] };
   const kept =
     kind === "data" ? { binds: [{ source: folder, target: inside, writable: true }] } : { state: folder };
-  const asked = request(await packageFolder(), { program, lifetime: "pooled", ...kept });
-  return await finish(await sandbox.launch(asked));
+  const launch = request(await packageFolder(), { program, lifetime: "pooled", ...kept });
+  return await finish(await sandbox.launch(launch));
 }
 
 const WAIT = "time.sleep(60)";

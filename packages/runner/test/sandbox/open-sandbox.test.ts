@@ -132,6 +132,15 @@ test("replaces a prepared process that was killed, and stops it on close", async
   expect(after.filter(isAlive)).toEqual([]);
 });
 
+test("keeps the output of a program that exits before its reader is attached", async () => {
+  const sandbox = await openTestSandbox();
+  const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "echo out; echo err >&2"] };
+  const confined = await sandbox.launch(request(await packageFolder(), { program }));
+  const { child } = confined;
+  await eventually(() => child.exitCode !== null, 60_000, "the program has exited");
+  expect(await finish(confined)).toMatchObject({ out: "out\n", err: "err\n", exitCause: { code: 0 } });
+});
+
 test("creates and removes scratch folders while the process runs, whatever they contain", async () => {
   const sandbox = await openTestSandbox();
   const program = { kind: "system" as const, file: "/bin/sh", args: [] };
@@ -256,6 +265,36 @@ describe("limits", () => {
       await bystander.exitCause;
     },
   );
+
+  test("applies the operator's limits for one package to it, and the usual limits to all others", async () => {
+    const MIB = 1024 * 1024;
+    const sandbox = await openTestSandbox({
+      limits: { memory_bytes: 64 * MIB, open_files: 32 },
+      package_limits: { "acme/large": { memory_bytes: 256 * MIB } },
+    });
+    const code =
+      "import resource\nx = bytearray(100 << 20)\nprint(len(x) >> 20, resource.getrlimit(resource.RLIMIT_NOFILE)[0])";
+    const run = async (package_id: string) =>
+      await finish(
+        await sandbox.launch({
+          ...request(await packageFolder(), {
+            program: { kind: "system", file: "/usr/bin/python3", args: ["-c", code] },
+          }),
+          package_id,
+        }),
+      );
+    // A slot that was used with the higher limit is not given to another package.
+    for (let round = 0; round < 2; round++) {
+      expect((await run("acme/large")).out).toBe("100 32\n");
+      const small = await run("acme/small");
+      if (root)
+        expect(small.exitCause).toMatchObject({
+          cause: "oom",
+          message: "It exceeded its memory limit of 64 MiB.",
+          fix: 'If it needs more, raise memory_bytes in [sandbox.package_limits."acme/small"] of backplane.toml and restart the gateway.',
+        });
+    }
+  });
 });
 
 describe("leaves no process behind", () => {

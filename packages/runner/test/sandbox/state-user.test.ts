@@ -6,7 +6,7 @@ import { claimStateFolder, FIRST_STATE_UID } from "../../src/sandbox/state-user.
 
 const root = process.getuid?.() === 0;
 
-test.runIf(root)("gives each folder its own stable user, also for files that root created", async () => {
+test.runIf(root)("gives each folder its own stable user, even for files that root created", async () => {
   const state = mkdtempSync(join(tmpdir(), "backplane-state-"));
   onTestFinished(() => rmSync(state, { recursive: true, force: true }));
   const [first, second] = ["one", "two"].map((name) => join(state, name)) as [string, string];

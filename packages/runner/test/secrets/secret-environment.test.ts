@@ -25,7 +25,7 @@ verifies(
         vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }),
       );
       await until(() => holders("environ").length === 1);
-      // The only one is the plugin itself, seen from outside of its namespace.
+      // The only one is the plugin itself, seen from outside its namespace.
       expect(readFileSync(`/proc/${holders("environ")[0]}/cmdline`, "latin1")).toContain("vai.mjs");
       expect(holders("cmdline")).toEqual([]);
       // The plugin's output is redacted.

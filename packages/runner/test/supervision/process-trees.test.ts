@@ -196,7 +196,7 @@ test("reads a process whose name contains spaces and parentheses", () => {
 
 verifies(
   "launch.tree",
-  "finds a daemon by its mark without cgroups, also after its process exited by itself",
+  "finds a daemon by its mark without cgroups, even after its process exited by itself",
   async () => {
     for (const killed of [true, false]) {
       const tree = new ProcessTree(null, logTo());

@@ -22,7 +22,7 @@ export function requestOf(change: RequestChange): RunRequest {
   const invocation_id = rest.invocation_id ?? `inv_${Math.random().toString(36).slice(2)}`;
   const granted = noGrant({ class: "worker", ...grant });
   const entry = entrypoint ?? ["node", "./vai.mjs", "echo"];
-  const env_ = env ?? {};
+  const variables = env ?? {};
   return {
     attempt: 1,
     export_id: "echo",
@@ -30,7 +30,7 @@ export function requestOf(change: RequestChange): RunRequest {
     body: { tool_execution_id: "toolx_1", input: input ?? { text: "hello" } },
     class: "worker",
     timeout_ms: 10_000,
-    pool_key: JSON.stringify([entry, env_, granted]),
+    pool_key: JSON.stringify([entry, variables, granted]),
     binding_id: "bind_1",
     ...rest,
     invocation_id,
@@ -42,7 +42,7 @@ export function requestOf(change: RequestChange): RunRequest {
         protocol: protocol ?? "vai.rpc.v1",
         transport: "stdio",
         entrypoint: entry,
-        env: env_,
+        env: variables,
         capabilities: [],
       },
       ...pkg,

@@ -1,4 +1,4 @@
-/** Time limits count only a process's own time, so that a busy machine does not exhaust them; starts that exceed them. */
+/** Time limits count only the time that a process itself uses, so a busy machine does not exhaust them. */
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

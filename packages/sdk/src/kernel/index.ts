@@ -3,8 +3,8 @@
  * does not import zod.
  */
 export {
-  type AdapterAnswer,
   type AdapterRequest,
+  type AdapterResponse,
   type AdapterRoute,
   type AgentLoopState,
   BackplaneError,

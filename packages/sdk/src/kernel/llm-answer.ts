@@ -94,8 +94,8 @@ export class AnswerDraft {
   }
 }
 
-function newId(given: string | undefined, fallback: string, used: Set<string>): string {
-  const wanted = given ?? fallback;
+function newId(vendor_id: string | undefined, fallback: string, used: Set<string>): string {
+  const wanted = vendor_id ?? fallback;
   let id = wanted;
   for (let n = 2; used.has(id); n++) id = `${wanted}_${n}`;
   used.add(id);

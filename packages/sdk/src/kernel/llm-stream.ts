@@ -6,7 +6,7 @@ import type { StopSignal } from "@backplane/contract";
 import { brokenStream } from "./llm-failure.ts";
 
 /**
- * Opens a vendor's stream and forwards it; the kernel's stop signal ends the stream, also while it is being
+ * Opens a vendor's stream and forwards it; the kernel's stop signal ends the stream, even while it is being
  * opened.
  */
 export async function* vendorStream<T>(

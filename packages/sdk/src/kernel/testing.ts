@@ -5,8 +5,8 @@ import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
-  type AdapterAnswer,
   type AdapterRequest,
+  type AdapterResponse,
   BackplaneError,
   type BusEvent,
   type HealthReport,
@@ -53,7 +53,7 @@ export interface KernelTestRun {
   setProviders(providers: ProviderInstance[], active?: string | null): void;
   event(kind: string, payload: Record<string, unknown>, options?: { session_id?: string }): Promise<BusEvent>;
   tool(name: string, args: JsonObject, options?: { signal?: StopSignal; as?: string }): Promise<ToolReturn>;
-  request(route: string, request?: Partial<Omit<AdapterRequest, "route">>): Promise<AdapterAnswer>;
+  request(route: string, request?: Partial<Omit<AdapterRequest, "route">>): Promise<AdapterResponse>;
   health(): Promise<HealthReport>;
   unload(): Promise<void>;
   /** Resolves with the first event of this kind, past or future. */

@@ -10,27 +10,27 @@ const ERROR_BYTES = 64 * 1024;
 type Fetch = typeof globalThis.fetch;
 
 const vendorFetch: Fetch = async (input, init) => {
-  const answer = await fetch(input, { ...init, redirect: "manual" });
-  const { status, statusText, headers } = answer;
+  const response = await fetch(input, { ...init, redirect: "manual" });
+  const { status, statusText, headers } = response;
   if (status >= 300 && status < 400) {
-    await answer.body?.cancel();
+    await response.body?.cancel();
     throw new LlmCallError({
       kind: "other",
       message: `The provider's address answers with a redirect (HTTP ${status}), which is not followed. Set base_url to where its API is.`,
     });
   }
-  if (answer.ok) return answer;
-  return new Response(await firstBytes(answer.body, ERROR_BYTES), { status, statusText, headers });
+  if (response.ok) return response;
+  return new Response(await firstBytes(response.body, ERROR_BYTES), { status, statusText, headers });
 };
 
 /** Options for every client of a vendor's SDK. */
 export const VENDOR_TRANSPORT: { fetch: Fetch } = { fetch: vendorFetch };
 
-async function firstBytes(body: ReadableStream<Uint8Array> | null, most: number): Promise<Uint8Array> {
+async function firstBytes(body: ReadableStream<Uint8Array> | null, max_bytes: number): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
   const reader = body?.getReader();
-  while (reader !== undefined && size < most) {
+  while (reader !== undefined && size < max_bytes) {
     const { done, value } = await reader.read();
     if (done) break;
     chunks.push(value);
@@ -43,5 +43,5 @@ async function firstBytes(body: ReadableStream<Uint8Array> | null, most: number)
     whole.set(chunk, at);
     at += chunk.length;
   }
-  return whole.slice(0, most);
+  return whole.slice(0, max_bytes);
 }

@@ -89,17 +89,17 @@ test("names the missing export of a module without the provider", async () => {
 
 test("serves the real instrument API to a provider", async () => {
   const source = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
-  const given = (await import(/* @vite-ignore */ source)) as {
+  const host_api = (await import(/* @vite-ignore */ source)) as {
     HEFTY_VERSION: string;
     InstrumentResult: typeof InstrumentResult;
   };
-  expect(given.HEFTY_VERSION).toBe(HEFTY_VERSION);
-  expect(Object.keys(given.InstrumentResult)).toEqual(Object.keys(InstrumentResult));
+  expect(host_api.HEFTY_VERSION).toBe(HEFTY_VERSION);
+  expect(Object.keys(host_api.InstrumentResult)).toEqual(Object.keys(InstrumentResult));
   const error = { code: "X", message: "x" };
   for (const fields of [{}, { stdout: "a", stderr: "b" }, { error }, { status: "Error" as const }]) {
-    expect(given.InstrumentResult.stdio(fields)).toEqual(InstrumentResult.stdio(fields));
+    expect(host_api.InstrumentResult.stdio(fields)).toEqual(InstrumentResult.stdio(fields));
   }
-  expect(given.InstrumentResult.data([1])).toEqual(InstrumentResult.data([1]));
+  expect(host_api.InstrumentResult.data([1])).toEqual(InstrumentResult.data([1]));
 });
 
 test("InstrumentResult.stdio has status Success unless it is given an error", () => {

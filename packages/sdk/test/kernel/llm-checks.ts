@@ -2,7 +2,7 @@
 import type { ProviderInstance } from "@backplane/contract";
 import { expect } from "vitest";
 import type { LlmBus } from "./llm-bus.ts";
-import { json, type Vendor, type VendorAnswer } from "./llm-vendor.ts";
+import { json, type Vendor, type VendorReply } from "./llm-vendor.ts";
 
 /** A status, its body and headers, and the expected failure. */
 export type StatusCase = [
@@ -37,7 +37,7 @@ export async function expectStatuses(
 export async function expectTimeouts(
   vendor: Vendor,
   bus: LlmBus,
-  answers: readonly VendorAnswer[],
+  answers: readonly VendorReply[],
 ): Promise<void> {
   for (const answer of answers) {
     vendor.answer = answer;
@@ -47,7 +47,7 @@ export async function expectTimeouts(
 }
 
 /** `answer` sends one part and hangs; the user interrupts the call. */
-export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: VendorAnswer): Promise<void> {
+export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: VendorReply): Promise<void> {
   vendor.answer = answer;
   const call = bus.request();
   await bus.until(() => bus.emitted.length > 0);

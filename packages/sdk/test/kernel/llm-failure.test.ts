@@ -101,8 +101,8 @@ verifies(
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
     try {
       // An endless body must not block the answer.
-      const answer = await VENDOR_TRANSPORT.fetch(`${url}/endless`);
-      expect([answer.status, (await answer.text()).length]).toEqual([500, 65_536]);
+      const response = await VENDOR_TRANSPORT.fetch(`${url}/endless`);
+      expect([response.status, (await response.text()).length]).toEqual([500, 65_536]);
       expect(sent).toBeGreaterThan(0);
       await expect(VENDOR_TRANSPORT.fetch(`${url}/moved`)).rejects.toMatchObject({
         failure: { message: expect.stringContaining("redirect") },

@@ -8,17 +8,17 @@ import type { AddressInfo } from "node:net";
 export interface VendorRequest {
   path: string;
   headers: IncomingHttpHeaders;
-  // biome-ignore lint/suspicious/noExplicitAny: what a test looks into is its own matter.
+  // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of the body that it reads.
   body: any;
   /** The client closed the connection. */
   closed: Promise<void>;
 }
 
-export type VendorAnswer = (response: ServerResponse, request: VendorRequest) => Promise<void> | void;
+export type VendorReply = (response: ServerResponse, request: VendorRequest) => Promise<void> | void;
 
 export class Vendor {
   readonly requests: VendorRequest[] = [];
-  answer: VendorAnswer = json(500, { error: { message: "no answer was scripted" } });
+  answer: VendorReply = json(500, { error: { message: "no answer was scripted" } });
   readonly #server = createServer((incoming, response) => {
     const closed = new Promise<void>((resolve) => response.on("close", resolve));
     const chunks: Buffer[] = [];
@@ -48,7 +48,7 @@ export class Vendor {
   }
 }
 
-export function json(status: number, body: unknown, headers: Record<string, string> = {}): VendorAnswer {
+export function json(status: number, body: unknown, headers: Record<string, string> = {}): VendorReply {
   return (response) => {
     response.writeHead(status, { "content-type": "application/json", ...headers });
     response.end(JSON.stringify(body));
@@ -58,7 +58,7 @@ export function json(status: number, body: unknown, headers: Record<string, stri
 export type StreamEnd = "end" | "cut" | "hang";
 
 /** Writes the stream in pieces of the given size, splitting lines, JSON and characters. */
-export function sse(text: string, options: { bytes?: number; after?: StreamEnd } = {}): VendorAnswer {
+export function sse(text: string, options: { bytes?: number; after?: StreamEnd } = {}): VendorReply {
   const { bytes = 4096, after = "end" } = options;
   return async (response) => {
     response.writeHead(200, { "content-type": "text/event-stream" });

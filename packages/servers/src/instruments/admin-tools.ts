@@ -26,7 +26,7 @@ interface AdminTool {
 export function createInstrumentAdminTools(
   instruments: InstrumentsFacade,
   version: string,
-  /** Returns the caller of the turn; null outside of a turn. */
+  /** Returns the caller of the turn; null outside a turn. */
   findCaller: (as: string) => Caller | null,
 ): RegisteredTool[] {
   return createTools(instruments).map(({ brief, run, spec }) =>
@@ -39,7 +39,7 @@ export function createInstrumentAdminTools(
           if (caller === null) {
             throw new BackplaneError(
               "auth.missing",
-              `${spec.name} needs the caller of a turn; call it in a session`,
+              `${spec.name} needs the caller of a turn; call it in a session.`,
             );
           }
           const result = await run(caller, args);
@@ -102,13 +102,13 @@ function createTools(instruments: InstrumentsFacade): AdminTool[] {
         `install the plugin ${args.path as string}${args.class === "inline" ? " inline, in the gateway's own process" : ""}`,
       async run(caller, args) {
         const {
-          class: given,
+          class: execution_class,
           config,
           path,
         } = args as { path: string; config?: JsonObject; class?: ExecutionClass };
         const plugin = await instruments.install(caller, path, {
           ...(config === undefined ? {} : { config }),
-          ...(given === undefined ? {} : { class: given }),
+          ...(execution_class === undefined ? {} : { class: execution_class }),
         });
         return {
           brief: `${plugin.plugin_id} ${plugin.version}: ${plugin.state}`,

@@ -110,7 +110,7 @@ export function createInstruments({
     }
   }
 
-  /** A plugin that is bound for the whole org moves there, also when it is installed from a project. */
+  /** A plugin that is bound for the whole org moves there, even when it is installed from a project. */
   async function isBoundOrgWide(caller: Caller, { packages }: SourceInspection): Promise<boolean> {
     const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
     const before = [...plugins.values()].find(
@@ -177,7 +177,7 @@ export function createInstruments({
         requireAdmin(caller, "unload plugins");
         const bound = (await readInstrumentPlugins(store.bindings, caller.scope)).get(plugin_id);
         if (bound === undefined)
-          throw new BackplaneError("plugin.not_found", `plugin ${plugin_id} is not loaded`);
+          throw new BackplaneError("plugin.not_found", `Plugin ${plugin_id} is not loaded.`);
         const { binding_id, generation } = bound.binding;
         await bindings.patch(caller, binding_id, { status: "disabled" }, generation);
         log.info({ plugin: plugin_id, binding_id }, "instrument plugin unloaded");
@@ -206,7 +206,7 @@ export function createInstruments({
 
 function requireInstrument(path: string, found: Package | undefined): void {
   if (found?.manifest.runtime.instrument !== undefined) return;
-  throw new BackplaneError("package.invalid", `${path} is not an instrument plugin`, {
+  throw new BackplaneError("package.invalid", `${path} is not an instrument plugin.`, {
     fix: "Install other packages with: backplane plugin install",
   });
 }

@@ -211,12 +211,12 @@ export function createServers(
       throw new BackplaneError("package.invalid", "This gateway cannot run MCP servers.");
     await audit(wanted);
     const request = await createProcessRequest(deps, policies, bound, caller.scope);
-    return await sendProcessRequest(tokens, bound, request, async (given) => {
-      const redactor = createRedactor(Object.values(given.context.secrets));
+    return await sendProcessRequest(tokens, bound, request, async (prepared) => {
+      const redactor = createRedactor(Object.values(prepared.context.secrets));
       const clean = <T extends Json>(value: T): T =>
         redactor === null ? value : (redactor.json(value) as T);
       const answer = await sendToServer(
-        { ...given, method, params, timeout_ms: REQUEST_MS },
+        { ...prepared, method, params, timeout_ms: REQUEST_MS },
         {
           notify: (notice, data) => listener.notify(notice, clean(data)),
           answerRequest: (about, asked, key) =>

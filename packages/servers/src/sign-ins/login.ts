@@ -1,7 +1,7 @@
 /**
  * One login: started by an admin and completed once, by the browser that opened it first or by the caller who
  * started it. Its state (PKCE verifier, client, endpoints) is sealed in the store, so that any node can complete
- * it, also after a restart.
+ * it, even after a restart.
  */
 
 import { hash } from "node:crypto";
@@ -47,16 +47,16 @@ export async function prepareLogin(
   server: URL,
   challenge: ServerChallenge | null,
   before: SignInSession | null,
-  given: SignInBegin,
+  options: SignInBegin,
   urls: GatewayUrls,
 ): Promise<PreparedLogin> {
-  const { grant = "authorization_code" } = given;
-  checkOptions(given);
-  if (given.private_key !== undefined) parsePrivateKey(given.private_key);
+  const { grant = "authorization_code" } = options;
+  checkOptions(options);
+  if (options.private_key !== undefined) parsePrivateKey(options.private_key);
   const found = await discoverAuthorization(fetch, server, challenge);
   const same = before?.issuer === found.server.issuer ? before : null;
-  const client = await chooseClient(fetch, found.server, given, urls, same);
-  const scope = chooseScope(given.scope, challenge, found, same?.scope ?? null);
+  const client = await chooseClient(fetch, found.server, options, urls, same);
+  const scope = chooseScope(options.scope, challenge, found, same?.scope ?? null);
   const source: TokenSource = {
     issuer: found.server.issuer,
     resource: found.resource,
@@ -155,8 +155,8 @@ export async function redeemCode(
   }
   const code = parameters.get("code");
   if (code === null || code === "") throw signInFailed("the redirect contains no code");
-  const given = { grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri };
-  return { source, tokens: await requestTokens(parts, fetch, source, given) };
+  const grant_params = { grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri };
+  return { source, tokens: await requestTokens(parts, fetch, source, grant_params) };
 }
 
 /** RFC 9207, compared as text: the response of another server must not reach this token endpoint. */

@@ -24,15 +24,15 @@ export interface GatewayUrls {
 export async function chooseClient(
   fetch: OAuthFetch,
   server: AuthorizationServer,
-  given: OAuthClientOptions,
+  options: OAuthClientOptions,
   urls: GatewayUrls,
   before: SignInSession | null,
 ): Promise<OAuthClient> {
-  if (given.client_id !== undefined) {
+  if (options.client_id !== undefined) {
     return {
-      id: given.client_id,
-      ...(given.client_secret === undefined ? {} : { secret: given.client_secret }),
-      ...(given.private_key === undefined ? {} : { private_key: given.private_key }),
+      id: options.client_id,
+      ...(options.client_secret === undefined ? {} : { secret: options.client_secret }),
+      ...(options.private_key === undefined ? {} : { private_key: options.private_key }),
       kind: "given",
       redirect_uri: null,
     };

@@ -14,12 +14,12 @@ const SCOPE_CHARS = 4_096;
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 export function chooseScope(
-  given: string | undefined,
+  requested: string | undefined,
   challenge: ServerChallenge | null,
   { scopes, server }: DiscoveredServer,
   before: string | null,
 ): string | null {
-  if (given !== undefined) return given;
+  if (requested !== undefined) return requested;
   const wanted = unionScopes(before, challenge?.scope ?? (before === null ? (scopes?.join(" ") ?? "") : ""));
   if (wanted === "") return null;
   if (wanted.length > SCOPE_CHARS)

@@ -79,7 +79,7 @@ export function createSignIns(
     if (isRemote(bound)) return bound;
     throw new BackplaneError(
       "request.invalid",
-      `binding ${id} runs its server locally, and only remote servers have a sign-in`,
+      `Binding ${id} runs its server locally, and only remote servers have a sign-in.`,
       {
         fix: `Give it its credentials as secrets: backplane binding set ${id} --secret SLOT=NAME`,
       },
@@ -94,7 +94,7 @@ export function createSignIns(
     return bound;
   }
 
-  async function begin(caller: Caller, id: string, given: SignInBegin): Promise<SignInStarted> {
+  async function begin(caller: Caller, id: string, options: SignInBegin): Promise<SignInStarted> {
     const bound = await getManaged(caller, id, "sign in to a server");
     if (hasOwnCredential(bound)) throw credentialConflict(bound);
     const { binding } = bound;
@@ -106,7 +106,7 @@ export function createSignIns(
       serverUrl(bound),
       before.challenge,
       before.session,
-      given,
+      options,
       gatewayUrls(),
     );
     const { source } = prepared;
@@ -158,7 +158,7 @@ export function createSignIns(
 
   async function complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn> {
     const answer = URL.canParse(redirect) ? new URL(redirect) : null;
-    if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL");
+    if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL.");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
     const waiting = await store.sign_ins.getPendingLogin(state_hash, clock.now());
     // A login of another caller or browser is reported as expired and stays open for its owner.
@@ -296,7 +296,7 @@ export function createSignIns(
 function credentialConflict({ binding: { binding_id } }: BoundPackage): BackplaneError {
   return new BackplaneError(
     "request.invalid",
-    `binding ${binding_id} has its own credential in the secret slot or header authorization`,
+    `Binding ${binding_id} has its own credential in the secret slot or header authorization.`,
     { fix: `Remove it from the binding first, see: backplane binding show ${binding_id}` },
   );
 }

@@ -24,20 +24,20 @@ const REVOKE_MS = 5_000;
 const MAX_EXPIRES_IN_S = 10 * 365 * 86_400;
 
 /**
- * `given` are the parameters of the grant. Rejects with `sign_in.failed`; `details.oauth_error` is the error code
+ * `grant_params` are the parameters of the grant. Rejects with `sign_in.failed`; `details.oauth_error` is the error code
  * of the server.
  */
 export async function requestTokens(
   parts: Parts,
   fetch: OAuthFetch,
   source: TokenSource,
-  given: Record<string, string>,
+  grant_params: Record<string, string>,
 ): Promise<Tokens> {
-  const form = new URLSearchParams({ ...given, resource: source.resource });
+  const form = new URLSearchParams({ ...grant_params, resource: source.resource });
   const headers = authenticateClient(parts, source, form);
   const { status, json } = await fetch.postForm(source.token_endpoint, form, headers);
-  if (status !== 200 || json === null) throw tokenRefusal(source, given, status, json);
-  return readTokens(parts, json, given);
+  if (status !== 200 || json === null) throw tokenRefusal(source, grant_params, status, json);
+  return readTokens(parts, json, grant_params);
 }
 
 /** RFC 7009; a server reports an unknown token as revoked. Rejects with `sign_in.failed`. */
@@ -99,7 +99,7 @@ function chooseAuthMethod(client: OAuthClient, supported: readonly string[] | nu
   );
 }
 
-function readTokens({ clock }: Parts, json: JsonObject, given: Record<string, string>): Tokens {
+function readTokens({ clock }: Parts, json: JsonObject, grant_params: Record<string, string>): Tokens {
   const { access_token, token_type, expires_in, refresh_token } = json;
   if (typeof access_token !== "string" || !/^[\x21-\x7e]{1,16384}$/.test(access_token)) {
     throw signInFailed("the authorization server's response contains no valid access_token");
@@ -117,14 +117,14 @@ function readTokens({ clock }: Parts, json: JsonObject, given: Record<string, st
     refresh_token:
       typeof refresh_token === "string" && refresh_token !== ""
         ? refresh_token
-        : (given.refresh_token ?? null),
+        : (grant_params.refresh_token ?? null),
     expires_at: known ? clock.now() + Math.min(seconds, MAX_EXPIRES_IN_S) * 1_000 : null,
   };
 }
 
 function tokenRefusal(
   { issuer, client }: TokenSource,
-  given: Record<string, string>,
+  grant_params: Record<string, string>,
   status: number,
   json: JsonObject | null,
 ): BackplaneError {
@@ -132,7 +132,7 @@ function tokenRefusal(
   const description =
     typeof json?.error_description === "string" ? `: ${excerpt(json.error_description)}` : "";
   const message = `${excerpt(issuer)} refused the token request (HTTP ${status}${word === null ? "" : `, ${word}`})${description}`;
-  const known = [given.code, given.code_verifier, given.refresh_token, client.secret];
+  const known = [grant_params.code, grant_params.code_verifier, grant_params.refresh_token, client.secret];
   const clean = createRedactor(known.filter((secret) => secret !== undefined))?.excerpt(message) ?? message;
   return new BackplaneError("sign_in.failed", clean, {
     details: { http_status: status, ...(word === null ? {} : { oauth_error: word }) },

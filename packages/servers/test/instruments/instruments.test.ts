@@ -183,7 +183,7 @@ describe("instr.lifecycle", () => {
 
 verifies(
   "instr.isolation",
-  "shows and logs that a JVM plugin runs as External, also when it does not load",
+  "shows and logs that a JVM plugin runs as External, even when it does not load",
   async () => {
     const { fixture, runner } = await open();
     runner.broken.add("jar");
@@ -281,7 +281,7 @@ describe("instr.admin", () => {
     const { binding_id } = await fixture.kernel.instruments.install(admin, path, { config: { team: "ops" } });
     await fixture.kernel.instruments.unload(admin, "other");
     expect(await offered()).toEqual([]);
-    // The start of the gateway must not undo what an operator has unloaded.
+    // A restart of the gateway must not load a plugin that an operator has unloaded.
     await fixture.kernel.instruments.install(admin, path, { keep_unloaded: true });
     expect(await offered()).toEqual([]);
     const again = await fixture.kernel.instruments.install(admin, path);

@@ -54,7 +54,7 @@ test("limits requests in size, time and to the domains of the host policy", asyn
   expect(closed.fetched[0]!.allowed_domains).toEqual([]);
 });
 
-test("expires a login after ten minutes, and replaces it by a newer one", async () => {
+test("expires a login after ten minutes, and replaces it with a newer one", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const { back, browser, expires_at } = await visit(fixture, as, binding_id);

@@ -56,15 +56,15 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
         const body = JSON.stringify(metadata);
         return { status: 200, headers: {}, body, encoding: "utf8" as const };
       }
-      const answer = await fetch(request.url, {
+      const response = await fetch(request.url, {
         method: request.method,
         headers: request.headers,
         body: request.body,
         redirect: "manual",
       });
-      const body = await answer.text();
+      const body = await response.text();
       if (request.url.endsWith("/token")) await runner.late;
-      return { status: answer.status, headers: {}, body, encoding: "utf8" as const };
+      return { status: response.status, headers: {}, body, encoding: "utf8" as const };
     },
   });
   runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });

@@ -27,15 +27,15 @@ test("redacts a token that the authorization server repeats, also where the mess
   const refresh_token = `refresh-${"x1y2z3".repeat(10)}`;
   const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
-  const given = { grant_type: "refresh_token", refresh_token };
-  const tokens = requestTokens(parts as never, refusing(description), source as never, given);
+  const grant_params = { grant_type: "refresh_token", refresh_token };
+  const tokens = requestTokens(parts as never, refusing(description), source as never, grant_params);
   const message = await tokens.then(String, (error: Error) => error.message);
   expect(message).toContain("invalid_grant): No token ");
   expect(message).not.toContain(refresh_token.slice(0, 20));
   expect(message.length).toBeLessThan(400);
 });
 
-test("replaces hidden characters in the authorization server's error by a mark", async () => {
+test("replaces hidden characters in the authorization server's error with a mark", async () => {
   const tokens = requestTokens(
     parts as never,
     refusing("no\u202e\u{e0069}\u{e0067}\nway"),

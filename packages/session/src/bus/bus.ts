@@ -15,7 +15,7 @@ import type {
   PluginRegistration,
 } from "./bus-port.ts";
 import { checkRegistration, type RegisteredPlugin } from "./check-registration.ts";
-import { Dispatch } from "./dispatch.ts";
+import { Dispatch, type HandlerFailure } from "./dispatch.ts";
 import { type Draft, Port, type PortHost } from "./port.ts";
 import { PublishRules } from "./publish-rules.ts";
 import { Requests } from "./requests.ts";
@@ -56,7 +56,7 @@ class MemoryBus implements Bus, PortHost {
       requests: this.requests,
       pause: deps.pause ?? ((run) => void deps.clock.after(0, run)),
       callTimeouts: this.#callTimeouts,
-      publishFailure: (event, name, error) => this.#publishFailure(event, name, error),
+      publishFailure: (event, name, failure) => this.#publishFailure(event, name, failure),
       onIdle: (queue) => this.#removeQueue(queue),
     });
     this.#run = (queue) => this.#dispatch.run(queue);
@@ -165,7 +165,11 @@ class MemoryBus implements Bus, PortHost {
   }
 
   /** Publishes plugin.error on the kernel's session in the scope of the event, so that no other scope sees it. */
-  #publishFailure({ org_id, project_id, id: event_id }: BusEvent, name: string, error: string): void {
+  #publishFailure(
+    { org_id, project_id, id: event_id }: BusEvent,
+    name: string,
+    failure: HandlerFailure,
+  ): void {
     const scope = this.scopeOf({ org_id, project_id });
     const queue = this.queueOf(scope, KERNEL_SESSION);
     if (queue.size >= this.limits.queue + this.limits.reserve) {
@@ -175,7 +179,8 @@ class MemoryBus implements Bus, PortHost {
       );
       return;
     }
-    const payload = Object.freeze({ name, error, event_id });
+    const timed_out = failure.timed_out ? { timed_out: true } : {};
+    const payload = Object.freeze({ name, error: failure.message, event_id, ...timed_out });
     const draft = { kind: "plugin.error", payload, session_id: KERNEL_SESSION, source: "kernel", scope };
     this.enqueue(queue, this.stamp({ ...draft, call_ms: undefined }));
   }

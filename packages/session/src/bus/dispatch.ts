@@ -25,6 +25,11 @@ const ANSWERED_KIND: Partial<Record<PluginCategory, string>> = {
   memory: "memory.query",
 };
 
+export interface HandlerFailure {
+  message: string;
+  timed_out: boolean;
+}
+
 export interface DispatchDeps {
   clock: Clock;
   log: Logger;
@@ -34,7 +39,7 @@ export interface DispatchDeps {
   pause: (run: () => void) => void;
   /** Deadlines of requested calls by event id, where the publisher set `call_ms`. */
   callTimeouts: Map<string, number>;
-  publishFailure(event: BusEvent, name: string, error: string): void;
+  publishFailure(event: BusEvent, name: string, failure: HandlerFailure): void;
   onIdle(queue: SessionQueue): void;
 }
 
@@ -106,7 +111,7 @@ export class Dispatch {
     try {
       result = handler(event);
     } catch (error) {
-      this.#finish(subscription, event, blocked, messageOf(error));
+      this.#finish(subscription, event, blocked, { message: messageOf(error), timed_out: false });
       return;
     }
     if (!isThenable(result)) {
@@ -126,7 +131,7 @@ export class Dispatch {
     try {
       return filter(event);
     } catch (error) {
-      this.#report(subscription, event, messageOf(error));
+      this.#report(subscription, event, { message: messageOf(error), timed_out: false });
       return false;
     }
   }
@@ -145,7 +150,8 @@ export class Dispatch {
   #onSettled(handler: RunningHandler, failed: boolean, error: unknown): void {
     const { subscription, event, queue, timed_out } = handler;
     this.#handlers.remove(handler);
-    if (!timed_out) this.#finish(subscription!, event!, queue, failed ? messageOf(error) : null);
+    const failure = failed ? { message: messageOf(error), timed_out } : null;
+    if (!timed_out) this.#finish(subscription!, event!, queue, failure);
   }
 
   #onTimeout({ subscription, event, queue, limit_ms }: RunningHandler): void {
@@ -155,7 +161,8 @@ export class Dispatch {
     } catch (error) {
       this.#deps.log.warn({ err: error, plugin: owner.name }, "the timeout callback of a handler failed");
     }
-    this.#finish(subscription!, event!, queue, `handling ${event!.kind} took longer than ${limit_ms} ms`);
+    const message = `handling ${event!.kind} took longer than ${limit_ms} ms`;
+    this.#finish(subscription!, event!, queue, { message, timed_out: true });
   }
 
   /** Ends one handler; the last handler of an event starts the next event. */
@@ -163,7 +170,7 @@ export class Dispatch {
     subscription: BusSubscription,
     event: BusEvent,
     queue: SessionQueue | null,
-    failure: string | null,
+    failure: HandlerFailure | null,
   ): void {
     this.#report(subscription, event, failure);
     if (queue === null) return;
@@ -171,17 +178,21 @@ export class Dispatch {
     if (--queue.pending === 0) this.run(queue);
   }
 
-  #report({ owner }: BusSubscription, event: BusEvent, failure: string | null): void {
+  #report({ owner }: BusSubscription, event: BusEvent, failure: HandlerFailure | null): void {
     const { log } = this.#deps;
     if (owner.onHandled !== null) {
       try {
-        owner.onHandled(failure);
+        owner.onHandled(failure?.message ?? null);
       } catch (error) {
         log.error({ err: error, plugin: owner.name }, "the onHandled callback of a plugin failed");
       }
     }
     if (failure === null) return;
-    log.warn({ plugin: owner.name, kind: event.kind, event_id: event.id, failure }, "a handler failed");
+    const { message } = failure;
+    log.warn(
+      { plugin: owner.name, kind: event.kind, event_id: event.id, failure: message },
+      "a handler failed",
+    );
     // A failing handler of plugin.error would otherwise produce plugin.error events without end.
     if (event.kind !== "plugin.error") this.#deps.publishFailure(event, owner.name, failure);
   }

@@ -140,7 +140,7 @@ export class Port implements KernelPort {
     this.#detached = true;
     for (const subscription of this.#subscriptions) this.#host.routes.remove(subscription);
     this.#subscriptions.clear();
-    const error = new BackplaneError("cancelled", `${this.name} was detached from the bus`);
+    const error = new BackplaneError("cancelled", `${this.name} was detached from the bus.`);
     this.#host.requests.endAll(error, this.self);
     this.#host.rejectWaiting(this.self, error);
     this.#host.removePort(this);
@@ -198,13 +198,13 @@ export class Port implements KernelPort {
     const { project_id } = options;
     if (project_id === undefined || project_id === home.project_id) return home;
     if (home.project_id !== null) {
-      throw new BackplaneError("policy.denied", `${this.name} may not publish into another project`);
+      throw new BackplaneError("policy.denied", `${this.name} may not publish into another project.`);
     }
     return this.#host.scopeOf({ org_id: home.org_id, project_id });
   }
 
   #checkAttached(): void {
     if (this.#detached)
-      throw new BackplaneError("cancelled", `${this.name} is no longer attached to the bus`);
+      throw new BackplaneError("cancelled", `${this.name} is no longer attached to the bus.`);
   }
 }

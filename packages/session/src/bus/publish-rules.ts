@@ -93,7 +93,7 @@ export class PublishRules {
     if (typeof session_id !== "string" || session_id.length === 0 || session_id.length > SESSION_ID_MAX) {
       throw new BackplaneError(
         "request.invalid",
-        `${kind} needs a session_id of 1 to ${SESSION_ID_MAX} characters`,
+        `${kind} needs a session_id of 1 to ${SESSION_ID_MAX} characters.`,
       );
     }
     if (session_id === KERNEL_SESSION) {
@@ -126,7 +126,7 @@ export class PublishRules {
         `${name} may not publish ${kind}: the category ${category ?? "kernel"} does not include this kind`,
       );
     }
-    return new BackplaneError("request.invalid", `"${kind}" is not a public event kind`, {
+    return new BackplaneError("request.invalid", `"${kind}" is not a public event kind.`, {
       fix: "Use a kind from the catalog, or x.<your plugin>.<kind> for an extension event.",
     });
   }

@@ -98,7 +98,7 @@ class PendingRequest implements OpenRequest {
   }
 
   #aborted(): void {
-    this.end(new BackplaneError("cancelled", `${this.#kind} was cancelled before it was answered`));
+    this.end(new BackplaneError("cancelled", `${this.#kind} was cancelled before it was answered.`));
   }
 
   #close(): void {

@@ -93,7 +93,7 @@ function withToolCount(payload: JsonObject): JsonObject {
 }
 
 /**
- * Replaces the messages by a reference. They are the entries before this one; repeating them for each call would make
+ * Replaces the messages with a reference. They are the entries before this one; repeating them for each call would make
  * the tape grow quadratically. The digest shows whether a rebuilt context equals the one that was sent.
  */
 function withReferences(payload: JsonObject): JsonObject {

@@ -28,7 +28,7 @@ export class LiveSessions {
     } else if (use.key.workspace !== workspace) {
       throw new BackplaneError(
         "session.conflict",
-        `session ${session_id} is in use in the workspace ${use.key.workspace}; choose another id in ${workspace}`,
+        `Session ${session_id} is in use in the workspace ${use.key.workspace}. Choose another id in ${workspace}.`,
       );
     }
     use.count++;

@@ -79,8 +79,8 @@ test("converts every entry with a VAI equivalent into its block", () => {
     ],
     [entry("event", { name: "memory.query", data: {} }), null],
   ];
-  for (const [given, block] of shown) {
-    expect(blockOf(given)).toEqual(block === null ? null : { entry_id: 7, ...block });
+  for (const [tape_entry, block] of shown) {
+    expect(blockOf(tape_entry)).toEqual(block === null ? null : { entry_id: 7, ...block });
   }
 });
 
@@ -102,7 +102,7 @@ test("a block converted to an entry converts back to the same block", () => {
 verifies("content.blocks", "shows the blocks of a result beside its structured output", () => {
   const content = [...text("Found 1 issue."), { type: "image", data: "AAAA", mimeType: "image/png" }];
   const envelope = { brief: "Found 1 issue.", display: { kind: "text", text: "Found 1 issue." } };
-  const given = { tool_call_id: "c", ok: true, value: { n: 1 }, envelope };
+  const payload = { tool_call_id: "c", ok: true, value: { n: 1 }, envelope };
   const block = {
     entry_id: 7,
     kind: "tool_result",
@@ -110,9 +110,9 @@ verifies("content.blocks", "shows the blocks of a result beside its structured o
     structured_output: { n: 1 },
     is_error: false,
   };
-  expect(blockOf(entry("tool_result", { ...given, content }))).toEqual({ ...block, content });
+  expect(blockOf(entry("tool_result", { ...payload, content }))).toEqual({ ...block, content });
   // The author's text is not replaced by the JSON of the structured part.
-  expect(blockOf(entry("tool_result", given))).toEqual({ ...block, content: text("Found 1 issue.") });
+  expect(blockOf(entry("tool_result", payload))).toEqual({ ...block, content: text("Found 1 issue.") });
 });
 
 verifies("content.blocks", "keeps text, images and structured output of an added tool result", () => {

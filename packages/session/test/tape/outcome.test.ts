@@ -56,7 +56,7 @@ test.for([
   });
 });
 
-test("keeps a tool's own error, its status and its wish to return control to the user", () => {
+test("keeps a tool's own error, its status and its request to return control to the user", () => {
   const text = [{ type: "text" as const, text: "no such file" }];
   const outcome = toolOutcomeOf(
     ids,

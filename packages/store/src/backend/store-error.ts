@@ -1,10 +1,11 @@
-import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
+import { BackplaneError, codeOf, diskFault, isErrorCode } from "@backplane/contract";
 import { failureOf, type StoreFailure } from "../ops/op.ts";
 
 /** Turns a refusal or a driver's error into a BackplaneError. The driver's own message stays in `cause`, for the log. */
 export function toStoreError(error: unknown): BackplaneError {
   if (codeOf(error) !== undefined && error instanceof Error) return error as BackplaneError;
   const failure = failureOf(error) ?? plainFailure(error);
+  if (failure?.disk !== undefined) return storeDiskFault(failure.disk, failure.message);
   if (failure !== undefined && isErrorCode(failure.code)) {
     if (failure.code === "internal") {
       return new BackplaneError("internal", undefined, { cause: failure.details?.reason });
@@ -21,4 +22,13 @@ export function toStoreError(error: unknown): BackplaneError {
 /** A failure that the writer thread sends arrives as a plain object, not as an Error. */
 function plainFailure(error: unknown): StoreFailure | undefined {
   return error instanceof Error ? undefined : (error as StoreFailure);
+}
+
+/** A full or failing disk of the store, which its driver reports with a code of its own. */
+export function storeDiskFault(
+  code: NonNullable<StoreFailure["disk"]>,
+  message: string | undefined,
+  place = "the gateway's home (store.db)",
+): BackplaneError {
+  return diskFault(Object.assign(new Error(message), { code, syscall: "store" }), place)!;
 }

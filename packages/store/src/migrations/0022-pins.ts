@@ -1,4 +1,7 @@
-/** Pinned entries. `entry_id` is the entry as it was first written; compactions copy entries and leave this row as it is. */
+/**
+ * Pinned entries. `entry_id` is the entry as it was first written; compactions copy entries and leave this row as it
+ * is.
+ */
 import type { Migration } from "./migration.ts";
 
 export const pins: Migration = {

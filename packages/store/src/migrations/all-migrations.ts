@@ -21,6 +21,7 @@ import { pins } from "./0022-pins.ts";
 import { deliveries } from "./0023-deliveries.ts";
 import { llmCalls } from "./0025-llm-calls.ts";
 import { trustedKeys } from "./0026-trusted-keys.ts";
+import { bindingRevisions } from "./0028-binding-revisions.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -49,6 +50,7 @@ export const MIGRATIONS: readonly Migration[] = [
   deliveries,
   llmCalls,
   trustedKeys,
+  bindingRevisions,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -17,7 +17,17 @@ export interface WriteBinding {
   records: ChangeRecordRows;
 }
 
-export function* createBinding(p: WriteBinding): Op<void> {
+/** With `names_at`, only if no binding of the org has changed since that revision. */
+interface AtRevision {
+  names_at: number | null;
+}
+
+export function* createBinding(p: WriteBinding & AtRevision): Op<void> {
+  yield* raiseRevision(p.org_id, p.names_at);
+  yield* insertBinding(p);
+}
+
+export function* insertBinding(p: WriteBinding): Op<void> {
   yield* requireUnbound(p);
   yield sql(
     `insert into bindings (binding_id, org_id, project_id, package_id, package_version, export_id, kind, status, generation, body)
@@ -39,8 +49,13 @@ export function* createBinding(p: WriteBinding): Op<void> {
   yield* writeRecords(p.records);
 }
 
+export function* updateBinding(p: WriteBinding & AtRevision & { expected: number }): Op<boolean> {
+  yield* raiseRevision(p.org_id, p.names_at);
+  return yield* replaceBinding(p);
+}
+
 /** The generation is an optimistic lock: of writers that read the same generation, exactly one succeeds. */
-export function* updateBinding(p: WriteBinding & { expected: number }): Op<boolean> {
+function* replaceBinding(p: WriteBinding & { expected: number }): Op<boolean> {
   yield* requireUnbound(p);
   const updated = yield sql(
     `update bindings set package_version = $5, status = $6, generation = $7, body = $8
@@ -54,10 +69,20 @@ export function* updateBinding(p: WriteBinding & { expected: number }): Op<boole
   return true;
 }
 
+export interface UpdateBindings extends AtRevision {
+  org_id: string;
+  changes: (WriteBinding & { expected: number })[];
+}
+
+export function* updateBindings(p: UpdateBindings): Op<void> {
+  yield* raiseRevision(p.org_id, p.names_at);
+  yield* replaceBindings(p.changes);
+}
+
 /** All or nothing: the first binding that changed since it was read aborts the transaction. */
-export function* updateBindings(p: { changes: (WriteBinding & { expected: number })[] }): Op<void> {
-  for (const change of p.changes) {
-    if (yield* updateBinding(change)) continue;
+export function* replaceBindings(changes: UpdateBindings["changes"]): Op<void> {
+  for (const change of changes) {
+    if (yield* replaceBinding(change)) continue;
     refuse("binding.conflict", `${change.binding_id} was changed at the same time. No binding was updated.`, {
       binding_id: change.binding_id,
     });
@@ -73,8 +98,13 @@ export interface RemoveBinding {
   records: ChangeRecordRows;
 }
 
-/** A project removes its own bindings, the whole org any of them. */
 export function* removeBinding(p: RemoveBinding): Op<boolean> {
+  yield* raiseRevision(p.org_id, null);
+  return yield* deleteBinding(p);
+}
+
+/** A project removes its own bindings, the whole org any of them. */
+export function* deleteBinding(p: RemoveBinding): Op<boolean> {
   const generation = p.expected === null ? "" : "and generation = $4";
   const values = [p.id, p.org_id, p.project_id];
   const removed = yield sql(
@@ -90,6 +120,25 @@ export function* removeBinding(p: RemoveBinding): Op<boolean> {
   yield sql("delete from sampling_uses where binding_id = $1", [p.id]);
   yield* writeRecords(p.records);
   return true;
+}
+
+/**
+ * Every change of a binding raises the revision of its org. Its row stays locked until the end of the transaction, so of
+ * two changes that were checked against the same bindings, the second is refused and checked again.
+ */
+export function* raiseRevision(org_id: string, names_at: number | null): Op<void> {
+  const [row] = yield sql(
+    `insert into binding_revisions (org_id, revision) values ($1, 1)
+      on conflict (org_id) do update set revision = binding_revisions.revision + 1 returning revision`,
+    [org_id],
+  );
+  if (names_at === null || names_at === Number(row!.revision) - 1) return;
+  refuse("binding.conflict", "Another binding was changed at the same time.", { names_at });
+}
+
+export function* readRevision(org_id: string): Op<number> {
+  const [row] = yield sql("select revision from binding_revisions where org_id = $1", [org_id]);
+  return Number(row?.revision ?? 0);
 }
 
 function* requireUnbound(p: WriteBinding): Op<void> {

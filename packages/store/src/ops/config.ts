@@ -64,7 +64,7 @@ function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]>
     if (!first && before?.value !== value) changed.push(key);
   }
   const dropped: string[] = [];
-  const given = new Set(p.set.map(({ key }) => key));
+  const set_keys = new Set(p.set.map(({ key }) => key));
   for (const group of new Set(changed.map(configGroupOf))) {
     if (group === null) continue;
     const sealed = yield sql(
@@ -72,7 +72,7 @@ function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]>
       [p.org_id, group, `${group}~`],
     );
     for (const { key } of sealed) {
-      if (given.has(key as string) || configGroupOf(key as string) !== group) continue;
+      if (set_keys.has(key as string) || configGroupOf(key as string) !== group) continue;
       yield sql("delete from config where org_id = $1 and key = $2", [p.org_id, key as string]);
       dropped.push(key as string);
     }

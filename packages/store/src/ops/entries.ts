@@ -72,7 +72,7 @@ function* reserveIdsOnHead(key: SessionKeyColumns, count: number): Op<ReservedId
 export interface TapeRows {
   key: SessionKeyColumns;
   entries: EntryRow[];
-  /** Null: the entries are not written by a turn. */
+  /** Null if the entries are not written by a turn. */
   hold: HoldColumns | null;
 }
 

@@ -11,7 +11,10 @@ export function entryHash(previous: string, chain_id: string, id: number, entry:
   return digest("sha256", `${previous}\n${JSON.stringify([chain_id, id, kind, date, payload, meta])}`);
 }
 
-/** The hash that precedes a chain's first entry. `inherited` is the hash of the last entry that is visible from its ancestors. */
+/**
+ * The hash that precedes a chain's first entry. `inherited` is the hash of the last entry that is visible from its
+ * ancestors.
+ */
 export function originHash(
   inherited: string,
   chain_id: string,

@@ -1,16 +1,21 @@
 import {
-  createBinding,
+  deleteBinding,
+  insertBinding,
   type RemoveBinding,
-  removeBinding,
-  updateBindings,
+  raiseRevision,
+  replaceBindings,
+  type UpdateBindings,
   type WriteBinding,
 } from "./bindings.ts";
 import { type Op, refuse } from "./op.ts";
 import { type InsertPackage, insertPackage } from "./packages.ts";
 
 export interface CommitInstallation {
+  org_id: string;
+  /** Null if the names of servers were not checked. */
+  names_at: number | null;
   packages: InsertPackage[];
-  moved: (WriteBinding & { expected: number })[];
+  moved: UpdateBindings["changes"];
   created: WriteBinding[];
   removed: RemoveBinding[];
 }
@@ -18,14 +23,15 @@ export interface CommitInstallation {
 /** Packages first, because a binding refers to its package. Gives what `insertPackage` gives for each package. */
 export function* commitInstallation(p: CommitInstallation): Op<(string | null)[]> {
   const existing: (string | null)[] = [];
+  if (p.removed.length + p.moved.length + p.created.length > 0) yield* raiseRevision(p.org_id, p.names_at);
   for (const pack of p.packages) existing.push(yield* insertPackage(pack));
   for (const binding of p.removed) {
-    if (yield* removeBinding(binding)) continue;
+    if (yield* deleteBinding(binding)) continue;
     refuse("binding.conflict", `${binding.id} was changed at the same time. No binding was updated.`, {
       binding_id: binding.id,
     });
   }
-  yield* updateBindings({ changes: p.moved });
-  for (const binding of p.created) yield* createBinding(binding);
+  yield* replaceBindings(p.moved);
+  for (const binding of p.created) yield* insertBinding(binding);
   return existing;
 }

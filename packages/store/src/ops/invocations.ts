@@ -159,7 +159,7 @@ export function* settleInvocation(p: SettleInvocation, dialect: SqlDialect): Op<
 
 const NO_RECORDS: ChangeRecordRows = { events: [], audit: null };
 
-/** Null: the call was settled before, and nothing was appended to the tape. */
+/** Null if the call was already settled, and nothing was appended to the tape. */
 export function* settleWithTape(
   p: { settle: SettleInvocation; tape: TapeRows },
   dialect: SqlDialect,
@@ -178,7 +178,7 @@ export interface SettleHarness {
   run: { id: string; status: string; outcome: string; tape: TapeRows | null } | null;
 }
 
-/** Null: the call was settled before. */
+/** Null if the call was already settled. */
 export function* settleHarness(
   p: SettleHarness,
   dialect: SqlDialect,

@@ -90,7 +90,7 @@ function* insertJobs(jobs: readonly JobRow[], now: number | null): Op<void> {
 export function* claimJobs(
   p: {
     queue: string;
-    /** Null: any lane. */
+    /** Null for any lane. */
     lane: string | null;
     node_id: string;
     now: number | null;
@@ -232,15 +232,28 @@ export function* completeHeldJob(p: HeldJob & { now: number | null }, dialect: S
   return yield* completeJob(p, dialect);
 }
 
+const COMPLETE = `update jobs set state = 'done', due_at = null, open_group = null, ended_at = cast($3 as integer), last_error = $4
+  where id = $1 and fence = $2 and state = 'leased'`;
+const RELEASE_NEXT = `update jobs set due_at = run_at where due_at is null and pos = (
+  select min(next.pos) from jobs ended join jobs next on next.queue = ended.queue and next.open_group = ended.group_name
+    where ended.id = $1)`;
+
 /** `error` is the reason of a hook that failed and is not retried; null clears the error of an earlier attempt. */
 export function* completeJob(
   p: HeldJob & { now: number | null; error?: string | null },
   dialect: SqlDialect,
 ): Op<boolean> {
+  const values = [p.id, p.fence, p.now, p.error ?? null];
+  if (dialect === "sqlite") {
+    // Without `returning`, which makes this update take half as long again (bench row hooks.delivery).
+    if ((yield sql(COMPLETE, values)).length === 0) return false;
+    yield sql(RELEASE_NEXT, [p.id]);
+    return true;
+  }
   const [job] = yield sql(
     `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$3")}, last_error = $4
       where id = $1 and fence = $2 and state = 'leased' returning queue, group_name`,
-    [p.id, p.fence, p.now, p.error ?? null],
+    values,
   );
   if (job === undefined) return false;
   yield* releaseNextInGroup(job, dialect);
@@ -270,7 +283,10 @@ export function* failJob(
   return true;
 }
 
-/** Makes a dead job ready again, behind its group, with as many new attempts as it had at first. The count of attempts continues. */
+/**
+ * Makes a dead job ready again, behind its group, with as many new attempts as it had at first. The count of attempts
+ * continues.
+ */
 export function* replayJob(
   p: { id: string; now: number | null; records: ChangeRecordRows },
   dialect: SqlDialect,

@@ -28,7 +28,10 @@ export function sql(text: string, values: readonly SqlValue[] = []): Statement {
   return { text, values };
 }
 
-/** A query whose rows the same operation then updates. The update compares each with its checksum, so the query does not. */
+/**
+ * A query whose rows the same operation then updates. The update compares each with its checksum, so the query does
+ * not.
+ */
 export function selectForUpdate(text: string, values: readonly SqlValue[]): Statement {
   return { text, values, unchecked: true };
 }
@@ -38,6 +41,8 @@ export interface StoreFailure {
   code: string;
   message: string | undefined;
   details?: Record<string, unknown>;
+  /** The error of the operating system, if the disk of the store is full or fails. */
+  disk?: "ENOSPC" | "EIO";
 }
 
 class RefusedError extends Error {

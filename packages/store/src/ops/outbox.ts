@@ -2,9 +2,9 @@ import { enqueueJobs, type JobRow } from "./jobs.ts";
 import { type Op, type Row, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 /**
- * PostgreSQL only: numbers the events that have no number yet. Transactions commit in a different order than they insert, so
- * with numbers given at insert a late commit would appear behind a cursor that has already passed it. Only committed rows
- * are numbered, and the lock on the head row makes the numbers appear in order.
+ * PostgreSQL only: numbers the events that have no number yet. Transactions commit in a different order than they
+ * insert, so with numbers given at insert a late commit would appear behind a cursor that has already passed it. Only
+ * committed rows are numbered, and the lock on the head row makes the numbers appear in order.
  */
 export function* numberEvents(limit: number): Op<number> {
   const waiting = yield sql("select pos from outbox where seq is null limit 1");

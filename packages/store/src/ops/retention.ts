@@ -37,7 +37,10 @@ export function* sweepOutbox(p: SweepStep, dialect: SqlDialect): Op<number> {
   return deleted.length;
 }
 
-/** A token is revoked with its call; this removes those that a crash left behind. A live call may outlast its token for a while. */
+/**
+ * A token is revoked with its call; this removes those that a crash left behind. A live call may outlast its token for
+ * a while.
+ */
 export function* sweepDelegations(p: SweepStep, dialect: SqlDialect): Op<number> {
   const deleted = yield sql(
     `delete from delegations where token_hash in (

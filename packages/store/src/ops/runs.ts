@@ -141,13 +141,13 @@ export interface EndRun {
   project_id: string;
   status: string;
   outcome: string;
-  /** Null: the run has no output. Otherwise the entry of the output, used when no entry is appended. */
+  /** Null if the run has no output. Otherwise the entry of the output, used when no entry is appended. */
   output_entry: number | null;
   tape: TapeRows | null;
   records: ChangeRecordRows;
 }
 
-/** Null: another gateway owns the run, or it has ended. */
+/** Null if another gateway owns the run, or it has ended. */
 export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joins: number } | null> {
   const { run_id } = p.hold;
   const held = yield* lockHeldRun(p.hold, dialect);
@@ -166,7 +166,7 @@ export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joi
   return written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
 }
 
-/** Adds a message to a turn of another gateway. Null: the run has ended, or has the maximum of such messages. */
+/** Adds a message to a turn of another gateway. Null if the run has ended, or has the maximum of such messages. */
 export function* joinRun(
   p: { run_id: string; max_joins: number; tape: TapeRows; once: CompletedKey | null },
   dialect: SqlDialect,
@@ -191,7 +191,7 @@ export interface ResumeRun {
   tape: TapeRows;
 }
 
-/** Null: the run has ended, or another node has taken it over since. */
+/** Null if the run has ended, or another node has taken it over since. */
 export function* resumeRun(p: ResumeRun, dialect: SqlDialect): Op<AppendedRows | null> {
   const updated = yield sql(
     "update runs set body = $2 where id = $1 and node_id = $3 and fence = $4 and status = 'running' returning id",

@@ -4,7 +4,10 @@ import { type Op, type Row, refuse, sql } from "./op.ts";
 
 const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
 
-/** A project creates and replaces only its own secrets. The whole org ('') replaces any secret and leaves its owner as it is. */
+/**
+ * A project creates and replaces only its own secrets. The whole org ('') replaces any secret and leaves its owner as
+ * it is.
+ */
 export function* putSecret(p: {
   org_id: string;
   project_id: string;

@@ -16,7 +16,10 @@ export interface StoredEntry {
   hash: string;
 }
 
-/** Reading one entry reads its whole span, so spans are small. The queries rely on the limit: `last_id` bounds `first_id`. */
+/**
+ * Reading one entry reads its whole span, so spans are small. The queries rely on the limit: `last_id` bounds
+ * `first_id`.
+ */
 const SPAN_ENTRIES = 64;
 const SPAN_CHARS = 256 * 1024;
 

@@ -60,7 +60,7 @@ async function keep(client: pg.PoolClient, sha256: string, bytes: Uint8Array): P
   }
 }
 
-/** Null: the artifact is missing or damaged. */
+/** Null if the artifact is missing or damaged. */
 async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null> {
   const { rows } = await pool.query<{ bytes: number }>("select bytes from artifacts where sha256 = $1", [
     sha256,
@@ -72,7 +72,10 @@ async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null
   return read.isWhole() ? bytes : null;
 }
 
-/** Sends the last piece only when the whole hash is right: the artifact may have been removed or changed since it was opened. */
+/**
+ * Sends the last piece only when the whole hash is right: the artifact may have been removed or changed since it was
+ * opened.
+ */
 async function* contentOf(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
   const read = createReader(pool, sha256, bytes);
   while (!read.done) {
@@ -92,7 +95,7 @@ function createReader(pool: pg.Pool, sha256: string, bytes: number) {
       return seen >= bytes;
     },
     isWhole: () => seen === bytes && hash.digest("hex") === sha256,
-    /** Null: the piece is missing or empty. */
+    /** Null if the piece is missing or empty. */
     async next(): Promise<Uint8Array | null> {
       const { rows } = await pool.query<{ content: Buffer }>(
         "select content from artifact_pieces where sha256 = $1 and piece = $2",

@@ -1,6 +1,7 @@
 /**
- * Reads all rows of a gateway's database for a backup and writes them back. The rows come from one transaction, so they show
- * one moment even while gateways write. They are JSON text from end to end: no value passes through a number of JavaScript.
+ * Reads all rows of a gateway's database for a backup and writes them back. The rows come from one transaction, so they
+ * show one moment even while gateways write. They are JSON text from end to end: no value passes through a number of
+ * JavaScript.
  */
 import { BackplaneError } from "@backplane/contract";
 import type pg from "pg";
@@ -54,7 +55,10 @@ export interface RestoreDatabaseOptions {
   rows(table: string): AsyncIterable<string>;
 }
 
-/** Everything is written in one transaction, so a failure leaves the database as it was. No gateway may be running on it. */
+/**
+ * Everything is written in one transaction, so a failure leaves the database as it was. No gateway may be running on
+ * it.
+ */
 export async function restoreDatabase(
   url: string,
   dump: DatabaseDump,

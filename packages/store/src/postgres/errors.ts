@@ -1,5 +1,5 @@
 import { type BackplaneError, toBackplaneError } from "@backplane/contract";
-import { toStoreError } from "../backend/store-error.ts";
+import { storeDiskFault, toStoreError } from "../backend/store-error.ts";
 
 export const MAX_ATTEMPTS = 10;
 
@@ -8,6 +8,9 @@ export const MAX_ATTEMPTS = 10;
  * it sees what the other one committed.
  */
 const CONFLICTS = new Set(["40001", "40P01", "23505", "23503"]);
+
+/** disk_full and io_error of the server. */
+const DISK_ERRORS: Readonly<Record<string, "ENOSPC" | "EIO">> = { "53100": "ENOSPC", "58030": "EIO" };
 
 export function isConflict(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
@@ -18,5 +21,7 @@ export function isConflict(error: unknown): boolean {
 export function toPostgresError(error: unknown): BackplaneError {
   const code = (error as { code?: unknown } | null)?.code;
   if (typeof code === "string" && /^2[23]\w{3}$/.test(code)) return toBackplaneError(error);
+  const disk = DISK_ERRORS[String(code)];
+  if (disk !== undefined) return storeDiskFault(disk, (error as Error).message, "the PostgreSQL database");
   return toStoreError(error);
 }

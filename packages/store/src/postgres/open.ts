@@ -19,7 +19,10 @@ export interface PostgresOptions {
   /** Default `public`. Created if missing. */
   schema?: string;
   pool_size?: number;
-  /** The duration of a gateway's lease. The database aborts a transaction that a frozen gateway left open after this time. */
+  /**
+   * The duration of a gateway's lease. The database aborts a transaction that a frozen gateway left open after this
+   * time.
+   */
   lease_ms?: number;
   log?: Logger;
   /** For migration tests. */

@@ -8,6 +8,7 @@ import {
   candidateBindings,
   listBindings,
   readBinding,
+  readRevision,
   type WriteBinding,
   wholePackageBindings,
 } from "../ops/bindings.ts";
@@ -23,21 +24,24 @@ export function createBindingStore(backend: Backend): BindingStore {
       return decodeAll(yield* rows());
     });
   return {
-    async create(row, records) {
-      await backend.write("createBinding", encodeBinding(row, records));
+    async create(row, records, names_at = null) {
+      await backend.write("createBinding", { ...encodeBinding(row, records), names_at });
       if (records.events !== undefined) backend.notifyAppended();
     },
-    async update(row, expected, records) {
-      const written = await backend.write("updateBinding", { ...encodeBinding(row, records), expected });
+    async update(row, expected, records, names_at = null) {
+      const encoded = { ...encodeBinding(row, records), expected, names_at };
+      const written = await backend.write("updateBinding", encoded);
       if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
-    async updateAll(changes) {
+    async updateAll(changes, names_at = null) {
+      if (changes.length === 0) return;
       const encoded = changes.map(({ row, expected, records }) => ({
         ...encodeBinding(row, records),
         expected,
       }));
-      await backend.write("updateBindings", { changes: encoded });
+      const { org_id } = encoded[0]!;
+      await backend.write("updateBindings", { org_id, names_at, changes: encoded });
       backend.notifyAppended();
     },
     async remove(scope, id, records, expected) {
@@ -94,6 +98,7 @@ export function createBindingStore(backend: Backend): BindingStore {
         ),
       );
     },
+    revision: (org_id) => backend.read(() => readRevision(org_id)),
     usingSecret: (org_id, ref) => backend.read(() => bindingsUsing(org_id, ref)),
   };
 }

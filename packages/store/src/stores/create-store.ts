@@ -30,9 +30,9 @@ import { createSessionStore } from "./sessions.ts";
 import { createSignInStore } from "./sign-ins.ts";
 import { createTrustedKeyStore } from "./trusted-keys.ts";
 
-export function createStore(given: Backend): Store {
+export function createStore(plain_backend: Backend): Store {
   const audit_listeners = createListeners();
-  const backend = notifyingAudits(given, () => audit_listeners.notify());
+  const backend = notifyingAudits(plain_backend, () => audit_listeners.notify());
   return {
     shared: backend.dialect === "postgres",
     packages: createPackageStore(backend),

@@ -29,7 +29,7 @@ export function createJobQueue(backend: Backend): JobQueue {
         const due = { queue, lane, now: backend.callerTime(now), limit, ready_only };
         const rows = await backend.read(() => dueJobs({ ...due, held: JSON.stringify([...held]) }));
         // An expired lease has to be taken over by a write, which also ends jobs without attempts.
-        if (rows.every(canBeReserved)) return rows.map((row) => decodeJob(startedRow(row)));
+        if (rows.every(canBeReserved)) return rows.map(decodeReserved);
       }
       const claimed = await claim(queue, node_id, now, lease_ms, limit + held.size, lane, ready_only);
       return claimed.filter(({ id }) => !held.has(id));
@@ -106,9 +106,12 @@ function canBeReserved(row: Row): boolean {
   return row.state === "ready" && (row.attempt as number) < (row.last_attempt as number);
 }
 
-/** The row as the start of its next attempt will write it. */
-function startedRow(row: Row): Row {
-  return { ...row, attempt: (row.attempt as number) + 1, fence: (row.fence as number) + 1 };
+/** The job as the start of its next attempt will write it. */
+function decodeReserved(row: Row): Job {
+  const job = decodeJob(row);
+  job.attempt++;
+  job.fence++;
+  return job;
 }
 
 function decodeJob(row: Row): Job {

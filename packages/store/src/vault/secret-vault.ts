@@ -27,9 +27,9 @@ export interface KeyFile {
   append(key: VaultKey): void;
 }
 
-/** `given` is sorted, newest key first. */
-export function createSecretVault(given: readonly VaultKey[], file?: KeyFile): SecretVault {
-  let derived = deriveAll(given);
+/** `initial_keys` is sorted, newest key first. */
+export function createSecretVault(initial_keys: readonly VaultKey[], file?: KeyFile): SecretVault {
+  let derived = deriveAll(initial_keys);
   let [newest] = derived.keys();
   let reloaded = Number.NEGATIVE_INFINITY;
 

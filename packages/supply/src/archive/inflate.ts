@@ -13,7 +13,7 @@ export async function* inflate(
   try {
     const head = await readHead(iterator, 2);
     const packed = { bytes: 0 };
-    const bytes = count(after(head, iterator), packed);
+    const bytes = count(prepend(head, iterator), packed);
     if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(bytes, packed, limits);
     else yield* bytes;
     finished = true;
@@ -22,7 +22,7 @@ export async function* inflate(
   }
 }
 
-/** Reads at least `bytes` bytes, if there are as many, however small the chunks are. */
+/** Reads at least `bytes` bytes, or all if there are fewer, however small the chunks are. */
 export async function readHead(iterator: AsyncIterator<Uint8Array>, bytes: number): Promise<Uint8Array> {
   let head: Uint8Array = new Uint8Array();
   while (head.length < bytes) {
@@ -34,7 +34,7 @@ export async function readHead(iterator: AsyncIterator<Uint8Array>, bytes: numbe
 }
 
 /** The whole stream again: the head, then the rest. */
-export async function* after(
+export async function* prepend(
   head: Uint8Array,
   iterator: AsyncIterator<Uint8Array>,
 ): AsyncGenerator<Uint8Array, void> {

@@ -98,7 +98,10 @@ async function checkLocal(entry: ZipEntry, next: number, readAt: ReadAt): Promis
   return start;
 }
 
-/** A data descriptor repeats checksum and sizes, with or without a signature, if the flag announces it. Nothing else may follow. */
+/**
+ * A data descriptor repeats checksum and sizes, with or without a signature, if the flag announces it. Nothing else may
+ * follow.
+ */
 async function checkDescriptor(entry: ZipEntry, at: number, left: number, readAt: ReadAt): Promise<void> {
   if (left === 0 && (entry.flags & SIZES_FOLLOW) === 0) return;
   if ((entry.flags & SIZES_FOLLOW) !== 0 && (left === 12 || left === 16)) {

@@ -41,7 +41,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
   let pending: Buffer = Buffer.alloc(0);
   let missing = 0;
   let extended: { type: "x" | "L"; size: number } | null = null;
-  /** An extended header was read and its entry was not yet. */
+  /** True after an extended header, until its entry has been read. */
   let described = false;
   let longName: string | null = null;
   let entries = 0;

@@ -27,12 +27,14 @@ export interface FileScan {
 
 export function createTreeWriter(root: string, scan?: (path: string) => FileScan): TreeWriter {
   const folders = new Set<string>([root]);
-  const makeFolderOf = async (path: string) => {
-    const folder = dirname(join(root, path));
+  // One level at a time, because the recursive mkdir of Node reports a quota or an I/O error as ENOENT.
+  const makeFolder = async (folder: string) => {
     if (folders.has(folder)) return;
-    await mkdir(folder, { recursive: true, mode: 0o755 });
+    await makeFolder(dirname(folder));
+    await mkdir(folder, { mode: 0o755 }).catch(unlessExists);
     folders.add(folder);
   };
+  const makeFolderOf = (path: string) => makeFolder(dirname(join(root, path)));
   return {
     makeFolderOf,
     async write(bytes, { path, size, executable }) {
@@ -54,4 +56,9 @@ export function createTreeWriter(root: string, scan?: (path: string) => FileScan
       return { path, mode: executable ? "0755" : "0644", size, sha256: hash.digest("hex") };
     },
   };
+}
+
+/** Another file of the same folder may be written at the same time. */
+function unlessExists(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EEXIST") throw error;
 }

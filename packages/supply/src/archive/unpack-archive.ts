@@ -7,7 +7,7 @@ import { mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
-import { after, readHead } from "./inflate.ts";
+import { prepend, readHead } from "./inflate.ts";
 import { UNPACK_LIMITS, type UnpackLimits } from "./limits.ts";
 import { readZip } from "./read-zip.ts";
 import { createTreeWriter, type FileScan } from "./tree-writer.ts";
@@ -50,7 +50,7 @@ async function unpackAny(
   let finished = false;
   try {
     const head = await readHead(iterator, 4);
-    const whole = after(head, iterator);
+    const whole = prepend(head, iterator);
     const isZip = ZIP_STARTS.includes(Buffer.from(head.subarray(0, 4)).toString("latin1"));
     const files = isZip
       ? await unpackZip(root, whole, limits, scan)

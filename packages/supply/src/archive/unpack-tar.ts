@@ -1,6 +1,6 @@
 /** Unpacks a tar or tar.gz. The guard checks every byte before the parser sees it, and both must find the same entries. */
 import { pipeline } from "node:stream/promises";
-import { codeOf } from "@backplane/contract";
+import { codeOf, diskFault } from "@backplane/contract";
 import { extract as createExtract, type Extract, type Header } from "tar-stream";
 import type { TreeFile } from "../tree/tree-listing.ts";
 import { createNameLedger, safePath } from "./entry-rules.ts";
@@ -28,11 +28,11 @@ export async function unpackTar(
   const written = writeEntries(extract, createTreeWriter(root, scan), expected);
   const fed = pipeline(guarded(bytes, limits, expected), extract as unknown as NodeJS.WritableStream);
   const [reading, writing] = await Promise.allSettled([fed, written]);
-  // When one side fails, so does the other; the original error has a code.
+  // When one side fails, so does the other; the original error has a code of ours or names a disk.
   const failures = [reading, writing].flatMap((side) =>
     side.status === "rejected" ? [side.reason as unknown] : [],
   );
-  const original = failures.find((failure) => codeOf(failure) !== undefined);
+  const original = failures.find((failure) => codeOf(failure) !== undefined || diskFault(failure) !== null);
   if (original !== undefined) throw original;
   if (failures.length > 0) throw asRefusal(failures[0]);
   return (writing as PromiseFulfilledResult<TreeFile[]>).value;

@@ -3,20 +3,13 @@ import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createZstdDecompress } from "node:zlib";
-import { codeOf } from "@backplane/contract";
+import { codeOf, diskFault } from "@backplane/contract";
 import { extract as createExtract, type Header } from "tar-stream";
-import { after, readHead } from "../archive/inflate.ts";
+import { prepend, readHead } from "../archive/inflate.ts";
 import { unsafe } from "../archive/unsafe.ts";
-import type { ImageTree } from "./image-tree.ts";
-
-export interface ImageLimits {
-  /** The limits of all layers together count files that a later layer removes too. */
-  entries: number;
-  unpacked_bytes: number;
-}
-
-const GIB = 1024 * 1024 * 1024;
-export const IMAGE_LIMITS: ImageLimits = { entries: 200_000, unpacked_bytes: 2 * GIB };
+import { writeAll } from "../files/write-all.ts";
+import type { ImageLimits } from "./image-limits.ts";
+import type { ImageTree, StoredContent } from "./image-tree.ts";
 
 /** Collects the contents of all layers. */
 export interface LayerSpool {
@@ -37,12 +30,23 @@ export async function applyLayer(
 ): Promise<string> {
   const hash = createHash("sha256");
   const extract = createExtract();
+  /** The bytes since the last content. The parser keeps an extended header in memory until it is complete. */
+  let headers = 0;
+  const contentOf = async function* (entry: AsyncIterable<Uint8Array>) {
+    for await (const chunk of entry) {
+      headers = 0;
+      yield chunk;
+    }
+  };
   const applied = (async () => {
     for await (const entry of extract) {
+      headers = 0;
       if (++spool.entries > limits.entries)
         throw unsafe("too-many-entries", `the image has more than ${limits.entries} entries`);
-      await applyEntry(tree, layer, entry.header, entry as unknown as AsyncIterable<Uint8Array>, spool);
-      entry.resume();
+      const content = contentOf(entry as unknown as AsyncIterable<Uint8Array>);
+      await applyEntry(tree, layer, entry.header, content, spool);
+      // An entry that is not a file may have content too.
+      for await (const _chunk of content);
     }
   })();
   const read = async function* () {
@@ -50,6 +54,12 @@ export async function applyLayer(
       spool.unpacked += chunk.length;
       if (spool.unpacked > limits.unpacked_bytes)
         throw unsafe("too-large", `the image unpacks to more than ${limits.unpacked_bytes} bytes`);
+      headers += chunk.length;
+      if (headers > limits.header_bytes)
+        throw unsafe(
+          "extended-header",
+          `a layer has more than ${limits.header_bytes} bytes that are not files`,
+        );
       hash.update(chunk);
       yield chunk;
     }
@@ -57,25 +67,31 @@ export async function applyLayer(
   const fed = pipeline(read(), extract as unknown as NodeJS.WritableStream);
   const results = await Promise.allSettled([fed, applied]);
   const failures = results.flatMap((side) => (side.status === "rejected" ? [side.reason as unknown] : []));
-  if (failures.length > 0) throw failures.find((each) => codeOf(each) !== undefined) ?? garbage(failures[0]);
+  if (failures.length > 0)
+    throw (
+      failures.find((each) => codeOf(each) !== undefined || diskFault(each) !== null) ??
+      toLayerError(failures[0])
+    );
   return `sha256:${hash.digest("hex")}`;
 }
 
 async function applyEntry(
   tree: ImageTree,
   layer: number,
-  { name, type, linkname, mode }: Header,
+  { name, type, linkname, mode, pax }: Header,
   content: AsyncIterable<Uint8Array>,
   spool: LayerSpool,
 ): Promise<void> {
   if (tree.applyWhiteout(name, layer)) return;
+  if (Object.keys(pax ?? {}).some((key) => key.startsWith("GNU.sparse")))
+    throw unsafe("sparse", "it is a sparse file", name);
   if (type === "directory") return tree.addFolder(name, layer);
   if (type === "symlink") return tree.addLink(name, linkname ?? "", layer);
   if (type === "link") return tree.addHardLink(name, linkname ?? "", layer);
   if (type === "file" || type === "contiguous-file") {
     const offset = spool.bytes;
     for await (const chunk of content) {
-      await spool.handle.write(chunk, 0, chunk.length, spool.bytes);
+      await writeAll(spool.handle, chunk, spool.bytes);
       spool.bytes += chunk.length;
     }
     // Setuid, setgid and sticky bits are dropped with the rest of the mode.
@@ -86,12 +102,28 @@ async function applyEntry(
   throw unsafe("device", `it is a ${type ?? "file of an unknown type"}`, name);
 }
 
+const PIECE_BYTES = 256 * 1024;
+
+/** The chunks share one buffer. */
+export async function* readSpool(
+  handle: FileHandle,
+  { offset, size }: StoredContent,
+): AsyncGenerator<Uint8Array, void> {
+  const buffer = Buffer.allocUnsafe(Math.min(size, PIECE_BYTES));
+  for (let done = 0; done < size; ) {
+    const { bytesRead } = await handle.read(buffer, 0, Math.min(buffer.length, size - done), offset + done);
+    if (bytesRead === 0) return;
+    yield buffer.subarray(0, bytesRead);
+    done += bytesRead;
+  }
+}
+
 const ZSTD = [0x28, 0xb5, 0x2f, 0xfd];
 
 async function* decompress(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array, void> {
   const iterator = bytes[Symbol.asyncIterator]();
   const head = await readHead(iterator, 4);
-  const whole = after(head, iterator);
+  const whole = prepend(head, iterator);
   const gzip = head[0] === 0x1f && head[1] === 0x8b;
   const zstd = ZSTD.every((byte, index) => head[index] === byte);
   if (!gzip && !zstd) {
@@ -109,8 +141,8 @@ async function* decompress(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** An error of a parser or of a decompressor means a bad layer; one of the disk does not. */
-function garbage(error: unknown): unknown {
+/** An error of the parser or the decompressor means a damaged layer; an error of the disk does not. */
+function toLayerError(error: unknown): unknown {
   const { code = "" } = error as { code?: string };
   if (/^E[A-Z]+$/.test(code)) return error;
   return unsafe("garbage", "a layer cannot be read as a tar archive", undefined, error);

@@ -58,7 +58,7 @@ export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
   };
 }
 
-/** Variables with other names cannot be set by a shell either, and are dropped. */
+/** Drops variables whose names a shell could not set. */
 function variablesOf(lines: readonly string[]): Record<string, string> {
   const variables: Record<string, string> = {};
   for (const line of lines) {

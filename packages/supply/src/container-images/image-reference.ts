@@ -3,7 +3,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { OciReference } from "../oci/reference.ts";
 import { parseReference } from "../oci/reference.ts";
 
-/** `docker.io` is a name of Docker; its registry has another one. */
+/** The host that serves the registry API; `docker.io` is only its alias. */
 const DOCKER_HUB = "registry-1.docker.io";
 
 export function parseImageReference(text: string): OciReference {

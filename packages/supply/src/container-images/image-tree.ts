@@ -1,9 +1,10 @@
 /**
  * The file system of a container image while its layers are applied: a tree in memory whose files refer to a spool file. A
- * layer is untrusted and can name any path, also through symbolic links of a layer below. Here a link is followed inside of
+ * layer is untrusted and can name any path, also through symbolic links of a layer below. Links are followed inside
  * the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
  */
 import { unsafe } from "../archive/unsafe.ts";
+import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
 
 export interface StoredContent {
   /** The position of the content in the spool file. */
@@ -12,7 +13,13 @@ export interface StoredContent {
 }
 
 export type ImageNode =
-  | { kind: "folder"; layer: number; children: Map<string, ImageNode> }
+  | {
+      kind: "folder";
+      layer: number;
+      children: Map<string, ImageNode>;
+      /** The last layer that has removed everything of the layers below. */
+      cleared?: number;
+    }
   | { kind: "file"; layer: number; executable: boolean; content: StoredContent }
   | { kind: "link"; layer: number; target: string };
 
@@ -32,6 +39,14 @@ const OPAQUE = ".wh..wh..opq";
 
 export class ImageTree {
   readonly root: ImageFolder = { kind: "folder", layer: 0, children: new Map() };
+  readonly #limits: ImageLimits;
+  #nodes = 0;
+  #text = 0;
+  #steps = 0;
+
+  constructor(limits: ImageLimits = IMAGE_LIMITS) {
+    this.#limits = limits;
+  }
 
   addFolder(path: string, layer: number): void {
     const parts = partsOf(path);
@@ -40,7 +55,7 @@ export class ImageTree {
     const parent = this.#makeFolder(parts, layer, path);
     const known = parent.children.get(name);
     if (known?.kind === "folder") known.layer = layer;
-    else parent.children.set(name, { kind: "folder", layer, children: new Map() });
+    else this.#put(parent, name, { kind: "folder", layer, children: new Map() });
   }
 
   addFile(path: string, executable: boolean, content: StoredContent, layer: number): void {
@@ -101,7 +116,18 @@ export class ImageTree {
     const parts = partsOf(path);
     const name = parts.pop();
     if (name === undefined) throw unsafe("path-form", "it would replace the root folder", path);
-    this.#makeFolder(parts, node.layer, path).children.set(name, node);
+    this.#put(this.#makeFolder(parts, node.layer, path), name, node);
+  }
+
+  /** Every node is counted, also one that replaces another. */
+  #put(folder: ImageFolder, name: string, node: ImageNode): void {
+    const { entries, text_bytes } = this.#limits;
+    if (++this.#nodes > entries)
+      throw unsafe("too-many-entries", `the image has more than ${entries} entries`);
+    this.#text += Buffer.byteLength(name) + (node.kind === "link" ? Buffer.byteLength(node.target) : 0);
+    if (this.#text > text_bytes)
+      throw unsafe("names-too-long", `the names of the image have more than ${text_bytes} bytes together`);
+    folder.children.set(name, node);
   }
 
   #makeFolder(parts: readonly string[], layer: number, path: string): ImageFolder {
@@ -113,30 +139,35 @@ export class ImageTree {
   /** With a layer, missing folders are created. */
   #walk(parts: readonly string[], layer: number | null): ImageNode | undefined {
     const left = [...parts];
-    let way: ImageFolder[] = [this.root];
+    let ancestors: ImageFolder[] = [this.root];
     let hops = 0;
     for (let part = left.shift(); part !== undefined; part = left.shift()) {
-      const folder = way.at(-1)!;
+      const folder = ancestors.at(-1)!;
+      if (++this.#steps > this.#limits.steps)
+        throw unsafe("too-many-links", "the paths of the image lead through too many links", parts.join("/"));
       if (part === "" || part === ".") continue;
       if (part === "..") {
-        if (way.length > 1) way.pop();
+        if (ancestors.length > 1) ancestors.pop();
         continue;
       }
       let next = folder.children.get(part);
       if (next === undefined) {
         if (layer === null) return undefined;
         next = { kind: "folder", layer, children: new Map() };
-        folder.children.set(part, next);
+        this.#put(folder, part, next);
       }
-      if (next.kind === "folder") way.push(next);
-      else if (next.kind === "file") return left.length === 0 ? next : undefined;
+      if (next.kind === "folder") {
+        // Links lead deeper than the path itself says.
+        if (ancestors.push(next) > MAX_PARTS)
+          throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, parts.join("/"));
+      } else if (next.kind === "file") return left.length === 0 ? next : undefined;
       else {
         if (++hops > MAX_HOPS) return undefined;
-        if (next.target.startsWith("/")) way = [this.root];
+        if (next.target.startsWith("/")) ancestors = [this.root];
         left.unshift(...next.target.split("/"));
       }
     }
-    return way.at(-1);
+    return ancestors.at(-1);
   }
 }
 
@@ -155,14 +186,17 @@ export function partsOf(path: string): string[] {
   return parts;
 }
 
+/** A second time in the same layer there is nothing to remove, and a layer can ask for it with each of its entries. */
 function removeLower(folder: ImageFolder, layer: number): void {
+  if (folder.cleared === layer) return;
+  folder.cleared = layer;
   for (const [name, child] of folder.children) {
     if (child.layer < layer && !hasLayer(child, layer)) folder.children.delete(name);
     else if (child.kind === "folder") removeLower(child, layer);
   }
 }
 
-/** Whether a folder contains something of this layer. */
+/** Whether a folder contains an entry of this layer. */
 function hasLayer(node: ImageNode, layer: number): boolean {
   return (
     node.kind === "folder" &&

@@ -1,6 +1,6 @@
 /**
- * Pulls a container image from its registry, without a container engine: the manifest of this platform, its configuration and
- * its layers, each verified by its digest, and applies the layers.
+ * Pulls a container image from its registry, without a container engine: the manifest of this platform, its
+ * configuration and its layers, each verified by its digest, and applies the layers.
  */
 import { createReadStream } from "node:fs";
 import { open, rm } from "node:fs/promises";
@@ -11,8 +11,10 @@ import type { HostPlatform } from "../manifest/host-platform.ts";
 import type { ImageManifest } from "../oci/descriptors.ts";
 import type { OciReference } from "../oci/reference.ts";
 import type { RegistryClient } from "../oci/registry-client.ts";
-import { applyLayer, IMAGE_LIMITS, type ImageLimits, type LayerSpool } from "./apply-layer.ts";
+import { unreachableRegistry } from "../oci/registry-errors.ts";
+import { applyLayer, type LayerSpool } from "./apply-layer.ts";
 import { type ImageConfig, readImageConfig } from "./image-config.ts";
+import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
 import { formatImageReference } from "./image-reference.ts";
 import { ImageTree } from "./image-tree.ts";
 
@@ -39,6 +41,25 @@ export async function pullImage(
   folder: string,
   operation: Operation,
   limits: ImageLimits = IMAGE_LIMITS,
+): Promise<PulledImage> {
+  const late = AbortSignal.timeout(limits.pull_ms);
+  const signal = AbortSignal.any([operation.signal, late]);
+  try {
+    const limited: Operation = { signal, report: (progress) => operation.report(progress) };
+    return await pullWithin(registry, reference, host, folder, limited, limits);
+  } catch (error) {
+    if (!late.aborted || operation.signal.aborted) throw error;
+    throw unreachableRegistry(reference.registry, "the image takes too long", error);
+  }
+}
+
+async function pullWithin(
+  registry: RegistryClient,
+  reference: OciReference,
+  host: HostPlatform,
+  folder: string,
+  operation: Operation,
+  limits: ImageLimits,
 ): Promise<PulledImage> {
   const shown = formatImageReference(reference);
   const { signal } = operation;
@@ -67,7 +88,7 @@ export async function pullImage(
     unpacked: 0,
   };
   try {
-    const tree = new ImageTree();
+    const tree = new ImageTree(limits);
     let before = 0;
     for (const [index, layer] of manifest.layers.entries()) {
       requireNotCancelled(operation);
@@ -111,6 +132,11 @@ async function findManifest(
     throw wrongPlatform(shown, host, supported);
   }
   const own = await registry.fetchManifest({ ...reference, digest: found.digest }, { signal });
+  if (own.bytes.length !== found.size)
+    throw new BackplaneError(
+      "package.invalid",
+      `The manifest of ${shown} has ${own.bytes.length} bytes instead of ${found.size}.`,
+    );
   if (own.document.kind !== "manifest")
     throw new BackplaneError("package.invalid", `${shown} is an index of indexes.`);
   return { digest: own.digest, manifest: own.document };

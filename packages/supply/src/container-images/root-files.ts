@@ -5,6 +5,8 @@
 import { chmod, type FileHandle, mkdir, open, readFile, symlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import { unsafe } from "../archive/unsafe.ts";
+import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
 import { type ImageTree, partsOf } from "./image-tree.ts";
 
 /** Paths in the package. */
@@ -18,16 +20,33 @@ type RootEntry =
 
 const PIECE_BYTES = 256 * 1024;
 
-/** Writes the tree in the order of its paths, so the same image becomes the same package. */
-export async function writeRoot(tree: ImageTree, spool: FileHandle, folder: string): Promise<void> {
+/**
+ * Writes the tree in the order of its paths, so the same image becomes the same package. The limits apply to the expanded
+ * root, where each hard link is a file and links have led to longer paths than the layers name.
+ */
+export async function writeRoot(
+  tree: ImageTree,
+  spool: FileHandle,
+  folder: string,
+  { unpacked_bytes, text_bytes }: ImageLimits = IMAGE_LIMITS,
+): Promise<void> {
   await mkdir(dirname(join(folder, ROOT_DATA)), { recursive: true });
   const data = await open(join(folder, ROOT_DATA), "wx", 0o644);
   const entries: RootEntry[] = [];
   /** Hard links share the content of their first name. */
   const written = new Map<number, number>();
   let at = 0;
+  let expanded = 0;
+  let text = 0;
   try {
     for (const { path, node } of tree.entries()) {
+      partsOf(path);
+      text += Buffer.byteLength(path);
+      if (text > text_bytes)
+        throw unsafe("names-too-long", `the paths of the image have more than ${text_bytes} bytes together`);
+      if (node.kind === "file") expanded += node.content.size;
+      if (expanded > unpacked_bytes)
+        throw unsafe("too-large", `the files of the image have more than ${unpacked_bytes} bytes`, path);
       if (node.kind === "folder") entries.push([path, "folder"]);
       else if (node.kind === "link") entries.push([path, "link", node.target]);
       else {

@@ -7,7 +7,7 @@ import { createHash } from "node:crypto";
 import { mkdirSync } from "node:fs";
 import { type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
 import { syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
@@ -41,6 +41,8 @@ export function openArtifactStore(dir: string): ArtifactFiles {
         await write(draft, bytes);
         await rename(draft, target);
         await syncFolder(folder);
+      } catch (error) {
+        throw diskFault(error, "the gateway's home (blobs/artifacts)") ?? error;
       } finally {
         await rm(draft, { force: true });
       }
@@ -83,7 +85,7 @@ async function write(draft: string, bytes: Uint8Array): Promise<void> {
   }
 }
 
-/** Null: the content does not match its hash. */
+/** Null if the content does not match its hash. */
 async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | null> {
   const hash = createHash("sha256");
   const piece = Buffer.allocUnsafe(PIECE_BYTES);

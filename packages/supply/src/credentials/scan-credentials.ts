@@ -92,10 +92,12 @@ interface Credential {
   why: string;
 }
 
+type CredentialSource = "folder" | "archive" | "npm package" | "Python package" | "container image";
+
 export interface CredentialCheck {
   scan: (path: string) => FileScan;
   /** Throws `package.credential_file`, which names every file that was found. `where` is the source. */
-  assertNone(where: "folder" | "archive" | "npm package"): void;
+  assertNone(where: CredentialSource): void;
 }
 
 /** Scans all files of a package. */

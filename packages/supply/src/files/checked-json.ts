@@ -1,17 +1,24 @@
 /** Small JSON files of the home. A file is replaced atomically: the new content is on disk before the rename. */
-import { open, rename } from "node:fs/promises";
+import { open, rename, rm } from "node:fs/promises";
+import { basename } from "node:path";
 import { crc32 } from "node:zlib";
+import { diskFault } from "@backplane/contract";
 
 export async function writeJson(file: string, value: unknown): Promise<void> {
   const draft = `${file}.new`;
-  const handle = await open(draft, "w", 0o600);
   try {
-    await handle.writeFile(`${JSON.stringify(value, null, 2)}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
+    const handle = await open(draft, "w", 0o600);
+    try {
+      await handle.writeFile(`${JSON.stringify(value, null, 2)}\n`);
+      await handle.sync();
+    } finally {
+      await handle.close();
+    }
+    await rename(draft, file);
+  } catch (error) {
+    await rm(draft, { force: true });
+    throw diskFault(error, `the gateway's home (${basename(file)})`) ?? error;
   }
-  await rename(draft, file);
 }
 
 /** Adds a checksum, so that a changed byte is detected instead of being read as another path. */

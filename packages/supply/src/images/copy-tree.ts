@@ -55,7 +55,7 @@ function foldersOf(files: readonly TreeFile[]): string[] {
   return [...folders].sort();
 }
 
-/** False: without hashing it is clear that this is not the listed file. */
+/** False if it is clear without hashing that this is not the listed file. */
 async function copyFile(from: string, to: string, { mode, size }: TreeFile): Promise<boolean> {
   const source = await open(from, READ).catch(() => null);
   if (source === null) return false;

@@ -13,7 +13,7 @@ import { randomBytes } from "node:crypto";
 import { mkdirSync, readdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskErrorOf, diskFault } from "@backplane/contract";
 import type { Logger, PackageFiles, PackageImage } from "@backplane/ports";
 import { expandRoot, ROOT_DATA } from "../container-images/root-files.ts";
 import { type ContentStore, corrupt } from "../content/content-store.ts";
@@ -136,7 +136,10 @@ class Images implements PackageImages {
   async #expand(image: Image): Promise<{ folder: string; fingerprint: Fingerprint }> {
     const folder = rootOf(image);
     await this.#removeFolder(folder);
-    const paths = await expandRoot(image.folder, folder);
+    const paths = await expandRoot(image.folder, folder).catch(async (error: unknown) => {
+      await this.#removeFolder(folder);
+      throw diskFault(error, "the gateway's home (images)") ?? error;
+    });
     const fingerprint = await takeFingerprint(
       folder,
       paths.map((path) => ({ path })),
@@ -200,9 +203,11 @@ class Images implements PackageImages {
         throw corrupt(digest, copied.difference);
       } catch (error) {
         await this.#removeFolder(folder);
-        const { code } = error as NodeJS.ErrnoException;
-        if (code !== "ENOSPC" && code !== "EDQUOT") throw error;
-        if (!again) throw diskFull(digest, bytes, this.#options.dir, error);
+        const fault = diskFault(error, "the gateway's home (images)");
+        if (fault === null) throw error;
+        const name = diskErrorOf(error);
+        if (name !== "ENOSPC" && name !== "EDQUOT") throw fault;
+        if (!again) throw withSize(fault, digest, bytes);
         // Every unused image is removed before the second try.
         await this.#trim(Number.POSITIVE_INFINITY);
       }
@@ -311,11 +316,10 @@ function changedInUse(digest: string, file: string): BackplaneError {
   );
 }
 
-function diskFull(digest: string, bytes: number, dir: string, cause: unknown): BackplaneError {
+function withSize({ code, message, cause }: BackplaneError, digest: string, bytes: number): BackplaneError {
   const mib = Math.ceil(bytes / 1024 / 1024);
-  return new BackplaneError(
-    "store.unavailable",
-    `The disk is too full for the verified image of ${digest}, which needs ${mib} MiB in ${dir}.`,
-    { fix: `Free ${mib} MiB on the disk of ${dir}, then call again.`, cause },
-  );
+  return new BackplaneError(code, `${message} The verified image of ${digest} needs ${mib} MiB there.`, {
+    fix: `Free ${mib} MiB on that disk, then call again.`,
+    cause,
+  });
 }

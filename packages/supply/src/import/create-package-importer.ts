@@ -6,7 +6,13 @@
 import { createReadStream } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, posix } from "node:path";
-import { BackplaneError, dependencyLockOf, editedVersion } from "@backplane/contract";
+import {
+  BackplaneError,
+  dependencyLockOf,
+  diskFault,
+  editedVersion,
+  type Provenance,
+} from "@backplane/contract";
 import {
   type ImportedPackage,
   type InstallationSource,
@@ -36,6 +42,7 @@ import {
   type RegistryClient,
   type RegistryClientOptions,
 } from "../oci/registry-client.ts";
+import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
@@ -79,6 +86,8 @@ export interface ImporterParts {
   pip?: Pip;
   /** Without it the install scripts of npm packages never run. */
   scripts?: InstallScripts | null;
+  /** Without it the provenance of npm packages is not checked. */
+  provenance?: CheckProvenance;
   /** How OCI registries are reached; without it none is. */
   registries?: Omit<RegistryClientOptions, "credentials">;
   limits?: UnpackLimits;
@@ -98,12 +107,13 @@ export function createPackageImporter({
   npm = createNpm(),
   pip = createPip({ path: ["/usr/local/bin", "/usr/bin", "/bin"], index_url: PYPI_URL }),
   scripts = null,
+  provenance,
   registries,
 }: ImporterParts): PackageImporter {
   async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
-    const staging = await store.stage();
+    const staging = await store.stage().catch(nameDisk);
     try {
-      return await work(staging);
+      return await work(staging).catch(nameDisk);
     } finally {
       await staging.end();
     }
@@ -180,11 +190,20 @@ export function createPackageImporter({
       return await installStaged(staged, "upload", null, operation);
     });
 
-  const importNpm = (options: NpmServerOptions, operation: Operation): Promise<ImportedPackage> =>
+  const importNpm = (
+    options: Omit<NpmServerOptions, "accept">,
+    operation: Operation,
+  ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
-      const listing = await npmServer(npm, options, staging.tree, operation);
+      const { tree } = staging;
+      let found: Provenance | undefined;
+      const accept: NpmServerOptions["accept"] = async (locked) => {
+        found = await provenance?.(locked, tree, operation);
+      };
+      const listing = await npmServer(npm, { ...options, accept }, tree, operation);
       const staged = await readStaged(staging, listing, {}, null);
-      return await installStaged(staged, "npm", null, operation);
+      const imported = await installStaged(staged, "npm", null, operation);
+      return found === undefined ? imported : { ...imported, provenance: found };
     });
 
   const importPython = (options: PythonServerSource, operation: Operation): Promise<ImportedPackage> =>
@@ -346,7 +365,7 @@ export function createPackageImporter({
       return { content, end };
     } catch (error) {
       await end();
-      throw error;
+      return nameDisk(error);
     }
   }
 
@@ -391,7 +410,11 @@ export function createPackageImporter({
       return {
         ...rest,
         parts,
-        import: (part) => parts.find((known) => known === part)!.importPart(),
+        import: (part) =>
+          parts
+            .find((known) => known === part)!
+            .importPart()
+            .catch(nameDisk),
         assertScriptsFound: () => allowed.assertFound(),
         end,
       };
@@ -400,7 +423,7 @@ export function createPackageImporter({
       const { operation = unwatchedOperation() } = options;
       const { content, end } =
         source.kind === "npm"
-          ? { content: await inspectNpm(npm, source, operation), end: async () => {} }
+          ? { content: await inspectNpm(npm, source, operation, provenance), end: async () => {} }
           : // The source is only shown, so it need not be the one that the manifest names.
             await openContent(source, new AllowedScripts([]), operation, { ...options, accept_source: true });
       await end();
@@ -435,4 +458,8 @@ function originOf(source: Pick<PackageSource, "kind"> & { whole?: boolean }): Im
   if (source.kind === "archive") return "upload";
   if (source.kind === "npm") return "npm";
   return source.kind === "workspace" && !source.whole ? "workspace" : "folder";
+}
+
+function nameDisk(error: unknown): never {
+  throw diskFault(error, "the gateway's home (blobs)") ?? error;
 }

@@ -4,6 +4,7 @@
  */
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError, isDescribed, isObject, type Manifest, WHOLE_PACKAGE } from "@backplane/contract";
 import type { ImportedPackage, InstallationSource, Operation } from "@backplane/ports";
@@ -15,6 +16,7 @@ import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { validateInstallSource } from "../npm/install-source.ts";
 import type { Npm } from "../npm/npm-command.ts";
 import type { PackageJson } from "../npm/package-json.ts";
+import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
 import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
@@ -61,6 +63,7 @@ export async function inspectNpm(
   npm: Npm,
   source: Extract<InstallationSource, { kind: "npm" }>,
   operation: Operation,
+  checkProvenance: CheckProvenance | undefined,
 ): Promise<SourceContent> {
   const valid = validateInstallSource(source.spec);
   if (valid.kind !== "npm")
@@ -70,18 +73,27 @@ export async function inspectNpm(
     );
   const reading = await readNpmPackage(npm, valid.spec, operation);
   const text = reading.manifest ?? "{}";
+  const check = async ({ version }: { version: string }) => {
+    const locked = { name: valid.name, version, integrity: reading.integrity };
+    const provenance = await checkProvenance?.(locked, tmpdir(), operation);
+    return provenance === undefined ? {} : { provenance };
+  };
   if (declaresPlugins(text)) {
     const options = { conditions: conditionsOf(process.execArgv), plugins_dir: "" };
     const { entries } = await inspectArchive(reading, options);
-    return pluginContent(entries);
+    const checked = await check(entries[0]!);
+    const content = pluginContent(entries);
+    return { ...content, plugins: content.plugins!.map((plugin) => ({ ...plugin, ...checked })) };
   }
   const manifest = JSON.parse(text) as PackageJson;
   selectProgram(valid.name, manifest);
+  const described = describeServer(valid.name, manifest);
+  const checked = await check(described);
   const servers = [declareSlots(npmServerEntry(source.spec, source.args), source.secret_slots)];
   const content = serverContent({ servers, left_out: [] }, NOT_IMPORTED);
   const parts = content.parts.map((part) => ({
     ...part,
-    preview: { ...part.preview, name: valid.name, ...describeServer(valid.name, manifest) },
+    preview: { ...part.preview, name: valid.name, ...described, ...checked },
   }));
   return { ...content, parts };
 }

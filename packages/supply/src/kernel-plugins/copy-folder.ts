@@ -6,6 +6,7 @@ import { constants } from "node:fs";
 import { chmod, copyFile, lstat, mkdir, readdir, realpath, symlink } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import { type Operation, requireNotCancelled } from "@backplane/ports";
 
 interface FolderLimits {
   files: number;
@@ -16,8 +17,13 @@ const FOLDER_LIMITS: FolderLimits = { files: 50_000, bytes: 512 * 1024 * 1024 };
 
 const EXCLUDED = new Set([".git", ".hg", ".svn"]);
 
-/** `into` must not exist. */
-export async function copyFolder(from: string, into: string, limits = FOLDER_LIMITS): Promise<void> {
+/** `into` must not exist. Cancelling the operation stops it; what was copied stays. */
+export async function copyFolder(
+  from: string,
+  into: string,
+  operation: Pick<Operation, "signal">,
+  limits = FOLDER_LIMITS,
+): Promise<void> {
   const root = await realpath(from);
   const left = { ...limits };
   const walk = async (path: string): Promise<void> => {
@@ -26,6 +32,7 @@ export async function copyFolder(from: string, into: string, limits = FOLDER_LIM
     await chmod(join(into, path), 0o755);
     for (const name of await readdir(join(root, path))) {
       if (EXCLUDED.has(name)) continue;
+      requireNotCancelled(operation);
       const inner = join(path, name);
       const source = join(root, inner);
       const info = await lstat(source);

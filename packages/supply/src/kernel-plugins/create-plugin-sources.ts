@@ -4,9 +4,15 @@
  */
 import { mkdir } from "node:fs/promises";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
-import type { DiscoveredPlugins } from "@backplane/ports";
+import {
+  type DiscoveredPlugins,
+  type Operation,
+  requireNotCancelled,
+  unwatchedOperation,
+} from "@backplane/ports";
 import { validateInstallSource } from "../npm/install-source.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
+import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
 import { type InstallParts, installSource, removeEntry, sweepCopies } from "./install.ts";
@@ -20,14 +26,17 @@ export interface PluginSourcesOptions {
   /** Folders of the packages that are bundled with the gateway, in order. */
   bundled_roots: readonly string[];
   npm?: Npm;
+  /** Without it the provenance of npm packages is not checked. */
+  provenance?: CheckProvenance;
   /** Conditions for `exports`; default: those of this process. */
   conditions?: readonly string[];
 }
 
 export interface PluginSources {
   discover(): Promise<DiscoveredPlugins>;
-  inspect(source: string): Promise<PluginEntry[]>;
-  install(source: string, options: { editable: boolean }): Promise<PluginEntry[]>;
+  inspect(source: string, operation?: Operation): Promise<PluginEntry[]>;
+  /** Cancelling the operation leaves everything as it was. */
+  install(source: string, options: { editable: boolean }, operation?: Operation): Promise<PluginEntry[]>;
   remove(name: string): Promise<void>;
 }
 
@@ -41,6 +50,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
     plugins_dir,
     conditions,
     tree,
+    ...(options.provenance === undefined ? {} : { provenance: options.provenance }),
     present: async () => (await discover()).entries,
   };
   let previous: Promise<unknown> = Promise.resolve();
@@ -53,7 +63,8 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
 
   return {
     async discover() {
-      // The first call is at the start, when no plugin is running. Later calls need not wait for an install, which is atomic.
+      // The first call is at the start, when no plugin is running. Later calls need not wait for an install, which is
+      // atomic.
       swept ??= serialize(async () => {
         await tree.sweep();
         await sweepCopies(plugins_dir);
@@ -62,12 +73,15 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
       const { entries, problems } = await discover();
       return { entries: await withDates(plugins_dir, entries), problems };
     },
-    inspect: async (source) => (await inspectSource(validateInstallSource(source), parts)).entries,
-    async install(source, { editable }) {
+    inspect: async (source, operation = unwatchedOperation()) =>
+      (await inspectSource(validateInstallSource(source), parts, operation)).entries,
+    async install(source, { editable }, operation = unwatchedOperation()) {
       const valid = validateInstallSource(source);
+      operation.report({ step: "read", message: "Waiting for other installations of kernel plugins" });
       return await serialize(async () => {
+        requireNotCancelled(operation);
         await mkdir(plugins_dir, { recursive: true, mode: 0o700 });
-        const entries = await installSource(valid, editable, parts);
+        const entries = await installSource(valid, editable, parts, operation);
         for (const entry of entries) await recordInstalled(plugins_dir, entry.source, new Date());
         return entries;
       });

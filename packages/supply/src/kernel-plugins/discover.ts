@@ -2,7 +2,7 @@
 import { PLUGIN_ENTRY_GROUP, type PluginEntry, type PluginOrigin } from "@backplane/contract";
 import type { DiscoveredPlugins } from "@backplane/ports";
 import { folderPath, readLocalList } from "./local-list.ts";
-import type { NpmTree } from "./npm-tree.ts";
+import { type NpmTree, withProvenance } from "./npm-tree.ts";
 import { type PackageReading, readPluginPackage } from "./read-package.ts";
 
 export interface DiscoverParts {
@@ -52,7 +52,10 @@ async function addInstalled(
   for (const { dir, direct, name } of await tree.packages()) {
     const reading = await readPluginPackage(dir, { origin: "installed", source: name, conditions });
     if (reading === null || !reading.declares) continue;
-    if (direct) add(name, "installed", reading);
+    if (direct) {
+      const entries = await Promise.all(reading.entries.map((entry) => withProvenance(tree, entry)));
+      add(name, "installed", { ...reading, entries });
+    }
     // It is a dependency of another package, and nobody agreed to run it as a plugin.
     else
       problems.push({

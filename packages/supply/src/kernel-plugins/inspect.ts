@@ -1,9 +1,11 @@
 /** Reads the plugins of a source, if necessary in a temporary folder. Nothing of it is executed. */
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP, type PluginEntry } from "@backplane/contract";
-import { type Operation, unwatchedOperation } from "@backplane/ports";
+import type { Operation } from "@backplane/ports";
 import { type InstallSource, isPackageName } from "../npm/install-source.ts";
 import { NPM_FLAGS, type Npm } from "../npm/npm-command.ts";
 import { watchNpm } from "../npm/npm-install.ts";
@@ -23,9 +25,13 @@ export interface InspectParts {
 
 export type PathKind = "folder" | "archive";
 
-export async function inspectSource(source: InstallSource, parts: InspectParts): Promise<InspectedPackage> {
+export async function inspectSource(
+  source: InstallSource,
+  parts: InspectParts,
+  operation: Operation,
+): Promise<InspectedPackage> {
   if (source.kind === "npm") {
-    const reading = await readNpmPackage(parts.npm, source.spec, unwatchedOperation());
+    const reading = await readNpmPackage(parts.npm, source.spec, operation);
     return await inspectArchive(reading, parts);
   }
   if ((await pathKind(source.path)) === "archive") {
@@ -36,14 +42,23 @@ export async function inspectSource(source: InstallSource, parts: InspectParts):
   return requirePlugins(source.path, reading);
 }
 
+/** A package as the registry serves it. */
+export interface NpmReading extends ArchiveReading {
+  /** The hash of the archive, as a lock names it. */
+  integrity: string;
+}
+
 /** Downloads a package of the registry and reads its package.json and file names. Nothing stays on disk. */
-export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<ArchiveReading> {
+export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<NpmReading> {
   return await inTemporary(async (dir) => {
     const watch = watchNpm(operation, "read", `Reading ${spec} from the registry`);
     await npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", spec], dir, watch);
     const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
     if (archive === undefined) throw failed(`npm created no archive for ${spec}.`);
-    return await readArchive(join(dir, archive));
+    const file = join(dir, archive);
+    const hash = createHash("sha512");
+    for await (const chunk of createReadStream(file) as AsyncIterable<Buffer>) hash.update(chunk);
+    return { ...(await readArchive(file)), integrity: `sha512-${hash.digest("base64")}` };
   });
 }
 

@@ -1,6 +1,7 @@
 /**
- * `install-meta.json`: when each source was first installed. An upgrade keeps the date, because the older of
- * two plugins with the same tool name wins (tools.precedence). Without a recorded date, the creation time of the folder is used.
+ * `install-meta.json`: when each source was first installed. An upgrade keeps the date, because the older of two
+ * plugins with the same tool name wins (tools.precedence). Without a recorded date, the creation time of the folder is
+ * used.
  */
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";

@@ -2,20 +2,24 @@
 import { createHash, randomBytes } from "node:crypto";
 import { copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError, type PluginEntry } from "@backplane/contract";
-import { unwatchedOperation } from "@backplane/ports";
+import { BackplaneError, diskFault, type PluginEntry } from "@backplane/contract";
+import { type Operation, requireNotCancelled } from "@backplane/ports";
 import type { InstallSource } from "../npm/install-source.ts";
 import { NPM_FLAGS } from "../npm/npm-command.ts";
-import { npmInstall } from "../npm/npm-install.ts";
+import { type LockedPackage, npmInstall } from "../npm/npm-install.ts";
+import type { CheckProvenance } from "../provenance/check-provenance.ts";
 import { copyFolder } from "./copy-folder.ts";
 import { type InspectParts, inspectSource, pathKind, requirePlugins } from "./inspect.ts";
 import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
-import type { NpmTree } from "./npm-tree.ts";
+import { type NpmTree, withProvenance } from "./npm-tree.ts";
+import { recordProvenance } from "./provenance-record.ts";
 import { readArchive } from "./read-archive.ts";
 import { readPluginPackage } from "./read-package.ts";
 
 export interface InstallParts extends InspectParts {
   tree: NpmTree;
+  /** Without it the provenance of packages is not checked. */
+  provenance?: CheckProvenance;
   /** The plugins that are already installed. */
   present(): Promise<PluginEntry[]>;
 }
@@ -28,19 +32,25 @@ export async function installSource(
   source: InstallSource,
   editable: boolean,
   parts: InstallParts,
+  operation: Operation,
 ): Promise<PluginEntry[]> {
   if (source.kind === "path" && (await pathKind(source.path)) === "folder") {
-    return await installFolder(source.path, editable, parts);
+    return await installFolder(source.path, editable, parts, operation);
   }
   if (editable) {
     throw new BackplaneError("plugin.source_invalid", "Only a local folder can be installed as editable.");
   }
-  return await installPackage(source, parts);
+  return await installPackage(source, parts, operation);
 }
 
-async function installPackage(source: InstallSource, parts: InstallParts): Promise<PluginEntry[]> {
+async function installPackage(
+  source: InstallSource,
+  parts: InstallParts,
+  operation: Operation,
+): Promise<PluginEntry[]> {
   // The name of an archive is in its package.json.
-  const name = source.kind === "npm" ? source.name : (await inspectSource(source, parts)).package_name;
+  const name =
+    source.kind === "npm" ? source.name : (await inspectSource(source, parts, operation)).package_name;
   const read = async (dir: string) => {
     const reading = await readPluginPackage(dir, {
       origin: "installed",
@@ -50,13 +60,25 @@ async function installPackage(source: InstallSource, parts: InstallParts): Promi
     return requirePlugins(name, reading).entries;
   };
   await parts.tree.change(async (staging) => {
+    let found: Parameters<typeof recordProvenance>[2] = null;
+    const accept = async (locked: LockedPackage) => {
+      const { provenance: check } = parts;
+      if (source.kind !== "npm" || check === undefined) return;
+      const provenance = await check(locked, staging, operation);
+      found = { version: locked.version, provenance };
+    };
     const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
     const own = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
-    await npmInstall(parts.npm, staging, { name, spec, own, manifest }, unwatchedOperation());
+    await npmInstall(parts.npm, staging, { name, spec, own, manifest, accept }, operation);
+    await recordProvenance(staging, name, found);
     await requireUnusedNames(await read(join(staging, "node_modules", name)), parts);
+    // The staged copy becomes the tree after this.
+    requireNotCancelled(operation);
+    operation.report({ step: "store", message: `Storing ${name}` });
   });
-  return await read(join(parts.plugins_dir, "node_modules", name));
+  const entries = await read(join(parts.plugins_dir, "node_modules", name));
+  return await Promise.all(entries.map((entry) => withProvenance(parts.tree, entry)));
 }
 
 /** Copies the archive beside node_modules, because later installs need it again. */
@@ -70,14 +92,22 @@ async function keepArchive(path: string, staging: string): Promise<string> {
   return `./archives/${digest}.tgz`;
 }
 
-async function installFolder(path: string, editable: boolean, parts: InstallParts): Promise<PluginEntry[]> {
+async function installFolder(
+  path: string,
+  editable: boolean,
+  parts: InstallParts,
+  operation: Operation,
+): Promise<PluginEntry[]> {
   const { conditions, plugins_dir } = parts;
-  const { entries, package_name } = await inspectSource({ kind: "path", path }, parts);
+  operation.report({ step: "read", message: `Reading ${path}` });
+  const { entries, package_name } = await inspectSource({ kind: "path", path }, parts, operation);
   await requireUnusedNames(entries, parts);
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) throw new BackplaneError("plugin.install_failed", `local.json: ${problem}.`);
   const others = folders.filter((folder) => (folder.from ?? folderPath(plugins_dir, folder)) !== path);
   if (editable) {
+    requireNotCancelled(operation);
+    operation.report({ step: "store", message: `Linking ${path}` });
     await writeLocalList(plugins_dir, [...others, { path, editable: true }]);
     return entries;
   }
@@ -86,15 +116,18 @@ async function installFolder(path: string, editable: boolean, parts: InstallPart
   const draft = `${dir}.new`;
   await mkdir(join(plugins_dir, COPIES), { recursive: true, mode: 0o700 });
   try {
-    await copyFolder(path, draft);
+    operation.report({ step: "unpack", message: `Copying ${path}` });
+    await copyFolder(path, draft, operation);
     await rename(draft, dir);
     const reading = await readPluginPackage(dir, { origin: "local", source: path, conditions });
     const copied = requirePlugins(package_name || path, reading).entries;
+    requireNotCancelled(operation);
+    operation.report({ step: "store", message: `Storing ${entries[0]!.name}` });
     await writeLocalList(plugins_dir, [...others, { path: copy, editable: false, from: path }]);
     return copied;
   } catch (error) {
     for (const left of [draft, dir]) await rm(left, { recursive: true, force: true });
-    throw error;
+    throw diskFault(error, "the gateway's home (plugins)") ?? error;
   }
 }
 

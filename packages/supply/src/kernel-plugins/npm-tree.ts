@@ -19,16 +19,18 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { diskFault, type PluginEntry, type Provenance } from "@backplane/contract";
+import { PROVENANCE_FILE, readProvenance } from "./provenance-record.ts";
 
 export interface InstalledPackage {
   name: string;
   dir: string;
-  /** False: it is installed only as a dependency of another package. */
+  /** False if it is installed only as a dependency of another package. */
   direct: boolean;
 }
 
 const GENERATIONS = "npm";
-const COPIED = ["node_modules", "package.json", "package-lock.json", "archives"];
+const COPIED = ["node_modules", "package.json", "package-lock.json", "archives", PROVENANCE_FILE];
 
 export class NpmTree {
   readonly #dir: string;
@@ -49,6 +51,12 @@ export class NpmTree {
     }));
   }
 
+  /** Returns undefined if nothing is recorded for this version of the package. */
+  async provenanceOf(name: string, version: string): Promise<Provenance | undefined> {
+    const root = await this.#root();
+    return root === null ? undefined : await readProvenance(root, name, version);
+  }
+
   /** `work` changes the given copy. When it throws, the tree stays as it was. */
   async change<T>(work: (staging: string) => Promise<T>): Promise<T> {
     const generations = join(this.#dir, GENERATIONS);
@@ -64,7 +72,7 @@ export class NpmTree {
       return result;
     } catch (error) {
       await rm(staging, { recursive: true, force: true });
-      throw error;
+      throw diskFault(error, "the gateway's home (plugins)") ?? error;
     }
   }
 
@@ -126,7 +134,13 @@ export class NpmTree {
   }
 }
 
-/** npm applies the umask, but with a gateway that runs as root the plugin is another user and must be able to read. */
+/** Adds the provenance that is recorded for the package of the plugin. */
+export async function withProvenance(tree: NpmTree, entry: PluginEntry): Promise<PluginEntry> {
+  const provenance = await tree.provenanceOf(entry.source, entry.version);
+  return provenance === undefined ? entry : { ...entry, provenance };
+}
+
+/** npm applies the umask. If the gateway runs as root, plugins run as other users, who must be able to read the files. */
 async function makeReadable(path: string): Promise<void> {
   const info = await lstat(path);
   if (!info.isDirectory() && !info.isFile()) return;
@@ -150,7 +164,7 @@ async function listFolder(dir: string): Promise<string[]> {
   return await readdir(dir).catch((): string[] => []);
 }
 
-/** Null: there is no readable package.json. */
+/** Null if there is no readable package.json. */
 async function dependenciesOf(root: string): Promise<Record<string, unknown> | null> {
   try {
     const { dependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as {

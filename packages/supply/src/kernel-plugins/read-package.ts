@@ -18,7 +18,7 @@ export interface PackageReading {
   package_name: string | null;
   entries: PluginEntry[];
   problems: string[];
-  /** False: its package.json does not declare plugins. */
+  /** False if its package.json does not declare plugins. */
   declares: boolean;
 }
 
@@ -35,7 +35,7 @@ export type Locate = (path: string) => Promise<{ file: string } | { problem: str
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 const MAX_PLUGINS = 64;
 
-/** Null: there is no package.json. */
+/** Null if there is no package.json. */
 export async function readPluginPackage(dir: string, options: ReadOptions): Promise<PackageReading | null> {
   let text: string;
   try {

@@ -1,6 +1,6 @@
 /**
- * The entries that come with the gateway. An entry is `available` only when its artifact is published, pinned and signed; until
- * then it says what is missing.
+ * The entries that come with the gateway. An entry is `available` only when its artifact is published, pinned and
+ * signed; until then it says what is missing.
  */
 import { MARKETPLACE_FORMAT, type MarketplaceCatalog } from "@backplane/contract/schema";
 

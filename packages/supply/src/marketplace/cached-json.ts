@@ -1,10 +1,10 @@
 /**
- * JSON documents from URLs that the operator configured. Each has a copy on disk, which answers while it is new and when the
- * URL cannot be read. Redirects are refused, because the operator named this place and no other.
+ * JSON documents from URLs that the operator configured. Each has a copy on disk, which is used while it is recent and when
+ * the URL cannot be read. Redirects are refused, because the operator chose this host and no other.
  */
 import { hash } from "node:crypto";
 import { mkdirSync } from "node:fs";
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { isObject } from "@backplane/contract";
 import { type CheckedAddresses, createRegistryRequests } from "../oci/registry-requests.ts";
@@ -23,6 +23,8 @@ export interface DocumentCacheOptions {
   folder: string;
   addresses: CheckedAddresses | null;
   now: () => number;
+  /** The oldest copies are removed beyond this number. */
+  max_copies?: number;
 }
 
 const MAX_BYTES = 4 * 1024 * 1024;
@@ -94,15 +96,27 @@ export class DocumentCache {
     }
   }
 
+  async #removeOldest(): Promise<void> {
+    const { folder, max_copies = Number.POSITIVE_INFINITY } = this.#options;
+    const names = (await readdir(folder)).filter((name) => name.endsWith(".json"));
+    if (names.length <= max_copies) return;
+    const copies = await Promise.all(
+      names.map(async (name) => ({ name, written: (await stat(join(folder, name))).mtimeMs })),
+    );
+    copies.sort((left, right) => right.written - left.written);
+    for (const { name } of copies.slice(max_copies)) await rm(join(folder, name), { force: true });
+  }
+
   async #writeCopy(url: URL, copy: { json: unknown; fetched_at: string }): Promise<void> {
     const file = this.#fileOf(url);
     const part = `${file}.${process.pid}.part`;
-    mkdirSync(this.#options.folder, { recursive: true, mode: 0o700 });
     try {
+      mkdirSync(this.#options.folder, { recursive: true, mode: 0o700 });
       await writeFile(part, JSON.stringify({ url: url.href, ...copy }), { mode: 0o600 });
       await rename(part, file);
+      await this.#removeOldest();
     } catch {
-      // A full disk costs only the copy.
+      // If the disk is full, only the copy is lost.
       await rm(part, { force: true });
     }
   }

@@ -1,5 +1,6 @@
 /** Reads the catalogs of the marketplace: the bundled one, and the files and URLs that the operator configured. */
 import { readFile, stat } from "node:fs/promises";
+import { join } from "node:path";
 import type { ListedServer } from "@backplane/contract";
 import { MarketplaceCatalogSchema } from "@backplane/contract/schema";
 import type { MarketplaceCatalogs, ReadCatalog } from "@backplane/ports";
@@ -13,12 +14,19 @@ export interface MarketplaceOptions extends DocumentCacheOptions {
   mcp_registry: string | null;
 }
 
+export const MAX_SEARCHES = 32;
 const MAX_FILE_BYTES = 4 * 1024 * 1024;
 
 export function createMarketplaceCatalogs(
   options: MarketplaceOptions,
 ): MarketplaceCatalogs & { close(): void } {
   const cache = new DocumentCache(options);
+  // Every text that somebody searches for has an answer of its own, so these copies are limited.
+  const searches = new DocumentCache({
+    ...options,
+    folder: join(options.folder, "searches"),
+    max_copies: MAX_SEARCHES,
+  });
   const parse = (json: unknown) => {
     const parsed = MarketplaceCatalogSchema.safeParse(json);
     if (parsed.success) return parsed.data;
@@ -57,9 +65,9 @@ export function createMarketplaceCatalogs(
       if (location === null) return { items: [], registry: null };
       const name = new URL(location).host;
       try {
-        const { json, ...age } = await cache.read(
+        const { json, ...age } = await searches.read(
           searchUrl(location, text),
-          (answer) => void readListedServers(answer),
+          (json) => void readListedServers(json),
         );
         return { items: readListedServers(json), registry: { name, location, ...age } };
       } catch (error) {
@@ -68,7 +76,10 @@ export function createMarketplaceCatalogs(
         return { items, registry: { name, location, fetched_at: null, stale: true, problem } };
       }
     },
-    close: () => cache.close(),
+    close() {
+      cache.close();
+      searches.close();
+    },
   };
 }
 

@@ -1,6 +1,6 @@
 /**
- * Reads answers of a registry of MCP servers (GET /v0/servers). Everything in them is untrusted text of strangers: it is
- * bounded and sanitized, and a server that cannot be read is left out.
+ * Reads responses of a registry of MCP servers (GET /v0/servers). Everything in them is untrusted text: it is bounded and
+ * sanitized, and a server that cannot be read is left out.
  */
 import { isObject, type ListedServer, sanitizeText } from "@backplane/contract";
 
@@ -22,9 +22,10 @@ export function searchUrl(base: string, text: string): URL {
   return url;
 }
 
-/** Throws if the document is not an answer of a registry. */
+/** Throws if the document is not the response of a registry. */
 export function readListedServers(json: unknown): ListedServer[] {
-  if (!isObject(json) || !Array.isArray(json.servers)) throw new Error("The answer has no list of servers.");
+  if (!isObject(json) || !Array.isArray(json.servers))
+    throw new Error("The response has no list of servers.");
   return json.servers.slice(0, MAX_SERVERS).flatMap((item) => readServer(item) ?? []);
 }
 
@@ -93,8 +94,10 @@ function plain(value: unknown): string {
   return typeof value === "string" ? sanitizeText(value).slice(0, MAX_TEXT) : "";
 }
 
+/** People copy the command that contains it into a shell, so it has no character that a shell interprets. */
+const PLAIN_URL = /^https:\/\/[A-Za-z0-9._~:/?=%+,@-]+$/;
+
 function webUrl(value: unknown): string | null {
-  if (typeof value !== "string" || value.length > 512 || !/^https:\/\/[^\s"'`$\\<>]+$/.test(value))
-    return null;
+  if (typeof value !== "string" || value.length > 512 || !PLAIN_URL.test(value)) return null;
   return URL.canParse(value) ? new URL(value).href : null;
 }

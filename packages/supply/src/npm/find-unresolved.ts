@@ -13,7 +13,7 @@ const MAX_BYTES = 64 * 1024 * 1024;
 
 /**
  * The first dependency from outside the registry that `blamed` accepts, with its path from `root`. The manifest of `root`
- * is given when it does not come from the registry. Null: there is none.
+ * is given when it does not come from the registry. Null if there is none.
  */
 export async function findUnresolved(
   cache: string,

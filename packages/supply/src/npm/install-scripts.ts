@@ -46,7 +46,7 @@ export class AllowedScripts {
     return found.filter(({ name }) => this.#names.includes(name));
   }
 
-  /** A name without scripts in every tree is probably a typing error. */
+  /** A name without scripts in every tree is probably a typing mistake. */
   assertFound(): void {
     const unknown = this.#names.find((name) => !this.#found.has(name));
     if (unknown === undefined) return;

@@ -6,24 +6,20 @@ import { access, realpath } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { startRegistryProxy } from "../registries/registry-proxy.ts";
-import { NpmFailure, prepareNpm, runNpm } from "./npm-process.ts";
+import { NpmFailure, type NpmProcess, prepareNpm, runNpm, type VetTree } from "./npm-process.ts";
 import { type NpmSettings, readNpmSettings } from "./npm-settings.ts";
 
 export interface Npm {
   /** Returns the standard output. Throws `NpmFailure` with npm's message, or `request.cancelled` after an abort. */
   run(args: readonly string[], cwd: string, watch?: NpmWatch): Promise<string>;
-  /** Starts npm for a later run. */
-  prepare(cwd: string): PreparedNpm;
+  /**
+   * Runs `npm install` and has the resolved tree vetted before its files are fetched. Returns false, and has done nothing,
+   * if this npm cannot be paused.
+   */
+  install(args: readonly string[], cwd: string, vet: VetTree, watch?: NpmWatch): Promise<boolean>;
   settings(cwd: string): Promise<NpmSettings>;
   /** The path of npm's program. Throws if npm is not a program for Node. */
   cli(): Promise<string>;
-}
-
-export interface PreparedNpm {
-  /** Called once at most. */
-  run(args: readonly string[], watch?: NpmWatch): Promise<string>;
-  /** Ends the process if it still exists. */
-  discard(): void;
 }
 
 export interface NpmWatch {
@@ -80,22 +76,23 @@ export function createNpm(options: NpmOptions = {}): Npm {
     return read;
   };
   const direct = Object.fromEntries(Object.entries(clean).filter(([key]) => !/_proxy$/i.test(key)));
-  const prepare = (cwd: string): PreparedNpm => {
+  /** `work` gets a process of npm and the flags that it must have. */
+  const runBehindProxy = async <T>(
+    cwd: string,
+    { received }: NpmWatch,
+    work: (npm: NpmProcess, flags: readonly string[]) => Promise<T>,
+  ): Promise<T> => {
+    // npm loads while the settings are read.
     const starting = findCommand().then((command) => prepareNpm(command, { cwd, env: direct }));
     starting.catch(() => {});
-    const discard = () => void starting.then((npm) => npm.discard()).catch(() => {});
-    const runBehindProxy = async (
-      [command, ...args]: readonly string[],
-      { signal, received }: NpmWatch,
-    ): Promise<string> => {
-      // npm loads while the settings are read.
+    try {
       const proxy = await startRegistryProxy({
         ...(await settings(cwd)),
         ...(received === undefined ? {} : { received }),
       });
       const flags = [`--proxy=${proxy.url}`, `--https-proxy=${proxy.url}`, "--noproxy="];
       try {
-        return await (await starting).run([command!, ...flags, ...args], timeout_ms, signal);
+        return await work(await starting, flags);
       } catch (error) {
         const [first] = proxy.refused;
         if (!(error instanceof NpmFailure) || first === undefined) throw error;
@@ -104,8 +101,9 @@ export function createNpm(options: NpmOptions = {}): Npm {
       } finally {
         await proxy.close();
       }
-    };
-    return { run: (args, watch = {}) => runBehindProxy(args, watch).finally(discard), discard };
+    } finally {
+      void starting.then((npm) => npm.discard()).catch(() => {});
+    }
   };
   return {
     settings,
@@ -116,8 +114,14 @@ export function createNpm(options: NpmOptions = {}): Npm {
         fix: "Install npm from nodejs.org; install scripts run with its npm-cli.js.",
       });
     },
-    run: (args, cwd, watch) => prepare(cwd).run(args, watch),
-    prepare,
+    run: ([command, ...args], cwd, watch = {}) =>
+      runBehindProxy(cwd, watch, (npm, flags) =>
+        npm.run([command!, ...flags, ...args], { timeout_ms, signal: watch.signal }),
+      ),
+    install: (args, cwd, vet, watch = {}) =>
+      runBehindProxy(cwd, watch, (npm, flags) =>
+        npm.install(["install", ...flags, ...args], vet, { timeout_ms, signal: watch.signal }),
+      ),
   };
 }
 

@@ -1,6 +1,7 @@
 /**
  * Installs from the registry in two steps: npm resolves the whole tree into a lock, the lock is vetted, and only then the
- * files of the lock are fetched. The author of a package therefore cannot choose which hosts are contacted.
+ * files of the lock are fetched. The author of a package therefore cannot choose which hosts are contacted. One process of
+ * npm does both and is paused between them; an npm that cannot be paused is run twice.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,13 +9,14 @@ import { join } from "node:path";
 import type { BackplaneError, ProgressStep } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
 import { type Dependencies, findUnresolved } from "./find-unresolved.ts";
-import { NPM_FLAGS, type Npm, type NpmWatch, type PreparedNpm } from "./npm-command.ts";
+import { NPM_FLAGS, type Npm, type NpmWatch } from "./npm-command.ts";
 import { NpmFailure } from "./npm-process.ts";
 import { type Lock, refusedDependency, vetLock } from "./vet-lock.ts";
 
 const INSTALL = [
   ...NPM_FLAGS,
   "--save-exact",
+  "--package-lock",
   "--omit=dev",
   "--no-bin-links",
   "--install-strategy=hoisted",
@@ -29,6 +31,16 @@ export interface RequestedPackage {
   own?: (spec: string) => boolean;
   /** The package.json of such an archive. */
   manifest?: string | null;
+  /** Throws if the package must not be installed. Called before its archive is fetched. */
+  accept?: (locked: LockedPackage) => Promise<void>;
+}
+
+/** The requested package in the lock. npm accepts only an archive with this hash. */
+export interface LockedPackage {
+  name: string;
+  version: string;
+  /** As in the lock, such as `sha512-…`. */
+  integrity: string;
 }
 
 /** `dir` must have a package.json. It gets a package-lock.json and node_modules. */
@@ -39,54 +51,93 @@ export async function npmInstall(
   operation: Operation,
 ): Promise<void> {
   const { spec, own } = requested;
-  let download: PreparedNpm | null = null;
-  try {
-    await writeLock(npm, dir, requested, operation, () => {
-      // npm is loaded for the second step while the first one waits for the registry.
-      download ??= npm.prepare(dir);
+  // Read at that time, because npm loads while its settings are read.
+  const check = async (lock: Lock) => vetLock(lock, (await npm.settings(dir)).origins, own);
+  const accept = async (lock: Lock) => {
+    await check(lock);
+    await requested.accept?.(findLocked(lock, requested.name));
+  };
+  const args = [...INSTALL, "--prefix", dir];
+  const resolving = watchNpm(operation, "resolve", `Resolving the dependencies of ${spec}`);
+  let watch = resolving;
+  let before = 0;
+  let total = 0;
+  const vet = async (lock: Lock) => {
+    await accept(lock);
+    before = total;
+    watch = watchDownload(operation, spec, lock);
+  };
+  const received = (bytes: number) => {
+    total = bytes;
+    watch.received(bytes - before);
+  };
+  const paused = await npm
+    .install([...args, "--", spec], dir, (lock) => vet(lock as Lock), { ...resolving, received })
+    .catch(async (error: unknown) => {
+      throw (
+        (watch === resolving ? await explainFailure(npm, dir, requested, operation, error) : null) ?? error
+      );
     });
-    const { origins } = await npm.settings(dir);
-    const locked = JSON.parse(await readFile(join(dir, "package-lock.json"), "utf8")) as Lock;
-    vetLock(locked, origins, own);
-    // npm has recorded the new versions there as if their files were installed.
-    await rm(join(dir, "node_modules", ".package-lock.json"), { force: true });
-    // The first entry of the lock is the root.
-    const packages = Object.keys(locked.packages ?? {}).length - 1;
-    const message = `Downloading ${packages} ${packages === 1 ? "package" : "packages"} for ${spec}`;
-    download ??= npm.prepare(dir);
-    await download.run(["install", ...INSTALL, "--prefix", dir], watchNpm(operation, "download", message));
-  } finally {
-    download?.discard();
+  if (paused) {
+    // Packages that another one bundles are known only after its archive was unpacked.
+    await check(await readLock(dir));
+    return;
   }
+  await npm
+    .run(["install", ...args, "--package-lock-only", "--", spec], dir, resolving)
+    .catch(async (error: unknown) => {
+      throw (await explainFailure(npm, dir, requested, operation, error)) ?? error;
+    });
+  const lock = await readLock(dir);
+  await accept(lock);
+  // npm has recorded the new versions there as if their files were installed.
+  await rm(join(dir, "node_modules", ".package-lock.json"), { force: true });
+  await npm.run(["install", ...args], dir, watchDownload(operation, spec, lock));
 }
 
-async function writeLock(
+function findLocked({ packages = {} }: Lock, name: string): LockedPackage {
+  const { version = "", integrity = "" } = packages[`node_modules/${name}`] ?? {};
+  return { name, version, integrity };
+}
+
+async function readLock(dir: string): Promise<Lock> {
+  return JSON.parse(await readFile(join(dir, "package-lock.json"), "utf8")) as Lock;
+}
+
+function watchDownload(operation: Operation, spec: string, { packages = {} }: Lock): Required<NpmWatch> {
+  // The first entry of the lock is the root.
+  const count = Object.keys(packages).length - 1;
+  const message = `Downloading ${count} ${count === 1 ? "package" : "packages"} for ${spec}`;
+  return watchNpm(operation, "download", message);
+}
+
+/**
+ * The path to the dependency that npm could not resolve; null if it is not known. Resolves the tree again with a separate
+ * cache, which then contains exactly the metadata that the tree is made of.
+ */
+async function explainFailure(
   npm: Npm,
   dir: string,
   requested: RequestedPackage,
-  operation: Operation,
-  answered: () => void,
-): Promise<void> {
-  const { spec } = requested;
-  // A separate cache, which contains exactly the metadata that this tree was resolved from.
+  { signal }: Operation,
+  error: unknown,
+): Promise<BackplaneError | null> {
+  if (!(error instanceof NpmFailure) || (error.refused.length === 0 && MISSING.test(error.output)))
+    return null;
   const cache = await mkdtemp(join(tmpdir(), "backplane-npm-cache-"));
   const only = ["--package-lock-only", "--cache", cache, "--prefix", dir];
-  const { signal, received } = watchNpm(operation, "resolve", `Resolving the dependencies of ${spec}`);
-  const watch = {
-    signal,
-    received: (bytes: number) => {
-      answered();
-      received(bytes);
-    },
-  };
   try {
-    await npm.run(["install", ...INSTALL, ...only, "--", spec], dir, watch).catch(async (error: unknown) => {
-      throw (await explainUnresolved(error, cache, requested)) ?? error;
-    });
+    await npm.run(["install", ...INSTALL, ...only, "--", requested.spec], dir, { signal });
+    return null;
+  } catch (again) {
+    return await explainUnresolved(again, cache, requested);
   } finally {
     await rm(cache, { recursive: true, force: true });
   }
 }
+
+/** A package or version that the registry does not have, or refuses. */
+const MISSING = /^npm (?:error|ERR!) code (?:E\d{3}|ETARGET|ENOVERSIONS)$/m;
 
 /** Reports the bytes that a run of npm receives. */
 export function watchNpm(operation: Operation, step: ProgressStep, message: string): Required<NpmWatch> {

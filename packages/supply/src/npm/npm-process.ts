@@ -1,9 +1,11 @@
 /**
  * One process of npm. Loading npm takes as long as a small installation, so a process can be started ahead of its
- * arguments: it loads the modules of npm and waits for the arguments on its standard input.
+ * arguments: it loads the modules of npm and waits for the arguments on its standard input. An installation can be paused
+ * between resolving the dependency tree and fetching its files, so that one process does both.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { BackplaneError, type ErrorCode } from "@backplane/contract";
+import { programDiskFault } from "../files/program-disk-fault.ts";
 
 export class NpmFailure extends BackplaneError {
   /** The output of npm, truncated. */
@@ -18,29 +20,64 @@ export class NpmFailure extends BackplaneError {
   }
 }
 
+/** Checks the content of the lock file before a file of the tree is fetched. What it throws ends npm. */
+export type VetTree = (lock: unknown) => Promise<void>;
+
+interface NpmRun {
+  timeout_ms: number;
+  signal?: AbortSignal | undefined;
+}
+
 export interface NpmProcess {
-  /** Called once at most. Returns the standard output. */
-  run(args: readonly string[], timeout_ms: number, signal?: AbortSignal): Promise<string>;
-  /** Ends the process, unless it has ended. */
+  /** `run` or `install` is called once at most. Returns the standard output. */
+  run(args: readonly string[], options: NpmRun): Promise<string>;
+  /** Runs `npm install`. Returns false, and has done nothing, if this npm cannot be paused. */
+  install(args: readonly string[], vet: VetTree, options: NpmRun): Promise<boolean>;
+  /** Kills the process if it is still running. */
   discard(): void;
 }
 
 const MAX_OUTPUT = 1024 * 1024;
+/** The exit code of a process that was asked to pause and cannot. */
+const CANNOT_PAUSE = 86;
 
 /**
- * Loads only modules of npm that an installation needs; a version of npm that has none with this name loads its own
- * later. If the gateway exits, the input ends without arguments, and the process fails.
+ * Loads only the modules of npm that an installation needs. If a version of npm has no module of this name, npm loads
+ * its own later. If the gateway exits, the input ends without arguments or the channel closes, and the process fails.
  */
 const LOAD_AND_WAIT = `
 const { createRequire, enableCompileCache } = require("node:module");
 enableCompileCache?.();
 const cli = process.argv[1];
 const load = createRequire(cli);
-for (const name of ["../lib/npm.js", "../lib/commands/install.js", "@npmcli/arborist"]) {
+for (const name of ["../lib/npm.js", "../lib/commands/install.js"]) {
   try {
     load(name);
   } catch {}
 }
+let pauses = false;
+const waitForVetting = (tree) =>
+  new Promise((resolve) => {
+    pauses = false;
+    process.once("message", () => {
+      process.removeListener("disconnect", fail);
+      process.disconnect();
+      resolve();
+    });
+    process.send(tree.meta.commit());
+  });
+const fail = () => process.exit(1);
+let canPause = false;
+try {
+  const { prototype } = load("@npmcli/arborist");
+  const { buildIdealTree } = prototype;
+  prototype.buildIdealTree = async function (options) {
+    const tree = await buildIdealTree.call(this, options);
+    if (pauses) await waitForVetting(tree);
+    return tree;
+  };
+  canPause = typeof buildIdealTree === "function";
+} catch {}
 let text = "";
 process.stdin
   .setEncoding("utf8")
@@ -48,7 +85,12 @@ process.stdin
     text += chunk;
   })
   .on("end", () => {
-    process.argv = [process.execPath, cli, ...JSON.parse(text)];
+    const { args, vetted } = JSON.parse(text);
+    if (vetted && !canPause) process.exit(${CANNOT_PAUSE});
+    pauses = vetted;
+    if (pauses) process.on("disconnect", fail);
+    else process.disconnect();
+    process.argv = [process.execPath, cli, ...args];
     load(cli);
   });
 `;
@@ -58,29 +100,37 @@ interface NpmEnvironment {
   env: Record<string, string>;
 }
 
-/** `command` is the program of npm, or Node and a file. */
+/** The command is the program of npm, or Node and a file. */
 export function runNpm(
   [program, ...before]: readonly string[],
   args: readonly string[],
   where: NpmEnvironment,
   timeout_ms: number,
 ): Promise<string> {
-  return new StartedNpm(program!, [...before, ...args], where).finish(timeout_ms);
+  return new StartedNpm(program!, [...before, ...args], where).finish({ timeout_ms });
 }
 
-/** Only a file for Node can be started ahead of its arguments. */
+/** Only a file for Node can be started ahead of its arguments and be paused. */
 export function prepareNpm(command: readonly string[], where: NpmEnvironment): NpmProcess {
   const [program, file] = command as [string, string | undefined];
-  let started = file === undefined ? null : new StartedNpm(program, ["-e", LOAD_AND_WAIT, file], where);
+  const started =
+    file === undefined ? null : new StartedNpm(program, ["-e", LOAD_AND_WAIT, file], where, true);
+  const requireWanted = (signal: AbortSignal | undefined) => {
+    if (!signal?.aborted) return;
+    started?.kill();
+    throw new BackplaneError("request.cancelled");
+  };
   return {
-    run(args, timeout_ms, signal) {
-      if (signal?.aborted) {
-        started?.kill();
-        return Promise.reject(new BackplaneError("request.cancelled"));
-      }
-      started?.send(JSON.stringify(args));
-      started ??= new StartedNpm(program, args, where);
-      return started.finish(timeout_ms, signal);
+    async run(args, options) {
+      requireWanted(options.signal);
+      started?.send({ args, vetted: false });
+      return await (started ?? new StartedNpm(program, args, where)).finish(options);
+    },
+    async install(args, vet, options) {
+      requireWanted(options.signal);
+      if (started === null) return false;
+      started.send({ args, vetted: true });
+      return await started.finishVetted(vet, options);
     },
     discard: () => started?.kill(),
   };
@@ -93,27 +143,28 @@ class StartedNpm {
   /** An error if it could not be started, else its exit code. Never rejects. */
   readonly #ended: Promise<Error | number | null>;
 
-  constructor(program: string, args: readonly string[], { cwd, env }: NpmEnvironment) {
+  /** `waits`: for its arguments, which are sent. */
+  constructor(program: string, args: readonly string[], { cwd, env }: NpmEnvironment, waits = false) {
     const child = spawn(program, args, {
       cwd,
       env,
       shell: false,
       detached: true,
-      stdio: ["pipe", "pipe", "pipe"],
+      stdio: ["pipe", "pipe", "pipe", ...(waits ? (["ipc"] as const) : [])],
     });
     this.#child = child;
-    this.#out = collect(child.stdout);
-    this.#err = collect(child.stderr);
+    this.#out = collect(child.stdout!);
+    this.#err = collect(child.stderr!);
     // A process that has exited does not read its arguments; its exit is reported.
-    child.stdin.on("error", () => {});
+    child.stdin!.on("error", () => {});
     this.#ended = new Promise((resolve) => {
       child.once("error", resolve);
       child.once("close", resolve);
     });
   }
 
-  send(text: string): void {
-    this.#child.stdin?.write(text);
+  send(message: { args: readonly string[]; vetted: boolean }): void {
+    this.#child.stdin?.write(JSON.stringify(message));
   }
 
   kill(): void {
@@ -121,7 +172,33 @@ class StartedNpm {
     if (pid !== undefined && exitCode === null && signalCode === null) killGroup(pid);
   }
 
-  async finish(timeout_ms: number, signal?: AbortSignal): Promise<string> {
+  async finishVetted(vet: VetTree, options: NpmRun): Promise<boolean> {
+    let vetted = false;
+    let refusal: unknown = null;
+    this.#child.once("message", (lock) => {
+      vet(lock).then(
+        () => {
+          vetted = true;
+          // A process that has exited is reported as that.
+          this.#child.send("continue", () => {});
+        },
+        (error: unknown) => {
+          refusal = error;
+          this.kill();
+        },
+      );
+    });
+    try {
+      await this.finish(options);
+    } catch (error) {
+      if (this.#child.exitCode === CANNOT_PAUSE) return false;
+      throw refusal ?? error;
+    }
+    if (!vetted) throw new NpmFailure("plugin.install_failed", "npm did not show what it installed.");
+    return true;
+  }
+
+  async finish({ timeout_ms, signal }: NpmRun): Promise<string> {
     this.#child.stdin?.end();
     let timed_out = false;
     const kill = () => this.kill();
@@ -138,6 +215,8 @@ class StartedNpm {
       throw new NpmFailure("plugin.install_failed", `npm could not be started: ${ended.message}`);
     if (signal?.aborted) throw new BackplaneError("request.cancelled");
     const output = this.#err() || this.#out();
+    const full = programDiskFault("npm", output);
+    if (full !== null) throw full;
     const message = timed_out
       ? `npm did not finish within ${timeout_ms} ms.`
       : `npm failed: ${messageOf(output)}`;

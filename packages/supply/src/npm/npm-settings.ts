@@ -3,6 +3,8 @@ export interface NpmSettings {
   /** The origins of the default registry and of the registries of scopes. */
   origins: ReadonlySet<string>;
   upstream: (origin: string) => URL | null;
+  /** The registry of a package. */
+  registryOf: (name: string) => URL;
 }
 
 /** `json` is the output of `npm config list --json`. */
@@ -18,6 +20,14 @@ export function readNpmSettings(json: string): NpmSettings {
     );
   return {
     origins,
+    registryOf(name) {
+      const scope = name.startsWith("@") ? name.split("/", 1)[0]! : null;
+      return (
+        (scope === null ? null : urlOf(all[`${scope}:registry`])) ??
+        urlOf(all.registry) ??
+        new URL("https://registry.npmjs.org/")
+      );
+    },
     upstream(origin) {
       const { hostname, protocol } = new URL(origin);
       const without = direct.some(

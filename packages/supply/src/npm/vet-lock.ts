@@ -10,6 +10,8 @@ export interface Lock {
 }
 
 interface LockEntry {
+  version?: string;
+  integrity?: string;
   resolved?: string;
   link?: boolean;
   inBundle?: boolean;

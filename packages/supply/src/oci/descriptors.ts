@@ -1,4 +1,4 @@
-/** Reads manifests and indexes of untrusted registries and layouts. The bytes were compared with their digest before. */
+/** Reads manifests and indexes of untrusted registries and layouts. The caller has compared the bytes with their digest. */
 import { isObject } from "@backplane/contract";
 import { SHA256_DIGEST } from "./reference.ts";
 
@@ -39,11 +39,14 @@ export const ACCEPTED_TYPES = [...MANIFEST_TYPES, ...INDEX_TYPES].join(", ");
 const MAX_ANNOTATIONS = 256;
 const MAX_TEXT = 4_096;
 
-/** Throws an Error that says what is wrong. `descriptors` is the most that a list may hold. */
+/** Throws an Error that says what is wrong. `descriptors` is the maximum length of a list. */
 export function readManifestDocument(bytes: Uint8Array, descriptors: number): ImageManifest | ImageIndex {
   const json = parseObject(bytes);
   if (json.schemaVersion !== 2) throw new Error("its schemaVersion is not 2");
   const annotations = readAnnotations(json.annotations);
+  // Clients that look at different fields would read different things from the same digest.
+  if (json.manifests !== undefined && (json.layers !== undefined || json.config !== undefined))
+    throw new Error("it is both an image manifest and an index");
   if (Array.isArray(json.manifests)) {
     const media_type = json.mediaType ?? INDEX_TYPE;
     if (!INDEX_TYPES.includes(media_type as string)) throw new Error("its mediaType is not that of an index");
@@ -76,9 +79,9 @@ function parseObject(bytes: Uint8Array): Record<string, unknown> {
   return json;
 }
 
-function readList(value: unknown, field: string, most: number): Descriptor[] {
+function readList(value: unknown, field: string, limit: number): Descriptor[] {
   if (!Array.isArray(value)) throw new Error(`its ${field} are not a list`);
-  if (value.length > most) throw new Error(`it has ${value.length} ${field}; the limit is ${most}`);
+  if (value.length > limit) throw new Error(`it has ${value.length} ${field}; the limit is ${limit}`);
   return value.map((each, index) => readDescriptor(each, `${field}[${index}]`));
 }
 

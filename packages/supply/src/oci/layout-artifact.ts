@@ -22,31 +22,34 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
   const byPath = new Map(files.map((file) => [file.path, file]));
   const { manifest_bytes, descriptors } = REGISTRY_LIMITS;
 
-  async function text(path: string, most: number): Promise<Buffer> {
+  async function readLimited(path: string, max_bytes: number): Promise<Buffer> {
     const file = byPath.get(path);
     if (file === undefined) throw invalidArtifact(`the layout has no ${path}`);
-    if (file.size > most) throw invalidArtifact(`${path} has ${file.size} bytes; the limit is ${most}`);
+    if (file.size > max_bytes)
+      throw invalidArtifact(`${path} has ${file.size} bytes; the limit is ${max_bytes}`);
     return await readFile(join(dir, path));
   }
 
   /** The path of the blob, after its digest and size were compared. */
-  function located({ digest, size }: Pick<Descriptor, "digest" | "size">): string {
+  function locate({ digest, size }: Pick<Descriptor, "digest" | "size">): string {
     const path = blobPath(digest);
     const file = byPath.get(path);
-    if (file === undefined) throw invalidArtifact(`the layout has no ${path}`);
-    if (`sha256:${file.sha256}` !== digest) throw digestMismatch(path, digest, `sha256:${file.sha256}`);
-    if (file.size !== size) throw invalidArtifact(`${path} has ${file.size} bytes instead of ${size}`);
+    if (file === undefined) throw digestMismatch(path, digest, "no such file");
+    const actual = `sha256:${file.sha256}`;
+    if (actual !== digest) throw digestMismatch(path, digest, actual);
+    if (file.size !== size)
+      throw digestMismatch(path, `${digest} of ${size} bytes`, `${actual} of ${file.size} bytes`);
     return path;
   }
 
   async function manifest(descriptor: Pick<Descriptor, "digest" | "size">): Promise<FetchedManifest> {
-    const path = located(descriptor);
-    const bytes = await text(path, manifest_bytes);
+    const path = locate(descriptor);
+    const bytes = await readLimited(path, manifest_bytes);
     return { digest: descriptor.digest, bytes, document: parse(bytes, path, descriptors) };
   }
 
-  requireVersion(await text(LAYOUT_FILE, MAX_MARKER_BYTES));
-  const index = parse(await text(LAYOUT_INDEX, manifest_bytes), LAYOUT_INDEX, descriptors);
+  requireVersion(await readLimited(LAYOUT_FILE, MAX_MARKER_BYTES));
+  const index = parse(await readLimited(LAYOUT_INDEX, manifest_bytes), LAYOUT_INDEX, descriptors);
   if (index.kind !== "index") throw invalidArtifact(`${LAYOUT_INDEX} is not an index`);
   const [packages, referrers]: [Descriptor[], Descriptor[]] = [[], []];
   for (const each of index.manifests) {
@@ -67,8 +70,8 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
       return await manifest(only);
     },
     manifest: (digest) => manifest({ digest, size: sizeOf(digest) }),
-    read: async (blob, most) => await text(located(blob), most),
-    file: async (blob) => join(dir, located(blob)),
+    read: async (blob, max_bytes) => await readLimited(locate(blob), max_bytes),
+    file: async (blob) => join(dir, locate(blob)),
     signatures: async () => referrers.filter((each) => each.artifact_type === SIGNATURE_TYPE),
   };
 }

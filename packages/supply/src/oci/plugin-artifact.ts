@@ -18,8 +18,8 @@ export const TITLE_ANNOTATION = "org.opencontainers.image.title";
 export const SOURCE_ANNOTATION = "org.opencontainers.image.source";
 export const VERSION_ANNOTATION = "org.opencontainers.image.version";
 
-const MAX_LISTING_BYTES = 16 * 1024 * 1024;
-const MAX_SIGNATURE_BYTES = 64 * 1024;
+export const MAX_LISTING_BYTES = 16 * 1024 * 1024;
+export const MAX_SIGNATURE_BYTES = 64 * 1024;
 /** Several keys may have signed the package, for example during a rotation. */
 const MAX_SIGNATURES = 8;
 
@@ -31,10 +31,10 @@ export interface ArtifactPlatform {
 
 /** A registry or a layout. Everything it returns has the digest of its descriptor. */
 export interface ArtifactStore {
-  /** The manifest or index that is asked for. */
+  /** The requested manifest or index. */
   root(): Promise<FetchedManifest>;
   manifest(digest: string): Promise<FetchedManifest>;
-  read(blob: Descriptor, most: number): Promise<Buffer>;
+  read(blob: Descriptor, max_bytes: number): Promise<Buffer>;
   /** The path of a file with the blob. */
   file(blob: Descriptor): Promise<string>;
   /** The signatures of the manifest with this digest. */
@@ -56,6 +56,8 @@ export interface PluginArtifact {
   source: string;
   /** The content of its signatures, unverified. */
   signatures: readonly unknown[];
+  /** The manifests and blobs of these signatures. */
+  signature_artifacts: readonly { manifest: FetchedManifest; config: Descriptor; blob: Descriptor }[];
 }
 
 /** Reads everything but the files of the package. */
@@ -75,6 +77,7 @@ export async function readPluginArtifact(
   if (document.config.size > MAX_LISTING_BYTES)
     throw invalidArtifact(`its listing has ${document.config.size} bytes; the limit is ${MAX_LISTING_BYTES}`);
   const listing = await store.read(document.config, MAX_LISTING_BYTES);
+  const signed = await readSignatures(store, manifest_digest);
   return {
     manifest_digest,
     digest: document.config.digest,
@@ -83,11 +86,12 @@ export async function readPluginArtifact(
     package_id: document.annotations[TITLE_ANNOTATION] ?? null,
     version: document.annotations[VERSION_ANNOTATION] ?? null,
     source: document.annotations[SOURCE_ANNOTATION] ?? "",
-    signatures: await readSignatures(store, manifest_digest),
+    signatures: signed.map(({ content }) => content),
+    signature_artifacts: signed.map(({ content: _content, ...artifact }) => artifact),
   };
 }
 
-/** An index may name one manifest for each platform. An index inside of an index is refused. */
+/** An index may name one manifest for each platform. An index inside an index is refused. */
 async function pluginManifest(
   store: ArtifactStore,
   host: ArtifactPlatform,
@@ -105,31 +109,43 @@ async function pluginManifest(
     throw invalidArtifact(`its index has no plugin package for ${host.os}/${host.arch}`);
   if (chosen.platform === null && fitting.length > 1)
     throw invalidArtifact(`its index has ${fitting.length} plugin packages; name one by its digest`);
-  const { digest, document } = await store.manifest(chosen.digest);
+  const { digest, bytes, document } = await store.manifest(chosen.digest);
+  if (bytes.length !== chosen.size)
+    throw invalidArtifact(`its manifest has ${bytes.length} bytes instead of ${chosen.size}`);
   if (document.kind !== "manifest") throw invalidArtifact("its index contains another index");
   return { digest, document };
 }
 
-async function readSignatures(store: ArtifactStore, digest: string): Promise<unknown[]> {
+type SignatureArtifact = PluginArtifact["signature_artifacts"][number];
+
+async function readSignatures(
+  store: ArtifactStore,
+  digest: string,
+): Promise<(SignatureArtifact & { content: unknown })[]> {
   const found = await store.signatures(digest);
   if (found.length > MAX_SIGNATURES)
     throw invalidArtifact(`it has ${found.length} signatures; the limit is ${MAX_SIGNATURES}`);
-  const signatures: unknown[] = [];
+  const signatures: (SignatureArtifact & { content: unknown })[] = [];
   for (const each of found) {
-    const { document } = await store.manifest(each.digest);
+    const manifest = await store.manifest(each.digest);
+    const { document } = manifest;
     if (document.kind !== "manifest" || document.subject?.digest !== digest) continue;
     const [blob] = document.layers;
     if (blob === undefined || document.artifact_type !== SIGNATURE_TYPE) continue;
     if (blob.size > MAX_SIGNATURE_BYTES) throw invalidArtifact("one of its signatures is too large");
     const bytes = await store.read(blob, MAX_SIGNATURE_BYTES);
-    try {
-      signatures.push(JSON.parse(bytes.toString("utf8")));
-    } catch {
-      // It cannot be verified, which is reported together with the key.
-      signatures.push(null);
-    }
+    signatures.push({ manifest, config: document.config, blob, content: parseSignature(bytes) });
   }
   return signatures;
+}
+
+/** Null cannot be verified, which is reported together with the key. */
+function parseSignature(bytes: Buffer): unknown {
+  try {
+    return JSON.parse(bytes.toString("utf8"));
+  } catch {
+    return null;
+  }
 }
 
 function readFiles(listing: Buffer): TreeFile[] {

@@ -4,12 +4,16 @@ import { join } from "node:path";
 import { type Operation, unwatchedOperation } from "@backplane/ports";
 import { type Descriptor, INDEX_TYPE, MANIFEST_TYPE } from "./descriptors.ts";
 import { blobPath, LAYOUT_FILE, LAYOUT_INDEX } from "./layout-artifact.ts";
-import { type ArtifactPlatform, type PluginArtifact, readPluginArtifact } from "./plugin-artifact.ts";
+import {
+  type ArtifactPlatform,
+  MAX_LISTING_BYTES,
+  MAX_SIGNATURE_BYTES,
+  type PluginArtifact,
+  readPluginArtifact,
+} from "./plugin-artifact.ts";
 import type { OciReference } from "./reference.ts";
 import { openRegistryArtifact } from "./registry-artifact.ts";
 import type { FetchedManifest, RegistryClient } from "./registry-client.ts";
-
-const MAX_BLOB_BYTES = 16 * 1024 * 1024;
 
 /** Writes into the folder `out`, which must not exist. */
 export async function pullLayout(
@@ -27,24 +31,25 @@ export async function pullLayout(
   const put = async (digest: string, bytes: Buffer) => await writeFile(join(out, blobPath(digest)), bytes);
   const putManifest = async ({ digest, bytes, document }: FetchedManifest) => {
     await put(digest, bytes);
-    if (document.kind !== "manifest") return;
-    const { artifact_type, config } = document;
+    const artifact_type = document.kind === "manifest" ? document.artifact_type : null;
     entries.push({
       mediaType: MANIFEST_TYPE,
       digest,
       size: bytes.length,
       ...(artifact_type === null ? {} : { artifactType: artifact_type }),
     });
-    await putSmall(config);
   };
-  const putSmall = async (blob: Descriptor) => await put(blob.digest, await store.read(blob, MAX_BLOB_BYTES));
-  await putManifest(await store.manifest(artifact.manifest_digest));
+  const putBlob = async (blob: Descriptor, most: number) =>
+    await put(blob.digest, await store.read(blob, most));
+  const root = await store.manifest(artifact.manifest_digest);
+  await putManifest(root);
+  if (root.document.kind === "manifest") await putBlob(root.document.config, MAX_LISTING_BYTES);
   await store.file(artifact.layer);
-  for (const { digest } of await store.signatures(artifact.manifest_digest)) {
-    const signature = await store.manifest(digest);
-    if (signature.document.kind !== "manifest") continue;
-    await putManifest(signature);
-    for (const blob of signature.document.layers) await putSmall(blob);
+  // Exactly the signatures that were read: a second list could be another one, of any length.
+  for (const { manifest, config, blob } of artifact.signature_artifacts) {
+    await putManifest(manifest);
+    await putBlob(config, MAX_SIGNATURE_BYTES);
+    await putBlob(blob, MAX_SIGNATURE_BYTES);
   }
   const index = { schemaVersion: 2, mediaType: INDEX_TYPE, manifests: entries };
   await writeFile(join(out, LAYOUT_INDEX), JSON.stringify(index));

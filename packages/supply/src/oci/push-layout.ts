@@ -7,6 +7,10 @@ import { readLayoutBlob } from "./pack-layout.ts";
 import { type ArtifactStore, SIGNATURE_TYPE } from "./plugin-artifact.ts";
 import type { OciReference } from "./reference.ts";
 import { type FetchedManifest, type RegistryClient, referrersTag } from "./registry-client.ts";
+import { unreachableRegistry } from "./registry-errors.ts";
+
+const MAX_TAG_ATTEMPTS = 12;
+const MIN_SETTLED_MS = 300;
 
 export interface PushedPackage {
   manifest_digest: string;
@@ -14,7 +18,7 @@ export interface PushedPackage {
   signatures: number;
 }
 
-/** `tag` names the package; without one only its digest does. */
+/** Without a tag in the reference, only the digest names the package. */
 export async function pushLayout(
   client: RegistryClient,
   layout: string,
@@ -81,7 +85,10 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
 }
 
 /**
- * Lists the referrer for a registry without the referrers API. Two concurrent uploads can lose one of their entries.
+ * Lists the referrer for a registry without the referrers API, in an index under a tag. Registries ignore conditions of
+ * uploads, so another client that read the index earlier can replace it with one that lacks this entry. The index is
+ * therefore read again after several times the duration of the own read and upload, and extended again until the entry
+ * is in it.
  */
 async function addToTag(
   client: RegistryClient,
@@ -89,18 +96,37 @@ async function addToTag(
   subject: string,
   { digest, bytes, document }: FetchedManifest,
 ): Promise<void> {
+  if (document.kind !== "manifest") return;
   const tag = referrersTag(subject);
-  const known = await existingReferrers(client, { ...reference, tag, digest: null });
-  if (known.some((each) => each.digest === digest) || document.kind !== "manifest") return;
   const added = {
     mediaType: MANIFEST_TYPE,
     digest,
     size: bytes.length,
     artifactType: document.artifact_type ?? undefined,
   };
-  const manifests = [...known, added];
-  const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
-  await client.pushManifest(reference, tag, INDEX_TYPE, index);
+  let failure: unknown;
+  for (let attempt = 1; attempt <= MAX_TAG_ATTEMPTS; attempt++) {
+    const from = performance.now();
+    try {
+      const known = await existingReferrers(client, { ...reference, tag, digest: null });
+      if (known.some((each) => each.digest === digest)) return;
+      const manifests = [...known, added];
+      const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
+      await client.pushManifest(reference, tag, INDEX_TYPE, index);
+    } catch (error) {
+      // docker-registry answers 500 while another client writes the tag.
+      if (codeOf(error) !== "registry.unreachable") throw error;
+      failure = error;
+    }
+    // Clients that collided once must not do so again, so each waits for another time.
+    const settled_ms = Math.max(MIN_SETTLED_MS, 3 * (performance.now() - from)) * (1 + Math.random());
+    await new Promise((resolve) => setTimeout(resolve, settled_ms));
+  }
+  throw unreachableRegistry(
+    reference.registry,
+    `the entry of a signature was missing from the tag ${tag} after ${MAX_TAG_ATTEMPTS} uploads`,
+    failure,
+  );
 }
 
 async function existingReferrers(

@@ -15,7 +15,7 @@ export function openRegistryArtifact(
   return {
     root: () => client.fetchManifest(reference, { signal }),
     manifest: (digest) => client.fetchManifest({ ...reference, tag: null, digest }, { signal }),
-    read: (blob, most) => client.readBlob(reference, blob, most, { signal }),
+    read: (blob, max_bytes) => client.readBlob(reference, blob, max_bytes, { signal }),
     async file(blob) {
       const path = join(folder, blob.digest.slice("sha256:".length));
       const message = `Downloading from ${reference.registry}`;

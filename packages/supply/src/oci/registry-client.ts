@@ -5,7 +5,8 @@
  */
 import { createHash, hash } from "node:crypto";
 import { type FileHandle, open, rm } from "node:fs/promises";
-import { BackplaneError, codeOf } from "@backplane/contract";
+import { BackplaneError, codeOf, diskFault } from "@backplane/contract";
+import { writeAll } from "../files/write-all.ts";
 import {
   ACCEPTED_TYPES,
   type Descriptor,
@@ -14,7 +15,7 @@ import {
   readManifestDocument,
 } from "./descriptors.ts";
 import { formatReference, type OciReference } from "./reference.ts";
-import { digestMismatch, invalidAnswer, unreachableRegistry } from "./registry-errors.ts";
+import { digestMismatch, invalidResponse, unreachableRegistry } from "./registry-errors.ts";
 import { REGISTRY_LIMITS, type RegistryLimits } from "./registry-limits.ts";
 import { type CheckedAddresses, createRegistryRequests, type SendToRegistry } from "./registry-requests.ts";
 import {
@@ -45,8 +46,13 @@ export interface RegistryClient {
   fetchManifest(reference: OciReference, download?: Download): Promise<FetchedManifest>;
   /** Writes the blob to a new file, resuming after an interruption. A file that exists afterwards has digest and size. */
   fetchBlob(reference: OciReference, blob: Descriptor, file: string, download?: Download): Promise<void>;
-  /** Reads a small blob into memory. Throws `registry.invalid` when it is larger than `most`. */
-  readBlob(reference: OciReference, blob: Descriptor, most: number, download?: Download): Promise<Buffer>;
+  /** Reads a small blob into memory. Throws `registry.invalid` when it is larger than `max_bytes`. */
+  readBlob(
+    reference: OciReference,
+    blob: Descriptor,
+    max_bytes: number,
+    download?: Download,
+  ): Promise<Buffer>;
   /** The manifests of this artifact type that have the manifest `digest` as their subject. */
   listReferrers(
     reference: OciReference,
@@ -75,7 +81,7 @@ interface PushedBlob {
 
 export interface RegistryClientOptions {
   credentials: FindCredential;
-  /** Null: addresses are not checked. */
+  /** Null if addresses are not checked. */
   addresses: CheckedAddresses | null;
   /** For each registry the places that are tried before it: `host[:port][/prefix]`. Uploads never use them. */
   mirrors?: Readonly<Record<string, readonly string[]>>;
@@ -96,7 +102,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     insecure: options.insecure ?? [],
   });
 
-  /** Tries the mirrors in their order, then the registry itself. Only an answer that refuses the content is final. */
+  /** Tries the mirrors in their order, then the registry itself. Any error outside MIRROR_FAILURES is final. */
   async function pull<T>(reference: OciReference, work: (place: OciReference) => Promise<T>): Promise<T> {
     for (const mirror of options.mirrors?.[reference.registry] ?? []) {
       const [registry, ...prefix] = mirror.split("/") as [string, ...string[]];
@@ -151,7 +157,10 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     try {
       return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors) };
     } catch (error) {
-      throw invalidAnswer(place.registry, `sent a manifest that cannot be used: ${(error as Error).message}`);
+      throw invalidResponse(
+        place.registry,
+        `sent a manifest that cannot be used: ${(error as Error).message}`,
+      );
     }
   };
 
@@ -169,11 +178,11 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       const bytes = await readBody(response, limits.manifest_bytes, place.registry);
       found.push(...readIndex(place.registry, bytes));
       if (found.length > limits.descriptors)
-        throw invalidAnswer(place.registry, `lists more than ${limits.descriptors} referrers`);
+        throw invalidResponse(place.registry, `lists more than ${limits.descriptors} referrers`);
       const next = nextPage(response);
       if (next === null) return found;
       if (page >= limits.pages)
-        throw invalidAnswer(place.registry, `lists more than ${limits.pages} pages of referrers`);
+        throw invalidResponse(place.registry, `lists more than ${limits.pages} pages of referrers`);
       path = next;
     }
   };
@@ -184,7 +193,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     try {
       const { document } = await manifestAt(at, signal);
       if (document.kind === "index") return document.manifests;
-      throw invalidAnswer(place.registry, `has a manifest instead of an index at ${at.tag}`);
+      throw invalidResponse(place.registry, `has a manifest instead of an index at ${at.tag}`);
     } catch (error) {
       if (codeOf(error) === "registry.not_found") return [];
       throw error;
@@ -199,7 +208,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     } catch (error) {
       problem = `sent an index of referrers that cannot be used: ${(error as Error).message}`;
     }
-    throw invalidAnswer(registry, problem);
+    throw invalidResponse(registry, problem);
   };
 
   const client: RegistryClient = {
@@ -209,16 +218,24 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       within(limits.blob_ms, download, (signal) =>
         pull(reference, (place) => downloadBlob(place, blob, file, signal, download.received)),
       ),
-    readBlob: (reference, blob, most, download) =>
+    readBlob: (reference, blob, max_bytes, download) =>
       within(limits.request_ms, download, (signal) =>
         pull(reference, async (place) => {
-          if (blob.size > most)
-            throw invalidAnswer(place.registry, `names a blob of ${blob.size} bytes; the limit is ${most}`);
+          if (blob.size > max_bytes)
+            throw invalidResponse(
+              place.registry,
+              `names a blob of ${blob.size} bytes; the limit is ${max_bytes}`,
+            );
           const response = await get(place, `blobs/${blob.digest}`, {}, signal);
           await requireOk(place, response, `blob ${blob.digest}`);
           const bytes = await readBody(response, blob.size, place.registry);
           const digest = `sha256:${hash("sha256", bytes, "hex")}`;
           if (digest !== blob.digest) throw digestMismatch("A blob", blob.digest, digest);
+          if (bytes.length !== blob.size)
+            throw invalidResponse(
+              place.registry,
+              `sent ${bytes.length} bytes of blob ${blob.digest} instead of ${blob.size}`,
+            );
           return bytes;
         }),
       ),
@@ -323,7 +340,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         }
         for await (const chunk of response.body as AsyncIterable<Buffer>) {
           if (at + chunk.length > size)
-            throw invalidAnswer(place.registry, `sent more than the ${size} bytes of blob ${digest}`);
+            throw invalidResponse(place.registry, `sent more than the ${size} bytes of blob ${digest}`);
           sum.update(chunk);
           await writeAll(handle, chunk, at);
           at += chunk.length;
@@ -333,6 +350,8 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         // A broken connection has no code of ours, and an unreachable registry may respond at the next attempt.
         if (signal.aborted) throw unreachableRegistry(place.registry, "it takes too long");
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
+        // Another attempt would fail on the same disk.
+        if (diskFault(error) !== null) throw error;
         failure = error;
       }
       if (at < size && attempt >= limits.attempts)
@@ -349,7 +368,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   return client;
 }
 
-/** After these the next mirror may have the content. */
+/** Errors after which the next mirror may still have the content. */
 const MIRROR_FAILURES: ReadonlySet<string> = new Set([
   "registry.unreachable",
   "registry.not_found",
@@ -363,13 +382,6 @@ export function referrersTag(digest: string): string {
 
 function continuesAt({ status, headers }: SessionResponse, at: number): boolean {
   return status === 206 && new RegExp(`^bytes ${at}-`).test(headers["content-range"] ?? "");
-}
-
-async function writeAll(handle: FileHandle, chunk: Buffer, at: number): Promise<void> {
-  for (let done = 0; done < chunk.length; ) {
-    const { bytesWritten } = await handle.write(chunk, done, chunk.length - done, at + done);
-    done += bytesWritten;
-  }
 }
 
 /** Runs the work with a deadline. Throws `request.cancelled` when the caller cancels. */

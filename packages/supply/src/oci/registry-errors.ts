@@ -1,7 +1,7 @@
 import { BackplaneError } from "@backplane/contract";
 
 /** The registry breaks the protocol or a limit. */
-export function invalidAnswer(registry: string, problem: string): BackplaneError {
+export function invalidResponse(registry: string, problem: string): BackplaneError {
   return new BackplaneError("registry.invalid", `${registry} ${problem}.`, { details: { registry } });
 }
 

@@ -1,4 +1,4 @@
-/** Limits on the resources that a registry can use. A hostile registry reaches each of them. */
+/** Limits on the resources that a registry can use. A hostile registry can reach each of them. */
 export interface RegistryLimits {
   manifest_bytes: number;
   /** Entries of an index, layers of a manifest, and referrers that are read. */
@@ -21,7 +21,7 @@ export interface RegistryLimits {
 const MIB = 1024 * 1024;
 
 export const REGISTRY_LIMITS: RegistryLimits = {
-  // The least that the distribution specification asks registries to accept.
+  // The minimum that the distribution specification requires registries to accept.
   manifest_bytes: 4 * MIB,
   descriptors: 128,
   pages: 4,

@@ -35,12 +35,22 @@ export type SendToRegistry = (request: RegistryRequest) => Promise<RegistryRespo
 /** The addresses that may be connected to. Rejects with `policy.denied` for a destination that is not allowed. */
 export type CheckedAddresses = (destination: { host: string; port: number }) => Promise<readonly string[]>;
 
-/** `addresses` null: no check, for the command line of the person who names the registry. */
-export function createRegistryRequests(options: { addresses: CheckedAddresses | null; idle_ms: number }): {
+/** `addresses` is null where the operator has named the registry, on the command line or for npm; nothing is checked. */
+export function createRegistryRequests(options: {
+  addresses: CheckedAddresses | null;
+  idle_ms: number;
+  /** The operator's own proxy; it resolves the names instead. */
+  proxy?: URL | null;
+}): {
   send: SendToRegistry;
   close(): void;
 } {
-  const settings = { keepAlive: true, maxSockets: 8 };
+  const proxy = options.proxy?.href;
+  const settings = {
+    keepAlive: true,
+    maxSockets: 8,
+    ...(proxy === undefined ? {} : { proxyEnv: { HTTP_PROXY: proxy, HTTPS_PROXY: proxy } }),
+  };
   const agents = { http: new HttpAgent(settings), https: new HttpsAgent(settings) };
   return {
     async send({ method, url, headers, body, signal }) {

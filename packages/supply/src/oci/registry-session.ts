@@ -4,7 +4,7 @@
  * a redirect or a challenge names.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
-import { invalidAnswer, unreachableRegistry } from "./registry-errors.ts";
+import { invalidResponse, unreachableRegistry } from "./registry-errors.ts";
 import type { RegistryLimits } from "./registry-limits.ts";
 import type { RegistryRequest, RegistryResponse, SendToRegistry } from "./registry-requests.ts";
 
@@ -88,6 +88,9 @@ export class RegistrySession {
       typeof request.path === "string" ? new URL(`v2/${repository}/${request.path}`, base) : request.path;
     for (let hops = 0; ; hops++) {
       this.#requireAllowed(url, registry);
+      // Neither a redirect nor the address of an upload leads from TLS to a connection without it.
+      if (base.protocol === "https:" && url.protocol !== "https:")
+        throw invalidResponse(registry, `leads to ${url.host} without TLS`);
       const headers = {
         "user-agent": "backplane",
         ...request.headers,
@@ -105,13 +108,10 @@ export class RegistrySession {
       response.body.destroy();
       // A body is never sent to another destination.
       if (method !== "GET" && method !== "HEAD")
-        throw invalidAnswer(registry, `redirects a ${method} request`);
-      if (hops >= this.#options.limits.redirects) throw invalidAnswer(registry, "redirects too often");
-      if (!URL.canParse(location, url)) throw invalidAnswer(registry, "redirects to an invalid URL");
-      const next = new URL(location, url);
-      if (url.protocol === "https:" && next.protocol !== "https:")
-        throw invalidAnswer(registry, `redirects to ${next.host} without TLS`);
-      url = next;
+        throw invalidResponse(registry, `redirects a ${method} request`);
+      if (hops >= this.#options.limits.redirects) throw invalidResponse(registry, "redirects too often");
+      if (!URL.canParse(location, url)) throw invalidResponse(registry, "redirects to an invalid URL");
+      url = new URL(location, url);
     }
   }
 
@@ -129,9 +129,9 @@ export class RegistrySession {
 
   #requireAllowed(url: URL, registry: string): void {
     if (url.username !== "" || url.password !== "")
-      throw invalidAnswer(registry, "names a URL with credentials");
+      throw invalidResponse(registry, "names a URL with credentials");
     if (url.protocol === "https:" || (url.protocol === "http:" && this.#isPlain(url.host))) return;
-    throw invalidAnswer(registry, `names ${url.protocol}//${url.host}, which is not an https URL`);
+    throw invalidResponse(registry, `names ${url.protocol}//${url.host}, which is not an https URL`);
   }
 
   /** The Authorization header for the challenge; null when no credential can answer it. */
@@ -141,12 +141,14 @@ export class RegistrySession {
     // A storage server behind a redirect must not decide where credentials are sent.
     if (response.url.origin !== base.origin) return null;
     const challenge = parseChallenge(response.headers["www-authenticate"]);
-    if (challenge === null) throw invalidAnswer(registry, "requires a login but sends no valid challenge");
+    if (challenge === null) throw invalidResponse(registry, "requires a login but sends no valid challenge");
     const credential = await this.#options.credentials(registry);
     if (challenge.scheme === "basic") return credential === null ? null : basicHeader(credential);
     const realm = URL.canParse(challenge.realm) ? new URL(challenge.realm) : null;
-    if (realm === null) throw invalidAnswer(registry, "names an invalid token server");
+    if (realm === null) throw invalidResponse(registry, "names an invalid token server");
     this.#requireAllowed(realm, registry);
+    if (base.protocol === "https:" && realm.protocol !== "https:")
+      throw invalidResponse(registry, `names the token server ${realm.host} without TLS`);
     const own = realm.host === base.host || realm.host === TOKEN_HOSTS[base.host];
     return `Bearer ${await this.#fetchToken(request, realm, challenge.service, own ? credential : null)}`;
   }
@@ -177,11 +179,11 @@ export class RegistrySession {
     try {
       json = JSON.parse(text.toString("utf8"));
     } catch {
-      throw invalidAnswer(url.host, "sent a token response that is not JSON");
+      throw invalidResponse(url.host, "sent a token response that is not JSON");
     }
     const token = isObject(json) ? (json.token ?? json.access_token) : undefined;
     if (typeof token !== "string" || token.length > MAX_TOKEN || !/^[\x21-\x7e]+$/.test(token))
-      throw invalidAnswer(url.host, "sent no usable token");
+      throw invalidResponse(url.host, "sent no usable token");
     return token;
   }
 }
@@ -223,7 +225,8 @@ export async function readBody(
   try {
     for await (const chunk of response.body as AsyncIterable<Buffer>) {
       size += chunk.length;
-      if (size > max_bytes) throw invalidAnswer(registry, `sent a response of more than ${max_bytes} bytes`);
+      if (size > max_bytes)
+        throw invalidResponse(registry, `sent a response of more than ${max_bytes} bytes`);
       chunks.push(chunk);
     }
   } catch (error) {

@@ -6,12 +6,13 @@
  * audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read it.
  */
 import { spawn } from "node:child_process";
-import { access, constants, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
+import { access, constants, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, join } from "node:path";
 import { BackplaneError, type ProgressStep } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
-import { startRegistryProxy } from "../registries/registry-proxy.ts";
+import { programDiskFault } from "../files/program-disk-fault.ts";
+import { MAX_REGISTRY_BYTES, startRegistryProxy } from "../registries/registry-proxy.ts";
 
 export interface PythonOptions {
   /** The folders in which plugins look up programs. */
@@ -22,6 +23,8 @@ export interface PythonOptions {
   file_origins?: readonly string[];
   env?: Readonly<Record<string, string | undefined>>;
   timeout_ms?: number;
+  /** The limit for what the index sends to one run of pip. */
+  max_bytes?: number;
 }
 
 export interface Pip {
@@ -77,7 +80,7 @@ const TIMEOUT_MS = 300_000;
 /** How long a change of the installed Python may go unnoticed. */
 const FOUND_MS = 60_000;
 const MAX_LOG = 4 * 1024 * 1024;
-/** `--report` and `--dry-run`. */
+/** The first version with `--report` and `--dry-run`. */
 const OLDEST_PIP = [22, 2] as const;
 /** Folders of the host that the sandbox shows. */
 const VISIBLE = /^\/(?:usr|bin|sbin|lib|lib64)\//;
@@ -119,7 +122,7 @@ sys.argv = ["pip", *sys.argv[3:]]
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 `;
 
-/** Prints the version of Python, and then those of pip and its folder, if there is one. */
+/** Prints the version of Python and, if it has pip, the version and the folder of pip. */
 const DESCRIBE = `
 import os, sys
 print("%d.%d" % sys.version_info[:2])
@@ -137,7 +140,7 @@ interface FoundPip extends FoundPython {
 }
 
 export function createPip(options: PythonOptions): Pip {
-  const { path, index_url, timeout_ms = TIMEOUT_MS } = options;
+  const { path, index_url, timeout_ms = TIMEOUT_MS, max_bytes = MAX_REGISTRY_BYTES } = options;
   const env = options.env ?? process.env;
   const index = new URL(index_url);
   const origins = new Set([
@@ -149,7 +152,7 @@ export function createPip(options: PythonOptions): Pip {
   for (const [key, value] of Object.entries(env)) {
     if (value !== undefined && KEPT_ENV.test(key)) clean[key] = value;
   }
-  // Without a PATH there is no git either. The null device stands for a configuration without files.
+  // Without a PATH, pip cannot start git either. With the null device as its configuration file, it reads no other.
   const pip_env = {
     ...clean,
     PATH: "/nonexistent",
@@ -174,14 +177,14 @@ export function createPip(options: PythonOptions): Pip {
         origins,
         upstream: (origin) => upstreamOf(env, origin),
         received: (done) => operation.report({ step, message, done, unit: "bytes" }),
+        max_bytes,
       });
       const temporary = await mkdtemp(join(tmpdir(), "backplane-pip-"));
       const [log, refusal] = [join(temporary, "log"), join(temporary, "refusal")];
       const all = [
         command!,
         ...COMMON,
-        "--index-url",
-        index_url,
+        ...(await indexArguments(index, temporary)),
         "--proxy",
         proxy.url,
         "--log",
@@ -190,13 +193,19 @@ export function createPip(options: PythonOptions): Pip {
       ];
       try {
         const started = { file: python, args: ["-I", "-c", WRAPPER, folder, refusal, ...all] };
-        const ended = await runProgram(started, { cwd, env: pip_env, timeout_ms, signal: operation.signal });
+        // A pip that is killed leaves its temporary files behind, which are removed with this folder.
+        const env = { ...pip_env, TMPDIR: temporary };
+        const ended = await runProgram(started, { cwd, env, timeout_ms, signal: operation.signal });
         if (ended.code === 0) return;
+        const full = programDiskFault("pip", ended.output);
+        if (full !== null) throw full;
         const text = (await readFile(log, "utf8").catch(() => "")).slice(0, MAX_LOG);
         const direct = await readFile(refusal, "utf8").catch(() => null);
         const reason = ended.timed_out
           ? `pip did not finish within ${timeout_ms} ms.`
-          : `pip failed: ${messageOf(ended.output)}`;
+          : proxy.exceeded
+            ? `The Python index sent more than ${max_bytes} bytes.`
+            : `pip failed: ${messageOf(ended.output)}`;
         throw new PipFailure(
           reason,
           text,
@@ -209,6 +218,14 @@ export function createPip(options: PythonOptions): Pip {
       }
     },
   };
+}
+
+/** Every user of the machine can read the arguments of a process, so a login is passed in a file. */
+async function indexArguments(index: URL, folder: string): Promise<string[]> {
+  if (index.username === "" && index.password === "") return ["--index-url", index.href];
+  const file = join(folder, "index.txt");
+  await writeFile(file, `--index-url ${index.href}\n`, { mode: 0o600 });
+  return ["--requirement", file];
 }
 
 const COMMON = [
@@ -244,7 +261,7 @@ async function findPip(
   }
   const { version, folder: own } = await describePython(python, env);
   if (own !== null) return { python, version, folder: own };
-  // pip is written in Python alone, so the one of another Python can run here.
+  // pip is pure Python, so one that belongs to another Python can run here.
   for (const place of own_path.split(delimiter)) {
     for (const name of ["python3", "python"]) {
       const other = place === "" ? null : await firstProgram([place], name);
@@ -258,7 +275,7 @@ async function findPip(
   );
 }
 
-/** The folder of its pip is null if there is none or if it is too old. */
+/** `folder` is null if this Python has no pip or one that is too old. */
 async function describePython(
   file: string,
   env: Record<string, string>,
@@ -344,8 +361,8 @@ function upstreamOf(env: PythonOptions["env"] & object, origin: string): URL | n
     direct.some((name) => name !== "" && (name === "*" || hostname === name || hostname.endsWith(`.${name}`)))
   )
     return null;
-  const given = read(protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY") ?? "";
-  return URL.canParse(given) ? new URL(given) : null;
+  const proxy_url = read(protocol === "https:" ? "HTTPS_PROXY" : "HTTP_PROXY") ?? "";
+  return URL.canParse(proxy_url) ? new URL(proxy_url) : null;
 }
 
 /** The error lines of pip. */

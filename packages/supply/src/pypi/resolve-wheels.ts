@@ -67,7 +67,7 @@ export function vetReport(
     const path = paths.get(name) ?? [root, name];
     if (is_direct === true || !URL.canParse(url) || !origins.has(new URL(url).origin))
       throw refusedPythonDependency(path, plain);
-    const file = decodeURIComponent(posix.basename(new URL(url).pathname));
+    const file = fileNameOf(new URL(url));
     if (!/^[A-Za-z0-9._+!-]+\.whl$/.test(file)) throw refusedPythonDependency(path, plain, "a wheel");
     const sha256 = archive_info?.hashes?.sha256 ?? /^sha256=(.+)$/.exec(archive_info?.hash ?? "")?.[1];
     if (sha256 === undefined || !/^[0-9a-f]{64}$/.test(sha256))
@@ -75,6 +75,15 @@ export function vetReport(
     const { version, summary, license } = metadata;
     return { name, version, file, url: plain, sha256, summary, license };
   });
+}
+
+/** Empty if the path cannot be decoded. */
+function fileNameOf({ pathname }: URL): string {
+  try {
+    return decodeURIComponent(posix.basename(pathname));
+  } catch {
+    return "";
+  }
 }
 
 /** The wheels are in the folder `into` afterwards, each under its file name. */
@@ -98,7 +107,7 @@ export async function downloadWheels(
   }
   for (const wheel of wheels) {
     const sha256 = await hashFile(join(into, wheel.file)).catch(() => null);
-    if (sha256 !== wheel.sha256) throw hashMismatch(wheel.file);
+    if (sha256 !== wheel.sha256) throw hashMismatch(wheel.file, wheel.sha256, sha256);
   }
   return into;
 }
@@ -122,16 +131,25 @@ function refusedPythonDependency(
   );
 }
 
-function hashMismatch(file: string): BackplaneError {
+/** `actual` is null if the file is missing. */
+function hashMismatch(file: string, expected: string, actual: string | null): BackplaneError {
   const message = `${file} does not have the SHA-256 that the Python index announces for it.`;
-  return new BackplaneError("package.digest_mismatch", message, { details: { file } });
+  const details = {
+    file,
+    expected: `sha256:${expected}`,
+    actual: actual === null ? null : `sha256:${actual}`,
+  };
+  return new BackplaneError("package.digest_mismatch", message, { details });
 }
 
 function wrongHash(error: unknown): BackplaneError | null {
-  if (!(error instanceof PipFailure) || !/DO NOT MATCH THE HASHES/.test(error.log + error.message))
-    return null;
+  if (!(error instanceof PipFailure)) return null;
+  const text = error.log + error.message;
+  if (!/DO NOT MATCH THE HASHES/.test(text)) return null;
   const [, file] = /([A-Za-z0-9._+!-]+\.whl)(?!.*\.whl)/s.exec(error.log) ?? [];
-  return hashMismatch(file ?? "A wheel");
+  const [, expected = "unknown"] = /Expected sha256 ([0-9a-f]{64})/.exec(text) ?? [];
+  const [, actual = null] = /Got\s+([0-9a-f]{64})/.exec(text) ?? [];
+  return hashMismatch(file ?? "A wheel", expected, actual);
 }
 
 /** The shortest path from the requested package to each package. */

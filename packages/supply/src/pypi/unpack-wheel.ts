@@ -5,8 +5,9 @@
 import { createReadStream } from "node:fs";
 import { mkdir, readFile, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { UnpackLimits } from "../archive/limits.ts";
+import type { FileScan } from "../archive/tree-writer.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { unsafe } from "../archive/unsafe.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
@@ -16,6 +17,9 @@ export interface UnpackedWheel {
   scripts: Map<string, EntryPoint>;
   /** Whether it contains code for one version of Python or one platform. */
   native: boolean;
+  files: number;
+  /** The size of the files. */
+  bytes: number;
 }
 
 export interface EntryPoint {
@@ -38,9 +42,14 @@ const DATA_FOLDERS: Record<string, string | null> = {
 };
 
 /** `tree` is the package that is being made; a file of an earlier wheel with the same path is replaced, as pip does. */
-export async function unpackWheel(file: string, tree: string, limits: UnpackLimits): Promise<UnpackedWheel> {
+export async function unpackWheel(
+  file: string,
+  tree: string,
+  limits: UnpackLimits,
+  scan?: (path: string) => FileScan,
+): Promise<UnpackedWheel> {
   const unpacked = `${file}.d`;
-  const { files } = await unpackArchive(createReadStream(file), unpacked, limits);
+  const { files, size_bytes } = await unpackArchive(createReadStream(file), unpacked, limits, scan);
   const info = infoFolderOf(files);
   const read = (name: string) => readText(unpacked, files, `${info}/${name}`);
   checkRecord(files, info, (await read("RECORD")) ?? "");
@@ -54,6 +63,7 @@ export async function unpackWheel(file: string, tree: string, limits: UnpackLimi
       await mkdir(dirname(join(tree, target)), { recursive: true });
       await rename(join(unpacked, path), join(tree, target));
     } catch (cause) {
+      if (diskFault(cause) !== null) throw cause;
       throw unsafe("file-and-folder", "another wheel has a folder or a file in its place", path, cause);
     }
   }
@@ -62,6 +72,8 @@ export async function unpackWheel(file: string, tree: string, limits: UnpackLimi
   return {
     scripts: readScripts((await readText(tree, files, `${info}/entry_points.txt`, SITE_PACKAGES)) ?? ""),
     native: !tags.some((tag) => tag.endsWith("-none-any")),
+    files: files.length,
+    bytes: size_bytes,
   };
 }
 

@@ -14,28 +14,42 @@ export interface RegistryProxyOptions {
   upstream: (origin: string) => URL | null;
   /** Called with the number of bytes that were received from the registries so far. */
   received?: (bytes: number) => void;
+  /** After this many bytes every connection is closed, because a response without an end would fill the disk. */
+  max_bytes?: number;
 }
 
 export interface RegistryProxy {
   url: string;
   /** Refused requests: a URL, or the origin of an encrypted connection. */
   refused: readonly string[];
+  /** Whether the registries have sent more than the limit. */
+  readonly exceeded: boolean;
   close(): Promise<void>;
 }
+
+/** No package may be larger after it is unpacked, and a tool may fetch a file twice. */
+export const MAX_REGISTRY_BYTES = 2 * 1024 * 1024 * 1024;
 
 export async function startRegistryProxy({
   origins,
   upstream,
   received,
+  max_bytes = MAX_REGISTRY_BYTES,
 }: RegistryProxyOptions): Promise<RegistryProxy> {
   const refused: string[] = [];
   let total = 0;
   const count = (chunk: Buffer) => {
     total += chunk.length;
     received?.(total);
+    if (total > max_bytes) disconnect();
   };
   const sockets = new Set<Duplex>();
+  const disconnect = () => {
+    for (const socket of sockets) socket.destroy();
+    server.closeAllConnections();
+  };
   const server = createServer((incoming, response) => {
+    if (total > max_bytes) return void response.writeHead(403).end();
     const url = parse(incoming.url ?? "");
     if (url === null || !origins.has(url.origin)) {
       refused.push(url?.href ?? String(incoming.url));
@@ -44,6 +58,7 @@ export async function startRegistryProxy({
     forward(incoming, response, url, upstream(url.origin), count);
   });
   server.on("connect", (incoming: IncomingMessage, client: Duplex, head: Buffer) => {
+    if (total > max_bytes) return void client.destroy();
     sockets.add(client);
     client.once("close", () => sockets.delete(client)).on("error", () => client.destroy());
     const url = parse(`https://${incoming.url}`);
@@ -57,10 +72,12 @@ export async function startRegistryProxy({
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     refused,
+    get exceeded() {
+      return total > max_bytes;
+    },
     close: () =>
       new Promise((resolve) => {
-        for (const socket of sockets) socket.destroy();
-        server.closeAllConnections();
+        disconnect();
         server.close(() => resolve());
       }),
   };
@@ -84,10 +101,12 @@ function forward(
     via === null
       ? direct
       : { host: hostOf(via), port: portOf(via), path: url.href, headers: { ...headers, ...loginOf(via) } };
-  const outgoing = request({ method, headers, ...proxied }, (answer) => {
-    response.writeHead(answer.statusCode ?? 502, answer.headers);
-    answer.on("data", count).pipe(response);
+  const outgoing = request({ method, headers, ...proxied }, (upstream_response) => {
+    response.writeHead(upstream_response.statusCode ?? 502, upstream_response.headers);
+    upstream_response.on("data", count).pipe(response);
   });
+  // The client has gone, or the limit is reached: the registry must not go on sending.
+  response.once("close", () => outgoing.destroy());
   outgoing.once("error", () => {
     if (response.headersSent) response.destroy();
     else response.writeHead(502).end();
@@ -119,20 +138,20 @@ function tunnel(
     const target = `${url.hostname}:${portOf(url)}`;
     const login = Object.entries(loginOf(via)).map(([name, value]) => `${name}: ${value}\r\n`);
     remote.write(`CONNECT ${target} HTTP/1.1\r\nhost: ${target}\r\n${login.join("")}\r\n`);
-    let answer = Buffer.alloc(0);
+    let received = Buffer.alloc(0);
     const read = (chunk: Buffer) => {
-      answer = Buffer.concat([answer, chunk]);
-      const end = answer.indexOf("\r\n\r\n");
-      if (end < 0 && answer.length < MAX_ANSWER) return;
+      received = Buffer.concat([received, chunk]);
+      const end = received.indexOf("\r\n\r\n");
+      if (end < 0 && received.length < MAX_HEAD_BYTES) return;
       remote.off("data", read);
-      if (end < 0 || !/^HTTP\/1\.[01] 200/.test(answer.toString("latin1"))) return void remote.destroy();
-      join(answer.subarray(end + 4));
+      if (end < 0 || !/^HTTP\/1\.[01] 200/.test(received.toString("latin1"))) return void remote.destroy();
+      join(received.subarray(end + 4));
     };
     remote.on("data", read);
   });
 }
 
-const MAX_ANSWER = 16_384;
+const MAX_HEAD_BYTES = 16_384;
 
 /** Node expects an IPv6 address without brackets. */
 function hostOf(url: URL): string {

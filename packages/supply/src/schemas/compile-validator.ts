@@ -1,6 +1,7 @@
 /**
- * Ajv with a linear-time regular expression engine. Loaded on first use, so that an idle gateway does not need it (bench row
- * boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so another module may be imported for its types only.
+ * Ajv with a linear-time regular expression engine. Loaded on first use, so that an idle gateway does not need it
+ * (bench row boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so another module may be imported
+ * for its types only.
  */
 import type { SchemaIssue } from "@backplane/ports";
 import type { AnySchema, ErrorObject, Options } from "ajv";

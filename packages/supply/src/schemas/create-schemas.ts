@@ -1,7 +1,7 @@
 /**
  * Plugin-supplied JSON Schemas (pkg.schema-files). The size of a schema is checked, then it is compiled and tried in a
- * worker, and only then used. Small inputs of cheap schemas are validated in the gateway (bench row http.invoke), everything
- * else in a worker with a time limit.
+ * worker, and only then used. Small inputs of cheap schemas are validated in the gateway (bench row http.invoke),
+ * everything else in a worker with a time limit.
  */
 import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/ports";
 import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";

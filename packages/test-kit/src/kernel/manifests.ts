@@ -118,8 +118,8 @@ export class TestImporter implements PackageImporter {
     return below.map((path) => path.slice(folder.length + 1));
   }
 
-  async read(_digest: string, path: string, most: number): Promise<Uint8Array | null> {
+  async read(_digest: string, path: string, max_bytes: number): Promise<Uint8Array | null> {
     const text = this.texts.get(path);
-    return text === undefined || text.length > most ? null : new TextEncoder().encode(text);
+    return text === undefined || text.length > max_bytes ? null : new TextEncoder().encode(text);
   }
 }

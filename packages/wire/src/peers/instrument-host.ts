@@ -86,7 +86,7 @@ export class InstrumentHost {
     }
   }
 
-  /** Resolves also if the plugin exited without answering. */
+  /** Resolves even if the plugin exited without answering. */
   async shutdown(): Promise<void> {
     await this.#peer.call("shutdown", {}).catch(() => {});
   }

@@ -72,7 +72,10 @@ export async function callResult(
   };
 }
 
-/** A refusal by the door as a result. Null: the model cannot act on it, so it becomes an error of the request. */
+/**
+ * A refusal by the door as a result. Null if the model cannot act on it; the refusal
+ * then becomes an error of the request.
+ */
 export function refusalResult(error: BackplaneError): JsonObject | null {
   if (!isErrorCode(error.code) || !RESULT_FAMILIES.some((family) => error.code.startsWith(family)))
     return null;

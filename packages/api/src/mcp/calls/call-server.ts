@@ -63,7 +63,7 @@ export async function callServer(
   }
 }
 
-/** The server, and the params with the server's own names. Null: the server offers no completion. */
+/** The server, and the params with the server's own names. Null if the server offers no completion. */
 async function findTarget(
   deps: CallServerDeps,
   { method, params }: McpClientRequest,

@@ -90,7 +90,9 @@ async function respondWithQuestions(deps: DeliverDeps, delivery: ToolResponse): 
     : delivery.exchange.answer(delivery.request.id, result);
 }
 
-/** Null: too many calls are suspended, so the gateway answers the questions itself and the call continues. */
+/**
+ * Null if too many calls are suspended: the gateway then answers the questions itself, and the call continues.
+ */
 async function inputRequired(deps: DeliverDeps, { request, exchange, call, open }: ToolResponse) {
   // Questions that were asked in the same tick are sent together.
   await new Promise((resolve) => setImmediate(resolve));
@@ -168,8 +170,8 @@ function cancelOnDisconnect({ open, call }: ToolResponse, reply: FastifyReply): 
 }
 
 /**
- * Null: neither within the time limit, which applies when a clock is given. Uses one promise for all three outcomes because
- * nearly every call waits here (bench row mcp.http-call.cpu).
+ * Null if neither happens within the time limit, which applies when a clock is passed. Uses one promise for all three
+ * outcomes, because nearly every call waits here (bench row mcp.http-call.cpu).
  */
 function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
   return new Promise((resolve) => {

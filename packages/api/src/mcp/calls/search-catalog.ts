@@ -1,18 +1,18 @@
 /** `tool_search` and `tool_call` of the endpoint of the whole catalog. */
 import { isObject, type JsonObject } from "@backplane/contract";
 import type { Caller, Catalog } from "@backplane/ports";
-import { DEFAULT_FOUND, MAX_FOUND } from "../lists/deferred-tools.ts";
+import { DEFAULT_RESULTS, MAX_RESULTS } from "../lists/deferred-tools.ts";
 
 /** The result of `tool_search`. It reads the catalog as `tools/list` does, so it is not an invocation. */
 export async function searchCatalog(
   catalog: Pick<Catalog, "search">,
   caller: Caller,
-  { query, limit = DEFAULT_FOUND }: JsonObject,
+  { query, limit = DEFAULT_RESULTS }: JsonObject,
 ): Promise<JsonObject> {
   if (typeof query !== "string" || query.trim() === "" || query.length > 500)
     return invalidArguments("query must be a string of 1 to 500 characters");
-  if (typeof limit !== "number" || !Number.isInteger(limit) || limit < 1 || limit > MAX_FOUND)
-    return invalidArguments(`limit must be a whole number from 1 to ${MAX_FOUND}`);
+  if (typeof limit !== "number" || !Number.isInteger(limit) || limit < 1 || limit > MAX_RESULTS)
+    return invalidArguments(`limit must be a whole number from 1 to ${MAX_RESULTS}`);
   const found = await catalog.search(caller, query, limit);
   const tools = found.map(({ name, description, input_schema }) => ({
     name,

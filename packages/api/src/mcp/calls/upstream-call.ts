@@ -7,9 +7,9 @@ export interface UpstreamCall {
   /** Rejects only with an McpError. */
   readonly result: Promise<JsonObject>;
   readonly questions: Questions;
-  /** Notifications are expected before the result, so the response is a stream from the start. */
+  /** True if notifications are expected before the result, so that the response has to be a stream from the start. */
   streamsFromStart(): boolean;
-  /** No notification so far that this client would receive. */
+  /** True while there is no notification that this client would receive. */
   isQuiet(exchange: McpExchange): boolean;
   notifications(
     exchange: McpExchange,

@@ -5,8 +5,8 @@
 import type { JsonObject } from "@backplane/contract";
 import type { CatalogTool } from "@backplane/ports";
 
-export const MAX_FOUND = 20;
-export const DEFAULT_FOUND = 5;
+export const MAX_RESULTS = 20;
+export const DEFAULT_RESULTS = 5;
 
 const OWN = {
   title: null,
@@ -30,8 +30,8 @@ export const TOOL_SEARCH: CatalogTool = {
       limit: {
         type: "integer",
         minimum: 1,
-        maximum: MAX_FOUND,
-        description: `At most this many, default ${DEFAULT_FOUND}.`,
+        maximum: MAX_RESULTS,
+        description: `At most this many, default ${DEFAULT_RESULTS}.`,
       },
     },
     ["query"],

@@ -2,13 +2,13 @@
 import type { Caller, Kernel, ServerInfo } from "@backplane/ports";
 
 export interface View {
-  /** Null: the whole catalog. */
+  /** Null for the whole catalog. */
   server: ServerInfo | null;
 }
 
 export const WHOLE_CATALOG: View = { server: null };
 
-/** Null: the caller sees no server of this name or binding id. */
+/** Null if the caller sees no server of this name or binding id. */
 export async function findView(kernel: Kernel, caller: Caller, name: string): Promise<View | null> {
   const servers = await kernel.servers.list(caller);
   const server = servers.find((each) => each.name === name || each.binding_id === name);

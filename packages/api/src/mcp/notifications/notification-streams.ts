@@ -1,4 +1,7 @@
-/** Streams of notifications outside of any request, over GET or `subscriptions/listen`: changed lists, updated resources, log messages. */
+/**
+ * Streams of notifications outside any request, over GET or `subscriptions/listen`: changed lists, updated resources,
+ * log messages.
+ */
 import { isObject, type JsonObject, MCP_ERRORS, MCP_META } from "@backplane/contract";
 import type { ServerNotice } from "@backplane/ports";
 import type { SseItem } from "../../sse/event-streams.ts";
@@ -68,7 +71,10 @@ export async function sessionNotifications(
   };
 }
 
-/** `subscriptions/listen` of the stateless revision: an acknowledgement, then notifications that carry the id of the request. */
+/**
+ * `subscriptions/listen` of the stateless revision: an acknowledgement, then notifications that carry the id of the
+ * request.
+ */
 export async function listenNotifications(
   { id, params }: McpClientRequest,
   exchange: McpExchange,
@@ -139,7 +145,7 @@ async function subscribeAll(
   return subscribed;
 }
 
-/** Null: this client does not receive the notice. */
+/** Null if this client does not receive the notice. */
 function notificationFor(
   { method, params }: ServerNotice,
   min_level: LogLevel | null,

@@ -39,11 +39,11 @@ export class McpError extends Error {
   }
 }
 
-/** Null: not a JSON-RPC message of MCP. */
+/** Null if it is not a JSON-RPC message of MCP. */
 export function readMessage(value: unknown): McpClientMessage | null {
   if (!isObject(value) || value.jsonrpc !== "2.0") return null;
   const { method, id, params } = value;
-  if (method === undefined) return isAnswer(value) ? readAnswer(value) : null;
+  if (method === undefined) return isResponse(value) ? readResponse(value) : null;
   if (typeof method !== "string") return null;
   if (params !== undefined && !isObject(params)) return null;
   if (id === undefined) return { kind: "notification", method, params: params ?? {} };
@@ -74,7 +74,7 @@ export function isMcpRequestId(value: unknown): value is McpRequestId {
   return typeof value === "string" || typeof value === "number";
 }
 
-function readAnswer({ id, result, error }: JsonObject): McpClientResponse {
+function readResponse({ id, result, error }: JsonObject): McpClientResponse {
   const message =
     isObject(error) && typeof error.message === "string" ? error.message : "the client returned an error";
   return {
@@ -85,7 +85,7 @@ function readAnswer({ id, result, error }: JsonObject): McpClientResponse {
   };
 }
 
-function isAnswer({ id, result, error }: JsonObject): boolean {
+function isResponse({ id, result, error }: JsonObject): boolean {
   return (
     (isMcpRequestId(id) || (id === null && error !== undefined)) &&
     (result !== undefined) !== (error !== undefined)

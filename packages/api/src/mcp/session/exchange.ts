@@ -54,7 +54,7 @@ export function negotiatedExchange(
     capabilities,
     least_level,
     format: unchanged,
-    answer: plainAnswer,
+    answer: plainResponse,
   };
 }
 
@@ -64,7 +64,7 @@ function unchanged(result: JsonObject): JsonObject {
   return result;
 }
 
-function plainAnswer(id: McpRequestId, result: JsonObject): RouteResponse {
+function plainResponse(id: McpRequestId, result: JsonObject): RouteResponse {
   return { status: 200, json: resultMessage(id, result) };
 }
 

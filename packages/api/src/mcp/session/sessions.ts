@@ -60,7 +60,7 @@ export class McpSession {
   readonly calls = new IdTable<OpenCall, McpRequestId>();
   /** Cancellations that arrived before their request, on another connection; the most recent ones. */
   readonly #early_cancels = new Set<McpRequestId>();
-  /** Streams for notifications outside of any request; the newest one receives them. */
+  /** Streams for notifications outside any request; the newest one receives them. */
   readonly #listeners: ((message: JsonObject) => void)[] = [];
   readonly #ends = new Set<() => void>();
   /** Questions sent to the client, by the request id of the gateway. */
@@ -100,7 +100,7 @@ export class McpSession {
     return id;
   }
 
-  receiveAnswer({ id, result, error }: McpClientResponse): void {
+  receiveResponse({ id, result, error }: McpClientResponse): void {
     const question = id === null ? undefined : this.#asked.get(id);
     if (question === undefined) return;
     this.#asked.delete(id!);

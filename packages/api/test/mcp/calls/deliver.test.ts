@@ -42,10 +42,10 @@ test("repeats the approval notification with increasing progress", async () => {
     },
   });
   await approvalNotices[0]!.promise;
-  // The timer of the reminder starts once the stream is read further.
-  for (let told_again = false; !told_again; ) {
+  // The timer of the repeated notification starts only after the first one was read.
+  for (let repeated = false; !repeated; ) {
     t.clock.advance(16_000);
-    told_again = await Promise.race([
+    repeated = await Promise.race([
       approvalNotices[1]!.promise.then(() => true),
       new Promise(setImmediate).then(() => false),
     ]);

@@ -34,9 +34,9 @@ test("accepts a requestState once, only for its caller and its request", () => {
   const again = { ...ASKED, requestState: state, inputResponses: { x: {} }, _meta: {} };
   const refused = { code: -32602 };
   const resume =
-    (actor: string, params: object, given: unknown = state) =>
+    (actor: string, params: object, request_state: unknown = state) =>
     () =>
-      suspended.resume(caller(actor), request(params), given);
+      suspended.resume(caller(actor), request(params), request_state);
   expect(resume("b", again)).toThrow(expect.objectContaining(refused));
   expect(resume("a", { ...again, arguments: { a: 2 } })).toThrow(expect.objectContaining(refused));
   expect(resume("a", again, `${state}x`)).toThrow(expect.objectContaining(refused));

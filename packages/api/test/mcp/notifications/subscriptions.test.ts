@@ -26,8 +26,8 @@ function createTestSubscriptions() {
       if (outcome.fail !== null) throw outcome.fail;
       return {};
     },
-    onNotice(given: typeof listener) {
-      listener = given;
+    onNotice(next_listener: typeof listener) {
+      listener = next_listener;
       return () => {
         listener = () => {};
       };

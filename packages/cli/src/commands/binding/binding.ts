@@ -142,11 +142,11 @@ async function set(
   name: string,
   args: string[],
 ): Promise<undefined> {
-  const { to, unsetSecret = [], grantRequested, ...given } = options;
+  const { to, unsetSecret = [], grantRequested, ...settings } = options;
   // `--secret` accepts the name of a variable for its slot, too.
   const unset = unsetSecret.map((slot) => slot.toLowerCase());
   if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChange(name);
-  const flags: BindingOptions = args.length === 0 ? given : { ...given, args };
+  const flags: BindingOptions = args.length === 0 ? settings : { ...settings, args };
   const present = await findBinding(context, name);
   const parts = await completeServerParts(
     context,
@@ -254,8 +254,8 @@ function grantedOf({ requested, grant }: ValidationReport): Record<string, strin
     ["secrets", requested.secret_slots, grant.secret_slots],
   ];
   const words = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
-  const rows = pairs.map(([name, input, given]) => {
-    const [wanted, gets] = [words(input), words(given)];
+  const rows = pairs.map(([name, input, granted]) => {
+    const [wanted, gets] = [words(input), words(granted)];
     return [name, wanted === gets ? gets : `${gets} (requested: ${wanted})`] as const;
   });
   return { class: grant.class, ...Object.fromEntries(rows) };

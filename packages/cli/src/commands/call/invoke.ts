@@ -212,12 +212,12 @@ async function inputOf(
     throw new BackplaneError("cli.usage", "KEY=VALUE needs an input that is an object.", {
       fix: "Put everything into --input, or leave --input out.",
     });
-  const given = fields.map((field) => {
+  const entries = fields.map((field) => {
     const at = field.indexOf("=");
     if (at > 0) return [field.slice(0, at), parseValue(field.slice(at + 1))] as const;
     throw new BackplaneError("cli.usage", `${field} is not KEY=VALUE.`, {
       fix: `backplane invoke EXPORT ${field}=VALUE, or --input '{"${field}": …}'`,
     });
   });
-  return { ...input, ...Object.fromEntries(given) };
+  return { ...input, ...Object.fromEntries(entries) };
 }

@@ -25,7 +25,7 @@ Example:
     .action(toAction(backUp));
   program
     .command("restore [archive]")
-    .description("Replace this home by an archive of `backup`. The gateway must be stopped.")
+    .description("Replace this home with an archive of `backup`. The gateway must be stopped.")
     .option("--force", "replace a home that is not empty; its files are kept in a folder of the home")
     .option("--key <file>", "the secret.key that sealed the secrets, if the archive does not contain it")
     .option("--resume", "complete a restore that was interrupted")

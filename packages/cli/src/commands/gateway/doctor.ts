@@ -23,7 +23,7 @@ interface Check {
   status: "ok" | "degraded" | "failed";
   message: string;
   fix?: string;
-  /** Parts of the check. They do not change the exit code, because the check itself says how bad they are. */
+  /** Parts of the check. They do not change the exit code, because the check itself has a status. */
   details?: { name: string; status: Check["status"]; message?: string }[];
 }
 
@@ -210,11 +210,11 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
 async function checkBindings(context: CommandContext): Promise<Check[]> {
   const bindings = await selfDescribingBindings(context);
   const checks = await Promise.all(bindings.map((binding) => checkBinding(context, binding)));
-  const wrong = checks.filter((check) => check !== null);
-  const well = checks.length - wrong.length;
+  const failing = checks.filter((check) => check !== null);
+  const healthy = checks.length - failing.length;
   if (checks.length === 0) return [];
-  const message = `${well} of ${checks.length} self-describing bindings answer, and all their tools load`;
-  return [{ name: "bindings", status: "ok", message }, ...wrong];
+  const message = `${healthy} of ${checks.length} self-describing bindings answer, and all their tools load`;
+  return [{ name: "bindings", status: "ok", message }, ...failing];
 }
 
 /** A plugin that does not answer is reported by checkBindings. Without `probe` no stopped plugin is started. */

@@ -1,6 +1,6 @@
 /** `up`: runs the gateway in the foreground until a signal, or in the background with --detach. */
 import { closeSync, writeSync } from "node:fs";
-import { BackplaneError, codeOf, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, codeOf, diskFault, toBackplaneError } from "@backplane/contract";
 import type { Gateway } from "@backplane/gateway";
 import { type Command, Option } from "commander";
 import { errorDocument, toErrorReport } from "../../command-line/error-report.ts";
@@ -106,11 +106,11 @@ async function runInForeground(
   }
 }
 
-/** Adds the URL of the gateway that already runs on this home. */
+/** Adds the URL of the gateway that is already running on this home. */
 function lockedError(home: string, cause: unknown): unknown {
   const running = readDaemonFile(home);
   if (running === null || !isAlive(running.pid)) return cause;
-  const message = `A gateway already runs at ${running.url} (process ${running.pid}) on ${home}.`;
+  const message = `A gateway is already running at ${running.url} (process ${running.pid}) on ${home}.`;
   return new BackplaneError("home.locked", message, { cause });
 }
 
@@ -159,6 +159,8 @@ async function createHome(home: string): Promise<void> {
     prepareHome(home);
   } catch (cause) {
     if (codeOf(cause) === "home.unsafe") throw cause;
+    const fault = diskFault(cause, home);
+    if (fault !== null) throw fault;
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
     throw new BackplaneError("config.invalid", `The home ${home} cannot be created (${reason}).`, {
       fix: "Choose another folder with --home or BACKPLANE_HOME.",

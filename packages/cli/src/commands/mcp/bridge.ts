@@ -1,6 +1,7 @@
 /**
- * Bridges MCP over stdio to the `/mcp` endpoint: each line of the client is sent as a POST, each message of the gateway is
- * written as a line. Only methods that manage the connection are handled here, so new methods of the gateway need no change.
+ * Bridges MCP over stdio to the `/mcp` endpoint: each line of the client is sent as a POST, each message of the gateway
+ * is written as a line. Only methods that manage the connection are handled here, so new methods of the gateway need no
+ * change.
  */
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
@@ -200,20 +201,20 @@ async function relay(response: Response, write: (line: string) => void): Promise
   }
   const text = await response.text();
   if (text === "") return null;
-  const given = parse(text);
-  const message = Array.isArray(given) || (isObject(given) && given.jsonrpc === "2.0");
+  const reply = parse(text);
+  const message = Array.isArray(reply) || (isObject(reply) && reply.jsonrpc === "2.0");
   if (!message)
     return (
-      refusalIn(given) ?? `the server at this URL is not a Backplane gateway (status ${response.status})`
+      refusalIn(reply) ?? `the server at this URL is not a Backplane gateway (status ${response.status})`
     );
   // An HTTP error may lack an id. On stdio the client could not match it to its request, so the caller adds the id.
-  if (isObject(given) && given.id === null && !response.ok) return refusalIn(given);
-  write(JSON.stringify(given));
+  if (isObject(reply) && reply.id === null && !response.ok) return refusalIn(reply);
+  write(JSON.stringify(reply));
   return null;
 }
 
-function refusalIn(given: Json | undefined): string | null {
-  const error = isObject(given) ? given.error : undefined;
+function refusalIn(reply: Json | undefined): string | null {
+  const error = isObject(reply) ? reply.error : undefined;
   return isObject(error) && typeof error.message === "string" ? error.message : null;
 }
 

@@ -7,6 +7,7 @@ import {
   type Package,
   type PluginExport,
 } from "@backplane/contract";
+import { compareProvenance } from "../../install/describe-provenance.ts";
 
 type Permissions = NonNullable<Package["manifest"]["runtime"]["permissions"]>;
 
@@ -27,6 +28,7 @@ export function comparePackages(before: Package, after: Package): string[] {
     ...(added === "" ? [] : [`It adds ${added}.`]),
     ...(removed === "" ? [] : [`It no longer has ${removed}.`]),
     ...permissionChanges("It", old.runtime.permissions, next.runtime.permissions),
+    ...compareProvenance(before, after),
   ];
   for (const [id, item] of nextExports) {
     const earlier = oldExports.get(id);

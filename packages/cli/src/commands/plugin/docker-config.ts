@@ -26,7 +26,7 @@ export async function readDockerLogin(
   for (const name of names) {
     const helper = helpers[name] ?? config.credsStore;
     const found =
-      typeof helper === "string" && HELPER_NAME.test(helper) ? await askHelper(helper, name) : null;
+      typeof helper === "string" && HELPER_NAME.test(helper) ? await askHelper(helper, name, env) : null;
     const entry = isObject(config.auths) ? config.auths[name] : undefined;
     const login = found ?? (isObject(entry) && typeof entry.auth === "string" ? decode(entry.auth) : null);
     if (login !== null) return login;
@@ -50,12 +50,16 @@ function decode(auth: string): Login | null {
 }
 
 /** Null if the helper does not exist or has no login for the name. */
-function askHelper(helper: string, name: string): Promise<Login | null> {
+function askHelper(
+  helper: string,
+  name: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<Login | null> {
   return new Promise((resolve) => {
     const child = execFile(
       `docker-credential-${helper}`,
       ["get"],
-      { timeout: HELPER_MS },
+      { timeout: HELPER_MS, env },
       (error, stdout) => {
         if (error !== null) return resolve(null);
         try {

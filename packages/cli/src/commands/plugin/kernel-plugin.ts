@@ -1,7 +1,10 @@
 /** Kernel plugins extend the gateway itself. They run in a separate process until an admin trusts them. */
-import { BackplaneError, type PluginView, type SourceInspection } from "@backplane/contract";
+import { BackplaneError, codeOf, type PluginView, type SourceInspection } from "@backplane/contract";
+import { ifAllowed } from "../../bindings/report-tools.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
+import { compareProvenance, describeProvenance } from "../../install/describe-provenance.ts";
+import { interruptedInstallation } from "../../install/send-installation.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { assertConfirmable, confirm } from "../../terminal/prompts.ts";
@@ -33,10 +36,13 @@ export async function installKernelPlugin(
   const entries = known ?? (await plugins.inspect(source));
   for (const entry of entries) {
     out.note(plainLine(`${entry.name} ${entry.version} (${entry.category}) from ${entry.source}`));
+    for (const line of await describeOrigin(context, entry)) out.note(plainLine(`  ${line}`));
   }
   const description = entries.length === 1 ? "this kernel plugin" : `these ${entries.length} kernel plugins`;
   await confirm(io, flags, `Install ${description}?`);
-  const { plugins: rows } = await plugins.install(source, { editable: options.editable === true });
+  const rows = await plugins.install(source, { editable: options.editable === true }).catch((error) => {
+    throw codeOf(error) === "request.cancelled" ? interruptedInstallation(error, source) : error;
+  });
   out.data({ plugins: rows }, () =>
     rows.map((row) => `Installed ${row.name} ${row.version} (${row.category}, ${row.status})`).join("\n"),
   );
@@ -44,6 +50,18 @@ export async function installKernelPlugin(
     if (row.error !== null) out.note(plainLine(`${row.name} failed to load: ${row.error.split("\n", 1)[0]}`));
   }
   return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
+}
+
+/** The provenance of a package from npm, and what changes about it if the plugin is installed already. */
+async function describeOrigin(
+  context: CommandContext,
+  { name, provenance }: Pick<PluginView, "name" | "provenance">,
+): Promise<string[]> {
+  if (provenance === undefined) return [];
+  const rows = (await ifAllowed(context.client().plugins.list())) ?? [];
+  const installed = rows.find((row) => row.name === name);
+  const changes = installed === undefined ? [] : compareProvenance(installed, { provenance });
+  return [`Provenance: ${describeProvenance(provenance)}`, ...changes];
 }
 
 /** The plugin that serves most routes for plugins, providers and settings. */
@@ -104,6 +122,7 @@ export function describeKernelPlugin(row: PluginView): string {
     mode: `${row.mode}${row.trusted ? " (trusted)" : ""}`,
     origin: row.origin,
     source: row.source,
+    provenance: row.provenance === undefined ? undefined : describeProvenance(row.provenance),
     settings: Object.keys(properties),
     config: Object.keys(current_config).length === 0 ? undefined : current_config,
     error: row.error?.split("\n", 1)[0],

@@ -2,6 +2,7 @@
 import type { OutdatedPackage } from "@backplane/contract";
 import { findInstalledPackage } from "../../bindings/find-package.ts";
 import type { CommandContext } from "../../context/context.ts";
+import { compareProvenance } from "../../install/describe-provenance.ts";
 import { table } from "../../terminal/output.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { comparePackages } from "./compare-packages.ts";
@@ -28,13 +29,17 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
 /** The changes are known for a version that is installed; another one is installed by the command that shows them. */
 async function describeUpgrade(
   context: CommandContext,
-  { package_id, in_use, newest_installed, newest_available, source }: OutdatedPackage,
+  { package_id, in_use, newest_installed, newest_available, source, provenance }: OutdatedPackage,
 ): Promise<string[]> {
-  if (source !== null && newest_available !== newest_installed)
+  const [current] = in_use;
+  if (source !== null && newest_available !== newest_installed) {
+    const before = await findInstalledPackage(context, `${package_id}@${current ?? newest_installed}`);
+    const changes = provenance === undefined ? [] : compareProvenance(before, { provenance });
     return [
       `${package_id} ${newest_available} is available. What changes: backplane plugin upgrade ${package_id} --from ${source} --dry-run`,
+      ...changes.map((line) => `  ${line}`),
     ];
-  const [current] = in_use;
+  }
   if (current === undefined) return [];
   const [before, after] = [
     await findInstalledPackage(context, `${package_id}@${current}`),

@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { type FileHandle, mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join, resolve } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
 import { statOf, unreadable } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
@@ -72,7 +72,7 @@ async function createNew(file: string): Promise<FileHandle> {
     return await open(file, "wx");
   } catch (error) {
     const exists = (error as NodeJS.ErrnoException).code === "EEXIST";
-    throw unwritable(file, exists ? "already exists" : "cannot be written");
+    throw diskFault(error, file) ?? unwritable(file, exists ? "already exists" : "cannot be written");
   }
 }
 

@@ -9,11 +9,12 @@ import {
   type SignatureState,
 } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
+import { describeProvenance } from "../../install/describe-provenance.ts";
 import { type Cell, fields, type Output, table } from "../../terminal/output.ts";
 
 export interface BoundTools {
   binding: Binding;
-  /** Null if the plugin was not asked yet. */
+  /** Null if the plugin has not been asked yet. */
   definitions: Definitions | null;
 }
 
@@ -29,6 +30,16 @@ const KINDS: Partial<Record<Protocol, string>> = {
 export function contentsCell({ manifest: { runtime, exports, skills = [] } }: Package): string {
   const names = [...exports.map(({ id }) => id), ...skills.map(({ name }) => `skill ${name}`)];
   return [KINDS[runtime.protocol], names.join(",")].filter(Boolean).join(": ");
+}
+
+/** Names what was verified about a package, as one table cell. */
+export function verifiedCell({ signature, provenance }: Pick<Package, "signature" | "provenance">): string {
+  const verified = [
+    ...(signature?.state === "verified" ? ["signature"] : []),
+    ...(signature?.state === "revoked" || signature?.state === "expired" ? [`key ${signature.state}`] : []),
+    ...(provenance?.state === "verified" ? ["provenance"] : []),
+  ];
+  return verified.join(", ") || "-";
 }
 
 /** Bindings with their tools; empty for a package whose manifest lists its exports. */
@@ -70,6 +81,7 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
       ? {}
       : { reference: found.oci.reference, manifest: found.oci.manifest_digest }),
     ...(found.signature === undefined ? {} : { signature: describeSignature(found.signature) }),
+    ...(found.provenance === undefined ? {} : { provenance: describeProvenance(found.provenance) }),
     installed: `${installed_at} by ${installed_by}`,
   });
   const parts = [summary];
@@ -83,7 +95,10 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
 }
 
 function describeSignature({ state, key_name, key_id, signed_at, reason }: SignatureState): string {
-  if (state === "verified") return `verified: ${key_name} (${key_id}), signed ${signed_at}`;
+  const by = `${key_name} (${key_id}), signed ${signed_at}`;
+  if (state === "verified") return `verified: ${by}`;
+  if (state === "revoked") return `key revoked since: ${by}`;
+  if (state === "expired") return `key expired since: ${by}`;
   return state === "unsigned" ? "unsigned" : `not verified (${reason})`;
 }
 

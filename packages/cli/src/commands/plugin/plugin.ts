@@ -39,7 +39,7 @@ import {
   setTrusted,
 } from "./kernel-plugin.ts";
 import { listOutdated } from "./outdated-plugins.ts";
-import { boundTools, contentsCell, describePackage } from "./package-text.ts";
+import { boundTools, contentsCell, describePackage, verifiedCell } from "./package-text.ts";
 import { addPublishCommands } from "./publish-commands.ts";
 import { replayPlugin } from "./replay-plugin.ts";
 import { searchPlugins } from "./search-plugins.ts";
@@ -322,7 +322,7 @@ async function installServers(
   return await reportInstallation(context, await sendInstallation(context, sent, settings), own);
 }
 
-/** Each secret of the flags becomes a slot of the server, also if it is not bound yet. */
+/** Each secret of the flags becomes a slot of the server, even if it is not bound yet. */
 function withSlots(source: SentSource, secret_slots: string[]): SentSource {
   if (!("named" in source) || source.named.kind === "folder" || source.named.kind === "oci") return source;
   return { ...source, named: { ...source.named, secret_slots } };
@@ -338,7 +338,10 @@ function noSource(url: string | undefined): BackplaneError {
   });
 }
 
-/** A server without a folder cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it declares slots. */
+/**
+ * A server without a folder cannot be linked. With --no-bind, --secret is the only binding flag that has an effect: it
+ * declares slots.
+ */
 function assertServerFlags(options: InstallOptions & { editable?: boolean }, text: string): void {
   if (options.editable === true) throw wrongFlag("--editable", "local folders of plugins", text);
   const { secret: _slots, ...rest } = options;
@@ -364,10 +367,10 @@ async function linkFolder(
   text: string,
 ): Promise<undefined> {
   if (options.bind === false) throw wrongFlag("--no-bind", "installations without --editable", text);
-  const given = givenBindingFlag(options);
-  if (given !== null)
-    throw new BackplaneError("cli.usage", `${given} has no effect together with --editable.`, {
-      fix: `backplane plugin install ${text} --editable, then backplane binding set BINDING ${given} …`,
+  const flag = givenBindingFlag(options);
+  if (flag !== null)
+    throw new BackplaneError("cli.usage", `${flag} has no effect together with --editable.`, {
+      fix: `backplane plugin install ${text} --editable, then backplane binding set BINDING ${flag} …`,
     });
   const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
   const { out } = context;
@@ -385,7 +388,7 @@ async function list(context: CommandContext, options: PageFlags): Promise<undefi
   // Kernel plugins are few and not paged, so they precede the first page.
   const plugins = options.after === undefined ? await kernelPlugins(context) : [];
   const rows = [...plugins.map(kernelCells), ...page.items.map(packageCells)];
-  const heads = ["NAME", "VERSION", "KIND", "STATUS", "WHAT", "ORIGIN", "ID"];
+  const heads = ["NAME", "VERSION", "KIND", "STATUS", "WHAT", "ORIGIN", "VERIFIED", "ID"];
   showRows(context, { items: page.items, next: page.next, plugins }, heads, rows, page.next);
   return undefined;
 }
@@ -414,6 +417,7 @@ const kernelCells = (row: PluginView): Cell[] => [
   row.status,
   `${row.category}, ${row.mode}`,
   row.origin,
+  verifiedCell(row),
   null,
 ];
 
@@ -424,6 +428,7 @@ const packageCells = (item: Package): Cell[] => [
   "installed",
   contentsCell(item),
   item.origin,
+  verifiedCell(item),
   item.id,
 ];
 

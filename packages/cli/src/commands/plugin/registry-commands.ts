@@ -9,6 +9,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { statOf } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
 import { readDockerLogin } from "./docker-config.ts";
+import { allowedAddresses } from "./registry-addresses.ts";
 
 export interface RegistryFlags {
   insecure?: boolean;
@@ -107,8 +108,7 @@ async function withClient(
   const { createRegistryClient } = await import("@backplane/supply");
   const client = createRegistryClient({
     credentials: (host) => readDockerLogin(host, io.env),
-    // The person who runs the command names the registry, with the network of this machine.
-    addresses: null,
+    addresses: allowedAddresses(registry),
     insecure: insecure === true ? [registry] : [],
   });
   try {

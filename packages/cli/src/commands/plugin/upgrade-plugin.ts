@@ -70,7 +70,12 @@ export async function upgradePlugin(
     reportHeld(context, held);
     return EXIT.denied;
   }
-  if (moving.length === 0) return undefined;
+  if (moving.length === 0) {
+    context.out.note(
+      `Nothing to upgrade: ${package_id} ${package_version} is in use. Newer versions: backplane plugin outdated`,
+    );
+    return undefined;
+  }
   context.out.note(
     percent < 100
       ? `For more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; for all: without --percent.`

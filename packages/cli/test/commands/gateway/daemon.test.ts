@@ -110,7 +110,7 @@ describe("up --detach, down", () => {
       const again = await backplane("up", "--detach", "--port", "0");
       expect(again.exit).toBe(EXIT.failed);
       expect(again.err).toContain("error[home.locked]");
-      expect(again.err).toContain(`A gateway already runs at ${ready.url} (process ${ready.pid})`);
+      expect(again.err).toContain(`A gateway is already running at ${ready.url} (process ${ready.pid})`);
 
       const down = await backplane("down", "--json");
       expect(JSON.parse(down.out)).toMatchObject({ stopped: true, pid: ready.pid });
@@ -127,7 +127,7 @@ describe("up --detach, down", () => {
 });
 
 describe("doctor without a gateway", () => {
-  test("reports that no gateway runs, and exits with 0", async () => {
+  test("reports that no gateway is running, and exits with 0", async () => {
     const { exit, out } = await backplane("doctor", "--json");
     expect(exit).toBe(EXIT.ok);
     const { status, checks } = JSON.parse(out) as {

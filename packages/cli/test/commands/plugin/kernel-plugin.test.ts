@@ -1,6 +1,9 @@
 /** `plugin` commands for kernel plugins against a real gateway. */
+import { once } from "node:events";
+import { createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
 import type { PluginView } from "@backplane/contract";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../../support/gateway.ts";
 import { type KernelPluginFolder, kernelPluginFolder } from "../../support/kernel-plugin.ts";
@@ -67,6 +70,29 @@ test("disable, enable, reload, trust and remove apply immediately", async () => 
   expect((await gateway.backplane(["plugin", "info", "greeter"])).err).toContain("error[plugin.not_found]");
   const bundled = await gateway.backplane(["plugin", "remove", "web", "--yes"]);
   expect(bundled.err).toContain("backplane plugin disable");
+});
+
+test("Ctrl-C stops the installation of a kernel plugin in the gateway", async () => {
+  const items = [{ name: "slow", version: "1.0.0", category: "tool", source: "slow" }];
+  const stub = createServer((request, response) => {
+    if (request.url === "/v1/plugins:inspect")
+      response.setHeader("content-type", "application/json").end(JSON.stringify({ items }));
+  });
+  stub.listen(0, "127.0.0.1");
+  onTestFinished(() => void stub.close());
+  await once(stub, "listening");
+  const url = `http://127.0.0.1:${(stub.address() as AddressInfo).port}`;
+  const installing = new Promise<IncomingMessage>((resolve) =>
+    stub.on("request", (request) => request.url === "/v1/plugins:install" && resolve(request)),
+  );
+  const { io, ended } = gateway.begin(["plugin", "install", greeter.dir, "--yes", "--url", url]);
+  const request = await installing;
+  expect(request.headers.accept).toContain("text/event-stream");
+  const closed = once(request.socket, "close");
+  io.signal("SIGINT");
+  expect((await ended).exit).toBe(EXIT.interrupted);
+  await closed;
+  expect(io.err()).toMatch(/stopped the installation of .*greeter; nothing was installed\./);
 });
 
 test("--editable links the folder; a plugin that fails to load is reported with exit code 1", async () => {

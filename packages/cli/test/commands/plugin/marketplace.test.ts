@@ -149,6 +149,8 @@ verifies(
     ]);
     expect(done.package).toMatchObject({
       package_id: "backplane/thread-weave",
+      origin: "marketplace",
+      marketplace: "weave",
       signature: { state: "verified" },
     });
     expect(done.bindings).toMatchObject([{ export_id: "thread_weave", status: "active" }]);

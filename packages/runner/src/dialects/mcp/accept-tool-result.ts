@@ -82,7 +82,10 @@ function cut(value: JsonObject, limit: number): JsonObject {
   return result;
 }
 
-/** The door stores the data of images, audio and files as artifacts, so it is not part of the output that is limited here. */
+/**
+ * The door stores the data of images, audio and files as artifacts, so it is not part of the output that is limited
+ * here.
+ */
 function withoutData(block: ContentBlock): ContentBlock {
   const data = normalizeContent(block);
   if (inlineDataOf(data)?.base64 === undefined) return block;

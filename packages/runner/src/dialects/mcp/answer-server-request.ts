@@ -28,9 +28,11 @@ export async function answerServerRequest(
     case "ping":
       return {};
     case "roots/list": {
-      const given = { roots: folders.map((path) => ({ uri: pathToFileURL(path).href, name: path })) };
+      const mounted_roots = { roots: folders.map((path) => ({ uri: pathToFileURL(path).href, name: path })) };
       // A client with its own roots is asked. For all others the roots are the folders mounted for the server.
-      return answerRequest === null ? given : await answerRequest(method, params, key).catch(() => given);
+      return answerRequest === null
+        ? mounted_roots
+        : await answerRequest(method, params, key).catch(() => mounted_roots);
     }
     case "sampling/createMessage":
       if (answerRequest === null)

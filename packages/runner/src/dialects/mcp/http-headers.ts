@@ -40,8 +40,8 @@ export function bindingHeaders(
   config: JsonObject,
 ): Record<string, string> {
   const headers: Record<string, string> = {};
-  const given = config.headers;
-  for (const [name, value] of Object.entries(isObject(given) ? given : {})) {
+  const configured = config.headers;
+  for (const [name, value] of Object.entries(isObject(configured) ? configured : {})) {
     if (!NAME.test(name) || RESERVED.test(name))
       throw invalidConfig(name, "a binding cannot set this header");
     if (typeof value !== "string") throw invalidConfig(name, "its value is not a string");

@@ -23,17 +23,17 @@ const MAX_DURATION_MS = 300_000;
 export async function makeRequest(
   session: Requester,
   method: string,
-  given: JsonObject,
+  first_params: JsonObject,
   listener: RequestListener | null,
   signal: AbortSignal | null,
 ): Promise<Json> {
-  let params = given;
+  let params = first_params;
   for (let round = 0; round <= MAX_ROUNDS; round++) {
     const result = await once(session, method, params, listener, signal);
     if (!needsInput(session.stateless, result)) return result;
     const answerRequest: AnswerRequest | null =
       listener === null ? null : (what, about, key) => listener.answerRequest(what, about, key);
-    params = retryParams(given, result, await session.answers(result.inputRequests, answerRequest));
+    params = retryParams(first_params, result, await session.answers(result.inputRequests, answerRequest));
   }
   throw tooManyRounds(method);
 }

@@ -132,7 +132,7 @@ export class RpcChannel implements TransportEvents {
     const { method, id } = message;
     const isReply: boolean = isRpcReply(message, (id) => this.#open.has(id));
     if (isReply) {
-      this.#receiveAnswer(message, origin);
+      this.#receiveResponse(message, origin);
       return;
     }
     if (message.jsonrpc !== "2.0") {
@@ -203,7 +203,7 @@ export class RpcChannel implements TransportEvents {
     }
   }
 
-  #receiveAnswer(message: JsonObject, origin: number | null): void {
+  #receiveResponse(message: JsonObject, origin: number | null): void {
     const { id, result } = message;
     const open = typeof id === "number" ? this.#open.delete(id) : undefined;
     if (open === undefined || typeof id !== "number") {

@@ -103,9 +103,9 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     this.refresh(request.context);
     const { input } = request.body;
     const name = request.native_name ?? request.export_id;
-    const given = isObject(input) ? input : {};
-    const headers = this.stateless ? paramHeaders(request.param_headers ?? [], given) : {};
-    const call = new McpToolCall(this, exchange, { name, arguments: given }, headers);
+    const args = isObject(input) ? input : {};
+    const headers = this.stateless ? paramHeaders(request.param_headers ?? [], args) : {};
+    const call = new McpToolCall(this, exchange, { name, arguments: args }, headers);
     this.#calls.add(exchange.id, call);
     if (this.dispatch(call)) exchange.sent();
   }
@@ -209,8 +209,8 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   }
 
   #withEnvelope(params: JsonObject, capabilities: JsonObject): JsonObject {
-    const given = isObject(params._meta) ? params._meta : {};
-    return { ...params, _meta: { ...given, ...envelope(this.#client(), capabilities) } };
+    const meta = isObject(params._meta) ? params._meta : {};
+    return { ...params, _meta: { ...meta, ...envelope(this.#client(), capabilities) } };
   }
 
   #client(): JsonObject {

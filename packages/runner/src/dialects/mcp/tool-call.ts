@@ -29,7 +29,7 @@ export class McpToolCall implements AnsweringRequest {
   readonly answerRequest: AnswerRequest | null;
   readonly session_id: string | null;
   readonly #caller: ToolCallSession;
-  readonly #given: JsonObject;
+  readonly #first_params: JsonObject;
   params: JsonObject;
   rpc_id = 0;
   withdrawn = false;
@@ -44,7 +44,7 @@ export class McpToolCall implements AnsweringRequest {
     this.headers = headers;
     this.#caller = caller;
     this.exchange = exchange;
-    this.#given = params;
+    this.#first_params = params;
     this.params = params;
     this.answerRequest = exchange.can_answer_requests
       ? (method, about, key) => exchange.answerRequest(method, about, key)
@@ -92,7 +92,7 @@ export class McpToolCall implements AnsweringRequest {
       if (++this.#rounds > MAX_ROUNDS) throw tooManyRounds(this.method);
       const answers = await this.#caller.answers(result.inputRequests, this.answerRequest);
       if (this.withdrawn) return;
-      this.params = retryParams(this.#given, result, answers);
+      this.params = retryParams(this.#first_params, result, answers);
       this.#caller.dispatch(this);
     } catch (error) {
       if (this.withdrawn) return;
@@ -108,12 +108,12 @@ export function needsInput(stateless: boolean, result: Json): result is JsonObje
 
 /** The same request with the requested input and the state that the server asked to get back. */
 export function retryParams(
-  given: JsonObject,
+  params: JsonObject,
   { requestState }: JsonObject,
   answers: JsonObject | null,
 ): JsonObject {
   return {
-    ...given,
+    ...params,
     ...(answers === null ? {} : { inputResponses: answers }),
     ...(typeof requestState === "string" ? { requestState } : {}),
   };

@@ -1,6 +1,6 @@
 /**
  * The addresses that a plugin may connect to: public unicast addresses only. Addresses of this machine, its network
- * and cloud metadata services are refused, also when an IPv6 address embeds them as IPv4.
+ * and cloud metadata services are refused, even when an IPv6 address embeds them as IPv4.
  */
 import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
@@ -28,7 +28,7 @@ const SPECIAL_V4: readonly (readonly [string, number, string])[] = [
   ["240.0.0.0", 4, "reserved"],
 ];
 
-/** Within 2000::/3. Everything outside of it (mapped, NAT64, unique local, link-local, multicast) is refused. */
+/** Within 2000::/3. Everything outside it (mapped, NAT64, unique local, link-local, multicast) is refused. */
 const SPECIAL_V6: readonly (readonly [string, number, string])[] = [
   ["2001::", 23, "protocol assignment"],
   ["2001:db8::", 32, "documentation"],

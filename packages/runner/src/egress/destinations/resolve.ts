@@ -1,5 +1,5 @@
 /**
- * Resolves names outside of the sandbox. Uses c-ares instead of getaddrinfo, so that slow names cannot block the
+ * Resolves names outside the sandbox. Uses c-ares instead of getaddrinfo, so that slow names cannot block the
  * threads that read the gateway's files and no search domain is appended.
  */
 import { Resolver as Ares, lookup } from "node:dns/promises";

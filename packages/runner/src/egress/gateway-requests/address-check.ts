@@ -30,10 +30,11 @@ type CheckRules = OutboundRules & { fix?: (destination: string) => string };
 
 export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
   const operator = (rules.operator_allows ?? []).map((name) => name.toLowerCase());
+  const allowedBy = (opened: readonly string[]) => new Set([...operator, ...opened]);
   const policyFor = (opened: readonly string[]): EgressPolicy => ({
     // The names that a plugin may use were checked before the address.
     allowed: allowList(["*"]),
-    operator_allows: new Set([...operator, ...opened]),
+    operator_allows: allowedBy(opened),
     gateway: { names: new Set(), reachable: false },
     resolve: rules.resolve ?? systemResolver(CONNECT_MS),
     forbidden: rules.forbidden ?? publicExceptOwn(),
@@ -47,11 +48,9 @@ export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
         code: "ENOTFOUND",
       });
     },
+    // Every request to a literal address is checked here, so no resolver is created for it (bench row llm.proxy).
     refuseLiteral(destination, opened) {
-      if (
-        isIP(destination.host) === 0 ||
-        isOpened(policyFor(opened).operator_allows, formatDestination(destination))
-      )
+      if (isIP(destination.host) === 0 || isOpened(allowedBy(opened), formatDestination(destination)))
         return null;
       return refusal(destination, "address.literal");
     },

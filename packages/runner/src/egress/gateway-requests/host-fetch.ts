@@ -57,7 +57,7 @@ function parseUrl(text: string): { url: URL; destination: Destination } {
   const url = URL.canParse(text) ? new URL(text) : null;
   const default_port = url === null ? undefined : DEFAULT_PORTS[url.protocol as keyof typeof DEFAULT_PORTS];
   if (url === null || default_port === undefined || url.username !== "" || url.password !== "") {
-    throw new BackplaneError("request.invalid", "url must be an http or https URL without credentials");
+    throw new BackplaneError("request.invalid", "url must be an http or https URL without credentials.");
   }
   const host = url.hostname.replaceAll(/[[\]]/g, "");
   return { url, destination: { host, port: url.port === "" ? default_port : Number(url.port) } };

@@ -30,8 +30,8 @@ export function endToEndFields(
 ): [string, string][] {
   const words = (message.headers.connection ?? "").split(",").map((word) => word.trim().toLowerCase());
   const named = words.filter((word) => !ALWAYS_END_TO_END.has(word));
-  const left = new Set([...HOP_BY_HOP, ...without, ...named]);
-  return headerPairs(message.rawHeaders).filter(([name]) => !left.has(name.toLowerCase()));
+  const dropped = new Set([...HOP_BY_HOP, ...without, ...named]);
+  return headerPairs(message.rawHeaders).filter(([name]) => !dropped.has(name.toLowerCase()));
 }
 
 export function headerPairs(raw: readonly string[]): [string, string][] {

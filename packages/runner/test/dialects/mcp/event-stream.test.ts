@@ -93,7 +93,7 @@ test("receives notifications over the GET stream", async () => {
   expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
 });
 
-test("redacts secrets of calls from notifications, also after a rotation", async () => {
+test("redacts secrets of calls from notifications, even after a rotation", async () => {
   let stream: ReturnType<Reply["stream"]> | null = null;
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.http !== "GET") return false;
@@ -126,7 +126,7 @@ test("waits before it reopens a stream that a server ends immediately", async ()
   expect(server.seen.filter(({ http }) => http === "GET").length).toBeLessThan(10);
 });
 
-test("renews subscriptions when the server lost its session, also without a request", async () => {
+test("renews subscriptions when the server lost its session, even without a request", async () => {
   let session = 1;
   let standing: { end(): void } | null = null;
   const subscribed: string[] = [];

@@ -199,7 +199,7 @@ test("fails immediately without a server and does not delay later calls", async 
   }
 });
 
-test("reports a required sign-in, also if the body is a JSON-RPC error", async () => {
+test("reports a required sign-in, even if the body is a JSON-RPC error", async () => {
   const server = await mcpHttpServer((seen, reply) => {
     if (seen.headers.authorization === "Bearer good") return false;
     const body = JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32000, message: "no" } });

@@ -300,7 +300,7 @@ test("asks no caller if calls of two sessions are in flight", async () => {
         },
       },
     );
-  // Long enough to be in flight during the third call, also on a busy machine.
+  // Long enough to be in flight during the third call, even on a busy machine.
   const other = run("hangs", "a", 5_000);
   const same = run("hangs", "b", 5_000);
   const refused = await run("elicits", "b");

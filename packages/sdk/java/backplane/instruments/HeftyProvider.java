@@ -172,19 +172,19 @@ final class HeftyProvider implements InstrumentProvider {
     }
 
     @SuppressWarnings("unchecked")
-    private static InstrumentMetadata metadataOf(Object given) throws Exception {
+    private static InstrumentMetadata metadataOf(Object metadata) throws Exception {
       InstrumentMetadata.Category category =
-          InstrumentMetadata.Category.valueOf(Scala.caseName(Scala.call(given, "category")));
-      String description = (String) Scala.call(given, "description");
-      return new InstrumentMetadata((String) Scala.call(given, "name"), category, description)
-          .accessMode(InstrumentMetadata.AccessMode.valueOf(Scala.caseName(Scala.call(given, "accessMode"))))
-          .platform(InstrumentMetadata.Platform.valueOf(Scala.caseName(Scala.call(given, "platform"))))
-          .inputSchema((Map<String, Object>) Scala.toJson(Scala.call(given, "inputSchema")))
-          .outputSchema((Map<String, Object>) Scala.toJson(Scala.call(given, "outputSchema")))
-          .sideEffects(texts(Scala.call(given, "sideEffects")))
-          .keywords(texts(Scala.call(given, "keywords")))
-          .defaultTimeoutMs(((Number) Scala.call(given, "defaultTimeoutMs")).longValue())
-          .maxTimeoutMs(((Number) Scala.call(given, "maxTimeoutMs")).longValue());
+          InstrumentMetadata.Category.valueOf(Scala.caseName(Scala.call(metadata, "category")));
+      String description = (String) Scala.call(metadata, "description");
+      return new InstrumentMetadata((String) Scala.call(metadata, "name"), category, description)
+          .accessMode(InstrumentMetadata.AccessMode.valueOf(Scala.caseName(Scala.call(metadata, "accessMode"))))
+          .platform(InstrumentMetadata.Platform.valueOf(Scala.caseName(Scala.call(metadata, "platform"))))
+          .inputSchema((Map<String, Object>) Scala.toJson(Scala.call(metadata, "inputSchema")))
+          .outputSchema((Map<String, Object>) Scala.toJson(Scala.call(metadata, "outputSchema")))
+          .sideEffects(texts(Scala.call(metadata, "sideEffects")))
+          .keywords(texts(Scala.call(metadata, "keywords")))
+          .defaultTimeoutMs(((Number) Scala.call(metadata, "defaultTimeoutMs")).longValue())
+          .maxTimeoutMs(((Number) Scala.call(metadata, "maxTimeoutMs")).longValue());
     }
 
     @Override

@@ -13,7 +13,7 @@ final class HostCall implements InvocationContext {
   HostCall(Map<String, Object> params, Thread thread) {
     this.params = params;
     this.thread = thread;
-    this.id = params.get("invocationId") instanceof String given ? given : "";
+    this.id = params.get("invocationId") instanceof String text ? text : "";
   }
 
   synchronized void cancel() {

@@ -15,8 +15,8 @@ final class HostContext implements PluginContext {
     pluginId = Refusal.text(params, "pluginId");
     dataDir = Path.of(Refusal.text(params, "dataDir"));
     heftyVersion = Refusal.text(params, "heftyVersion");
-    if (!(params.get("config") instanceof Map<?, ?> given)) throw new Refusal(Refusal.INVALID_PARAMS, "config must be an object");
-    given.forEach((name, value) -> config.put(String.valueOf(name), String.valueOf(value)));
+    if (!(params.get("config") instanceof Map<?, ?> settings)) throw new Refusal(Refusal.INVALID_PARAMS, "config must be an object");
+    settings.forEach((name, value) -> config.put(String.valueOf(name), String.valueOf(value)));
   }
 
   @Override

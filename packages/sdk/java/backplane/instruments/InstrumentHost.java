@@ -193,13 +193,13 @@ public final class InstrumentHost {
   @SuppressWarnings("unchecked")
   private Object invoke(Map<String, Object> params) {
     Instrument instrument = find(Refusal.text(params, "instrument"));
-    if (!(params.getOrDefault("params", Map.of()) instanceof Map<?, ?> given)) {
+    if (!(params.getOrDefault("params", Map.of()) instanceof Map<?, ?> arguments)) {
       throw new Refusal(Refusal.INVALID_PARAMS, "params must be an object");
     }
     HostCall call = new HostCall(params, Thread.currentThread());
     running.put(call.id, call);
     try {
-      InstrumentResult result = instrument.invoke((Map<String, Object>) given, call);
+      InstrumentResult result = instrument.invoke((Map<String, Object>) arguments, call);
       if (result != null) return result.toJson();
       return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " answered nothing").toJson();
     } catch (UnsupportedOperationException e) {

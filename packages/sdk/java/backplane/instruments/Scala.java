@@ -128,8 +128,8 @@ final class Scala {
   }
 
   /** Circe's values and Options as JSON types; everything else that JSON does not have as text. */
-  static Object toJson(Object given) throws Exception {
-    Object value = unwrap(given);
+  static Object toJson(Object scala) throws Exception {
+    Object value = unwrap(scala);
     if (value == null || value instanceof String || value instanceof Number || value instanceof Boolean) return value;
     if (isA(value, "io.circe.Json")) return Json.parse((String) call(value, "noSpaces"));
     return String.valueOf(value);

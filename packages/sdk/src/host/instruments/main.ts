@@ -1,7 +1,7 @@
 /**
- * The host program for instrument modules (instr.external-host): `node instrument-host.mjs ./provider.js#HelloProvider [frame bytes]`
- * loads any module that implements InstrumentProvider and speaks the protocol for it. The module is resolved
- * from the working directory. The host is bundled into one file, which a sandbox mounts beside the package.
+ * The host program for instrument modules (instr.external-host): `node instrument-host.mjs ./provider.js#HelloProvider
+ * [frame bytes]` loads any module that implements InstrumentProvider and speaks the protocol for it. The module is
+ * resolved from the working directory. The host is bundled into one file, which a sandbox mounts beside the package.
  */
 import { InstrumentPlugin, serveInstruments, stdioTransport } from "@backplane/wire";
 import { keepForProtocol } from "../keep-for-protocol.ts";

@@ -1,8 +1,8 @@
 /**
  * Counts the commits of a store, in the store and in a small file beside it. SQLite silently ends a damaged log at its
  * first bad frame, so acknowledged commits could be lost without notice; the count detects this. The file is written after
- * the commit and before its acknowledgement, without a separate sync. After a power failure it may be behind the store,
- * but it is ahead only if the store has lost commits.
+ * the commit and before its acknowledgement, without a separate sync. After a power failure, or when the disk does not take
+ * it, it may be behind the store, but it is ahead only if the store has lost commits.
  */
 import { closeSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";
 import { crc32 } from "node:zlib";
@@ -30,7 +30,7 @@ interface State extends Commits {
 
 const WRITE = `update ${STATE_TABLE} set commits = $1, at = $2, schema_sum = $3, sum = $4 where one = 1`;
 
-/** Null: the schema is older than the counter. */
+/** Null if the schema is older than the counter. */
 export function createCommitCounter(connection: SqliteConnection, file: string): CommitCounter | null {
   const state = readState(connection);
   if (state === null) return null;
@@ -45,7 +45,11 @@ export function createCommitCounter(connection: SqliteConnection, file: string):
     },
     committed() {
       Object.assign(state, pending);
-      writeSync(fd, lineOf(state), 0);
+      try {
+        writeSync(fd, lineOf(state), 0);
+      } catch {
+        // The transaction is on disk, so it must not be reported as failed; the next commit writes the count again.
+      }
     },
     close: () => closeSync(fd),
   };

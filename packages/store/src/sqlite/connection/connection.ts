@@ -28,7 +28,7 @@ export async function loadHook(hook: HookModule | undefined): Promise<StatementH
 
 export interface SqliteConnection {
   run<T>(op: Op<T>): T;
-  /** Like `run`, and sets `wrote` when a statement has written, also when the operation throws. */
+  /** Like `run`, and sets `wrote` when a statement has written, even when the operation throws. */
   runTracked<T>(op: Op<T>, wrote: { value: boolean }): T;
   /** Like `run`, but returns damaged rows too, for code that looks for damage itself. */
   runUnchecked<T>(op: Op<T>): T;
@@ -48,7 +48,10 @@ interface PreparedStatement {
   checksummed: ChecksummedWrite | undefined;
 }
 
-/** With FULL a commit is on disk before it is acknowledged. Checkpoints of 16 MB cost less per row (bench row store.append). */
+/**
+ * With FULL a commit is on disk before it is acknowledged. Checkpoints of 16 MB cost less per row (bench row
+ * store.append).
+ */
 const WRITER_PRAGMAS = `
   pragma busy_timeout = 5000;
   pragma journal_mode = wal;

@@ -20,6 +20,19 @@ export function damageOf(error: unknown): StoreFailure | undefined {
   return undefined;
 }
 
+const IOERR = 10;
+const FULL = 13;
+/** The file ends too early, which a working disk can report. */
+const IOERR_SHORT_READ = 522;
+
+/** Returns undefined unless the disk is full or failed. */
+export function diskFailureOf(error: unknown): StoreFailure | undefined {
+  const { errcode, message } = (error ?? {}) as { errcode?: unknown; message?: string };
+  const primary = typeof errcode === "number" && errcode !== IOERR_SHORT_READ ? errcode & 0xff : 0;
+  if (primary !== FULL && primary !== IOERR) return undefined;
+  return { code: "store.unavailable", message, disk: primary === FULL ? "ENOSPC" : "EIO" };
+}
+
 /** SQLite's primary codes for a failure of the disk or the file: BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, … */
 const DISK_CODES = new Set([5, 6, 7, 8, 10, 11, 13, 14, 22, 26]);
 

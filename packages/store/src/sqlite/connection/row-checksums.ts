@@ -1,7 +1,7 @@
 /**
- * Every row of a SQLite store has a checksum over all its columns, so that a changed byte on the disk is an error instead of
- * a wrong result. Writes set it (checksummed-writes.ts), and queries check each row that they return. Nothing in the file
- * depends on our functions, so any SQLite tool can read it.
+ * Every row of a SQLite store has a checksum over all its columns, so that a changed byte on the disk is an error
+ * instead of a wrong result. Writes set it (checksummed-writes.ts), and queries check each row that they return.
+ * Nothing in the file depends on our functions, so any SQLite tool can read it.
  */
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
 import { crc32 } from "node:zlib";
@@ -86,13 +86,13 @@ export function addChecksumFunctions(database: DatabaseSync): void {
 }
 
 /** Throws when the values of a row do not match its checksum. The first `key` values are its primary key. */
-export function checkValues(
+function checkValues(
   table: string,
   key: number,
   sum: SQLOutputValue,
   values: readonly SQLOutputValue[],
 ): void {
-  if (checksumOf(values) !== sum) throw new DamagedRowError(table, idOf(values.slice(0, key)));
+  if (checksumOf(values) !== sum) throw damagedRow(table, values.slice(0, key));
 }
 
 /** The call of `check_row` by table; `$alias` stands for the alias of the table in a statement. */
@@ -207,13 +207,20 @@ export function schemaChecksum(database: DatabaseSync): number {
 /** Each value is written with its type and length, so that different rows never give the same text. */
 export function checksumOf(values: readonly SQLOutputValue[]): number {
   let text = "";
-  for (const value of values) {
-    if (typeof value === "string") text += `s${value.length}:${value}`;
-    else if (value === null) text += "n";
-    else if (value instanceof Uint8Array) text += `b${Buffer.from(value).toString("hex")};`;
-    else text += `i${String(value)};`;
-  }
+  for (let n = 0; n < values.length; n++) text += checksumPart(values[n]!);
   return crc32(text);
+}
+
+/** The part of one value in the text whose CRC is the checksum of a row. */
+export function checksumPart(value: SQLOutputValue): string {
+  if (typeof value === "string") return `s${value.length}:${value}`;
+  if (value === null) return "n";
+  if (value instanceof Uint8Array) return `b${Buffer.from(value).toString("hex")};`;
+  return `i${String(value)};`;
+}
+
+export function damagedRow(table: string, key: readonly SQLOutputValue[]): Error {
+  return new DamagedRowError(table, idOf(key));
 }
 
 /** A refusal as in op.ts, which names the damaged row. */

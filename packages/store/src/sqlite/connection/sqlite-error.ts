@@ -1,9 +1,16 @@
-import type { BackplaneError } from "@backplane/contract";
-import { toStoreError } from "../../backend/store-error.ts";
+import { type BackplaneError, diskFault } from "@backplane/contract";
+import { storeDiskFault, toStoreError } from "../../backend/store-error.ts";
 import { failureOf } from "../../ops/op.ts";
-import { damageOf } from "./driver-errors.ts";
+import { damageOf, diskFailureOf } from "./driver-errors.ts";
 
 /** Like `toStoreError`, and reports a driver error that means a damaged file as `store.damaged`. */
 export function toSqliteError(error: unknown): BackplaneError {
-  return toStoreError(failureOf(error) ?? damageOf(error) ?? error);
+  return toStoreError(failureOf(error) ?? damageOf(error) ?? diskFailureOf(error) ?? error);
+}
+
+/** A full or failing disk, reported by SQLite or by the operating system; null for any other error. */
+export function sqliteDiskFault(error: unknown, place: string): BackplaneError | null {
+  const failure = diskFailureOf(error);
+  if (failure?.disk === undefined) return diskFault(error, place);
+  return storeDiskFault(failure.disk, failure.message, place);
 }

@@ -1,7 +1,7 @@
 /**
- * Maintenance of a SQLite store by an operator: check, back up, restore, repair. Nothing is overwritten: files that a repair
- * or a restore replaces are first kept in a folder beside the store. Except for checks and backups the caller has locked
- * the home.
+ * Maintenance of a SQLite store by an operator: check, back up, restore, repair. Nothing is overwritten: files that a
+ * repair or a restore replaces are first kept in a folder beside the store. Except for checks and backups the caller
+ * has locked the home.
  */
 import {
   appendFileSync,
@@ -15,11 +15,12 @@ import {
 } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import type { DatabaseSync } from "node:sqlite";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, diskFault } from "@backplane/contract";
 import { commitFile, readCommitFile, readState, resetCommitFile } from "../connection/commit-counter.ts";
 import { openConnection, type SqliteConnection } from "../connection/connection.ts";
 import { damageOf } from "../connection/driver-errors.ts";
 import { checksummedTables, checksumOf, type DamagedRow, STATE_TABLE } from "../connection/row-checksums.ts";
+import { sqliteDiskFault } from "../connection/sqlite-error.ts";
 import { syncPath } from "../connection/sync-path.ts";
 import { checkCommits, stamp } from "./check-at-open.ts";
 import { checkHeader, type FileDamage, findDamage } from "./check-file.ts";
@@ -61,6 +62,11 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
       return { ...report, ...found, lost_commits, fix: damaged ? restoreAdvice(file) : "" };
     });
   } catch (error) {
+    // A disk without space for the copy says nothing about the store.
+    const fault =
+      sqliteDiskFault(error, file) ??
+      (isNotOpened(error) ? unavailable(error, `${file} could not be checked`) : null);
+    if (fault !== null) throw fault;
     structure.push((damageOf(error)?.message ?? (error as Error).message).trim());
     return { ...report, structure, rows: [], fix: restoreAdvice(file) };
   }
@@ -96,26 +102,55 @@ export function backUpStoreFile(file: string, to: string, running: boolean): voi
     throw new BackplaneError("request.invalid", `${file} does not exist, so there is nothing to back up.`);
   checkHeader(file);
   const partial = `${to}.partial`;
-  rmSync(partial, { force: true });
-  withConnection(openConnection(file, running ? "read" : "write"), (connection) => {
-    connection.exec(`vacuum into '${partial.replaceAll("'", "''")}'`);
+  const removePartial = () => {
+    for (const part of ["", "-wal", "-shm", "-journal"]) rmSync(`${partial}${part}`, { force: true });
+  };
+  removePartial();
+  try {
+    copyVerified(file, partial, running);
+    syncPath(partial);
+    renameSync(partial, to);
+  } catch (error) {
+    throw (
+      sqliteDiskFault(error, to) ??
+      (isNotOpened(error) ? unavailable(error, `The store could not be copied to ${to}`) : error)
+    );
+  } finally {
+    removePartial();
+  }
+}
+
+const CANTOPEN = 14;
+
+function isNotOpened(error: unknown): boolean {
+  const { errcode } = (error ?? {}) as { errcode?: unknown };
+  return typeof errcode === "number" && (errcode & 0xff) === CANTOPEN;
+}
+
+/** SQLite does not say why it cannot open or create a file. */
+function unavailable(cause: unknown, problem: string): BackplaneError {
+  return new BackplaneError("store.unavailable", `${problem}: ${(cause as Error).message}.`, {
+    fix: "Check the free space and the permissions of its folder, then try again.",
+    cause,
   });
-  const { structure, rows } = withConnection(openConnection(partial, "write"), ({ database }) =>
+}
+
+function copyVerified(file: string, to: string, running: boolean): void {
+  withConnection(openConnection(file, running ? "read" : "write"), (connection) => {
+    connection.exec(`vacuum into '${to.replaceAll("'", "''")}'`);
+  });
+  const { structure, rows } = withConnection(openConnection(to, "write"), ({ database }) =>
     findDamage(database),
   );
   if (structure.length + rows.length > 0) {
-    rmSync(partial);
     const damage = [...structure, ...rows.map(({ table, id }) => `row ${id} of ${table}`)]
       .slice(0, 3)
       .join("; ");
     throw damagedStore(file, `${file} is damaged, so no backup was made: ${damage}.`);
   }
-  for (const part of ["-wal", "-shm"]) rmSync(`${partial}${part}`, { force: true });
-  syncPath(partial);
-  renameSync(partial, to);
 }
 
-/** Replaces the store by a backup. Returns the folder with the previous files. */
+/** Replaces the store with a backup. Returns the folder with the previous files. */
 export function restoreStoreFile(file: string, backup: string): string {
   if (!existsSync(backup)) throw new BackplaneError("request.invalid", `${backup} does not exist.`);
   const found = checkStoreFile(backup, false);
@@ -128,10 +163,19 @@ export function restoreStoreFile(file: string, backup: string): string {
       },
     );
   }
-  const kept = keepFiles(file, "before-restore", true);
-  copyFileSync(backup, file);
-  syncPath(file);
-  return kept;
+  // Copied before the store is moved aside, so that a full disk leaves the home as it was.
+  const draft = `${file}.restoring`;
+  try {
+    copyFileSync(backup, draft);
+    syncPath(draft);
+    const kept = keepFiles(file, "before-restore", true);
+    renameSync(draft, file);
+    syncPath(dirname(file));
+    return kept;
+  } catch (error) {
+    rmSync(draft, { force: true });
+    throw diskFault(error, file) ?? error;
+  }
 }
 
 export interface RepairResult {
@@ -178,13 +222,18 @@ export function repairStoreFile(file: string, accept_loss: boolean): RepairResul
 function keepFiles(file: string, reason: string, move: boolean): string {
   const kept = `${file}.${reason}-${stamp()}`;
   mkdirSync(kept, { mode: 0o700 });
-  for (const part of ["", "-wal", "-shm", ".commits"]) {
-    if (!existsSync(`${file}${part}`)) continue;
-    const to = join(kept, `${basename(file)}${part}`);
-    if (move) renameSync(`${file}${part}`, to);
-    else copyFileSync(`${file}${part}`, to);
+  try {
+    writeFileSync(join(kept, "README"), `The files of ${file} as they were (${reason}).\n`);
+    for (const part of ["", "-wal", "-shm", ".commits"]) {
+      if (!existsSync(`${file}${part}`)) continue;
+      const to = join(kept, `${basename(file)}${part}`);
+      if (move) renameSync(`${file}${part}`, to);
+      else copyFileSync(`${file}${part}`, to);
+    }
+  } catch (error) {
+    if (!move) rmSync(kept, { recursive: true, force: true });
+    throw diskFault(error, kept) ?? error;
   }
-  writeFileSync(join(kept, "README"), `The files of ${file} as they were (${reason}).\n`);
   return kept;
 }
 

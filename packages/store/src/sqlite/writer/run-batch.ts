@@ -7,7 +7,7 @@ import { failureOf, type Op, type Statement, type StoreFailure } from "../../ops
 import { startWrite, type WriteName } from "../../ops/writes.ts";
 import type { CommitCounter } from "../connection/commit-counter.ts";
 import type { SqliteConnection } from "../connection/connection.ts";
-import { damageOf, isDiskError } from "../connection/driver-errors.ts";
+import { damageOf, diskFailureOf, isDiskError } from "../connection/driver-errors.ts";
 
 export interface WriteCall {
   name: WriteName;
@@ -37,11 +37,11 @@ export function runBatch(
   } catch (error) {
     // A disk error ends the batch; its remaining calls are not run.
     rollBack(connection);
-    return { ...emptyResult(), broken: damageOf(error) ?? unavailable(error) };
+    return { ...emptyResult(), broken: damageOf(error) ?? diskFailureOf(error) ?? unavailable(error) };
   }
 }
 
-/** Null: a call failed after it had written, and the batch was rolled back. */
+/** Null if a call failed after it had written, and the batch was rolled back. */
 function runWithoutSavepoints(
   connection: SqliteConnection,
   calls: readonly WriteCall[],
@@ -77,7 +77,7 @@ function* single(statement: Statement): Op<void> {
   yield statement;
 }
 
-/** False: the call failed after it had written, and there is no savepoint to undo its writes. */
+/** False if the call failed after it had written, and there is no savepoint to undo its writes. */
 function runCall(
   connection: SqliteConnection,
   call: WriteCall,

@@ -13,7 +13,10 @@ import type { WriterThreadData } from "./writer-thread.ts";
 
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
-/** Half of a hundred writers. With a lower value the additional commits cost more than the overlap saves (bench row store.append). */
+/**
+ * Half of a hundred writers. With a lower value the additional commits cost more than the overlap saves (bench row
+ * store.append).
+ */
 const BURST = 48;
 
 interface Thread {
@@ -39,14 +42,7 @@ export function createThreadWriter(
       if (current === thread) current = null;
       if (!closed) log?.warn({ code }, "the store's writer thread ended; the next write starts a new one");
       for (const resolve of thread.waiting.splice(0)) {
-        resolve({
-          values: [],
-          failures: [],
-          broken: {
-            code: "store.unavailable",
-            message: "The store's writer thread ended before it answered.",
-          },
-        });
+        resolve(broken("The store's writer thread ended before it answered."));
       }
     });
     return thread;
@@ -59,6 +55,8 @@ export function createThreadWriter(
     depth: 1,
     burst: BURST,
     run(calls) {
+      // A new thread would keep the process alive.
+      if (closed) return Promise.resolve(broken("The store is closed."));
       current ??= start();
       const thread = current;
       return new Promise((resolve) => {
@@ -74,6 +72,10 @@ export function createThreadWriter(
       await exited;
     },
   };
+}
+
+function broken(message: string): BatchResult {
+  return { values: [], failures: [], broken: { code: "store.unavailable", message } };
 }
 
 /** In the same folder, in the sources and in the build. */

@@ -7,7 +7,7 @@ export interface Writer {
   run(calls: WriteCall[]): Promise<BatchResult>;
   /** How many batches may be in flight. More than one keeps a thread busy while its last result is being read. */
   depth: number;
-  /** How many calls of one turn are sent without waiting for its end. Useless without a second thread. */
+  /** How many calls of one event-loop turn are sent before the turn ends. Useless without a second thread. */
   burst: number;
   close(): Promise<void>;
 }

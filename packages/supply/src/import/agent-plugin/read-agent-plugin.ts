@@ -49,7 +49,7 @@ const FILE_BYTES = 1024 * 1024;
 const ROOT = ".";
 const DATA = "/sandbox/scratch";
 
-/** Null: its `plugin.json` is not an Agent Plugins manifest. Throws package.invalid. */
+/** Null if its `plugin.json` is not an Agent Plugins manifest. Throws package.invalid. */
 export async function readAgentPlugin(folder: string): Promise<AgentPlugin | null> {
   const manifest = parse(await text(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
   if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;

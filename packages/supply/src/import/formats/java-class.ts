@@ -29,7 +29,7 @@ const SIZES: Record<number, number> = {
 /** A long and a double take two entries. */
 const WIDE: readonly number[] = [5, 6];
 
-/** Null: the bytes are not a class file. */
+/** Null if the bytes are not a class file. */
 export function hasMain(bytes: Uint8Array): boolean | null {
   try {
     return readMain(bytes);

@@ -72,9 +72,9 @@ function permissionsOf(own: unknown): { permissions?: Permissions } {
   );
 }
 
-function versionOf(given: unknown, listing: TreeListing, changing: boolean): string {
-  if (given === undefined) return `0.0.0-${shortDigest(listing)}`;
-  const parsed = VersionSchema.safeParse(given);
+function versionOf(declared: unknown, listing: TreeListing, changing: boolean): string {
+  if (declared === undefined) return `0.0.0-${shortDigest(listing)}`;
+  const parsed = VersionSchema.safeParse(declared);
   if (parsed.success)
     return changing ? `${parsed.data.split(/[-+]/)[0]}-${shortDigest(listing)}` : parsed.data;
   throw invalid(PACKAGE, "version must be a semantic version, such as 0.1.0");

@@ -8,11 +8,13 @@ import { BackplaneError, type Manifest } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import type { Operation } from "@backplane/ports";
 import { unsafe } from "../../archive/unsafe.ts";
+import { readSpool } from "../../container-images/apply-layer.ts";
 import { IMAGE_FILE, type ImageFile } from "../../container-images/image-file.ts";
 import { formatImageReference, parseImageReference } from "../../container-images/image-reference.ts";
 import { type ImageTree, partsOf } from "../../container-images/image-tree.ts";
 import { type PulledImage, pullImage } from "../../container-images/pull-image.ts";
 import { writeRoot } from "../../container-images/root-files.ts";
+import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
 import type { HostPlatform } from "../../manifest/host-platform.ts";
 import type { RegistryClient } from "../../oci/registry-client.ts";
 import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
@@ -24,6 +26,8 @@ import { packageIdOf } from "./server-manifest.ts";
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /** Files of /etc that the sandbox replaces; they must exist, because the root is read-only. */
 const REPLACED = ["passwd", "group", "hosts"];
+/** Every start of a process mounts each of them. */
+const MAX_TOP_ENTRIES = 256;
 /** The sandbox sets these itself. */
 const OWN_VARIABLES = ["HOME", "TMPDIR"];
 
@@ -41,6 +45,7 @@ export async function imageServer(
   try {
     const image = await pullImage(registry, reference, host, work, operation);
     try {
+      await refuseOwnCredentials(image);
       prepareRoot(image.tree, image.config.workdir);
       const about: ImageFile = {
         manifest: manifestOf(image, source, host),
@@ -65,6 +70,26 @@ export async function imageServer(
   } finally {
     await rm(work, { recursive: true, force: true });
   }
+}
+
+/** Where the author of an image puts files, beside its working folder. Others come from base images, which are public. */
+const AUTHOR_FOLDERS = ["app", "home", "root", "srv"];
+const INSTALLED = /(?:^|\/)(?:node_modules|site-packages|dist-packages)\//;
+
+/** Refuses credentials in what the author of the image has added, its variables included. */
+async function refuseOwnCredentials({ tree, spool, config }: PulledImage): Promise<void> {
+  const credentials = createCredentialCheck();
+  for (const [name, value] of Object.entries(config.env))
+    credentials.scan(`ENV ${name}`).push(Buffer.from(value));
+  const workdir = partsOf(config.workdir).join("/");
+  const folders = [...AUTHOR_FOLDERS, ...(workdir === "" ? [] : [workdir])].map((folder) => `${folder}/`);
+  for (const { path, node } of tree.entries()) {
+    if (node.kind !== "file" || !folders.some((folder) => path.startsWith(folder)) || INSTALLED.test(path))
+      continue;
+    const scan = credentials.scan(path);
+    for await (const chunk of readSpool(spool.handle, node.content)) scan.push(chunk);
+  }
+  credentials.assertNone("container image");
 }
 
 /** As far as the reference says. */
@@ -101,10 +126,10 @@ function manifestOf(image: PulledImage, source: ImageServerSource, host: HostPla
     "org.opencontainers.image.description": description,
     "org.opencontainers.image.licenses": license,
   } = config.labels;
-  return ManifestSchema.parse({
+  const manifest = ManifestSchema.safeParse({
     api_version: "vai.plugin.v1",
     package_id: packageIdOfImage(reference.repository),
-    version: versionOf(reference.tag, digest),
+    version: versionOf(reference.tag, digest, source.with_args),
     name: shown.slice(0, 120),
     ...(description ? { description: description.slice(0, 4_000) } : {}),
     ...(license ? { license: license.slice(0, 120) } : {}),
@@ -124,14 +149,18 @@ function manifestOf(image: PulledImage, source: ImageServerSource, host: HostPla
     },
     exports: [],
   });
+  if (manifest.success) return manifest.data;
+  const [issue] = manifest.error.issues;
+  const problem = `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}`;
+  throw new BackplaneError("package.invalid", `${shown} cannot be described by a manifest: ${problem}.`);
 }
 
-/** A tag can move, so the digest is part of the version. */
-function versionOf(tag: string | null, digest: string): string {
+/** A tag can move, so the digest is part of the version. With arguments, the package starts another command. */
+function versionOf(tag: string | null, digest: string, with_args: boolean): string {
   const [, major = "0", minor = "0", patch = "0"] =
     /^v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?/.exec(tag ?? "") ?? [];
   const short = digest.slice("sha256:".length, "sha256:".length + 12);
-  return `${Number(major)}.${Number(minor)}.${Number(patch)}+image.${short}`;
+  return `${Number(major)}.${Number(minor)}.${Number(patch)}+image.${short}${with_args ? ".args" : ""}`;
 }
 
 /** The absolute path of a program in the image. A link stays a link: programs look at their own name. */
@@ -161,6 +190,11 @@ function prepareRoot(tree: ImageTree, workdir: string): void {
   const layer = Number.MAX_SAFE_INTEGER;
   if (tree.root.children.has("sandbox"))
     throw unsafe("reserved-name", "the image has a folder that is reserved for the sandbox", "sandbox");
+  if (tree.root.children.size > MAX_TOP_ENTRIES)
+    throw unsafe(
+      "too-many-entries",
+      `the image has more than ${MAX_TOP_ENTRIES} files and folders at its top, each of which is mounted`,
+    );
   const etc = tree.root.children.get("etc");
   if (etc !== undefined && etc.kind !== "folder") throw unsafe("symlink", "it is not a folder", "etc");
   for (const name of REPLACED) tree.addFile(`etc/${name}`, false, { offset: 0, size: 0 }, layer);

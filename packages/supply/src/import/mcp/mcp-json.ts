@@ -1,6 +1,6 @@
 /**
- * Reads `mcp.json` as editors and agents write it: a map of servers, each with a command or a URL. Values that are secret by
- * name or by form are never imported. They become slots, to which the operator binds stored secrets.
+ * Reads `mcp.json` as editors and agents write it: a map of servers, each with a command or a URL. Values that are
+ * secret by name or by form are never imported. They become slots, to which the operator binds stored secrets.
  */
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
 import { parseImageReference } from "../../container-images/image-reference.ts";
@@ -19,6 +19,8 @@ export interface McpServerEntry {
   secret_env: Record<string, string>;
   secret_slots: string[];
   mounts?: AskedMount[];
+  /** Flags of its command that have no effect here. */
+  ignored?: string[];
 }
 
 const MAX_SERVERS = 64;
@@ -90,7 +92,10 @@ export function imageServerEntry(reference: string, args: readonly string[]): Mc
   };
 }
 
-/** `@playwright/mcp` becomes `playwright` and `mcp-server-kubernetes` `kubernetes`: the tools are named `mcp_NAME_…` already. */
+/**
+ * `@playwright/mcp` becomes `playwright` and `mcp-server-kubernetes` `kubernetes`: the tools are named `mcp_NAME_…`
+ * already.
+ */
 function shortServerName(spec: string): string {
   const at = spec.lastIndexOf("@");
   const name = at > 0 ? spec.slice(0, at) : spec;
@@ -114,12 +119,12 @@ export function declareSlots(server: McpServerEntry, slots: readonly string[]): 
 
 /** Reads each server independently of the others. */
 export function readServers(
-  given: Record<string, unknown>,
+  entries: Record<string, unknown>,
   read: (name: string, about: unknown) => McpServerEntry,
 ): McpServers {
   const servers: McpServerEntry[] = [];
   const left_out: LeftOut[] = [];
-  for (const [name, about] of Object.entries(given)) {
+  for (const [name, about] of Object.entries(entries)) {
     try {
       servers.push(read(name, about));
     } catch (error) {
@@ -137,11 +142,11 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
     throw invalid(`${name} uses the SSE transport; only streamable HTTP and stdio are supported`);
   if (typeof url === "string") return readRemote(name, url, stringMap(name, "headers", headers));
   if (typeof command !== "string" || command === "") throw invalid(`${name} has neither a command nor a url`);
-  const given = args ?? [];
-  if (!Array.isArray(given) || !given.every((item) => typeof item === "string")) {
+  const arg_list = args ?? [];
+  if (!Array.isArray(arg_list) || !arg_list.every((item) => typeof item === "string")) {
     throw invalid(`the args of ${name} are not a list of strings`);
   }
-  const read = readCommand(name, command, given as string[]);
+  const read = readCommand(name, command, arg_list as string[]);
   const variables = splitSecrets({ ...read.env, ...stringMap(name, "env", env) });
   const args_slots = read.args.map(placeholders);
   return {
@@ -152,14 +157,15 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
     args: args_slots.map(({ text }) => text),
     ...variables,
     ...(read.mounts === undefined ? {} : { mounts: read.mounts }),
+    ...(read.ignored === undefined ? {} : { ignored: read.ignored }),
     secret_slots: [...new Set([...variables.secret_slots, ...args_slots.flatMap(({ slots }) => slots)])],
   };
 }
 
-function readRemote(name: string, url: string, given: Record<string, string>): McpServerEntry {
+function readRemote(name: string, url: string, configured: Record<string, string>): McpServerEntry {
   const slots: string[] = [];
   const headers: Record<string, string> = {};
-  for (const [header, value] of Object.entries(given)) {
+  for (const [header, value] of Object.entries(configured)) {
     const { text, slots: used } = placeholders(value);
     if (used.length > 0) {
       headers[header] = text;

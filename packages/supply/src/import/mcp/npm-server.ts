@@ -4,7 +4,7 @@
  * these files, including the lock.
  */
 import { createReadStream } from "node:fs";
-import { lstat, mkdir, readdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";
+import { lstat, mkdir, readFile, realpath, rename, rm, rmdir, writeFile } from "node:fs/promises";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 import { type InstallScripts, type Operation, requireNotCancelled } from "@backplane/ports";
@@ -23,7 +23,7 @@ import {
 } from "../../npm/install-scripts.ts";
 import { validateInstallSource } from "../../npm/install-source.ts";
 import type { Npm } from "../../npm/npm-command.ts";
-import { npmInstall } from "../../npm/npm-install.ts";
+import { npmInstall, type RequestedPackage } from "../../npm/npm-install.ts";
 import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
@@ -43,6 +43,8 @@ export interface NpmServerOptions {
   /** Null if scripts cannot run here. */
   scripts: InstallScripts | null;
   note: (text: string) => void;
+  /** Throws if the package must not be installed. */
+  accept?: RequestedPackage["accept"];
 }
 
 /**
@@ -52,7 +54,7 @@ export interface NpmServerOptions {
  */
 export async function npmServer(
   npm: Npm,
-  { spec, secret_slots, allowed, scripts, note }: NpmServerOptions,
+  { spec, secret_slots, allowed, scripts, note, accept }: NpmServerOptions,
   tree: string,
   operation: Operation,
 ): Promise<TreeListing> {
@@ -62,7 +64,7 @@ export async function npmServer(
   }
   await mkdir(tree);
   await writeFile(join(tree, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
-  await npmInstall(npm, tree, source, operation);
+  await npmInstall(npm, tree, { ...source, ...(accept === undefined ? {} : { accept }) }, operation);
   const found = await findInstallScripts(tree);
   const selected = allowed.select(found);
   const skipped = found.filter((each) => !selected.includes(each));
@@ -74,7 +76,8 @@ export async function npmServer(
     const built = `${tree}-built`;
     await rename(tree, built);
     await runScripts(scripts, built, selected, await npm.cli(), operation);
-    const listing = await listFiles(built, manifest, spec, { links: true }, operation);
+    await replaceFile(built, MANIFEST_FILE, manifest);
+    const listing = await listFiles(built, await findFiles(built), spec, { links: true }, operation);
     const copied = await unpackArchive(
       tarOf(() => built, listing),
       tree,
@@ -83,9 +86,11 @@ export async function npmServer(
     await rm(built, { recursive: true });
     return copied;
   }
-  const listing = await listFiles(tree, manifest, spec, { links: false }, operation);
+  await replaceFile(tree, MANIFEST_FILE, manifest);
+  const files = await findFiles(tree);
+  const listing = await listFiles(tree, files, spec, { links: false }, operation);
   checkListing(listing.files, NPM_LIMITS);
-  await removeUnlisted(tree, listing);
+  await removeUnlisted(tree, files, listing);
   return listing;
 }
 
@@ -104,39 +109,44 @@ async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   credentials.assertNone("npm package");
 }
 
-/** The files of the package, with its manifest. `links`: links are ignored instead of refused. */
+/** The files of the package. `links`: links are ignored instead of refused. */
 async function listFiles(
   dir: string,
-  manifest: string,
+  found: FoundTree,
   spec: string,
   { links }: { links: boolean },
   operation: Operation,
 ): Promise<TreeListing> {
-  await replaceFile(dir, MANIFEST_FILE, manifest);
-  const all = await requireRegularFiles(dir, await findFiles(dir), links);
+  const all = await requireRegularFiles(dir, found, links);
   const files = all.filter((path) => !EXCLUDED.test(path));
   return listTree(await readFiles(dir, files, spec, operation));
 }
 
 /** Removes files that are not part of the package, and empty folders. */
-async function removeUnlisted(dir: string, { files }: TreeListing): Promise<void> {
-  const kept = new Set(files.map(({ path }) => path));
-  const found = await findFiles(dir);
-  for (const path of found.files) if (!kept.has(path)) await rm(join(dir, path));
-  await removeEmptyFolders(dir);
+async function removeUnlisted(
+  dir: string,
+  { files, irregular }: FoundTree,
+  listing: TreeListing,
+): Promise<void> {
+  const kept = new Set(listing.files.map(({ path }) => path));
+  const removed = files.filter((path) => !kept.has(path));
+  for (const path of removed) await rm(join(dir, path));
+  for (const folder of [...removed.map((path) => posix.dirname(path)), ...irregular])
+    await removeEmptyFolders(dir, folder);
 }
 
-/** Returns whether the folder is empty now. */
-async function removeEmptyFolders(dir: string): Promise<boolean> {
-  const entries = await readdir(dir, { withFileTypes: true });
-  let left = entries.length;
-  for (const entry of entries) {
-    const path = join(dir, entry.name);
-    if (!entry.isDirectory() || !(await removeEmptyFolders(path))) continue;
-    await rmdir(path);
-    left -= 1;
+/** Removes the folder and those above it, up to the first one with content. */
+async function removeEmptyFolders(dir: string, path: string): Promise<void> {
+  for (let folder = path; folder !== "."; folder = posix.dirname(folder)) {
+    try {
+      await rmdir(join(dir, folder));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      // Another file of the folder was removed before.
+      if (code === "ENOTEMPTY" || code === "EEXIST" || code === "ENOENT") return;
+      throw error;
+    }
   }
-  return left === 0;
 }
 
 async function readFiles(

@@ -8,7 +8,8 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { type Operation, requireNotCancelled } from "@backplane/ports";
 import { checkListing } from "../../archive/check-listing.ts";
-import { NPM_LIMITS } from "../../archive/limits.ts";
+import { NPM_LIMITS, type UnpackLimits } from "../../archive/limits.ts";
+import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
 import type { HostPlatform } from "../../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import type { FoundPython, Pip } from "../../pypi/pip-command.ts";
@@ -31,6 +32,7 @@ export async function pythonServer(
   { spec, script, module, secret_slots }: PythonServerSource,
   tree: string,
   operation: Operation,
+  whole: UnpackLimits = NPM_LIMITS,
 ): Promise<TreeListing> {
   const requirement = parsePythonRequirement(spec);
   const work = `${tree}-wheels`;
@@ -44,13 +46,21 @@ export async function pythonServer(
     await mkdir(tree);
     let native = false;
     let scripts = new Map<string, EntryPoint>();
+    // All wheels share the limits, so that many dependencies cannot fill the disk together.
+    const limits = { ...whole };
+    // Credentials in a dependency belong to another publisher and are public already, such as keys for tests.
+    const credentials = createCredentialCheck();
     for (const wheel of wheels) {
       requireNotCancelled(operation);
       operation.report({ step: "unpack", message: `Unpacking ${wheel.file}` });
-      const unpacked = await unpackWheel(join(folder, wheel.file), tree, NPM_LIMITS);
+      const scan = wheel === root ? credentials.scan : undefined;
+      const unpacked = await unpackWheel(join(folder, wheel.file), tree, limits, scan);
+      limits.entries -= unpacked.files;
+      limits.unpacked_bytes -= unpacked.bytes;
       native ||= unpacked.native;
       if (wheel === root) scripts = unpacked.scripts;
     }
+    credentials.assertNone("Python package");
     const start = module === undefined ? selectScript(root.name, scripts, script) : module;
     await writeFile(join(tree, START_FILE), startProgram(start, native ? python : null));
     await writeFile(join(tree, LOCK_FILE), lockText(wheels, pip.index_url, python));
@@ -69,7 +79,7 @@ export async function pythonServer(
     );
     const { files } = await findFiles(tree);
     const listing = listTree(await mapConcurrently(files, (path) => readTreeFile(tree, path)));
-    checkListing(listing.files, NPM_LIMITS);
+    checkListing(listing.files, whole);
     return listing;
   } finally {
     await rm(work, { recursive: true, force: true });
@@ -84,10 +94,10 @@ export function describePythonServer(name: string, version: string): { package_i
 export function selectScript(
   name: string,
   scripts: ReadonlyMap<string, EntryPoint>,
-  given?: string,
+  script?: string,
 ): EntryPoint {
   const only = scripts.size === 1 ? [...scripts.values()][0] : undefined;
-  const found = given === undefined ? (scripts.get(name) ?? only) : scripts.get(given);
+  const found = script === undefined ? (scripts.get(name) ?? only) : scripts.get(script);
   if (found !== undefined) return found;
   const names = [...scripts.keys()].sort().join(", ");
   if (names === "")
@@ -96,8 +106,8 @@ export function selectScript(
       "it has no program to start",
       "Name the package that the server's instructions start with uvx, not a library.",
     );
-  if (given !== undefined)
-    throw unusable(name, `it has no program ${given}`, `Use --script with one of: ${names}.`);
+  if (script !== undefined)
+    throw unusable(name, `it has no program ${script}`, `Use --script with one of: ${names}.`);
   throw unusable(
     name,
     `it has several programs: ${names}`,

@@ -25,6 +25,8 @@ export interface ServerCommand {
   /** Variables that the command sets; a value `${NAME}` comes from the environment of whoever starts it. */
   env?: Record<string, string>;
   mounts?: AskedMount[];
+  /** Flags of the command that have no effect here and that its author may rely on. */
+  ignored?: string[];
 }
 
 /** A folder of the host that a server asks for. An operator has to grant it. */
@@ -58,10 +60,13 @@ export function readCommand(name: string, command: string, args: readonly string
 
 function readNpx(name: string, args: readonly string[]): ServerCommand {
   const flags = { package: ["-p", "--package"], ignored: ["-y", "--yes", "-q", "--quiet"] };
-  const { given, rest } = readFlags(name, "npx", args, { values: flags.package, ignored: flags.ignored });
+  const { flag_values, rest } = readFlags(name, "npx", args, {
+    values: flags.package,
+    ignored: flags.ignored,
+  });
   // With --package the next argument is the program of the package; its only program is started in any case.
   const next = rest.shift();
-  const spec = given.get("-p") ?? given.get("--package") ?? next;
+  const spec = flag_values.get("-p") ?? flag_values.get("--package") ?? next;
   const at = spec?.lastIndexOf("@") ?? -1;
   if (spec === undefined || !isPackageName(at > 0 ? spec.slice(0, at) : spec)) {
     throw invalid(`${name} calls npx without a package name`);
@@ -84,14 +89,14 @@ const UVX_IGNORED = [
 ];
 
 function readUvx(name: string, program: string, args: readonly string[]): ServerCommand {
-  const { given, rest } = readFlags(name, program, args, { values: ["--from"], ignored: UVX_IGNORED });
-  return pythonCommand(name, program, given.get("--from"), rest);
+  const { flag_values, rest } = readFlags(name, program, args, { values: ["--from"], ignored: UVX_IGNORED });
+  return pythonCommand(name, program, flag_values.get("--from"), rest);
 }
 
 function readPipx(name: string, args: readonly string[]): ServerCommand {
   const ignored = ["-q", "--quiet", "--verbose", "--no-cache"];
-  const { given, rest } = readFlags(name, "pipx run", args, { values: ["--spec"], ignored });
-  return pythonCommand(name, "pipx run", given.get("--spec"), rest);
+  const { flag_values, rest } = readFlags(name, "pipx run", args, { values: ["--spec"], ignored });
+  return pythonCommand(name, "pipx run", flag_values.get("--spec"), rest);
 }
 
 /** `from` is the package, if the first argument is only the program. */
@@ -123,7 +128,8 @@ function publishedModule(module: string | undefined): ServerOrigin | null {
 
 /** Flags of `docker run` that have no meaning here: the sandbox is always removed, and its input is always open. */
 const DOCKER_IGNORED = ["-i", "--interactive", "--rm", "--init", "-q", "--quiet"];
-const DOCKER_IGNORED_VALUES = ["--name", "--pull", "--restart"];
+/** The pool decides when a process starts, and an image is pulled once, when it is installed. */
+const DOCKER_REPORTED_VALUES = ["--name", "--pull", "--restart"];
 const DOCKER_REASONS: Record<string, string> = {
   "-t": "a terminal would break the protocol of the server",
   "--tty": "a terminal would break the protocol of the server",
@@ -137,6 +143,7 @@ const DOCKER_REASONS: Record<string, string> = {
 function readDocker(name: string, program: string, args: readonly string[]): ServerCommand {
   const env: Record<string, string> = {};
   const mounts: AskedMount[] = [];
+  const ignored: string[] = [];
   const rest = [...args];
   while (rest.length > 0 && rest[0]!.startsWith("-")) {
     const word = rest.shift()!;
@@ -153,10 +160,12 @@ function readDocker(name: string, program: string, args: readonly string[]): Ser
     if (DOCKER_IGNORED.includes(word)) continue;
     const [, flag = word, attached] = /^(--[^=]+)=(.*)$/s.exec(word) ?? /^(-[ev])(.+)$/s.exec(word) ?? [];
     const readValue = () => attached ?? rest.shift() ?? "";
-    if (DOCKER_IGNORED_VALUES.includes(flag)) readValue();
-    else if (flag === "-e" || flag === "--env") {
-      const [variable = "", ...given] = readValue().split("=");
-      env[variable] = given.length === 0 ? `\${${variable}}` : given.join("=");
+    if (DOCKER_REPORTED_VALUES.includes(flag)) {
+      readValue();
+      ignored.push(flag);
+    } else if (flag === "-e" || flag === "--env") {
+      const [variable = "", ...value] = readValue().split("=");
+      env[variable] = value.length === 0 ? `\${${variable}}` : value.join("=");
     } else if (flag === "-v" || flag === "--volume") mounts.push(readVolume(name, readValue()));
     else if (flag === "--mount") mounts.push(readBind(name, readValue()));
     else {
@@ -167,7 +176,13 @@ function readDocker(name: string, program: string, args: readonly string[]): Ser
   const reference = rest.shift();
   if (reference === undefined) throw invalid(`${name} calls ${program} run without an image`);
   parseImageReference(reference);
-  return { from: { kind: "image", reference }, args: rest, env, ...(mounts.length === 0 ? {} : { mounts }) };
+  return {
+    from: { kind: "image", reference },
+    args: rest,
+    env,
+    ...(mounts.length === 0 ? {} : { mounts }),
+    ...(ignored.length === 0 ? {} : { ignored }),
+  };
 }
 
 /** `SOURCE:TARGET[:OPTIONS]` */
@@ -204,17 +219,17 @@ function readFlags(
   program: string,
   args: readonly string[],
   { values, ignored }: { values: readonly string[]; ignored: readonly string[] },
-): { given: Map<string, string>; rest: string[] } {
-  const given = new Map<string, string>();
+): { flag_values: Map<string, string>; rest: string[] } {
+  const flag_values = new Map<string, string>();
   const rest = [...args];
   while (rest.length > 0 && rest[0]!.startsWith("-")) {
     const flag = rest.shift()!;
     const [, long = flag, value] = /^(--[^=]+)=(.*)$/s.exec(flag) ?? [];
-    if (values.includes(long)) given.set(long, value ?? rest.shift() ?? "");
+    if (values.includes(long)) flag_values.set(long, value ?? rest.shift() ?? "");
     else if (!ignored.includes(flag))
       throw invalid(`${name} calls ${program} with ${flag}, which is not supported`);
   }
-  return { given, rest };
+  return { flag_values, rest };
 }
 
 function invalid(problem: string, fix?: string): BackplaneError {

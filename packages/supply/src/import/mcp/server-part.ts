@@ -18,15 +18,23 @@ export function serverContent({ servers, left_out }: McpServers, into: PartImpor
   const parts = servers.map((server) =>
     serverPart(server, owner, (manifest) => into.manifest(manifest), into),
   );
-  return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(mountNotes) };
+  return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(notesOf) };
 }
 
 /** A folder of the host is never mounted because a file asks for it. */
-function mountNotes({ name, mounts = [] }: McpServerEntry): string[] {
-  return mounts.map(({ source, target, writable }) => {
-    const mount = `${source}:${target}${writable ? ":rw" : ""}`;
-    return `${name} asks for the folder ${source}, which it does not get. To allow it: backplane binding set ${name} --mount ${mount}`;
-  });
+function notesOf({ name, mounts = [], ignored = [] }: McpServerEntry): string[] {
+  return [
+    ...mounts.map(({ source, target, writable }) => {
+      const mount = `${source}:${target}${writable ? ":rw" : ""}`;
+      return `${name} asks for the folder ${source}, which it does not get. To allow it: backplane binding set ${quoteForShell(name)} --mount ${quoteForShell(mount)}`;
+    }),
+    ...ignored.map((flag) => `${name} is started with ${flag}, which has no effect here.`),
+  ];
+}
+
+/** The file that names the folder is of a stranger, and people copy the command into a shell. */
+function quoteForShell(text: string): string {
+  return /^[A-Za-z0-9@%_+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
 /** `importManifest` imports a server that is not from the registry. */

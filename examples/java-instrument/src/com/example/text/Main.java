@@ -95,8 +95,8 @@ public final class Main {
         return map("instruments", List.of(wordCount(), noteAppend()));
       }
       case "invoke" -> {
-        Map<String, Object> given = (Map<String, Object>) params.getOrDefault("params", Map.of());
-        return invoke(text(params, "instrument"), given);
+        Map<String, Object> arguments = (Map<String, Object>) params.getOrDefault("params", Map.of());
+        return invoke(text(params, "instrument"), arguments);
       }
       case "healthCheck" -> {
         boolean writable = dataDir != null && Files.isWritable(dataDir);

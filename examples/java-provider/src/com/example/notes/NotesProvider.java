@@ -19,8 +19,8 @@ public final class NotesProvider implements InstrumentProvider {
   private PluginContext context;
 
   @Override
-  public void initialize(PluginContext given) {
-    context = given;
+  public void initialize(PluginContext context) {
+    this.context = context;
     context.logger().info("notes are in " + context.dataDir());
     System.out.println("output of a plugin is not part of the protocol");
   }
@@ -97,7 +97,7 @@ public final class NotesProvider implements InstrumentProvider {
 
     @Override
     public InstrumentResult invoke(Map<String, Object> params, InvocationContext call) throws Exception {
-      long ms = params.get("ms") instanceof Number given ? given.longValue() : 60_000;
+      long ms = params.get("ms") instanceof Number number ? number.longValue() : 60_000;
       try {
         Thread.sleep(ms);
       } catch (InterruptedException e) {

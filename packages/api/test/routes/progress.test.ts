@@ -1,0 +1,59 @@
+/** Every route that installs something streams its progress, and is cancelled when its client disconnects. */
+import type { Kernel, Operation } from "@backplane/ports";
+import { expect, onTestFinished } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { ADMIN_TOKEN, startApi } from "../support/start-api.ts";
+
+/** Does the work of a method: reports a step, and returns the signal that it was given. */
+function work(seen: (AbortSignal | undefined)[], result: unknown) {
+  return async (...args: unknown[]) => {
+    const operation = args.at(-1) as Operation | undefined;
+    seen.push(operation?.signal);
+    operation?.report({ step: "unpack", message: "Unpacking" });
+    return result as never;
+  };
+}
+
+verifies("run.progress", "streams the progress of every request that installs something", async () => {
+  const seen: (AbortSignal | undefined)[] = [];
+  const wrap = (kernel: Kernel): Kernel => ({
+    ...kernel,
+    packages: {
+      ...kernel.packages,
+      install: work(seen, { package: {}, created: true }),
+      installAgentPlugin: work(seen, {}),
+    },
+    installations: { ...kernel.installations, install: work(seen, { packages: [], bindings: [] }) },
+    workspaces: { ...kernel.workspaces, trust: work(seen, {}) },
+    plugins: { ...kernel.plugins, inspect: work(seen, []), install: work(seen, []) },
+  });
+  const t = await startApi({ wrap });
+  onTestFinished(() => t.close());
+  const folder = { source: { folder: "/srv/plugin" } };
+  const requests: [path: string, body: object][] = [
+    ["/v1/plugin-packages", folder],
+    ["/v1/agent-plugins", folder],
+    ["/v1/plugin-installations", { source: { kind: "folder", path: "/srv/plugin" } }],
+    ["/v1/workspaces", { path: "/srv/tools" }],
+    ["/v1/plugins:inspect", { source: "acme" }],
+    ["/v1/plugins:install", { source: "acme" }],
+  ];
+  for (const [path, body] of requests) {
+    // The scripted results do not match the schemas that `t.call` checks.
+    const send = (accept: string) =>
+      t.api.inject({
+        method: "POST",
+        url: path,
+        headers: { host: "127.0.0.1:7420", authorization: `Bearer ${ADMIN_TOKEN}`, accept },
+        payload: body,
+      });
+    const { body: text } = await send("text/event-stream");
+    expect(text, path).toMatch(/^event: progress\ndata: .*"step":"unpack"/m);
+    expect(text, path).toMatch(/^event: result$/m);
+    expect(seen.pop(), path).toBeInstanceOf(AbortSignal);
+    // A client that does not ask for the stream gets JSON, and its request completes although it disconnects.
+    const plain = await send("application/json");
+    expect(plain.headers["content-type"], path).toContain("application/json");
+    expect(seen.pop(), path).toBeUndefined();
+  }
+});

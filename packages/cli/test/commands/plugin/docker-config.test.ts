@@ -1,0 +1,64 @@
+/** The login that a push or pull uses: of exactly this host, from the file of docker or from its helper. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect } from "vitest";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { readDockerLogin } from "../../../src/commands/plugin/docker-config.ts";
+
+let root: string;
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "backplane-docker-config-"));
+  mkdirSync(join(root, "bin"));
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+const auth = (login: string) => ({ auth: Buffer.from(login).toString("base64") });
+
+async function readLogin(config: object | string, registry: string) {
+  const text = typeof config === "string" ? config : JSON.stringify(config);
+  writeFileSync(join(root, "config.json"), text);
+  return await readDockerLogin(registry, { DOCKER_CONFIG: root, PATH: `${join(root, "bin")}:/usr/bin:/bin` });
+}
+
+/** A helper that answers with this script; the name that it is asked for is in $name. */
+function putHelper(name: string, script: string): void {
+  const file = join(root, "bin", `docker-credential-${name}`);
+  writeFileSync(file, `#!/bin/sh\nread -r name\n${script}\n`, { mode: 0o755 });
+}
+
+verifies("pkg.oci", "reads the login of exactly this host from the file of docker", async () => {
+  const config = {
+    auths: { "ghcr.io": auth("ada:pass:word"), "localhost:5000": auth("bob:x"), "bad.test": { auth: "!" } },
+  };
+  expect(await readLogin(config, "ghcr.io")).toEqual({ username: "ada", password: "pass:word" });
+  expect(await readLogin(config, "localhost:5000")).toEqual({ username: "bob", password: "x" });
+  for (const other of ["localhost", "ghcr.io:443", "evil-ghcr.io", "ghcr.io.evil.test", "bad.test"])
+    expect(await readLogin(config, other), other).toBeNull();
+  expect(await readLogin({ auths: { "https://index.docker.io/v1/": auth("c:d") } }, "docker.io")).toEqual({
+    username: "c",
+    password: "d",
+  });
+  for (const broken of ["", "{", "[]", "null", '{"auths":7,"credsStore":7,"credHelpers":[]}'])
+    expect(await readLogin(broken, "ghcr.io"), broken).toBeNull();
+});
+
+verifies(
+  "pkg.oci",
+  "asks the credential helper of the host, and only programs that are helpers",
+  async () => {
+    putHelper("one", `[ "$name" = ghcr.io ] && echo '{"Username":"ada","Secret":"s3cret"}'`);
+    putHelper("noise", "echo not json");
+    putHelper("fails", `echo '{"Username":"x","Secret":"y"}'; exit 1`);
+    const helped = { credHelpers: { "ghcr.io": "one", "noise.test": "noise", "fails.test": "fails" } };
+    expect(await readLogin(helped, "ghcr.io")).toEqual({ username: "ada", password: "s3cret" });
+    for (const host of ["noise.test", "fails.test", "other.test"])
+      expect(await readLogin(helped, host), host).toBeNull();
+    expect(await readLogin({ credsStore: "one" }, "ghcr.io")).not.toBeNull();
+    expect(await readLogin({ credsStore: "one" }, "other.test")).toBeNull();
+    // The name of a helper is not a path.
+    for (const credsStore of ["../one", "one/../one", "one;id", ""])
+      expect(await readLogin({ credsStore }, "ghcr.io"), credsStore).toBeNull();
+  },
+);

@@ -1,0 +1,88 @@
+/** The commands that messages, fixes and help texts name can be entered as they are written. */
+import { globSync, readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import type { Command } from "commander";
+import { expect, test } from "vitest";
+import { buildProgram } from "../../src/program/program.ts";
+import { captureIo } from "../support/capture-io.ts";
+
+const ROOT = fileURLToPath(new URL("../../../../", import.meta.url));
+const SOURCES = [
+  "{packages,plugins}/*/src/**/*.{ts,js,html}",
+  "{docs,spec,examples}/**/*.md",
+  "packages/*/README.md",
+  "README.md",
+];
+/** Here "backplane" is a user, a container, a server of a client, or input of a hash. */
+const OTHER_NAMES = [
+  "--user=backplane env ",
+  "exec backplane backplane",
+  "http backplane http:",
+  '"backplane secret key"',
+];
+
+/** A command ends with its sentence, its quotes or its line. */
+const NAMED = /(?<![\w./@:-])backplane ((?:\$\{[^}]*\}|[^\n`"'();|&,$\\])*)/g;
+
+const program = buildProgram(captureIo(), false, () => {});
+
+/** Returns what is wrong with the text of a command after `backplane`, null for a command that exists. */
+function problemOf(text: string): string | null {
+  let command: Command = program;
+  for (const word of text.trim().split(/\s+/)) {
+    const flag = /^--([a-z][\w-]*)/.exec(word);
+    if (word === "--") return null;
+    if (flag !== null) {
+      if (!hasFlag(command, `--${flag[1]}`)) return `${pathOf(command)} has no flag --${flag[1]}`;
+      continue;
+    }
+    // A sentence goes on after the command.
+    if (command.commands.length === 0) continue;
+    const name = word.replace(/[.:]+$/, "");
+    const next = command.commands.find((sub) => sub.name() === name || sub.aliases().includes(name));
+    if (next === undefined) {
+      // A mention of the program or of a group, as in "the backplane command".
+      return /^[a-z]/.test(name) ? `${pathOf(command)} has no command ${name}` : null;
+    }
+    command = next;
+    if (word !== name) return null;
+  }
+  return null;
+}
+
+function hasFlag(command: Command, flag: string): boolean {
+  const known = (at: Command) => at.options.some(({ long }) => long === flag);
+  return flag === "--help" || known(command) || known(program);
+}
+
+function pathOf(command: Command): string {
+  return command.parent === null ? command.name() : `${pathOf(command.parent)} ${command.name()}`;
+}
+
+test("every command that a message or document names exists, with its flags", () => {
+  const problems: string[] = [];
+  let found = 0;
+  for (const file of globSync(SOURCES, { cwd: ROOT })) {
+    const source = OTHER_NAMES.reduce(
+      (text, name) => text.replaceAll(name, ""),
+      readFileSync(`${ROOT}${file}`, "utf8"),
+    );
+    for (const [, text] of source.matchAll(NAMED)) {
+      found++;
+      const problem = problemOf(text!);
+      if (problem !== null) problems.push(`${file}: ${problem} (backplane ${text})`);
+    }
+  }
+  expect(problems).toEqual([]);
+  expect(found).toBeGreaterThan(250);
+});
+
+test.each([
+  ["chat --session sess_1", "backplane has no command chat"],
+  ["binding sett b_1 --env A=1", "backplane binding has no command sett"],
+  ["binding set b_1 --enf A=1", "backplane binding set has no flag --enf"],
+  ["session chat sess_1", null],
+  ["binding set b_1 --json -- --anything", null],
+])("control: %s", (text, problem) => {
+  expect(problemOf(text)).toBe(problem);
+});

@@ -1,0 +1,40 @@
+/**
+ * The state of a signature is stored when a package is installed, but its key can be revoked or expire later. Packages are
+ * shown with the state that their signature has now.
+ */
+import type { Package, SignatureState, TrustedKey } from "@backplane/contract";
+import type { KernelDeps } from "@backplane/ports";
+
+export type WithCurrentSignatures = (org_id: string, rows: readonly Package[]) => Promise<Package[]>;
+
+export function createCurrentSignatures({
+  store,
+  clock,
+}: Pick<KernelDeps, "store" | "clock">): WithCurrentSignatures {
+  return async (org_id, rows) => {
+    const keys = new Map<string, Promise<TrustedKey | null>>();
+    const findKey = (key_id: string) => {
+      const known = keys.get(key_id) ?? store.trusted_keys.byKeyId(org_id, key_id);
+      keys.set(key_id, known);
+      return known;
+    };
+    return await Promise.all(
+      rows.map(async (row) => {
+        const { signature } = row;
+        if (signature?.state !== "verified" || signature.key_id === null) return row;
+        return {
+          ...row,
+          signature: currentState(signature, await findKey(signature.key_id), clock.now()),
+        };
+      }),
+    );
+  };
+}
+
+function currentState(signature: SignatureState, key: TrustedKey | null, now: number): SignatureState {
+  if (key === null) return { ...signature, state: "unverified", reason: "signature.untrusted" };
+  if (key.revoked_at !== null) return { ...signature, state: "revoked", reason: "signature.revoked" };
+  if (key.not_after !== null && now > Date.parse(key.not_after))
+    return { ...signature, state: "expired", reason: "signature.expired" };
+  return signature;
+}

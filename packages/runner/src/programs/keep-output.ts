@@ -1,0 +1,22 @@
+/**
+ * Keeps the unread output of a child until a reader is attached. When a child exits, Node resumes its streams so that
+ * they close, and whatever a program wrote before nobody listened would be lost: usually the reason of its early exit.
+ */
+import type { Readable } from "node:stream";
+
+/** The output is read by the first listener for `data` or by iterating; `resume()` alone does not discard it. */
+export function keepOutput(stream: Readable): void {
+  // A stream with such a listener is not set flowing by resume().
+  const keep = () => {};
+  const release = (event: string | symbol) => {
+    if (event !== "data") return;
+    stream.removeListener("newListener", release);
+    stream.removeListener("readable", keep);
+  };
+  stream.on("readable", keep);
+  stream.on("newListener", release);
+}
+
+export function discardOutput(stream: Readable): void {
+  stream.on("data", () => {});
+}

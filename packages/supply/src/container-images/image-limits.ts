@@ -1,0 +1,26 @@
+/** Limits on the resources that an image can use. A hostile image reaches each of them. */
+export interface ImageLimits {
+  /** The entries of all layers together, also of files that a later layer removes, and the folders that they imply. */
+  entries: number;
+  /** The size of all layers without compression, and the size of the files that they result in. */
+  unpacked_bytes: number;
+  /** The names and the targets of links. */
+  text_bytes: number;
+  /** The steps of all paths. An entry needs about ten; long chains of links need more. */
+  steps: number;
+  /** The bytes before, between and after the files of a layer: extended headers and padding. */
+  header_bytes: number;
+  /** The timeout of the whole image. Each of many layers could take as long as a registry may. */
+  pull_ms: number;
+}
+
+const MIB = 1024 * 1024;
+
+export const IMAGE_LIMITS: ImageLimits = {
+  entries: 200_000,
+  unpacked_bytes: 2 * 1024 * MIB,
+  text_bytes: 64 * MIB,
+  steps: 20_000_000,
+  header_bytes: 4 * MIB,
+  pull_ms: 3_600_000,
+};

@@ -1,0 +1,16 @@
+import { type BackplaneError, diskFault } from "@backplane/contract";
+
+/** How npm and Python spell the errors of the file system. */
+const SPELLINGS: readonly (readonly [code: string, pattern: RegExp])[] = [
+  ["ENOSPC", /^npm error code ENOSPC$|\[Errno 28\]/m],
+  ["EDQUOT", /^npm error code EDQUOT$|\[Errno 122\]/m],
+  ["EIO", /^npm error code EIO$|\[Errno 5\]/m],
+  ["EROFS", /^npm error code EROFS$|\[Errno 30\]/m],
+];
+
+/** The full or failing disk that ended npm or pip; null if its output names none. */
+export function programDiskFault(program: "npm" | "pip", output: string): BackplaneError | null {
+  const code = SPELLINGS.find(([, pattern]) => pattern.test(output))?.[0];
+  const cause = Object.assign(new Error(output.slice(0, 1_000)), { code, syscall: program });
+  return diskFault(cause, `the files that ${program} writes (the gateway's home and its temporary folder)`);
+}

@@ -1,0 +1,71 @@
+/**
+ * Decides about the provenance of a package before npm fetches its archive. The lock names the hash of the archive, and npm
+ * accepts no other archive, so everything that is proven for the hash holds for the files.
+ */
+import { BackplaneError, type Provenance } from "@backplane/contract";
+import type { Operation } from "@backplane/ports";
+import type { Npm } from "../npm/npm-command.ts";
+import type { LockedPackage } from "../npm/npm-install.ts";
+import { readAttestations } from "./read-attestations.ts";
+import type { TrustRoot } from "./trust-root.ts";
+import { invalidProvenance, verifyAttestation } from "./verify-attestation.ts";
+
+/** Throws `provenance.*` if the package must not be installed. `folder` is where npm runs. */
+export type CheckProvenance = (
+  locked: LockedPackage,
+  folder: string,
+  operation: Operation,
+) => Promise<Provenance>;
+
+export interface ProvenanceOptions {
+  npm: Pick<Npm, "settings">;
+  trust_root: TrustRoot;
+  /** Names of packages that are installed only with provenance; `*` at the end stands for any text. */
+  required: readonly string[];
+  now: () => number;
+  request_ms?: number;
+}
+
+export function createProvenanceCheck({
+  npm,
+  trust_root,
+  required,
+  now,
+  request_ms,
+}: ProvenanceOptions): CheckProvenance {
+  return async (locked, folder, operation) => {
+    const { name, version } = locked;
+    operation.report({ step: "verify", message: `Checking the provenance of ${name} ${version}` });
+    const found = await readAttestations(await npm.settings(folder), locked, operation, request_ms);
+    const checked_at = new Date(now()).toISOString();
+    if (found.state !== "found") {
+      const reason = found.state === "unavailable" ? found.reason : null;
+      if (required.some((pattern) => covers(pattern, name))) throw missing(locked, reason);
+      return { state: found.state, reason, build: null, logged_at: null, checked_at, trust_root: null };
+    }
+    const attested = { name, version, sha512: sha512Of(locked) };
+    const { material, about } = await trust_root.load();
+    const verified = [];
+    for (const bundle of found.bundles) verified.push(await verifyAttestation(bundle, attested, material));
+    return { state: "verified", reason: null, ...verified[0]!, checked_at, trust_root: about };
+  };
+}
+
+/** npm accepts an archive that has any of several hashes, so there must be one. */
+function sha512Of({ name, version, integrity }: LockedPackage): string {
+  const [only, ...more] = integrity.split(/\s+/).filter((each) => each.startsWith("sha512-"));
+  if (only === undefined || more.length > 0)
+    throw invalidProvenance({ name, version }, "the registry does not name one SHA-512 of the archive");
+  return Buffer.from(only.slice("sha512-".length).replace(/\?.*$/, ""), "base64").toString("hex");
+}
+
+function covers(pattern: string, name: string): boolean {
+  return pattern.endsWith("*") ? name.startsWith(pattern.slice(0, -1)) : name === pattern;
+}
+
+function missing({ name, version }: LockedPackage, reason: string | null): BackplaneError {
+  const why = reason === null ? "its publisher published none" : `it cannot be read: ${reason}`;
+  return new BackplaneError("provenance.missing", `npm:${name}@${version} needs provenance, and ${why}.`, {
+    details: { name, version },
+  });
+}
