@@ -1,5 +1,7 @@
 """A rterm.plugin.v1 tool that exhausts one resource. argv: memory, disk, files, cpu, forks, forks-and-hangs, none."""
-import json, os, sys, time
+import ctypes, json, os, sys, time
+
+PR_SET_NAME = 15
 
 kind = sys.argv[1]
 sys.stdin.readline()
@@ -30,5 +32,7 @@ elif kind.startswith("forks"):
     except OSError:
         if kind == "forks":
             raise
+        # The host sees the name of the process. Every other way to report this needs a working pipe or file.
+        ctypes.CDLL(None).prctl(PR_SET_NAME, b"fork-refused", 0, 0, 0)
         time.sleep(600)
 print(json.dumps({"type": "response", "request_id": request["request_id"], "status": "ok", "output": "fine"}), flush=True)

@@ -10,9 +10,11 @@ import { confinedProcesses } from "../support/process-tree.ts";
 import { requestOf, side, vai } from "../support/request.ts";
 import { type TestRunner, until } from "../support/runner.ts";
 import { sandboxOptions } from "../support/sandbox.ts";
+import { SkippingClock } from "../support/skipping-clock.ts";
 
 const EXAMPLES = fileURLToPath(new URL("../../../../examples", import.meta.url));
 const isolated = { class: "isolated" } as const;
+const DAY_MS = 86_400_000;
 
 verifies("sandbox.env", "sets exactly the documented environment and nothing of the host's", async () => {
   process.env.HOST_CANARY = "canary-of-the-host";
@@ -174,6 +176,7 @@ verifies(
   "kills the whole process tree on cancel, deadline, unload and host exit",
   async () => {
     const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
+    const clock = new SkippingClock();
     const ends: Record<string, (testRunner: TestRunner) => Promise<unknown>> = {
       cancel: async (testRunner) => {
         const running = testRunner.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
@@ -184,9 +187,10 @@ verifies(
         return tree;
       },
       deadline: async (testRunner) => {
-        const running = testRunner.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
+        const running = testRunner.run(vai("ignores-everything", { ...isolated, timeout_ms: DAY_MS }));
         await until(() => confinedProcesses().length >= 3);
         const tree = confinedProcesses();
+        clock.skip(DAY_MS);
         expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
         return tree;
       },
@@ -204,7 +208,7 @@ verifies(
       },
     };
     for (const [how, end] of Object.entries(ends)) {
-      const testRunner = createConfinedTestRunner({ timeouts });
+      const testRunner = createConfinedTestRunner({ timeouts, clock });
       await testRunner.run(side("ok"));
       const tree = (await end(testRunner)) as number[];
       expect([how, tree.length >= 3]).toEqual([how, true]);

@@ -14,6 +14,7 @@ import { ProcessTree, ProcessTrees } from "../../src/supervision/process-trees.t
 import { openTrackingCgroups } from "../../src/supervision/tracking-cgroup.ts";
 import { FIXTURES, type RequestChange } from "../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../support/runner.ts";
+import { SkippingClock } from "../support/skipping-clock.ts";
 
 const LONG_MS = 30_000;
 
@@ -69,12 +70,15 @@ for (const dialect of ["vai", "side"] as const) {
       "launch.tree",
       "kills a daemon that forked twice into its own session at the deadline",
       async () => {
-        const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
+        const clock = new SkippingClock();
+        const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 }, clock });
         const child = daemon();
-        const run = testRunner.run({ ...plain(dialect), timeout_ms: 3_000, input: child.input });
+        const call = plain(dialect);
+        const run = testRunner.run({ ...call, input: child.input });
+        await child.started();
+        clock.skip(call.timeout_ms!);
         expect(await run).toMatchObject({ error: { code: "timeout" } });
-        // On a machine too busy to start it in time there is nothing to kill.
-        if (existsSync(child.input.daemon.file)) await child.gone();
+        await child.gone();
       },
       LONG_MS,
     );

@@ -68,7 +68,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
   return testRunner;
 }
 
-export async function until(condition: () => boolean, limit_ms = 10_000): Promise<void> {
+export async function until(condition: () => boolean, limit_ms = 60_000): Promise<void> {
   const end = performance.now() + limit_ms;
   while (!condition()) {
     if (performance.now() > end)

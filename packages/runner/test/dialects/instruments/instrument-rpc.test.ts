@@ -213,6 +213,7 @@ describe("instr.result", () => {
 
 test("cancels a call at its deadline and keeps a plugin that reacts to it", async () => {
   const { log, testRunner } = setUp();
+  expect(await testRunner.run(instrument("good"))).toMatchObject({ status: "succeeded" });
   const late = await testRunner.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
   expect(log()).toContain("cancel deadline_exceeded");
@@ -222,6 +223,7 @@ test("cancels a call at its deadline and keeps a plugin that reacts to it", asyn
 
 test("kills a plugin that ignores a cancel", async () => {
   const { testRunner } = setUp(createTestRunner, { timeouts: { cancel_grace_ms: 50 } });
+  expect(await testRunner.run(instrument("stubborn"))).toMatchObject({ status: "succeeded" });
   const late = await testRunner.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
   expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
   await until(() => testRunner.runner.health().processes === 0);
