@@ -19,8 +19,8 @@ const deps = { interopDefault: false };
 export default defineConfig({
   ...shared,
   test: {
-    // One of them usually waits: for a limit to pass, a process to start or an outage to end.
-    maxWorkers: availableParallelism() + 1,
+    // Some of them always wait: for a limit to pass, a process to start or an outage to end.
+    maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     reporters: [
       "default",

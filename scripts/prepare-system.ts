@@ -69,7 +69,11 @@ const TEST_NEEDS: Need[] = [
     apt: ["python3-pip"],
     present: () => existsSync("/usr/lib/python3/dist-packages/pip"),
   },
-  { what: "Chromium", apt: ["chromium"], present: () => onPath("chromium") },
+  {
+    what: "Chromium and its headless shell",
+    apt: ["chromium", "chromium-headless-shell"],
+    present: () => onPath("chromium") && onPath("chromium-headless-shell"),
+  },
   {
     what: "bubblewrap (bwrap), the fallback of the sandbox",
     apt: ["bubblewrap"],

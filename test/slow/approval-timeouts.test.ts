@@ -1,8 +1,8 @@
 import type { KernelTool } from "@backplane/contract";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
-import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession } from "../../../agent/test/loop/test-session.ts";
+import { addTool, createTestSession } from "../../packages/agent/test/loop/test-session.ts";
+import { verifies } from "../support/verifies.ts";
 
 const MANY = 10_000;
 const CONCURRENT_CALLS = 1_000;

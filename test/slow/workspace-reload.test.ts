@@ -1,0 +1,110 @@
+/** Folders that are loaded on save: a watched workspace and an editable install. */
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { eventually } from "../support/processes.ts";
+import {
+  cli,
+  folder,
+  gateway,
+  restart,
+  says,
+  type ToolList,
+  textOf,
+  useToolFolders,
+} from "../support/tool-folders.ts";
+import { verifies } from "../support/verifies.ts";
+
+useToolFolders();
+
+interface Folder {
+  errors: Record<string, string>;
+}
+
+const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
+
+/** Returns how long it took. Reads the list of tools instead of calling the tool, because a call takes longer. */
+async function untilDescribedAs(name: string, description: string): Promise<number> {
+  return await eventually(
+    async () => {
+      const { body } = await gateway.http<ToolList>("GET", "/v1/plugin-tools");
+      return body.items.find((item) => item.export_id === name)?.description === description;
+    },
+    20_000,
+    `${name} is ${description}`,
+  );
+}
+
+const NODE_START_IDLE_MS = 50;
+
+/** The median of three starts. */
+function measureNodeStart(): number {
+  const times = Array.from({ length: 3 }, () => {
+    const from = performance.now();
+    spawnSync(process.execPath, ["-e", "0"]);
+    return performance.now() - from;
+  });
+  return times.sort((a, b) => a - b)[1]!;
+}
+
+const described = (text: string) =>
+  `export default { description: "${text}", defaultRiskLevel: "low", execute: () => ({ content: "${text}" }) };\n`;
+
+verifies(
+  "tools.hot",
+  "loads a saved file in under 1 s, and keeps the last working version of a broken file",
+  async () => {
+    const path = folder("live", { "tools/live.ts": described("first"), "tools/beside.ts": says("beside") });
+    await cli("workspace", "trust", path, "--watch", "--yes");
+    expect(await textOf("live")).toBe("first");
+    const durations: number[] = [];
+    for (let save = 0; save < 5; save++) {
+      writeFileSync(join(path, "tools/live.ts"), described(`save ${save}`));
+      const ms = await untilDescribedAs("live", `save ${save}`);
+      durations.push(ms / Math.max(1, measureNodeStart() / NODE_START_IDLE_MS));
+    }
+    // The limit applies to an idle machine; the measured start time of Node accounts for other load.
+    expect(Math.min(...durations)).toBeLessThan(1_000);
+
+    writeFileSync(join(path, "tools/live.ts"), "export default { description: ");
+    const errorShown = async () =>
+      (await folders())[0]?.errors["tools/live.ts"]?.includes("tools/live.ts") ?? false;
+    await eventually(errorShown, 20_000, "the error is shown");
+    expect(await textOf("live")).toBe("save 4");
+    // Other tools keep working.
+    writeFileSync(join(path, "tools/beside.ts"), described("beside two"));
+    await untilDescribedAs("beside", "beside two");
+    expect([await textOf("live"), await textOf("beside")]).toEqual(["save 4", "beside two"]);
+
+    writeFileSync(join(path, "tools/live.ts"), described("mended"));
+    await untilDescribedAs("live", "mended");
+    const errorGone = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
+    await eventually(errorGone, 20_000, "the error is gone");
+    expect(await textOf("live")).toBe("mended");
+  },
+  180_000,
+);
+
+verifies(
+  "tools.hot",
+  "reloads an editable install after changes to its folder, including those made while the gateway was stopped",
+  async () => {
+    const path = folder("editable", {
+      "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),
+      "tools/edited.ts": described("one"),
+      "words.ts": "export const word: string = 'old';",
+    });
+    const { stdout } = await cli("plugin", "install", path, "--editable");
+    expect(stdout).toMatch(/Linked .* as local\/edited-plugin@2\.0\.0-d/);
+    expect(await textOf("edited")).toBe("one");
+    writeFileSync(join(path, "tools/edited.ts"), described("two"));
+    await untilDescribedAs("edited", "two");
+    await gateway.stop();
+    writeFileSync(join(path, "tools/edited.ts"), described("three"));
+    await restart();
+    await untilDescribedAs("edited", "three");
+    expect(await textOf("edited")).toBe("three");
+  },
+  180_000,
+);
