@@ -3,7 +3,7 @@
  * the script prints the install command and fails. `npm start` needs no system package.
  *
  *   node scripts/prepare-system.ts          for the tests
- *   node scripts/prepare-system.ts slow     for the slow tests, too: compilers for all architectures, a registry
+ *   node scripts/prepare-system.ts slow     also for the slow tests: compilers for all architectures, a registry
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";

@@ -2,7 +2,7 @@
  * Words that readers of this project had to translate must not come back: retired names, planning words for modules,
  * "is no X" for "is not an X", test titles that start with a relative clause, types named with a participle alone, and
  * error messages that are not sentences (CONTRIBUTING.md). So must locals named `given`, "inside of", "also if" for "even
- * if", and comments that explain a value with a colon ("Null: ...").
+ * if", ", also in" for "including", "of ours", and comments that explain a value with a colon ("Null: ...").
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";
@@ -88,9 +88,15 @@ const RULES: readonly Rule[] = [
     pattern: /\balso (?:if|when|while|after|across|without|under)\b/,
   },
   {
+    name: '", also in ..."; say "including", "even" or "or"',
+    pattern:
+      /, also (?:an?|at|because|before|behind|by|concurrently|for|from|in|inside|nested|of|one|outside|right|several|side|those|through|to|together|what|where|with)\b/,
+  },
+  { name: '"a code of ours"; say "our own code"', pattern: /\b(?:bugs?|codes?|files?|messages?) of ours\b/ },
+  {
     name: 'a comment "Null: ..."; say "Null if ..." or "Null for ..."',
     only: /\.ts$/,
-    pattern: /(?:\/\*\*|\*|\.) (?:Null|False|Undefined): /,
+    pattern: /(?:(?:\/\*\*|\*|\.) (?:Null|False|Undefined)|; (?:null|undefined|0)): [a-z]/,
   },
 ];
 
@@ -146,6 +152,9 @@ test("every rule finds its pattern and accepts the plain form", () => {
     "function select(entry: Entry, given: readonly string[]) {",
     "// The file is inside of the folder.",
     "// The archive is complete, also if the disk is full.",
+    "// Every node is counted, also one that replaces another.",
+    "// The original error has a code of ours.",
+    "/** The project that stored it; null: the whole org. */",
     "/** Null: the run has ended. */",
   ];
   expect(bad.map((text) => problems("packages/door/test/x.ts", text).length)).toEqual(bad.map(() => 1));

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { citedIds, problems, requirementIds } from "../scripts/requirements.ts";
 
-test("reads the bold ids at the start of each item, also several on one line", () => {
+test("reads the bold ids at the start of each item, including several on one line", () => {
   expect(requirementIds("- **a.b** · **a.c** — text **not.this**\n**x.y** — no\n- **d.e** ⚑ — t")).toEqual([
     "a.b",
     "a.c",

@@ -1,6 +1,6 @@
 /**
- * Compacting a chain of 5,000 entries: the time without that of the model, which answers at once, and how long the event
- * loop was blocked meanwhile.
+ * Compacting a chain of 5,000 entries: the time without that of the model, which answers immediately, and how long the
+ * event loop was blocked meanwhile.
  */
 
 import { randomFillSync } from "node:crypto";

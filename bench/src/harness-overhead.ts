@@ -1,8 +1,8 @@
 /**
  * The cost of a harness beyond the turn that it starts: its run, its call and its execution are opened, one checkpoint
- * is stored, and all of it is settled, each of them durable. The harness answers at once and starts one turn of an
- * instantaneous model, so the difference to that turn alone is the cost of the gateway. Starting a process is not part
- * of it (see sandbox.cold).
+ * is stored, and all of them are settled, each step durably. The harness answers immediately and starts one turn of an
+ * instantaneous model, so the difference from that turn alone is the cost of the gateway. Starting a process is not
+ * part of it (see sandbox.cold).
  */
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";

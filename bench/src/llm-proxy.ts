@@ -1,6 +1,6 @@
 /**
  * The time to the first piece of a model's answer through the chat completions endpoint (authenticated, the record on
- * disk first), beside a direct request to the same local server; and many streams at once.
+ * disk first), compared with a direct request to the same local server; and many concurrent streams.
  */
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -189,7 +189,7 @@ async function echoPackage() {
         },
         async ready(): Promise<void> {
           while (runner.health().prewarmed < 1) await pause(5);
-          // The previous process has ended, too.
+          // Waits until the previous process has ended as well.
           while (runner.health().processes > 1) await pause(5);
         },
         close: () => runner.close(1_000),

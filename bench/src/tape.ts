@@ -1,4 +1,7 @@
-/** Reading tapes: a whole one compared with bare node:sqlite, and the context of a long session with a short one's. */
+/**
+ * Reading tapes: a whole tape compared with bare node:sqlite, and the context of a long session compared with that of a
+ * short one.
+ */
 
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";

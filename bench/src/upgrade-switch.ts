@@ -1,6 +1,6 @@
 /**
- * An upgrade under load: the time until the next version answers, and of a version that crashes, until the old one
- * does.
+ * An upgrade under load: the time until the next version answers, and after a crash of that version the time until the
+ * old one answers again.
  */
 import { cpSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -162,7 +162,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: ["packages/api/test/http/errors.test.ts"],
   },
   {
-    defence: "disk: the log names the file that a failing disk did not take",
+    defence: "disk: the log names the file that could not be written",
     file: "packages/api/src/http/error-envelope.ts",
     from: "diskFault(error.cause) === null ? null : error",
     to: "null",

@@ -9,7 +9,7 @@ export interface Mutant {
   tests: string[];
   /** Only the tests whose full name matches this pattern run. */
   only?: string;
-  /** The broken code waits for ever, so a test that reaches its time limit counts as a failure. */
+  /** The broken code never ends, so a test that reaches its time limit counts as a failure. */
   hangs?: true;
 }
 

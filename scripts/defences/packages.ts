@@ -349,7 +349,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     from: 'throw new Error("it is both an image manifest and an index");',
     to: "{}",
     tests: HOSTILE_REGISTRY,
-    only: "at once",
+    only: "both a manifest and an index",
   },
   {
     defence: "oci: a public registry leads a command only to public addresses",

@@ -50,7 +50,7 @@ test("listens with the flag and still refuses a foreign Host", async () => {
   }
 });
 
-test("warns of a variable that is none of its settings", () => {
+test("warns about a variable that is not one of its settings", () => {
   expect(gateway.log()).toContain('"variable":"BACKPLANE_STORE_URI"');
 });
 

@@ -16,7 +16,7 @@ export function declaredNames(text: string): string[] {
   return [...names];
 }
 
-/** The names that a file exports, also those of the files that it exports whole. */
+/** The names that a file exports, including those of the files that it exports whole. */
 export function exportedNames(file: string): string[] {
   const text = withoutComments(readFileSync(file, "utf8"));
   const names = new Set<string>(declaredNames(text));

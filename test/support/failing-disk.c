@@ -19,7 +19,7 @@
 
 /* The layout is known to failing-disk.ts. */
 static struct control {
-  int error;   /* errno of the failing writes; 0: none fails */
+  int error;   /* errno of the failing writes; 0 if none fails */
   int allowed; /* writes that succeed before the first failure */
   int seen;    /* writes since the test reset it */
   char folder[4084];

@@ -74,7 +74,7 @@ test("matches responses to requests, and rejects with the error of the server", 
   ]);
 });
 
-test("answers requests of the server, also with an error", async () => {
+test("answers requests of the server with a result or an error", async () => {
   const onRequest = async (method: string) => {
     if (method !== "item/commandExecution/requestApproval") throw new Error("not available");
     return { decision: "accept" };

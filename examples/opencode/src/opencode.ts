@@ -94,7 +94,7 @@ export class Turn {
     return this.#end.promise;
   }
 
-  /** OpenCode is idle before its first message, too. */
+  /** OpenCode is also idle before its first message. */
   begin(): void {
     this.#begun = true;
   }

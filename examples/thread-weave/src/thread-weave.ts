@@ -4,7 +4,7 @@ import { type ChainBlock, sizeOf } from "./chain-block.ts";
 import { weave } from "./weave.ts";
 
 const DEFAULT_RECENT_SHARE = 0.4;
-/** Without a target the chain shrinks to this part of itself. */
+/** The fraction to which a chain is reduced if no target is given. */
 const DEFAULT_SHARE = 0.4;
 const CHARS_PER_TOKEN = 4;
 /** For the summary. */

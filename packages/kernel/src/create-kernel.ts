@@ -75,7 +75,7 @@ export function createKernel(host_deps: KernelDeps): Kernel {
       door.door.state.stopping = true;
       servers.stopRefreshing();
       door.stopWatching();
-      // Turns end first and wait for the ends of their calls, which the lifecycle of the door brings about.
+      // Turns end first and wait until their calls have ended; the lifecycle of the door ends the calls.
       await Promise.all([
         attempt("the registry", async () => registry.stop()),
         lifecycle.stop(grace_ms, agent.endTurns()),

@@ -30,7 +30,7 @@ test("resolves emitAndWait after the asynchronous listeners are done", async () 
   expect(done).toBe(true);
 });
 
-test("calls a function twice that was added twice, and removes it once", () => {
+test("calls a function that was added twice two times, and removes it once", () => {
   const changes = new Changes({ error: () => {} });
   let calls = 0;
   const listener = () => void calls++;

@@ -32,7 +32,7 @@ export function executionCases(store: () => Store): void {
 
   verifies(
     "harness.limits",
-    "starts no more child runs than the limit, however many start at once",
+    "starts no more child runs than the limit, however many start concurrently",
     async () => {
       const { execution } = await begin();
       const { id, scope } = execution;

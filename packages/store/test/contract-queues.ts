@@ -213,7 +213,7 @@ export function queueCases(store: () => Store): void {
     await store().invocations.open(row, { records: {}, job: hold });
     const started = { state: "leased", attempt: 1, fence: 1, invocation_id: row.id };
     expect(await store().jobs.get(first!.id)).toMatchObject(started);
-    // Jobs that were not started can be given back, dropped and failed, too.
+    // Jobs that were not started can also be released, dropped and failed.
     expect(await store().jobs.release(released!.id, 1, 1_000, 500)).toBe(true);
     expect(await store().jobs.get(released!.id)).toMatchObject({ attempt: 0, state: "ready", run_at: 1_500 });
     expect(await store().jobs.complete(dropped!.id, 1, 1_000)).toBe(true);

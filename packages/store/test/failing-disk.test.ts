@@ -10,7 +10,7 @@ import { openConnection } from "../src/sqlite/connection/connection.ts";
 import { toSqliteError } from "../src/sqlite/connection/sqlite-error.ts";
 import { runBatch } from "../src/sqlite/writer/run-batch.ts";
 
-verifies("fault.disk", "acknowledges a commit whose count the disk does not take", async () => {
+verifies("fault.disk", "acknowledges a commit although its count cannot be written", async () => {
   const dir = mkdtempSync(join(tmpdir(), "bp-failing-"));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const file = join(dir, "store.db");
@@ -34,7 +34,7 @@ verifies("fault.disk", "names the disk of a store that is full or fails", () => 
   const sqlite = (errcode: number) => toSqliteError(Object.assign(new Error("sqlite"), { errcode })).message;
   const home = "the gateway's home (store.db)";
   expect([sqlite(13), sqlite(778), sqlite(1034)]).toEqual([`${full} ${home}.`, failed(home), failed(home)]);
-  // A file that ends too early is not a failure of the disk, and a locked one neither.
+  // Neither a truncated file nor a locked one is a failure of the disk.
   for (const errcode of [522, 5]) expect(sqlite(errcode)).not.toMatch(/disk of/);
   const postgres = (code: string) => toPostgresError(Object.assign(new Error("pg"), { code })).message;
   const database = "the PostgreSQL database";

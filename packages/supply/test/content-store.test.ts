@@ -92,7 +92,7 @@ test("stores installed files read-only and readable by everyone, by their digest
   expect(readdirSync(join(dir, "tmp"))).toEqual([]);
 });
 
-test("installs the same package several times, also concurrently, with the result of one install", async () => {
+test("installs the same package several times, even concurrently, with the result of one install", async () => {
   const digest = await install();
   const before = statSync(treeOf(digest)).ino;
   expect(await install()).toBe(digest);
@@ -286,7 +286,7 @@ describe("a sweep", () => {
     age(digest, 2 * DAY);
     await install();
     expect(await store.sweep(unused, DAY)).toBe(0);
-    // Also when it is installed while the sweep checks its use.
+    // The same applies when it is installed while the sweep checks its use.
     age(digest, 2 * DAY);
     const swept = await store.sweep(async () => {
       await install();

@@ -270,7 +270,7 @@ describe("the time of an evaluation", () => {
     expect(performance.now() - started).toBeLessThan(200);
   });
 
-  test("is limited for compiling, too", async () => {
+  test("is limited for compiling as well", async () => {
     const quick = createSchemas({ vet_ms: 1 });
     const branch = (level: number): object =>
       level === 0

@@ -295,7 +295,7 @@ describe("refuses a manifest and says what to write:", () => {
     });
   }
 
-  test("reports all problems at once", async () => {
+  test("reports all problems in one error", async () => {
     const error = await refused({ id: "x", colour: "red" });
     expect(error.details.issues?.map(({ path }) => path)).toEqual([
       "colour",
@@ -307,7 +307,7 @@ describe("refuses a manifest and says what to write:", () => {
     ]);
   });
 
-  test("accepts an older minimum version, also a pre-release", async () => {
+  test("accepts an older minimum version, including a pre-release", async () => {
     expect((await runtimeOf({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
       "0.22.0-rc.1",
     );

@@ -27,7 +27,7 @@ verifies("pkg.oci", "refuses a blob whose size is not that of its descriptor", a
   }
 });
 
-verifies("pkg.oci", "refuses a document that is a manifest and an index at once", async () => {
+verifies("pkg.oci", "refuses a document that is both a manifest and an index", async () => {
   registry.putManifest({ ...storedManifest(registry), mediaType: undefined, manifests: [] }, "1.0.0");
   const error = await registryRefusal(connect().fetchManifest(at()));
   expect(error.message).toContain("both an image manifest and an index");

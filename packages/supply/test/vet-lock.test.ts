@@ -52,7 +52,7 @@ describe("vetting a lock", () => {
     expect(vet(packages)).not.toThrow();
   });
 
-  test("names the shortest path to a refused package, also in nested folders", () => {
+  test("names the shortest path to a refused package, even in nested folders", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0", b: "1.0.0" } },
       "node_modules/a": { ...at("a"), dependencies: { b: "^2" } },

@@ -35,7 +35,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
 
   verifies(
     "wire.frame.split",
-    `${codec}: decodes the same frames for a split at every position, also inside a character`,
+    `${codec}: decodes the same frames for a split at every position, even inside a character`,
     async () => {
       const bytes = encode(UNICODE);
       for (let position = 0; position <= bytes.length; position++) {

@@ -45,7 +45,7 @@ verifies("wire.frame.limits", "rejects an unterminated line at the limit", async
 
 verifies(
   "wire.frame.limits",
-  "accepts a line of exactly the limit, also with \\r\\n, and rejects one more byte",
+  "accepts a line of exactly the limit, with \\n or \\r\\n, and rejects one more byte",
   async () => {
     const limits = { frame_bytes: 64 };
     const line = JSON.stringify({ text: "x".repeat(53) });

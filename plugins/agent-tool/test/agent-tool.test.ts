@@ -195,7 +195,7 @@ test("emits no event for a spawn that the kernel refuses", async () => {
   }
 });
 
-test("ends a stopped call immediately, also before the child exists", async () => {
+test("ends a stopped call immediately, even before the child exists", async () => {
   const never = new Promise<Json>(() => undefined);
   for (const early of [true, false]) {
     const { ctx, requests, run, stop } = await load(never);

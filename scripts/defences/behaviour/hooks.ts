@@ -373,7 +373,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "counts an attempt when its call is opened",
   },
   {
-    defence: "delivery: the deliveries of a killed gateway are due at once",
+    defence: "delivery: the deliveries of a killed gateway are due immediately",
     file: DELIVER,
     from: "if ((await store.jobs.releaseOrphans(DELIVERIES_QUEUE, node_id, clock.now())) > 0) this.wake();",
     to: "void [store, node_id, clock];",

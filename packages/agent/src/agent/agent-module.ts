@@ -245,7 +245,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
  * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its
  * lease and still holds the turn, and reads the messages that another gateway wrote to the turn.
  */
-/** Throws `harness.limit` if the caller belongs to a harness execution that has no more of it. */
+/** Throws `harness.limit` if the caller belongs to a harness execution that has reached this limit. */
 async function countUse(
   { executions }: Pick<Store, "executions">,
   caller: Caller,

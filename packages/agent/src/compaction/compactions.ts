@@ -51,7 +51,7 @@ export interface CompactionDeps {
   histories: Histories;
   log: Logger;
   pins: Pick<Pins, "withPinned">;
-  /** Throws `harness.limit` if the caller belongs to a harness that may not compact (any more). */
+  /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
   countCompaction(caller: Caller): Promise<void>;
   /** Returns the context window of the instance's model in tokens, and which model it is. */
   windowOf(org_id: string, provider: string | null): Promise<ChosenModel | null>;

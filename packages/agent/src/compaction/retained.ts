@@ -79,7 +79,7 @@ function pairCalls(entries: readonly Entry[]): [call: Entry, result: Entry | nul
   return pairs;
 }
 
-/** Turns the blocks of a compactor into entries and throws `malformed_response` if they break a promise. */
+/** Turns the blocks of a compactor into entries and throws `malformed_response` if they break a rule. */
 export function seedOf(
   blocks: readonly Block[],
   entries: readonly Entry[],
@@ -121,7 +121,7 @@ export function copyOf({ id, kind, payload, meta, date }: Entry): NewEntry {
   return { kind, payload, meta: { copy_of: id, ...meta }, date };
 }
 
-/** The date is that of the newest source, because clients take entries before the anchor's date for repeated ones. */
+/** The date is that of the newest source, because clients treat entries before the anchor's date as repeated ones. */
 function newEntryOf(block: Block, date: string): NewEntry {
   const entry = entryOfBlock(block, date);
   const { from_entries } = block;

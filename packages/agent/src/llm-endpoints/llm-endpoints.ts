@@ -42,9 +42,11 @@ const MAX_RESERVED_OUTPUT = 1_000_000;
 const CHARS_PER_TOKEN = 4;
 /** The most answers that a vendor gives to one request. */
 const MAX_CHOICES = 128;
-/** A fraction of what the endpoints serve at once, so that one credential cannot keep out all others. */
+/** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot keep out all others. */
 export const MAX_CALLS_PER_CALLER = 250;
-/** How often calls are looked for whose gateway has ended, and how long after their deadline they are lost. */
+/**
+ * How often the calls of stopped gateways are looked for, and how long after its deadline such a call counts as lost.
+ */
 const SWEEP_MS = 60_000;
 const SETTLE_GRACE_MS = 30_000;
 
@@ -57,7 +59,7 @@ interface EndpointParts extends OfferedModelsDeps {
 }
 
 interface EndpointAdmission {
-  /** The credential behind the call, also behind the calls of plugins that it has called. */
+  /** The credential behind the call; for the call of a plugin, the credential that called the plugin. */
   root: string;
   key: { id: string; limits: LlmKeyLimits } | null;
   model: OfferedModel;
@@ -251,7 +253,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway ended");
   }
 
-  /** Ends the calls of other gateways that have ended. Every gateway does it: the update is the same for all. */
+  /** Ends the calls of gateways that have stopped. Every gateway does this, because the update is the same for all. */
   function sweepLater(): void {
     sweep = clock.after(SWEEP_MS, () => {
       void endLost(clock.now() - SETTLE_GRACE_MS)

@@ -30,7 +30,7 @@ const refusal = (limit: string) => ({ code: "harness.limit", details: { limit } 
 
 verifies(
   "harness.limits",
-  "starts at most max_child_runs of the runs that a harness starts at once",
+  "starts at most max_child_runs of the runs that a harness starts concurrently",
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());

@@ -130,7 +130,7 @@ verifies(
     expect(refused()[0]!.brief).toContain("The tool shell denied this call");
     const { items } = await fixture.kernel.invocations.list(user, { export_id: "shell" }, { limit: 9 });
     expect(items.map(({ error }) => error?.code)).toEqual(Object.keys(answers).map(() => "policy.denied"));
-    // A tool that says yes is still put up for approval.
+    // A call that the tool permits still needs approval.
     const turn = fixture.say('/tool shell {"command": "ls"}');
     await until(() => ui.asked.length === 1);
     expect(runs).toEqual([]);

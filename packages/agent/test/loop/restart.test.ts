@@ -159,7 +159,7 @@ test("finds a run by its idempotency key after the gateway died", async () => {
   });
 });
 
-test("does not record a call again that answers after the gateway has stopped", async () => {
+test("does not record a second outcome for a call that answers after the gateway has stopped", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([toolExport("deaf")]), { policy: { class: "worker" } });
   fixture.runner.honoursCancel = false;

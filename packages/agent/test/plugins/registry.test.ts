@@ -139,7 +139,7 @@ test("does not load a module that differs from its package.json", async () => {
   }
 });
 
-test("loads a plugin once that is enabled while the kernel boots", async () => {
+test("loads a plugin only once when it is enabled while the kernel boots", async () => {
   let loads = 0;
   const gate = Promise.withResolvers<void>();
   const fixture = await createTestPlugins(

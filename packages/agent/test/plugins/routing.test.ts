@@ -19,7 +19,7 @@ function listeners(...plugins: [string, PluginCategory, string[], Partial<Kernel
   };
 }
 
-test("routes a model call to the instance's owner, also right after the owner changed", async () => {
+test("routes a model call to the instance's owner, even right after the owner changed", async () => {
   const { received, makers } = listeners(
     ["llm-one", "llm-provider", ["llm.call.request"]],
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],

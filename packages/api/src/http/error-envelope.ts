@@ -57,7 +57,7 @@ export function toErrorResponse(thrown: unknown, request_id: string, docs_base: 
   };
 }
 
-/** The log names the file that a failing disk did not take; the response does not, because it may go to a remote client. */
+/** The log names the file that could not be written; the response does not, because it may go to a remote client. */
 function unexpectedIn(error: BackplaneError): unknown {
   if (error.code === "internal") return error.cause ?? error;
   return diskFault(error.cause) === null ? null : error;
@@ -75,7 +75,7 @@ function toKnownError(thrown: unknown): BackplaneError {
   return fromFramework(thrown) ?? toBackplaneError(thrown);
 }
 
-/** Fastify's own errors with messages of ours: theirs may echo what the client sent. */
+/** Fastify's own errors with our messages: theirs may echo what the client sent. */
 function fromFramework(thrown: unknown): BackplaneError | null {
   if (typeof thrown !== "object" || thrown === null) return null;
   const { code, statusCode } = thrown as { code?: unknown; statusCode?: unknown };

@@ -75,7 +75,7 @@ async function installOnce(
     requestDigest(caller, request, request_parts),
     async () => {
       const { status, json } = await install(bytes);
-      // The digest covers the whole upload, also what the importer did not need to read.
+      // The digest covers the whole upload, including bytes that the importer did not need to read.
       await drain(bytes);
       return { status, body: `${digest()} ${JSON.stringify(json)}` };
     },

@@ -156,7 +156,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       auth: { scope: "sessions:read" },
       query: PageQuery.extend({
         session_id: SessionId.optional(),
-        workspace: Workspace.optional().describe("Default: all of them."),
+        workspace: Workspace.optional().describe("Default: all workspaces."),
       }),
       responses: { 200: { description: "A page.", schema: listSchema(RunSchema) } },
       async handler({ caller, query }) {

@@ -97,7 +97,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       summary: "List sessions, newest first",
       tag: "Sessions",
       auth: READ,
-      query: PageQuery.extend({ workspace: Workspace.optional().describe("Default: all of them.") }),
+      query: PageQuery.extend({ workspace: Workspace.optional().describe("Default: all workspaces.") }),
       responses: { 200: { description: "A page.", schema: listSchema(SessionSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);

@@ -142,7 +142,7 @@ test("ends a turn interrupted by a crash with an error and its calls without an 
   expect(transcript.running).toBe(false);
 });
 
-test("does not show entries again that a compaction repeats after its anchor", () => {
+test("shows entries that a compaction repeats after its anchor only once", () => {
   const { replay, texts } = open();
   replay(1, "anchor", { name: "session/start", state: {} }, 1);
   replay(2, "message", { role: "user", content: "old" }, 10);

@@ -328,8 +328,8 @@ function conflict({ file }: OpenedClient, name: string): BackplaneError {
 }
 
 /**
- * The possible contents of the file before `connect`; null: no file. The target of a link is never removed, so that the
- * link stays valid.
+ * The possible contents of the file before `connect`; null stands for no file. The target of a link is never removed,
+ * so that the link stays valid.
  */
 function originalsOf(file: ConfigFile): (string | null)[] {
   const backup = readBackup(file);

@@ -1,7 +1,7 @@
 /**
  * Decides what `plugin install SOURCE` installs: an Agent Plugins folder, a package (a folder with a manifest, or an
  * archive), a file of MCP servers, a folder of kernel plugins, example:NAME, a package in an OCI registry, pypi:NAME,
- * or npm:NAME, of which the gateway says what it is. Only `oci:`, `npm:`, `pypi:` and `image:` download, so a mistyped
+ * or npm:NAME, whose kind the gateway determines. Only `oci:`, `npm:`, `pypi:` and `image:` download, so a mistyped
  * folder never installs a package of that name.
  */
 import { accessSync, constants, existsSync, readdirSync, readFileSync, type Stats, statSync } from "node:fs";

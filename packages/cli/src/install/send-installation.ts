@@ -38,7 +38,7 @@ export async function sendInstallation(
   }
 }
 
-/** Says whether something was installed. The gateway stores everything at once, in the step `store`. */
+/** Says whether something was installed. The gateway stores everything in one step, `store`. */
 export function interruptedInstallation(error: unknown, label: string): BackplaneError {
   const { details } = error as { details?: ErrorDetails & { step?: ProgressStep | null } };
   const step = PROGRESS_STEPS.indexOf(details?.step ?? "read");

@@ -8,7 +8,7 @@ test("says how to give a server the credential that its message names", () => {
   ]);
 });
 
-test("says where a server can write that fails to write into its package", () => {
+test("says where a server can write if it fails to write into its package", () => {
   const message = "EROFS: read-only file system, open '/plugin/node_modules/memory/dist/memory.jsonl'";
   expect(serverHints(message, "bind_1")[1]).toContain(
     "backplane binding set bind_1 --mount /FOLDER:/data:rw",

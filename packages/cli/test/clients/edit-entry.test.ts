@@ -78,7 +78,7 @@ describe("JSON", () => {
     expect(await remove("cursor", text(["a", "backplane"]))).toBe(text(["a"]));
   });
 
-  test("creates missing parent objects, also in a new or an empty file", async () => {
+  test("creates missing parent objects, even in a new or an empty file", async () => {
     const written = '{\n  "mcpServers": {\n    "backplane": {}\n  }\n}\n';
     expect(await add("claude", null, {})).toBe(written);
     expect(await add("claude", "", {})).toBe(written);

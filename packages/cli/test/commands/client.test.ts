@@ -129,7 +129,7 @@ verifies(
 
 verifies(
   "client.connect",
-  "changes nothing when a client is connected already or a dry run is asked for",
+  "changes nothing when a client is already connected, or with --dry-run",
   async () => {
     const file = join(home, ".claude.json");
     const dry = await client("connect", "claude", "--dry-run");
@@ -302,7 +302,7 @@ verifies(
   },
 );
 
-test("removes the entry and reports the key when the gateway of the entry is another one", async () => {
+test("removes the entry and reports the key when the entry belongs to another gateway", async () => {
   const file = join(home, ".cursor/mcp.json");
   await client("connect", "cursor");
   writeFileSync(file, readFileSync(file, "utf8").replace(gateway.url, "http://127.0.0.1:9"));
@@ -322,7 +322,7 @@ verifies(["client.connect", "client.profiles"], "gives the client's key the tool
   await client("disconnect", "claude");
 });
 
-test("refuses an entry name that is not plain and a folder that does not exist", async () => {
+test("refuses an invalid entry name and a folder that does not exist", async () => {
   for (const name of ['bad name"', "", "a.b", "x".repeat(65), "__proto__"]) {
     const { exit, err } = await client("connect", "claude", "--name", name);
     expect([exit, err]).toEqual([EXIT.usage, expect.stringContaining("--name")]);

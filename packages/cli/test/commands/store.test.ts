@@ -104,7 +104,7 @@ test("restores a store from a backup and keeps the damaged files", async () => {
 test("the gateway does not start with missing commits until the loss is accepted", async () => {
   const count = readFileSync(`${file}.commits`, "utf8");
   tamper("update store_state set commits = commits - 3");
-  // A damaged row would fail its checksum, too; a lost log leaves an older, intact row.
+  // A damaged row would fail its checksum as well; a lost log leaves an older, intact row.
   rmSync(`${file}.commits`);
   await backplane("store", "repair");
   writeFileSync(`${file}.commits`, count);

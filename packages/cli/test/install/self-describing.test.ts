@@ -70,7 +70,7 @@ test("prints the message of a failed tool once at a terminal, and on both stream
   expect([piped.out, piped.err]).toEqual(["broke at noon\n", expect.stringContaining("broke at noon (inv_")]);
 });
 
-test("reports at once when a changed binding no longer starts, and lists the tools after its secret is bound", async () => {
+test("reports immediately that a changed binding no longer starts, and lists the tools after its secret is bound", async () => {
   const permissions = { secret_slots: ["token"] };
   const tools = folder("gone", {
     "package.json": JSON.stringify({ name: "gone", backplane: { permissions } }),
@@ -86,7 +86,7 @@ test("reports at once when a changed binding no longer starts, and lists the too
     `The binding mounts "${root}/nowhere": the folder does not exist on the gateway's machine.`,
   );
   expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
-  // The record contains the remedy, too.
+  // The record also contains the remedy.
   const called = await gateway.backplane(["invoke", "looks"]);
   expect(called.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
   const invocation = /inv_[0-9a-z]+/.exec(called.err)![0];

@@ -123,7 +123,7 @@ export function createPluginClient(http: Http) {
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
       get: (id: string) => get<Package>(`/v1/plugin-packages/${pathSegment(id)}`),
       remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
-      /** Looks for newer versions, also at the sources of the packages. */
+      /** Looks for newer versions, including at the sources of the packages. */
       outdated: async () =>
         (
           await http.json<{ items: OutdatedPackage[] }>({

@@ -10,7 +10,7 @@ export const SecretSchema = z.object({
   project_id: z
     .string()
     .nullable()
-    .describe("The project that stored it and may use and change it; null: the whole org."),
+    .describe("The project that stored it and may use and change it; null for the whole org."),
   ref: z.string(),
   last4: z.string().describe("**** for values of 8 characters or fewer"),
   version: z.int(),

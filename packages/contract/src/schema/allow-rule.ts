@@ -40,15 +40,15 @@ const ArgumentsSchema = z
 export const AllowRuleSchema = z.object({
   id: z.string(),
   org_id: z.string(),
-  project_id: z.string().nullable().describe("Null: all projects of the org."),
+  project_id: z.string().nullable().describe("Null for all projects of the org."),
   covers: z.enum(RULE_COVERAGES),
-  tool: z.string().nullable().describe("Null: all tools of the package."),
+  tool: z.string().nullable().describe("Null for all tools of the package."),
   package_id: z.string(),
-  arguments: ArgumentsSchema.nullable().describe("Null: any arguments."),
+  arguments: ArgumentsSchema.nullable().describe("Null for any arguments."),
   other_arguments: z.boolean().describe("Whether a call may have arguments that the rule does not name."),
   max_risk: z.enum(RULE_RISKS),
   grant: GrantSchema.describe("The rule does not hold for a call whose grant is wider."),
-  identity: z.string().nullable().describe("The caller whose calls the rule covers; null: every caller."),
+  identity: z.string().nullable().describe("The caller whose calls the rule covers; null for every caller."),
   created_by: z.string(),
   created_at: TimestampSchema,
   approval_id: z.string().nullable().describe("The approval whose answer made the rule."),
@@ -57,7 +57,9 @@ export const AllowRuleSchema = z.object({
   suspended: z
     .string()
     .nullable()
-    .describe("Which calls ask because the policy's lasting_approvals is lower than max_risk; null: none."),
+    .describe(
+      "Which calls ask because the policy's lasting_approvals is lower than max_risk; null if none do.",
+    ),
 });
 
 export const AllowRuleCreateSchema = z
@@ -81,7 +83,7 @@ export const AllowRuleCreateSchema = z
       .describe(
         "Default: the caller itself. Null covers every caller; that and another caller need the role admin.",
       ),
-    org_wide: z.boolean().optional().describe("True: for all projects of the org."),
+    org_wide: z.boolean().optional().describe("True for all projects of the org."),
     note: z.string().max(300).optional(),
   })
   .refine(({ tool, server }) => (tool === undefined) !== (server === undefined), {

@@ -61,7 +61,7 @@ export const LlmCallSchema = z.object({
   key_id: z
     .string()
     .nullable()
-    .describe("The key that the call goes back to, also through a delegated token."),
+    .describe("The key that the call goes back to, directly or through a delegated token."),
   invocation_id: z.string().nullable().describe("The invocation whose delegated token made the call."),
   session_id: z.string().nullable(),
   run_id: z.string().nullable(),

@@ -70,7 +70,9 @@ export function withArtifacts(value: Json, replace: (reference: JsonObject) => J
   return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withArtifacts(item, replace)]));
 }
 
-/** Control and format characters (also those that change the direction of text), lone surrogates, line separators. */
+/**
+ * Control and format characters (including those that change the direction of text), lone surrogates, line separators.
+ */
 const UNSAFE = /[\p{C}\p{Zl}\p{Zp}\\]/u;
 
 /**

@@ -1,6 +1,6 @@
 /**
- * The usual encodings of a leaked secret: raw, JSON-escaped (also ASCII-only), quoted, URL-encoded, hex, and base64 at
- * each of the three alignments, so that `Basic base64(user:secret)` is found as well.
+ * The usual encodings of a leaked secret: raw, JSON-escaped (as UTF-8 or ASCII), quoted, URL-encoded, hex, and base64
+ * at each of the three alignments, so that `Basic base64(user:secret)` is found as well.
  */
 
 /** Shorter values are not redacted: they would match by chance in most answers. */

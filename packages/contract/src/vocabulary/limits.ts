@@ -64,7 +64,7 @@ export const COGNITION_LIMITS = {
 
 export const IDEMPOTENCY_TTL_MS = 24 * 3_600_000;
 
-/** The live configuration is kept small, so that it can be listed at once. */
+/** The live configuration is kept small, so that it can be listed in one response. */
 export const CONFIG_LIMITS = {
   key_length: 256,
   value_bytes: 64 * 1024,

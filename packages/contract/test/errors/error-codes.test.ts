@@ -76,18 +76,22 @@ verifies("fault.disk", "names a full, failing or read-only disk with its place a
     expect(toBackplaneError(failed(code)).code).toBe("internal");
 });
 
-verifies("fault.disk", "does not take the error of a plugin's process for one of the gateway's disk", () => {
-  const thrown = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
-  const real = Object.assign(thrown, { syscall: "write" });
-  const received = deserializeError(serializeError(real, "without trace"));
-  expect(received).toMatchObject({ code: "ENOSPC" });
-  for (const error of [
-    received,
-    new Error("ENOSPC"),
-    "ENOSPC",
-    null,
-    undefined,
-    { code: "toString", syscall: "x" },
-  ])
-    expect(toBackplaneError(error).code).toBe("internal");
-});
+verifies(
+  "fault.disk",
+  "does not report a disk error of a plugin's process as one of the gateway's disk",
+  () => {
+    const thrown = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+    const real = Object.assign(thrown, { syscall: "write" });
+    const received = deserializeError(serializeError(real, "without trace"));
+    expect(received).toMatchObject({ code: "ENOSPC" });
+    for (const error of [
+      received,
+      new Error("ENOSPC"),
+      "ENOSPC",
+      null,
+      undefined,
+      { code: "toString", syscall: "x" },
+    ])
+      expect(toBackplaneError(error).code).toBe("internal");
+  },
+);

@@ -1,7 +1,7 @@
 /**
- * Whether the arguments of a call meet the conditions of an allow rule. A condition that cannot be decided is not met, so
- * that the call asks. In a pattern `*` matches neither control characters nor what a shell would give a meaning, because
- * `git *` must not allow `git log; rm -rf ~`.
+ * Whether the arguments of a call meet the conditions of an allow rule. A condition that cannot be decided is not met,
+ * so that the call asks. In a pattern `*` matches neither control characters nor the characters that a shell
+ * interprets, because `git *` must not allow `git log; rm -rf ~`.
  */
 import type { AllowRule, ArgumentCondition, Json } from "@backplane/contract";
 import { canonicalJson } from "@backplane/contract";
@@ -25,7 +25,7 @@ function meets({ equals, matches }: ArgumentCondition, value: Json): boolean {
 /** Control, format and private characters, line and paragraph separators, and the separators and expansions of shells. */
 const UNMATCHED = /[\p{C}\p{Zl}\p{Zp};|&$<>`]/u;
 
-/** `..` between separators of paths or words, also percent-encoded. */
+/** `..` between separators of paths or words, percent-encoded or not. */
 const PARENT_FOLDER = /(?<![\w.-])\.\.(?![\w.-])/;
 
 function matchesPattern(pattern: string, value: string): boolean {

@@ -332,7 +332,7 @@ export const RULES: readonly Rule[] = [
   },
 ];
 
-/** A call that a lasting permission covers runs without asking, also where nobody could be asked. */
+/** A call that a lasting permission covers runs without asking, even where nobody could be asked. */
 function askUnlessAllowed(
   call: RuleInput,
   grant: Grant,

@@ -1,4 +1,4 @@
-/** Counts the calls that ended on this node, whoever asked for them (metrics.door). */
+/** Counts the calls of all callers that ended on this node (metrics.door). */
 
 import type { EndedCalls, InvocationRow } from "@backplane/ports";
 

@@ -47,7 +47,7 @@ export interface ExecutionPlan {
   id: string;
   write: NewExecution | { resumes: ExecutionRow };
   target: Execution["target"];
-  /** Milliseconds since the epoch; null: only the timeout of the call applies. */
+  /** Milliseconds since the epoch; null if only the timeout of the call applies. */
   deadline: number | null;
 }
 

@@ -48,7 +48,7 @@ export interface HarnessCallRequest {
   input: HarnessInput;
   /** The ids that the call names beside its input. */
   named: { session_id?: string | undefined; chain_id?: string | undefined };
-  /** Set for a harness with a run: whoever may start a run on a session may name the session. */
+  /** Set for a harness with a run: a caller that may start a run on a session may name the session. */
   workspace: string | undefined;
   depth: number;
   now: number;

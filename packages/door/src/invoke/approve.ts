@@ -153,7 +153,7 @@ async function requestNewApproval(
   return { followUp };
 }
 
-/** Admits the call by the state of now, or returns the ending of a call that may no longer run. */
+/** Admits the call by the current state, or returns the ending of a call that may no longer run. */
 async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | CallEnding> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {

@@ -162,7 +162,7 @@ async function runAttempts(
 /** How old the checks of a call may be when it starts. A revocation takes effect within a second. */
 const FRESH_MS = 250;
 
-/** Applies the rules of now to a call that waited in the queue, for secrets or between two attempts. */
+/** Applies the current rules to a call that waited in the queue, for secrets or between two attempts. */
 async function recheckCall(door: Door, { live, grant }: Approved): Promise<CallEnding | null> {
   const call = await reopen(door, live.row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;

@@ -95,7 +95,9 @@ function equalInConstantTime(a: string, b: string): boolean {
   return x.length === y.length && timingSafeEqual(x, y);
 }
 
-/** The caller that a call is when it calls others: limited to its own grant. Null for a call without a grant. */
+/**
+ * The caller under which a call makes its own calls, limited to the grant of the call. Null for a call without a grant.
+ */
 export function delegatedCallerOf(
   row: InvocationRow,
   scopes: readonly DelegationScope[] = row.grant?.gateway_api_scopes ?? [],

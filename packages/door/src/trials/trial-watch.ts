@@ -1,5 +1,5 @@
 /**
- * Watches the calls of versions that are on trial after an upgrade, and rolls a version back that crashes or fails too
+ * Watches the calls of versions that are on trial after an upgrade, and rolls back a version that crashes or fails too
  * often. Every gateway counts its own calls; the generation of the binding decides which gateway rolls back.
  */
 import { type Binding, ERROR_CODES, type ErrorCode, isErrorCode } from "@backplane/contract";
@@ -18,7 +18,7 @@ const CRASHES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
 
 /** With fewer calls, the share of failures is not significant. */
 const MIN_CALLS = 20;
-/** How many trials are counted at once. The oldest count is dropped first. */
+/** How many trials are counted at the same time. The oldest count is dropped first. */
 const MAX_COUNTED = 1_000;
 
 interface TrialCounts {

@@ -125,7 +125,7 @@ verifies("launch.slow", "retries a slow start for every error code", async () =>
   expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "failed", retry_count: 0 });
 });
 
-test("ends a call at once when it is cancelled between two attempts", async () => {
+test("ends a call immediately when it is cancelled between two attempts", async () => {
   const fixture = await createTestKernel({ host: { retry: { max_attempts: 3, base_ms: 20_000 } } });
   await fixture.bind(content);
   fixture.runner.script = later;

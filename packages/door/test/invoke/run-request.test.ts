@@ -160,7 +160,7 @@ test("builds the body of the op for each kind of export", async () => {
     target: { session_id: "sess_1" },
     policy: { max_depth: 1 },
   });
-  // The harness learns every limit that applies to it, also those that the caller left to the gateway.
+  // The harness learns every limit that applies to it, including those that the caller left to the gateway.
   expect(harnessBody).toEqual({
     mode: "start",
     target: { session_id: "sess_1", execution_id: exec },

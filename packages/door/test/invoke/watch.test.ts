@@ -53,7 +53,7 @@ test("delivers all events to a slow watcher without delaying the call", async ()
   fixture.runner.script = async ({ event }) => {
     event({ type: "progress", i: 1 });
     await watched;
-    // More events at once than the queue of a watcher holds.
+    // More events in one turn than the queue of a watcher holds.
     for (let i = 2; i <= 900; i++) event({ type: "progress", i });
     return ok();
   };
@@ -96,7 +96,7 @@ test("drops events beyond the bound and reports their number in a last event", a
   expect(items[kept + 1]).toHaveProperty("settled");
 });
 
-test("ends a watcher at once when it is stopped and unsubscribes it", async () => {
+test("ends a watcher immediately when it is stopped and unsubscribes it", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = () => new Promise<never>(() => {});

@@ -206,7 +206,7 @@ describe("the dispatcher", () => {
     expect(writes).toEqual([100, 100, 50, 0, 0]);
   });
 
-  test("dispatches events immediately that were appended during a long pass", async () => {
+  test("immediately dispatches events that were appended during a long pass", async () => {
     const { dispatcher, state, clock } = createDispatcher([event(1, SETTLED, "inv_1")], []);
     const after = vi.spyOn(clock, "after");
     state.beforeSummary = () => {

@@ -201,7 +201,7 @@ test("separates a failure of the candidate from results that the version in use 
     counts: { not_comparable: 1 },
     calls: [{ reason: "The version in use returns a different result each time." }],
   });
-  // A different structure counts as a change in this case, too.
+  // A different structure also counts as a change in this case.
   const renamed = await openRecorded({ "0.1.0": random, "0.2.0": () => ({ value: drawn++ }) });
   await renamed.fixture.call({ export_id: "read", input: {} });
   expect(await replay(renamed.fixture, renamed.candidate)).toMatchObject({ verdict: "changed" });

@@ -217,7 +217,7 @@ const ConfigSchema = z.strictObject({
 export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
   home: string;
   secret_key_file: string;
-  /** Variables that look like settings and are none. They are ignored with a warning. */
+  /** Variables that look like settings but are not. They are ignored with a warning. */
   unknown_variables?: string[];
   /** Fields of the first provider instances, from the environment. They hold API keys. */
   provider_defaults?: Record<string, JsonObject>;

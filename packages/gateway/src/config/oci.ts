@@ -15,7 +15,7 @@ const MirrorSchema = z
 
 export const OciSchema = z
   .strictObject({
-    /** By registry: where packages are looked for first, in this order. */
+    /** The mirrors of each registry, which are tried in this order before the registry itself. */
     mirrors: z.record(RegistrySchema, z.array(MirrorSchema).max(8)).default({}),
     /** Registries and mirrors that are reached without TLS. */
     insecure: z.array(RegistrySchema).default([]),

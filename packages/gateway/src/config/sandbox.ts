@@ -22,7 +22,7 @@ const LimitsSchema = z.strictObject({
 export const SandboxSchema = z
   .strictObject({
     enabled: z.boolean().default(true),
-    /** Number of prewarmed processes of isolated exports, each waiting for its single call; 0: none. */
+    /** Number of prewarmed processes of isolated exports, each waiting for its single call; 0 disables them. */
     prewarmed: z.int().min(0).max(1_000).default(16),
     prewarmed_bytes: z
       .int()

@@ -7,7 +7,7 @@ import type { DoctorCheck } from "./check.ts";
 export interface ContentOptions {
   /** Packages not compared within this time are reported as unchecked. */
   seconds: number;
-  /** The display name of the package with a digest; null: unknown. */
+  /** The display name of the package with a digest; null if it is unknown. */
   nameOf(digest: string): string | null;
   /** Called about once a second. */
   progress(text: string): void;

@@ -194,7 +194,7 @@ export function fsyncFolder(dir: string): void {
 
 const draftOf = (file: string) => `${file}.${process.pid}.new`;
 
-/** The file keeps its content and leaves no draft when the disk does not take all of the new content. */
+/** If the new content cannot be written completely, the file keeps its old content and no draft is left. */
 function replaceDurably(file: string, content: string): void {
   const draft = draftOf(file);
   try {

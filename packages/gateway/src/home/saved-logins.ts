@@ -1,6 +1,6 @@
 /**
- * Sessions of the console that outlive a restart, as hashes of their cookies. They belong to the admin token that they
- * were given under: with another one nobody is signed in.
+ * Sessions of the console that outlive a restart, as hashes of their cookies. They belong to the admin token that
+ * created them: a new admin token ends all of them.
  */
 import { createHash } from "node:crypto";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";

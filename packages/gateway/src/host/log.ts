@@ -29,7 +29,7 @@ export function createLogger(level: string, file?: LogFile): Logger {
   return pino({ level, base: undefined, timestamp: pino.stdTimeFunctions.isoTime }, to);
 }
 
-/** Lines that stderr does not take, because it is a file on a full disk, are kept up to a limit and written later. */
+/** Lines that cannot be written, because stderr is a file on a full disk, are kept up to a limit and written later. */
 function stderrLog(): DestinationStream {
   const to = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_KEPT_BYTES });
   to.on("error", () => {
@@ -60,7 +60,7 @@ export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): De
           bytes = 0;
           truncated = false;
         }
-        // A nearly full disk takes a part of a line; the next one begins on a line of its own.
+        // On a nearly full disk only a part of a line may be written; the next message begins on a new line.
         const line = Buffer.from(truncated ? `\n${text}` : text);
         const written = writeSync(fd, line);
         bytes += written;

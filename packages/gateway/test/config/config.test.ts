@@ -84,7 +84,7 @@ test("names the key of a variable with an invalid value", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
 });
 
-test("lists variables that look like settings and are none", () => {
+test("lists variables that look like settings but are not", () => {
   const env = { BACKPLANE_PORT: "1", BACKPLANE_HOME: "/x", BACKPLANE_STORE_URI: "postgres://x", HOME: "/y" };
   expect(loadConfig({ home: homeWith(), env }).unknown_variables).toEqual(["BACKPLANE_STORE_URI"]);
 });

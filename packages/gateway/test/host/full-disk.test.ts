@@ -1,4 +1,4 @@
-/** Files of the gateway on a disk that is full or takes only a part of a write. */
+/** Files of the gateway on a disk that is full or writes only a part of the data. */
 import { execFileSync, spawnSync } from "node:child_process";
 import {
   mkdirSync,
@@ -27,34 +27,30 @@ afterEach(() => rmSync(dir, { recursive: true, force: true }));
 const source = (path: string) => resolve("packages/gateway", path);
 const CONDITION = "--conditions=backplane-source";
 
-verifies(
-  "fault.disk",
-  "takes no partial write of a key, an audit export or a restored file for a whole one",
-  async () => {
-    mkdirSync(join(dir, "to"));
-    writeFileSync(join(dir, "restored"), Buffer.alloc(10_000));
-    const archive = createArchive(join(dir, "archive"));
-    await archive.add("restored", join(dir, "restored"));
-    await archive.finish({
-      format: 1,
-      created_at: "2026-01-01T00:00:00.000Z",
-      version: "0.1.0",
-      owner: process.getuid?.() ?? 0,
-      store: { kind: "sqlite", schema_version: 1, tables: [] },
-      keys: [],
-      credentials: false,
-    });
-    // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
-    const limited = 'trap "" XFSZ; ulimit -S -f 16; exec "$0" "$@"';
-    const command = [process.execPath, CONDITION, source("test/fixtures/partial-writes.ts"), dir];
-    const said = JSON.parse(
-      execFileSync("/bin/sh", ["-c", limited, ...command], { encoding: "utf8" }),
-    ) as object;
-    expect(said).toEqual({ key: "config.invalid", audit: "EFBIG", audit_last: "2", restore: "EFBIG" });
-    expect(readFileSync(join(dir, "secret.key"), "utf8")).toMatch(/^(?:k\d+:[0-9a-f]{64}\n){118}$/);
-    expect(readdirSync(dir).sort()).toEqual(["archive", "audit.jsonl", "restored", "secret.key", "to"]);
-  },
-);
+verifies("fault.disk", "detects a partial write of a key, an audit export or a restored file", async () => {
+  mkdirSync(join(dir, "to"));
+  writeFileSync(join(dir, "restored"), Buffer.alloc(10_000));
+  const archive = createArchive(join(dir, "archive"));
+  await archive.add("restored", join(dir, "restored"));
+  await archive.finish({
+    format: 1,
+    created_at: "2026-01-01T00:00:00.000Z",
+    version: "0.1.0",
+    owner: process.getuid?.() ?? 0,
+    store: { kind: "sqlite", schema_version: 1, tables: [] },
+    keys: [],
+    credentials: false,
+  });
+  // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
+  const limited = 'trap "" XFSZ; ulimit -S -f 16; exec "$0" "$@"';
+  const command = [process.execPath, CONDITION, source("test/fixtures/partial-writes.ts"), dir];
+  const said = JSON.parse(
+    execFileSync("/bin/sh", ["-c", limited, ...command], { encoding: "utf8" }),
+  ) as object;
+  expect(said).toEqual({ key: "config.invalid", audit: "EFBIG", audit_last: "2", restore: "EFBIG" });
+  expect(readFileSync(join(dir, "secret.key"), "utf8")).toMatch(/^(?:k\d+:[0-9a-f]{64}\n){118}$/);
+  expect(readdirSync(dir).sort()).toEqual(["archive", "audit.jsonl", "restored", "secret.key", "to"]);
+});
 
 verifies("fault.disk", "names the audit export and its disk, and exports the same entries later", () => {
   const sink = openAuditExport(dir, "/dev/full");

@@ -1,6 +1,6 @@
 import { BackplaneError, type ProgressReport } from "@backplane/contract";
 
-/** The request that long work is done for: it receives the progress, and its end stops the work. */
+/** The request behind long-running work. It receives the progress, and when it ends, the work stops. */
 export interface Operation {
   /** Aborted when nobody waits for the result any more. Work that has begun to commit finishes nevertheless. */
   readonly signal: AbortSignal;

@@ -131,7 +131,7 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<Package>;
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
     remove(caller: Caller, id: string): Promise<void>;
-    /** Looks for newer versions of the installed packages, also at their sources. */
+    /** Looks for newer versions of the installed packages, including at their sources. */
     outdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
     /**
      * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
@@ -220,7 +220,10 @@ export interface Kernel {
     grants(caller: Caller): ApprovalGrant[];
     revokeGrant(caller: Caller, id: string): Promise<void>;
   };
-  /** Lasting permissions to call without asking. Read at every call that needs approval, so a change applies at once. */
+  /**
+   * Lasting permissions to call without asking. Read at every call that needs approval, so a change applies
+   * immediately.
+   */
   allow_rules: {
     list(caller: Caller, page: Page): Promise<PageOf<AllowRule>>;
     /** Throws allow_rule.refused when the policy, the binding or the tool does not permit the rule. */
@@ -263,7 +266,9 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<MarketplaceCard>;
     /** Searches the public registry that the operator configured. Nobody has reviewed what it lists. */
     searchServers(caller: Caller, text: string): Promise<ServerSearch>;
-    /** Stores the package and its bindings. Runs nothing. `oci` is the artifact of the card that was decided about. */
+    /**
+     * Stores the package and its bindings. Runs nothing. `oci` is the artifact of the card that the operator approved.
+     */
     install(
       caller: Caller,
       id: string,

@@ -21,7 +21,7 @@ export interface RegisteredTool {
   run(args: JsonObject, call: KernelToolCall & { scope: Scope }): Promise<ToolReturn>;
   /** The one-line description for the approval prompt; null if the tool provides none. */
   brief(args: JsonObject): Promise<string | null>;
-  /** Resolves to false if the tool denies the call, also because it failed to answer. If absent, the tool has no say. */
+  /** Resolves to false if the tool denies the call or fails to answer. If absent, the tool cannot deny calls. */
   preApprove?: (args: JsonObject) => Promise<boolean>;
 }
 

@@ -1,6 +1,7 @@
 /**
  * Harness executions. An execution is written with its first call and outlives it: a call that resumes it gets the last
- * checkpoint. Its counters are changed by conditional updates, so that a limit holds however many gateways count at once.
+ * checkpoint. Its counters are changed by conditional updates, so that a limit holds however many gateways count
+ * concurrently.
  */
 import type { Execution, HarnessCheckpoint, HarnessPolicy, JsonObject } from "@backplane/contract";
 import type { Scope } from "../scope/scope.ts";

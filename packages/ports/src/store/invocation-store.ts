@@ -104,7 +104,7 @@ export interface OpenWith {
 export interface JobHold {
   id: string;
   fence: number;
-  /** Set for a reserved job: when the lease ends that its start may write. */
+  /** Set for a reserved job: the end of the lease that its start writes. */
   leased_until?: number;
 }
 

@@ -100,7 +100,7 @@ export function createBindings({
       requireRemovable(caller, bound);
       const tokens = await revocation.readTokens(binding);
       const records = planner.records(caller, { ...binding, status: "disabled" }, "binding.remove");
-      // Only the generation that was checked: an admin may name the server meanwhile.
+      // Removes only the generation that was checked, because an admin may name the server meanwhile.
       if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
         // The binding was removed, or changed since the caller read it.
         if (expected !== undefined) throw outdated((await getBound(caller, id)).binding);

@@ -1,6 +1,6 @@
 /**
- * Permissions that an upgrade withholds, because only the new version requests them. Whoever may upgrade a binding does not
- * thereby decide about them: only an owner or admin gives them, by whatever request.
+ * Permissions that an upgrade withholds, because only the new version requests them. The right to upgrade a binding
+ * does not include the right to grant them: only an owner or admin may, with any request.
  */
 import { BackplaneError, type Binding, type BindingPolicy } from "@backplane/contract";
 import { atLeast, type Caller, type KernelDeps } from "@backplane/ports";
@@ -19,9 +19,11 @@ interface BoundVersion {
 }
 
 export interface HeldPermissions {
-  /** Throws `policy.denied` if the caller gives a permission that is held. `set` is the policy that the caller sets. */
+  /**
+   * Throws `policy.denied` if the caller grants a permission that is held. `set` is the policy that the caller sets.
+   */
   require(caller: Caller, from: BoundVersion, to: BoundVersion, set: BindingPolicy | undefined): void;
-  /** The permissions that were held before the move and that the new version is not given either. */
+  /** The permissions that were held before the move and that the new version does not get either. */
   carry(from: BoundVersion, to: BoundVersion): HeldPermission[];
 }
 
@@ -65,7 +67,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
   };
 }
 
-/** A policy that leaves out a limit gives what the limit withheld. */
+/** A policy that leaves out a limit grants what the limit withheld. */
 function dropsPolicy(from: BoundVersion, to: BoundVersion): boolean {
   const [before, after] = [from.binding.policy, to.binding.policy];
   return (

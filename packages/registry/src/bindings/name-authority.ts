@@ -1,7 +1,7 @@
 /**
- * Decides who may choose the names of tools (server.names). Policies match tools by name, so a name is authority:
- * whoever renames a server escapes the denials of its old name, and whoever takes a name gets the trust that was given
- * to it. Only an admin sets the name of a server or takes a name that a policy or another package has.
+ * Decides who may choose the names of tools (server.names). Policies match tools by name, so a name carries authority:
+ * a renamed server escapes the denials of its old name, and a server that takes a name gets the trust that was given to
+ * that name. Only an admin sets the name of a server or takes a name that a policy or another package has.
  */
 import {
   BackplaneError,

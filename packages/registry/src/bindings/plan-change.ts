@@ -1,6 +1,6 @@
 /**
- * Plans changes of bindings: who may make them, what a binding keeps, and whether the result is valid. Nothing is stored
- * here, so that one transaction can store several changes, also together with the packages that they need.
+ * Plans changes of bindings: who may make them, what a binding keeps, and whether the result is valid. Nothing is
+ * stored here, so that one transaction can store several changes, and the packages that they need.
  */
 
 import {

@@ -1,7 +1,7 @@
 /**
- * Caches the configuration of an org for FRESH_MS, for readers on every step of a turn (bench row loop.turn). A
- * write of this process is visible at once, a write of another node after FRESH_MS. Each value is decrypted once.
- * The rows of a prefix are the same array until something changes, so a reader can key its own cache on it.
+ * Caches the configuration of an org for FRESH_MS, for readers on every step of a turn (bench row loop.turn). A write
+ * of this process is visible immediately, a write of another node after FRESH_MS. Each value is decrypted once. The
+ * rows of a prefix are the same array until something changes, so a reader can key its own cache on it.
  */
 
 import { codeOf, type Json } from "@backplane/contract";

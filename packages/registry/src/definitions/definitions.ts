@@ -57,7 +57,7 @@ export interface DefinitionsService {
 
 const DESCRIBE_MS = 30_000;
 const MAX_ATTEMPTS = 20;
-/** For all schemas of one description, because they are compiled where everybody's schemas are. */
+/** The limit for all schemas of one description, because all tenants share the compiler. */
 const CHECK_MS = 30_000;
 
 export interface DefinitionsParts {
@@ -285,7 +285,7 @@ function isolationNotices({ instrument, protocol }: Runtime): string[] {
   ];
 }
 
-/** Keeps the fix of this very error, if it has one. The generic fix of the code is about calls. */
+/** Keeps the specific fix of this error, if it has one. The generic fix of the code is about calls. */
 function errorRecordOf(error: unknown): NonNullable<Definitions["error"]> {
   const known = toBackplaneError(error);
   const { code, message } = known;

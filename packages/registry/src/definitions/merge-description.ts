@@ -82,10 +82,7 @@ function findFormer(before: Definitions, id: string): DescribedTool | null {
   return waiting?.former ?? before.gone?.find((tool) => tool.export.id === id) ?? null;
 }
 
-/**
- * Finds the accepted tool that the server itself calls the same, if it had another id because the server had another
- * name.
- */
+/** Finds the accepted tool with the same name on the server. Its id differs if the server was renamed. */
 function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): DescribedTool | null {
   const { native_name } = tool;
   if (native_name === undefined || Object.hasOwn(before.seen, id)) return null;

@@ -100,7 +100,10 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
   };
 }
 
-/** The scopes that a harness needs for what it says that it does. A scope without an entry here is never withheld. */
+/**
+ * The scopes that a harness needs for the operations in its `supports`. A scope without an entry here is never
+ * withheld.
+ */
 const SUPPORT_OF: Partial<Record<DelegationScope, (typeof HARNESS_SUPPORTS)[number]>> = {
   "sessions:write": "branch_session",
   "chains:write": "branch_session",

@@ -1,7 +1,7 @@
 /**
- * The marketplace (api.marketplace): curated entries, independent of what is installed. An installation stores the package
- * and its bindings and runs nothing. The operator has decided by the card, so an artifact that differs from its card or
- * requests more is refused.
+ * The marketplace (api.marketplace): curated entries, independent of what is installed. An installation stores the
+ * package and its bindings and runs nothing. The operator has approved the card, so an artifact that differs from its
+ * card or requests more is refused.
  */
 import {
   BackplaneError,
@@ -84,7 +84,7 @@ export function createMarketplace(
     async install(caller, id, settings, operation = unwatchedOperation()) {
       const { entry } = await find(id);
       const { oci: seen, ...own } = settings;
-      // The operator has decided about a card, which a catalog can replace at any time.
+      // The operator has approved a card, which a catalog can replace at any time.
       if (seen !== undefined && seen !== entry.oci)
         throw new BackplaneError(
           "marketplace.mismatch",

@@ -102,7 +102,7 @@ export function createOutdated(
 }
 
 function versionsInUse(bindings: readonly Binding[], package_id: string): string[] {
-  // What is left of a rollout that was rolled back serves no calls.
+  // A share that remains after a rolled back rollout serves no calls.
   const own = bindings.filter(
     (binding) =>
       binding.package_id === package_id &&

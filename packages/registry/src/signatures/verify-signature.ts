@@ -17,7 +17,7 @@ export interface VerifiedSignature {
   key: TrustedKey;
 }
 
-/** Throws `signature.*`. `findKey` finds a key by its fingerprint, also a revoked one. */
+/** Throws `signature.*`. `findKey` finds a key by its fingerprint, revoked or not. */
 export async function verifySignature(
   document: unknown,
   signed: SignedPackage,

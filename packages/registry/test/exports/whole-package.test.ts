@@ -9,7 +9,7 @@ const DEVKIT = manifest([
 ]);
 const SCHEMAS = { "config.json": { type: "object", required: ["region"] } };
 
-test("binds every tool of a package at once, with one config and one set of slots", async () => {
+test("binds every tool of a package together, with one config and one set of slots", async () => {
   const fixture = await createTestKernel();
   await expect(fixture.bind(DEVKIT, { export_id: "*" }, SCHEMAS)).rejects.toMatchObject({
     code: "binding.invalid",

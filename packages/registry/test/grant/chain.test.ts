@@ -156,7 +156,7 @@ test("never widens the grant by an additional level", () => {
         const base = toGrant(without);
         const asLevel: Level = named ? base : { ...base, allowed_domains: ["*"] };
         for (const level of added) expect(wider(toGrant(level), asLevel)).toEqual([]);
-        // A caller only narrows the grant, also in a field that no other level restricts.
+        // A caller only narrows the grant, even in a field that no other level restricts.
         for (const chain of [[first], [second], [first, second]]) {
           const grant = toGrant(intersect(without, ...chain.map((item) => item ?? {})));
           expect(wider(grant, base)).toEqual([]);

@@ -338,7 +338,7 @@ export class PluginProcess implements PluginInstance {
   }
 }
 
-/** A sandboxed process sees its folder as /tmp, too. */
+/** A sandboxed process also sees its folder as /tmp. */
 function scratchOf({ confined }: LaunchedProcess, plan: LaunchPlan): ProcessScratch | null {
   if (confined !== null) {
     if (plan.confine?.grant.filesystem !== "scratch") return null;

@@ -16,7 +16,7 @@ export interface SandboxLimits {
   kept_files: number;
 }
 
-/** Limits of single packages, by package id. What they do not name is limited as for all others. */
+/** Limits of single packages, by package id. For every other limit the general one applies. */
 export type PackageLimits = Readonly<Record<string, Partial<SandboxLimits>>>;
 
 const MIB = 1024 * 1024;

@@ -11,7 +11,7 @@ function call() {
   };
 }
 
-test("interrupts calls by id or all at once, and waits for the last one to finish", async () => {
+test("interrupts calls by id or all together, and waits for the last one to finish", async () => {
   const running = new RunningCalls();
   await running.whenEmpty();
   const [first, second] = [call(), call()];

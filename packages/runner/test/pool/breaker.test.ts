@@ -46,7 +46,7 @@ test("starts fresh with another generation, another digest or after a success", 
   expect(second.checkLaunch(subject).kind).toBe("held_back");
 });
 
-test("counts pending launches, so that at most three run at once", async () => {
+test("counts pending launches, so that at most three run concurrently", async () => {
   const breaker = new Breaker(new ManualClock());
   for (let i = 0; i < 3; i++) expect(breaker.checkLaunch(subject).kind).toBe("launch");
   const fourth = breaker.checkLaunch(subject);

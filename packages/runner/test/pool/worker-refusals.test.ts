@@ -40,7 +40,7 @@ test("marks a refusal between calls as shared unless no call was served before",
   expect(second.refusals).toEqual(["between.test true"]);
 });
 
-test("redacts tokens from a record, also those of other calls on the same process", () => {
+test("redacts tokens from a record, including those of other calls on the same process", () => {
   const refusals = new CallRefusals();
   refusals.add(asked("vai_dlg_abc.evil.test", "GET /?t=vai_dlg_AbC-_9 HTTP/1.1"), true);
   const record = refusals.record(() => [])!;

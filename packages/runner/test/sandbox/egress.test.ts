@@ -103,7 +103,7 @@ test("reports refusals during the start to the first call", async () => {
   expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
 });
 
-test("records refused connections to this machine, also those that kept the process from starting", async () => {
+test("records refused connections to this machine, including those that kept the process from starting", async () => {
   const testRunner = createConfinedTestRunner({ egress: { operator_allows: ["localhost:1"] } });
   const grant = egress("localhost:5432");
   const refused = { host: "localhost", port: 5432, reason: "address.forbidden", detail: "loopback" };

@@ -1,4 +1,4 @@
-/** Systems that refuse user namespaces to the gateway: the way out, or the refusal with the command that helps. */
+/** Systems that refuse user namespaces to the gateway: the fallback, or the error with the command that fixes it. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -44,7 +44,7 @@ test("kills watched groups when the pipe ends, but not forgotten ones", async ()
   expect([0, 2, 4].map((i) => isAlive(groups[i]!.pid))).toEqual([true, true, true]);
 });
 
-test("kills processes with the mark of a watched process, also outside its group", async () => {
+test("kills processes with the mark of a watched process, even outside its group", async () => {
   const watchdog = new Watchdog(logTo());
   watchdog.ready();
   const mark = randomBytes(16).toString("hex");

@@ -88,8 +88,8 @@ const CONNECTION_MESSAGES = {
 };
 
 /**
- * Finds a failure that our own code threw, also inside an SDK's wrapper; refusals of the gateway's egress
- * guard count too.
+ * Finds a failure that our own code threw, even inside an SDK's wrapper; refusals of the gateway's egress guard count
+ * too.
  */
 function ownFailure(error: unknown): LlmFailure | null {
   for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {

@@ -245,7 +245,7 @@ verifies(
   },
 );
 
-verifies("tools.context", "has every field of the context also outside a turn", async () => {
+verifies("tools.context", "has every field of the context, even outside a turn", async () => {
   const host = await startToolHost({ "tools/look.js": CONTEXT });
   const seen = async (context: JsonObject) =>
     JSON.parse((await host.call("look", {}, context)).result.content[0]!.text!) as object;

@@ -23,7 +23,7 @@ function refusing(error_description: string): OAuthFetch {
   return { get: answer, postForm: answer, postJson: answer };
 }
 
-test("redacts a token that the authorization server repeats, also where the message is cut", async () => {
+test("redacts a token that the authorization server repeats, even where the message is cut", async () => {
   const refresh_token = `refresh-${"x1y2z3".repeat(10)}`;
   const description = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
   expect(description.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);

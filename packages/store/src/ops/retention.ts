@@ -55,7 +55,7 @@ const CALLS_PER_STEP = 20;
 
 /**
  * Removes progress events of calls that ended before `ended_before`. Visits the calls by id, that is by age, after
- * `after` and before `id_before`. The returned `after` is where to continue; null: all calls were visited.
+ * `after` and before `id_before`. The returned `after` is where to continue; null if all calls were visited.
  */
 export function* sweepProgress(
   p: { after: string; id_before: string; ended_before: string; limit: number },

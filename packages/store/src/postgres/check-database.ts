@@ -7,7 +7,7 @@ const ANSWER_MS = 5_000;
 export interface DatabaseSummary {
   /** Whether the database notices a page that was damaged on its disk. */
   page_checksums: boolean;
-  /** 0: no gateway has used the database yet. */
+  /** 0 if no gateway has used the database yet. */
   schema_version: number;
   bytes: number;
 }

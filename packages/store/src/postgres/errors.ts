@@ -17,7 +17,10 @@ export function isConflict(error: unknown): boolean {
   return typeof code === "string" && CONFLICTS.has(code);
 }
 
-/** A row that violates the schema is a bug of ours (`internal`); other errors mean that the database is unavailable. */
+/**
+ * A row that violates the schema is a bug of the gateway (`internal`); other errors mean that the database is
+ * unavailable.
+ */
 export function toPostgresError(error: unknown): BackplaneError {
   const code = (error as { code?: unknown } | null)?.code;
   if (typeof code === "string" && /^2[23]\w{3}$/.test(code)) return toBackplaneError(error);

@@ -28,7 +28,7 @@ export async function unpackTar(
   const written = writeEntries(extract, createTreeWriter(root, scan), expected);
   const fed = pipeline(guarded(bytes, limits, expected), extract as unknown as NodeJS.WritableStream);
   const [reading, writing] = await Promise.allSettled([fed, written]);
-  // When one side fails, so does the other; the original error has a code of ours or names a disk.
+  // When one side fails, so does the other; the original error has one of our codes or names a disk.
   const failures = [reading, writing].flatMap((side) =>
     side.status === "rejected" ? [side.reason as unknown] : [],
   );

@@ -1,6 +1,6 @@
 /** Limits on the resources that an image can use. A hostile image reaches each of them. */
 export interface ImageLimits {
-  /** The entries of all layers together, also of files that a later layer removes, and the folders that they imply. */
+  /** The entries of all layers together, including files that a later layer removes and folders that no entry names. */
   entries: number;
   /** The size of all layers without compression, and the size of the files that they result in. */
   unpacked_bytes: number;

@@ -1,7 +1,7 @@
 /**
- * The file system of a container image while its layers are applied: a tree in memory whose files refer to a spool file. A
- * layer is untrusted and can name any path, also through symbolic links of a layer below. Links are followed inside
- * the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
+ * The file system of a container image while its layers are applied: a tree in memory whose files refer to a spool
+ * file. A layer is untrusted and can name any path, even through symbolic links of a layer below. Links are followed
+ * inside the tree, with `/` and `..` ending at its root, so no entry can reach the disk of the host.
  */
 import { unsafe } from "../archive/unsafe.ts";
 import { IMAGE_LIMITS, type ImageLimits } from "./image-limits.ts";
@@ -119,7 +119,7 @@ export class ImageTree {
     this.#put(this.#makeFolder(parts, node.layer, path), name, node);
   }
 
-  /** Every node is counted, also one that replaces another. */
+  /** Every node is counted, including one that replaces another. */
   #put(folder: ImageFolder, name: string, node: ImageNode): void {
     const { entries, text_bytes } = this.#limits;
     if (++this.#nodes > entries)

@@ -104,7 +104,7 @@ export async function inspectArchive(
   );
 }
 
-/** Null also for names that npm would refuse, because the name becomes a path. */
+/** Also null for names that npm would refuse, because the name becomes a path. */
 function nameOf(manifest: string): string | null {
   try {
     const { name } = JSON.parse(manifest) as { name?: unknown };

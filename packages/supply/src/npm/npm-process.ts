@@ -20,7 +20,7 @@ export class NpmFailure extends BackplaneError {
   }
 }
 
-/** Checks the content of the lock file before a file of the tree is fetched. What it throws ends npm. */
+/** Checks the content of the lock file before a file of the tree is fetched. An error that it throws ends npm. */
 export type VetTree = (lock: unknown) => Promise<void>;
 
 interface NpmRun {

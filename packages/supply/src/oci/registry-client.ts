@@ -347,7 +347,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
           received?.(at);
         }
       } catch (error) {
-        // A broken connection has no code of ours, and an unreachable registry may respond at the next attempt.
+        // A broken connection has none of our codes, and an unreachable registry may respond at the next attempt.
         if (signal.aborted) throw unreachableRegistry(place.registry, "it takes too long");
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
         // Another attempt would fail on the same disk.

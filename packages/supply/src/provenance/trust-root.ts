@@ -19,7 +19,7 @@ export interface TrustRoot {
 }
 
 export interface TrustRootOptions {
-  /** A trusted_root.json that replaces the public Sigstore; null: none. */
+  /** A trusted_root.json that replaces the public Sigstore; null uses the public one. */
   file: string | null;
   /** Where updates of the public root are kept. */
   folder: string;

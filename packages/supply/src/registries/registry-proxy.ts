@@ -10,7 +10,7 @@ import { connect as connectTls } from "node:tls";
 export interface RegistryProxyOptions {
   /** Such as `https://registry.npmjs.org`. */
   origins: ReadonlySet<string>;
-  /** The operator's own proxy for an origin; null: none. */
+  /** The operator's own proxy for an origin; null if there is none. */
   upstream: (origin: string) => URL | null;
   /** Called with the number of bytes that were received from the registries so far. */
   received?: (bytes: number) => void;

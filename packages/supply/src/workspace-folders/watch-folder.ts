@@ -9,7 +9,7 @@ const QUIET_MS = 60;
 /** The interval of scans after a watch has failed, and for file systems without events. */
 const RESCAN_MS = 2_000;
 
-/** `parts` are the subfolders that are watched recursively; null: all that are not hidden. */
+/** `parts` are the subfolders that are watched recursively; null for all that are not hidden. */
 export function watchFolder(path: string, parts: readonly string[] | null, changed: () => void): () => void {
   const watchers = new Map<string, { watcher: FSWatcher; inode: number }>();
   let quiet: NodeJS.Timeout | undefined;

@@ -1,7 +1,7 @@
 /**
- * Parses one large frame at a time in a worker thread. Transferring the parsed value at once would block the event loop
- * as long as parsing it. The worker therefore sends small pieces of JSON text on request, and the value is assembled
- * here, one piece per turn. A worker that crashes fails the frame, not the process.
+ * Parses one large frame at a time in a worker thread. Transferring the whole parsed value would block the event loop
+ * for as long as parsing it. The worker therefore sends small pieces of JSON text on request, and the value is
+ * assembled here, one piece per turn. A worker that crashes fails the frame, not the process.
  */
 import { Worker } from "node:worker_threads";
 import { BackplaneError, type Json } from "@backplane/contract";

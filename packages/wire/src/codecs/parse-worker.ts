@@ -55,7 +55,7 @@ function check(value, depth) {
   return undefined;
 }
 
-/** Yields lists of steps, each list about PIECE of work for the other side. */
+/** Yields lists of steps. The other side needs about PIECE units of work for each list. */
 function* cut(value) {
   let steps = [];
   let weight = 0;
@@ -98,7 +98,7 @@ function* cut(value) {
   if (steps.length > 0) yield steps;
 }
 
-/** About the length of its JSON; stops counting at PIECE. */
+/** Estimates the length of the value as JSON; stops counting at PIECE. */
 function weigh(value) {
   if (typeof value === "string") return value.length + NODE;
   if (typeof value !== "object" || value === null) return NODE;

@@ -76,7 +76,7 @@ function describeApproval({ brief, input, package_id, reason, risk, tool }: Appr
   return `${sanitizeText(lines.join("\n"))}\n\nArguments:\n${shown}`;
 }
 
-/** Null if the person closed the form, or the answer is not one of the form's. The approval stays pending. */
+/** Null if the person closed the form or sent an answer that the form does not offer. The approval stays pending. */
 function readAnswer(answer: Json): { response: "approve" | "reject"; feedback?: string } | null {
   if (!isObject(answer)) return null;
   const { action, content } = answer;

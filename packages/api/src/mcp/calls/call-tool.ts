@@ -127,7 +127,7 @@ class ToolCall implements UpstreamCall {
   readonly #exchange: McpExchange;
   readonly #ticket: Ticket;
   readonly #tool: string;
-  /** The last event that was sent, also by an earlier response of a suspended call. */
+  /** The last event that was sent, including by an earlier response of a suspended call. */
   #last_seq = 0;
 
   constructor(

@@ -19,7 +19,7 @@ export interface McpExchange {
   /** The client accepts an event stream. */
   streams: boolean;
   capabilities: JsonObject;
-  /** The least severe level of log messages to send; null: none. */
+  /** The least severe level of log messages to send; null if none are sent. */
   least_level: LogLevel | null;
   /** The result in the form of this revision. */
   format(result: JsonObject): JsonObject;

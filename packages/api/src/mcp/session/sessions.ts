@@ -50,7 +50,7 @@ export class McpSession {
   readonly version: string;
   /** The capabilities that the client declared. */
   readonly capabilities: JsonObject;
-  /** The binding whose server this session is for; null: the whole catalog. */
+  /** The binding whose server this session is for; null for the whole catalog. */
   readonly server: string | null;
   level: LogLevel = "info";
   /** Subscribed resources by URI, each with the function that unsubscribes. */

@@ -143,7 +143,7 @@ async function set(
   args: string[],
 ): Promise<undefined> {
   const { to, unsetSecret = [], grantRequested, ...settings } = options;
-  // `--secret` accepts the name of a variable for its slot, too.
+  // `--secret` also accepts the name of a variable for its slot.
   const unset = unsetSecret.map((slot) => slot.toLowerCase());
   if (Object.keys(options).length === 0 && args.length === 0) throw nothingToChange(name);
   const flags: BindingOptions = args.length === 0 ? settings : { ...settings, args };

@@ -159,7 +159,9 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .action(toAction(rollbackPlugin));
   plugin
     .command("outdated")
-    .description("List packages with the version in use and the newest one, also at npm and OCI registries.")
+    .description(
+      "List packages with the version in use and the newest one, including those at npm and OCI registries.",
+    )
     .action(toAction(listOutdated));
   plugin
     .command("replay <package>")

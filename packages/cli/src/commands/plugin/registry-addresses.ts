@@ -1,7 +1,7 @@
 /**
  * The destinations of a command that uses a registry. The person who runs it names the registry, which may be anywhere.
- * What the registry names then (a redirect, a token server, an address for an upload) must not be on this machine or
- * its network, unless the registry is there too.
+ * An address that the registry names (a redirect, a token server, the target of an upload) must not be on this machine
+ * or its network, unless the registry is there too.
  */
 import { lookup } from "node:dns/promises";
 import { BackplaneError } from "@backplane/contract";

@@ -1,4 +1,4 @@
-/** `plugin upgrade` and `plugin rollback`: all bindings of a package at once; what changes is shown first. */
+/** `plugin upgrade` and `plugin rollback` of all bindings of a package, after the changes were shown. */
 import { BackplaneError, type Binding, type Package, type ReplayReport } from "@backplane/contract";
 import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";

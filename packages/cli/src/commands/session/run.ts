@@ -20,7 +20,7 @@ import { type HarnessFlags, harnessOf, resumeHarnessRun, startHarnessRun } from 
 
 const INPUT_LENGTH = 60;
 
-/** The gateway refuses what is above the maximum of each limit. */
+/** The gateway refuses a value above the maximum of its limit. */
 const limit = (flag: string) => wholeNumber(flag, 0, 1_000_000_000);
 
 const EXAMPLES = `

@@ -63,7 +63,7 @@ describe("secrets", () => {
     await gateway.backplane(["binding", "set", id, "--secret", "token=kit_token"]);
   });
 
-  test("refuses flags for MCP servers at other packages", async () => {
+  test("refuses flags for MCP servers on other packages", async () => {
     const { binding_id } = bindings.secretive!;
     const refused = await gateway.backplane(["binding", "set", binding_id, "--env", "LEVEL=debug"]);
     expect(refused.exit).toBe(EXIT.usage);

@@ -40,7 +40,7 @@ export interface McpOptions {
 }
 
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
-/** Delay before a call is repeated that asked for no input. */
+/** Delay before the repetition of a call whose server asked for no input. */
 const PAUSE_MS = 250;
 
 export class McpDialectSession implements DialectSession, ToolCallSession, Requester {

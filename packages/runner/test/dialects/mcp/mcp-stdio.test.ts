@@ -331,7 +331,7 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
   expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
 });
 
-test("quotes what a server wrote that does not answer in time while it starts", async () => {
+test("quotes the output of a server that does not answer in time while it starts", async () => {
   const testRunner = createTestRunner({ timeouts: { initialize_ms: 60_000 } });
   const request = question(testRunner, "mute", { timeout_ms: 5_000, env: { SAYS: "Serving HTTP on 3333" } });
   await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({

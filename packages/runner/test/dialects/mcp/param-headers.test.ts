@@ -10,7 +10,7 @@ const schema = (properties: JsonObject, more: JsonObject = {}): JsonObject => ({
   ...more,
 });
 
-test("sends scalar arguments with a header name as headers, also nested ones", () => {
+test("sends scalar arguments with a header name as headers, including nested ones", () => {
   const deep = schema({
     region: marked("string"),
     properties: schema({ n: marked("integer", "Count") }),

@@ -134,7 +134,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
   expect(clock.pending).toBe(0);
 });
 
-test("ends every connection when the session closes, also one that is being dialled", async () => {
+test("ends every connection when the session closes, including one that is being dialled", async () => {
   const { port, sockets } = await sink();
   const slow = Promise.withResolvers<string[]>();
   const { proxy, session } = await openTestEgress({

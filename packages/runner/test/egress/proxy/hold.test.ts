@@ -53,7 +53,7 @@ test("holds back data of the server while no call is in flight", async () => {
   await client.waitFor("news");
 });
 
-test("resolves a request made between calls when the next call starts, and refuses what the grant forbids at once", async () => {
+test("resolves a request made between calls when the next call starts, and refuses forbidden ones immediately", async () => {
   const { port, received } = await echo();
   const egress = await openTestEgress({ domains: [`a.test:${port}`] });
   egress.session.hold(true);
@@ -133,7 +133,7 @@ test("ends held connections on close", async () => {
   expect(await client.readToEnd()).toBe("");
 });
 
-test("ends a client with too many unanswered requests, held or not, and serves a few at once", async () => {
+test("ends a client with too many unanswered requests, held or not, and serves a few concurrent ones", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"));
   }, PUBLIC);

@@ -1,8 +1,8 @@
 /**
  * Counts the commits of a store, in the store and in a small file beside it. SQLite silently ends a damaged log at its
- * first bad frame, so acknowledged commits could be lost without notice; the count detects this. The file is written after
- * the commit and before its acknowledgement, without a separate sync. After a power failure, or when the disk does not take
- * it, it may be behind the store, but it is ahead only if the store has lost commits.
+ * first bad frame, so acknowledged commits could be lost without notice; the count detects this. The file is written
+ * after the commit and before its acknowledgement, without a separate sync. After a power failure or a failed write it
+ * may be behind the store, but it is ahead only if the store has lost commits.
  */
 import { closeSync, openSync, readFileSync, renameSync, writeSync } from "node:fs";
 import { crc32 } from "node:zlib";
