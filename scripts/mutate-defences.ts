@@ -23,7 +23,7 @@ async function main(argv: string[]): Promise<number> {
   for (const mutant of wanted) {
     const from = performance.now();
     const verdict = await judge.judge(mutant);
-    const outcome = outcomeOf(mutant.defence, verdict);
+    const outcome = describeOutcome(mutant.defence, verdict);
     counts.set(outcome, (counts.get(outcome) ?? 0) + 1);
     const line = `${outcome.padEnd(11)} ${mutant.defence}`;
     console.log(`${line} [${seconds(from)}] ${verdict.detail}`);
@@ -38,7 +38,7 @@ async function main(argv: string[]): Promise<number> {
 }
 
 /** A listed survivor that is killed is reported too: its entry in the list is wrong. */
-function outcomeOf(defence: string, { outcome }: Verdict): string {
+function describeOutcome(defence: string, { outcome }: Verdict): string {
   if (SURVIVORS[defence] === undefined) return outcome === "killed" ? outcome : outcome.toUpperCase();
   if (outcome === "survived") return "equivalent";
   return outcome === "killed" ? "LISTED" : outcome.toUpperCase();

@@ -39,16 +39,16 @@ export async function mcpHttp(): Promise<Row[]> {
     ]);
     const published = new Map(peers.map((peer) => [peer, [] as number[]]));
     for (const session of [...sessions.values(), ...peers.map((peer) => peer.session)])
-      await rateOf(session, WARM_UP);
+      await measureRate(session, WARM_UP);
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
       for (const [target, session] of sessions) {
         const before = cpuMicros(target.server.pid);
-        target.figures.rate.push(await rateOf(session, CALLS));
+        target.figures.rate.push(await measureRate(session, CALLS));
         target.figures.cpu.push((cpuMicros(target.server.pid) - before) / CALLS);
         target.figures.saturated.push(await saturatedRate(target));
         target.figures.p50.push(percentile(await load(target, 1, 500), 0.5));
       }
-      for (const [{ session }, rates] of published) rates.push(await rateOf(session, PEER_CALLS));
+      for (const [{ session }, rates] of published) rates.push(await measureRate(session, PEER_CALLS));
     }
     const both = (name: keyof Target["figures"]) =>
       [median(ours.figures[name]), median(bare.figures[name])] as const;
@@ -82,7 +82,7 @@ function target(server: Server, tool: string): Target {
 }
 
 /** An ordinary client, like those of agents: it uses a whole core. */
-async function rateOf(session: McpSession, calls: number): Promise<number> {
+async function measureRate(session: McpSession, calls: number): Promise<number> {
   let left = calls;
   const worker = async () => {
     while (left-- > 0) await session.call();

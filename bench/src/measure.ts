@@ -42,7 +42,10 @@ export async function measureRate(peers: EchoPeer[], load: Load): Promise<Map<st
         push(cpus, key, (used.user + used.system) / load.calls);
       }
     }
-    return mapOf(connections, (key) => ({ rate: median(rates.get(key)!), cpu_us: median(cpus.get(key)!) }));
+    return mapConnections(connections, (key) => ({
+      rate: median(rates.get(key)!),
+      cpu_us: median(cpus.get(key)!),
+    }));
   });
 }
 
@@ -67,7 +70,7 @@ export async function measureLatency(
         push(p99, key, percentile(times, 0.99));
       }
     }
-    return mapOf(connections, (key) => ({ p50: median(p50.get(key)!), p99: median(p99.get(key)!) }));
+    return mapConnections(connections, (key) => ({ p50: median(p50.get(key)!), p99: median(p99.get(key)!) }));
   });
 }
 
@@ -101,7 +104,10 @@ function push(into: Map<string, number[]>, key: string, value: number): void {
   else list.push(value);
 }
 
-function mapOf<T>(connections: [string, EchoConnection][], value: (key: string) => T): Map<string, T> {
+function mapConnections<T>(
+  connections: [string, EchoConnection][],
+  value: (key: string) => T,
+): Map<string, T> {
   return new Map(connections.map(([key]) => [key, value(key)]));
 }
 

@@ -17,15 +17,15 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   {
     defence: "integrity: an image is hashed after it was copied",
     file: `${SUPPLY}/images/copy-tree.ts`,
-    from: "const difference = await differenceOf(to, files);",
-    to: "const difference = (await differenceOf(to, files)) && null;",
+    from: "const difference = await findDifference(to, files);",
+    to: "const difference = (await findDifference(to, files)) && null;",
     tests: IMAGES,
   },
   {
     defence: "integrity: an image's fingerprint is older than its hash",
     file: `${SUPPLY}/images/copy-tree.ts`,
-    from: "const fingerprint = await takeFingerprint(to, files);\n  const difference = await differenceOf(to, files);",
-    to: "const difference = await differenceOf(to, files);\n  await pause(200);\n  const fingerprint = await takeFingerprint(to, files);",
+    from: "const fingerprint = await takeFingerprint(to, files);\n  const difference = await findDifference(to, files);",
+    to: "const difference = await findDifference(to, files);\n  await pause(200);\n  const fingerprint = await takeFingerprint(to, files);",
     tests: IMAGES,
   },
   {

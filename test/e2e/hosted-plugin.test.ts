@@ -92,7 +92,7 @@ async function probe<T = AttemptResult>(what: string, args: object = {}, at = ga
   return structured_output.display.data.found;
 }
 
-async function rowOf(at: TestGateway, name: string): Promise<PluginView> {
+async function readRow(at: TestGateway, name: string): Promise<PluginView> {
   const { stdout } = await at.cli("plugin", "info", name, "--json");
   return JSON.parse(stdout) as PluginView;
 }
@@ -135,7 +135,11 @@ const VALUABLE = [
 ];
 
 test("reads only its package, its host program and its own folder", async () => {
-  expect(await rowOf(gateway, "prober")).toMatchObject({ mode: "hosted", status: "loaded", trusted: false });
+  expect(await readRow(gateway, "prober")).toMatchObject({
+    mode: "hosted",
+    status: "loaded",
+    trusted: false,
+  });
   const hidden = [...VALUABLE.map((name) => join(gateway.home, name)), gateway.home, folders[0]!];
   for (const path of [...hidden, "/etc/shadow", "/etc/hostname", "/root", "/home", "/var", "/run", "/sys"]) {
     expect([path, await probe("read", { path })]).toEqual([path, { refused: "ENOENT" }]);
@@ -270,14 +274,14 @@ test("does not load without a sandbox and reports why, and is a plain process if
   const without = await startTestGateway({ home });
   try {
     await without.cli("plugin", "install", source, "--yes");
-    const { error, mode, status } = await rowOf(without, "prober");
+    const { error, mode, status } = await readRow(without, "prober");
     expect({ mode, status }).toEqual({ mode: "hosted", status: "failed" });
     expect(error).toMatch(/^prober can only run in the sandbox \(sandbox\.unavailable\)\./);
     expect(processesWith("dist/host/main.js").filter((pid) => ppidOf(pid) === without.pid)).toEqual([]);
     await without.stop();
     const plain = await startTestGateway({ home, env: { BACKPLANE_SANDBOX: "false" } });
     try {
-      expect(await rowOf(plain, "prober")).toMatchObject({ mode: "hosted", status: "loaded", error: null });
+      expect(await readRow(plain, "prober")).toMatchObject({ mode: "hosted", status: "loaded", error: null });
       expect(await probe("stateDir", {}, plain)).toBe(join(home, "plugins/state/prober"));
       expect(await probe("list", { path: home }, plain)).toMatchObject({ got: expect.anything() });
     } finally {

@@ -7,7 +7,7 @@ import {
   folder,
   gateway,
   type ToolList,
-  textOf,
+  callForText,
   useToolFolders,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
@@ -60,10 +60,10 @@ verifies(
     expect(tools.get("empty")?.export.tool).toMatchObject({ risk: "medium", target: "sandbox" });
     expect(tools.get("throws")?.export.tool.load_error).toContain("at import");
 
-    expect(await textOf("search_notes", { query: "tea" })).toBe("looked for tea");
+    expect(await callForText("search_notes", { query: "tea" })).toBe("looked for tea");
     expect((await call("search_notes", { query: "tea" })).tool_result?.status).toBe("complete");
     expect(await call("search_notes", {})).toMatchObject({ error: { code: "input.invalid" } });
-    expect(await textOf("empty")).toContain("no execute implementation");
+    expect(await callForText("empty")).toContain("no execute implementation");
     expect((await call("throws")).error).toMatchObject({
       code: "tool.load_failed",
       message: expect.stringContaining("at import"),
@@ -133,7 +133,7 @@ verifies(
     for (const name of ["host_where", "asks_where"]) {
       expect((await call(name)).error).toMatchObject({ code: "target.host_forbidden" });
     }
-    expect(await textOf("inside_where")).toBe("/plugin");
+    expect(await callForText("inside_where")).toBe("/plugin");
 
     // A key cannot allow it, whatever its role.
     const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
@@ -150,9 +150,9 @@ verifies(
     expect(refused.status).toBe(403);
 
     await cli("binding", "set", id, "--host-target");
-    expect(await textOf("host_where")).toBe(process.cwd());
-    expect(await textOf("asks_where")).toBe(process.cwd());
-    expect(await textOf("inside_where")).toBe("/plugin");
+    expect(await callForText("host_where")).toBe(process.cwd());
+    expect(await callForText("asks_where")).toBe(process.cwd());
+    expect(await callForText("inside_where")).toBe("/plugin");
     await cli("binding", "set", id, "--no-host-target");
     expect((await call("host_where")).error?.code).toBe("target.host_forbidden");
   },

@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { call, cli, folder, gateway, says, textOf, useToolFolders } from "../support/tool-folders.ts";
+import { call, cli, folder, gateway, says, callForText, useToolFolders } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
 useToolFolders();
@@ -37,12 +37,12 @@ verifies(
     expect((await gateway.http("POST", "/v1/workspaces", { path }, by)).status).toBe(403);
     expect((await gateway.http("GET", "/v1/workspaces", undefined, by)).status).toBe(403);
     await cli("workspace", "trust", path, "--yes");
-    expect(await textOf("place")).toBe("as reviewed");
+    expect(await callForText("place")).toBe("as reviewed");
 
     writeFileSync(join(path, "tools/place.ts"), says("edited"));
     writeFileSync(join(path, "tools/more.ts"), says("more"));
     await new Promise((resolve) => setTimeout(resolve, 1_000));
-    expect(await textOf("place")).toBe("as reviewed");
+    expect(await callForText("place")).toBe("as reviewed");
     expect((await call("more")).error?.code).toBe("export.not_found");
     const [waiting] = (await folders()).filter((each) => each.path === path);
     expect(waiting).toMatchObject({
@@ -61,10 +61,10 @@ verifies(
       409,
       "workspace.changed",
     ]);
-    expect(await textOf("place")).toBe("as reviewed");
+    expect(await callForText("place")).toBe("as reviewed");
 
     await cli("workspace", "trust", path, "--yes");
-    expect([await textOf("place"), await textOf("more")]).toEqual(["edited", "more"]);
+    expect([await callForText("place"), await callForText("more")]).toEqual(["edited", "more"]);
 
     await cli("workspace", "untrust", path, "--yes");
     expect((await call("place")).error?.code).toBe("export.not_found");

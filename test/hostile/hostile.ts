@@ -47,10 +47,10 @@ export async function prepare(name: string, args: readonly string[], change: Run
   const file = join(folder, name);
   copyFileSync(join(PROGRAMS, name), file);
   chmodSync(file, 0o755);
-  return request(folder, { ...change, folder, program: programOf(name, folder, args) });
+  return request(folder, { ...change, folder, program: prepareProgram(name, folder, args) });
 }
 
-function programOf(name: string, folder: string, args: readonly string[]) {
+function prepareProgram(name: string, folder: string, args: readonly string[]) {
   const inside = `/plugin/${name}`;
   if (name.endsWith(".py")) {
     return { kind: "system" as const, file: "/usr/bin/python3", args: [inside, ...args] };

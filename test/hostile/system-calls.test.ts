@@ -1,13 +1,13 @@
 /** System calls without any library. Their numbers come from the same table as the filter; another test checks it. */
 import { expect, test } from "vitest";
 import { filteredArch } from "../../packages/runner/src/sandbox/seccomp/filter.ts";
-import { FORBIDDEN_CALLS, numberOf } from "../../packages/runner/src/sandbox/seccomp/system-calls.ts";
+import { FORBIDDEN_CALLS, findCallNumber } from "../../packages/runner/src/sandbox/seccomp/system-calls.ts";
 import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { attack, prepare, weakened } from "./hostile.ts";
 
 const arch = filteredArch(process.arch)!;
 const forbidden = Object.values(FORBIDDEN_CALLS)
-  .map((numbers) => numberOf(numbers, arch))
+  .map((numbers) => findCallNumber(numbers, arch))
   .filter((number) => number !== null)
   .map(String);
 

@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { call, cli, gateway, restart, textOf, useToolFolders } from "../support/tool-folders.ts";
+import { call, cli, gateway, restart, callForText, useToolFolders } from "../support/tool-folders.ts";
 
 useToolFolders();
 
@@ -38,7 +38,7 @@ test("loads each save of a linked package, keeps its bindings and settings, and 
 
   const linked = await cli("plugin", "install", path, "--editable");
   expect(linked.stdout).toMatch(/Linked .* as acme\/hello@0\.1\.0\+edit\.d[0-9a-f]{12}/);
-  expect(await textOf("hello", { name: "Ada" })).toContain("Servus, Ada");
+  expect(await callForText("hello", { name: "Ada" })).toContain("Servus, Ada");
   const { body } = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
     "GET",
     "/v1/plugin-bindings",
@@ -50,11 +50,11 @@ test("loads each save of a linked package, keeps its bindings and settings, and 
   });
 
   edit(program, '?? "Servus"', '?? "Moin"');
-  await expect.poll(() => textOf("hello", { name: "Ada" })).toContain("Moin, Ada");
+  await expect.poll(() => callForText("hello", { name: "Ada" })).toContain("Moin, Ada");
   await gateway.stop();
   edit(program, '?? "Moin"', '?? "Salut"');
   await restart();
-  await expect.poll(() => textOf("hello", { name: "Ada" })).toContain("Salut, Ada");
+  await expect.poll(() => callForText("hello", { name: "Ada" })).toContain("Salut, Ada");
   const kept = await gateway.http<{ policy: { timeout_ms?: number } }>(
     "GET",
     `/v1/plugin-bindings/${bindings[0]!.binding_id}`,
@@ -66,7 +66,7 @@ test("loads each save of a linked package, keeps its bindings and settings, and 
   // A save that cannot be installed changes nothing.
   edit(join(path, "vai-plugin.toml"), 'kind = "tool"', 'kind = "spoon"');
   await expect.poll(async () => (await cli("workspace", "list")).stderr).toContain("Failed to load");
-  expect(await textOf("hello", { name: "Ada" })).toContain("Salut, Ada");
+  expect(await callForText("hello", { name: "Ada" })).toContain("Salut, Ada");
 
   await cli("workspace", "untrust", path, "--yes");
   expect((await call("hello", { name: "Ada" })).error?.code).toBe("export.not_found");
@@ -77,9 +77,9 @@ test("loads each save of linked Agent Plugins and instruments", async () => {
   const kit = copyOf("test/fixtures/agent-plugin");
   await cli("plugin", "install", kit, "--editable");
   const name = "mcp_notes_greet";
-  expect(await textOf(name)).toBe("hello");
+  expect(await callForText(name)).toBe("hello");
   edit(join(kit, "mcp.json"), '"hello"', '"good morning"');
-  await expect.poll(() => textOf(name)).toBe("good morning");
+  await expect.poll(() => callForText(name)).toBe("good morning");
 
   const instrument = copyOf("examples/hello-instrument");
   const linked = await cli("plugin", "install", instrument, "--editable");

@@ -11,7 +11,7 @@ import {
   restart,
   says,
   type ToolList,
-  textOf,
+  callForText,
   useToolFolders,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
@@ -57,7 +57,7 @@ verifies(
   async () => {
     const path = folder("live", { "tools/live.ts": described("first"), "tools/beside.ts": says("beside") });
     await cli("workspace", "trust", path, "--watch", "--yes");
-    expect(await textOf("live")).toBe("first");
+    expect(await callForText("live")).toBe("first");
     const durations: number[] = [];
     for (let save = 0; save < 5; save++) {
       writeFileSync(join(path, "tools/live.ts"), described(`save ${save}`));
@@ -71,17 +71,17 @@ verifies(
     const errorShown = async () =>
       (await folders())[0]?.errors["tools/live.ts"]?.includes("tools/live.ts") ?? false;
     await eventually(errorShown, 20_000, "the error is shown");
-    expect(await textOf("live")).toBe("save 4");
+    expect(await callForText("live")).toBe("save 4");
     // Other tools keep working.
     writeFileSync(join(path, "tools/beside.ts"), described("beside two"));
     await untilDescribedAs("beside", "beside two");
-    expect([await textOf("live"), await textOf("beside")]).toEqual(["save 4", "beside two"]);
+    expect([await callForText("live"), await callForText("beside")]).toEqual(["save 4", "beside two"]);
 
     writeFileSync(join(path, "tools/live.ts"), described("mended"));
     await untilDescribedAs("live", "mended");
     const errorGone = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
     await eventually(errorGone, 20_000, "the error is gone");
-    expect(await textOf("live")).toBe("mended");
+    expect(await callForText("live")).toBe("mended");
   },
   180_000,
 );
@@ -97,14 +97,14 @@ verifies(
     });
     const { stdout } = await cli("plugin", "install", path, "--editable");
     expect(stdout).toMatch(/Linked .* as local\/edited-plugin@2\.0\.0-d/);
-    expect(await textOf("edited")).toBe("one");
+    expect(await callForText("edited")).toBe("one");
     writeFileSync(join(path, "tools/edited.ts"), described("two"));
     await untilDescribedAs("edited", "two");
     await gateway.stop();
     writeFileSync(join(path, "tools/edited.ts"), described("three"));
     await restart();
     await untilDescribedAs("edited", "three");
-    expect(await textOf("edited")).toBe("three");
+    expect(await callForText("edited")).toBe("three");
   },
   180_000,
 );

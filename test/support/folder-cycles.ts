@@ -3,14 +3,14 @@
  * every import is an edge, whether of a value or of a type.
  */
 import { dirname, relative, resolve, sep } from "node:path";
-import { importsOf, modulesUnder, sourcesOf } from "./import-table.ts";
+import { importsOf, modulesUnder, readSources } from "./import-table.ts";
 
 /** Each cycle as its folders in order, joined by commas. */
 export function folderCycles(root: string): string[] {
   const cycles: string[] = [];
   for (const { folder } of modulesUnder(root)) {
     const edges = new Map<string, Set<string>>();
-    for (const { file, text } of sourcesOf(root, folder)) {
+    for (const { file, text } of readSources(root, folder)) {
       const from = dirname(file);
       const targets = edges.get(from) ?? new Set();
       edges.set(from, targets);

@@ -44,7 +44,7 @@ export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
     }
     const manifest = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
     const declared = Object.keys(manifest.dependencies ?? {});
-    for (const { file, text } of sourcesOf(root, folder)) {
+    for (const { file, text } of readSources(root, folder)) {
       for (const specifier of importsOf(text)) {
         const reason = forbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
         if (reason !== null) found.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
@@ -63,7 +63,7 @@ export function modulesUnder(root: string): { folder: string; module: string }[]
   ].filter(({ folder }) => existsSync(join(root, folder, "src")));
 }
 
-export function sourcesOf(root: string, folder: string): { file: string; text: string }[] {
+export function readSources(root: string, folder: string): { file: string; text: string }[] {
   return readdirSync(resolve(root, folder, "src"), { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile() && /\.(ts|tsx|mts|cts)$/.test(entry.name))
     .map((entry) => join(entry.parentPath, entry.name))

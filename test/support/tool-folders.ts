@@ -47,7 +47,7 @@ export async function call(export_id: string, input: unknown = {}): Promise<Ende
   return body;
 }
 
-export async function textOf(export_id: string, input?: unknown): Promise<string | undefined> {
+export async function callForText(export_id: string, input?: unknown): Promise<string | undefined> {
   return (await call(export_id, input)).tool_result?.content[0]?.text;
 }
 

@@ -33,7 +33,7 @@ const codex = harness({
     const turn = new Turn(call);
     const codex = startAppServer(
       findProgram(program),
-      settingsOf(call, model, workspace),
+      buildSettings(call, model, workspace),
       environmentOf(call),
       turn,
     );
@@ -222,7 +222,7 @@ function findProgram(folder: string): string {
 }
 
 /** Settings of Codex as `-c KEY=VALUE`, where the value is TOML. */
-export function settingsOf(
+export function buildSettings(
   { gateway }: Pick<HarnessCall, "gateway">,
   model: string,
   workspace: string,

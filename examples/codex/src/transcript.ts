@@ -70,9 +70,9 @@ export function changesOf(item: ThreadItem | undefined): FileChange[] {
 
 /** Items of OpenAI's responses, for `thread/inject_items`. */
 export function itemsOf(blocks: readonly Block[]): object[] {
-  const answered = new Set(idsOf(blocks, "tool_result"));
+  const answered = new Set(listIds(blocks, "tool_result"));
   // Providers refuse a call without a result, which an interrupted turn leaves behind.
-  const complete = new Set(idsOf(blocks, "tool_call").filter((id) => answered.has(id)));
+  const complete = new Set(listIds(blocks, "tool_call").filter((id) => answered.has(id)));
   return blocks
     .filter(({ tool_call_id }) => tool_call_id === undefined || complete.has(tool_call_id))
     .flatMap(itemsOfBlock);
@@ -97,7 +97,7 @@ function itemsOfBlock(block: Block): object[] {
   }
 }
 
-function idsOf(blocks: readonly Block[], of: Block["kind"]): string[] {
+function listIds(blocks: readonly Block[], of: Block["kind"]): string[] {
   return blocks.flatMap(({ kind, tool_call_id }) =>
     kind === of && tool_call_id !== undefined ? [tool_call_id] : [],
   );

@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
 import { expect, test } from "vitest";
 import { AppServer, type ServerListener } from "../src/app-server.ts";
-import { settingsOf, Turn } from "../src/codex.ts";
+import { buildSettings, Turn } from "../src/codex.ts";
 import { blocksOf, itemsOf } from "../src/transcript.ts";
 
 const COMMAND = {
@@ -202,12 +202,12 @@ test("gives Codex the conversation as items, without calls that have no result",
 
 test("points Codex at the gateway, and at its tools only with the scope for them", () => {
   const gateway = { base_url: "http://127.0.0.1:7420/", scopes: ["tools:invoke"] } as never;
-  const settings = settingsOf({ gateway }, "main/gpt", "/workspace").filter((word) => word !== "-c");
+  const settings = buildSettings({ gateway }, "main/gpt", "/workspace").filter((word) => word !== "-c");
   expect(settings).toContain('model="main/gpt"');
   expect(settings).toContain(
     'mcp_servers={ backplane = { url = "http://127.0.0.1:7420/mcp", bearer_token_env_var = "BACKPLANE_TOKEN" } }',
   );
   expect(settings).toContain('projects={ "/workspace" = { trust_level = "untrusted" } }');
   const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
-  expect(settingsOf({ gateway: without }, "m", "/workspace")).toContain("mcp_servers={  }");
+  expect(buildSettings({ gateway: without }, "m", "/workspace")).toContain("mcp_servers={  }");
 });

@@ -17,7 +17,7 @@ export function withJdk(name: string, run: () => Promise<void>): void {
 }
 
 /** Runs a program with these input lines and parses each output line as JSON. */
-export function answersOf(args: string[], lines: readonly string[]): unknown[] {
+export function exchangeLines(args: string[], lines: readonly string[]): unknown[] {
   const out = execFileSync("java", args, {
     input: `${lines.join("\n")}\n`,
     stdio: ["pipe", "pipe", "ignore"],

@@ -8,7 +8,7 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildJar } from "./build-jar.ts";
-import { answersOf, failedWith, jdk, withJdk } from "./in-java.ts";
+import { exchangeLines, failedWith, jdk, withJdk } from "./in-java.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-java-"));
 let jar = "";
@@ -72,7 +72,7 @@ withJdk("batches and notifications are answered as JSON-RPC says", async () => {
     "{broken",
     '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
   ];
-  const answers = answersOf(["-cp", jar, "com.example.text.Main"], lines);
+  const answers = exchangeLines(["-cp", jar, "com.example.text.Main"], lines);
   expect(answers).toEqual([
     [failedWith(1, -32601), failedWith(null, -32600)],
     failedWith(null, -32600),

@@ -8,7 +8,7 @@ import { createPackageImporter, createSchemas, openContentStore } from "@backpla
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
-import { answersOf, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
+import { exchangeLines, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
 import { buildOddClasses, buildProviderJar, SDK_JAVA } from "./build-jar.ts";
 import { buildHeftyClasses } from "./hefty-api.ts";
 
@@ -131,7 +131,7 @@ withJdk("names a class that is not a provider, and answers batches according to 
     '{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}',
     '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
   ];
-  const answers = answersOf(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
+  const answers = exchangeLines(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
   expect(answers).toEqual([
     [failedWith(1, -32601), failedWith(null, -32600)],
     failedWith(null, -32600),

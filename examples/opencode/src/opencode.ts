@@ -27,8 +27,8 @@ const opencode = harness({
       fail(`${workspace} is not mounted. Add it to the binding: --mount FOLDER:${workspace}:rw`);
     const model = config.model ?? (await firstModel(call));
     const { history, prompt } = splitConversation(await call.readConversation());
-    const settings = settingsOf(call, model, approval);
-    const server = await startServer(findProgram(program), workspace, environmentOf(call, settings));
+    const settings = buildSettings(call, model, approval);
+    const server = await startServer(findProgram(program), workspace, buildEnvironment(call, settings));
     const stop = () => server.stop();
     call.signal.addEventListener("abort", stop);
     try {
@@ -215,7 +215,7 @@ function findProgram(folder: string): string {
 }
 
 /** The content of opencode.json. */
-export function settingsOf(
+export function buildSettings(
   { gateway, context }: Pick<HarnessCall, "gateway" | "context">,
   model: string,
   approval: "ask" | "never",
@@ -261,7 +261,7 @@ export function settingsOf(
   };
 }
 
-function environmentOf(call: HarnessCall, settings: object): Record<string, string> {
+function buildEnvironment(call: HarnessCall, settings: object): Record<string, string> {
   const home = call.context.scratch_dir ?? fail("OpenCode needs a scratch folder.");
   const { PATH = "", LANG = "C.UTF-8", ...rest } = process.env;
   const git = Object.entries(rest).filter(([name]) => name.startsWith("GIT_CONFIG_")) as [string, string][];

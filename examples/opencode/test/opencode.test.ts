@@ -1,7 +1,7 @@
 /** The stream of events and one turn, with events that OpenCode 1.18.33 sent. */
 import type { AgentPermission, Block, HarnessCall } from "@backplane/sdk";
 import { expect, test } from "vitest";
-import { settingsOf, Turn } from "../src/opencode.ts";
+import { buildSettings, Turn } from "../src/opencode.ts";
 import { readEvents, type ServerEvent } from "../src/server.ts";
 import { describeHistory, type MessagePart } from "../src/transcript.ts";
 
@@ -160,13 +160,13 @@ test("describes the conversation that took place before", () => {
 test("points OpenCode at the gateway, and at its tools only with the scope for them", () => {
   const context = { gateway: { delegation_token: "vai_dlg_1" } } as never;
   const gateway = { base_url: "http://127.0.0.1:7420", scopes: ["tools:invoke"] } as never;
-  expect(settingsOf({ gateway, context }, "main/gpt", "ask")).toMatchObject({
+  expect(buildSettings({ gateway, context }, "main/gpt", "ask")).toMatchObject({
     model: "backplane/main/gpt",
     provider: { backplane: { options: { baseURL: "http://127.0.0.1:7420/v1", apiKey: "vai_dlg_1" } } },
     mcp: { backplane: { url: "http://127.0.0.1:7420/mcp" } },
     permission: { edit: "ask", bash: "ask" },
   });
   const without = { base_url: "http://127.0.0.1:7420", scopes: [] } as never;
-  const settings = settingsOf({ gateway: without, context }, "m", "never");
+  const settings = buildSettings({ gateway: without, context }, "m", "never");
   expect(settings).toMatchObject({ mcp: {}, permission: { edit: "allow", bash: "allow" } });
 });

@@ -16,7 +16,7 @@ const manifest = readManifest(read("vai-plugin.toml"));
 const { blocks: said } = createConversation(7);
 const BLOCKS = said.map((block, n) => ({ ...block, entry_id: n + 2 })) as ChainBlock[];
 
-function requestOf(
+function makeRequest(
   blocks: readonly ChainBlock[],
   pinned_items: readonly ChainBlock[] = [],
   max_input_tokens = 1_000,
@@ -39,7 +39,7 @@ verifies(
   "compactor.thread-weave",
   "keeps recent context as it is and weaves the rest into blocks that name their entries",
   () => {
-    const seed = seedOf(requestOf(BLOCKS));
+    const seed = seedOf(makeRequest(BLOCKS));
     const woven = seed.filter(({ from_entries }) => from_entries !== undefined);
     const recent = seed.slice(woven.length);
     expect(recent.length).toBeGreaterThan(0);
@@ -67,11 +67,11 @@ verifies(
   "compactor.thread-weave",
   "returns the same seed for the same chain, and weaves a woven chain again",
   () => {
-    const first = seedOf(requestOf(BLOCKS));
-    expect(seedOf(requestOf(BLOCKS))).toEqual(first);
+    const first = seedOf(makeRequest(BLOCKS));
+    expect(seedOf(makeRequest(BLOCKS))).toEqual(first);
     // The next generation names the original entries.
     const again = first.map((block, n) => ({ ...block, entry_id: 1_000 + n }));
-    const second = seedOf(requestOf(again, [], 400));
+    const second = seedOf(makeRequest(again, [], 400));
     const ids = second.flatMap(({ from_entries = [] }) => from_entries);
     expect(ids.length).toBeGreaterThan(0);
     expect(
@@ -86,7 +86,7 @@ verifies("compactor.thread-weave", "keeps system messages, pinned items and open
   const summary = { entry_id: 901, kind: "system", name: "summary", content: text("An older summary.") };
   const open = { entry_id: 902, kind: "input", content: text(`What now? ${"more ".repeat(2_000)}`) };
   const pinned = BLOCKS.find(({ kind }) => kind === "response")!;
-  const seed = seedOf(requestOf([summary, system, ...BLOCKS, open], [pinned]));
+  const seed = seedOf(makeRequest([summary, system, ...BLOCKS, open], [pinned]));
   for (const block of [system, pinned, open]) expect(seed).toContainEqual(block);
   expect(seed).not.toContainEqual(summary);
 });
@@ -94,9 +94,9 @@ verifies("compactor.thread-weave", "keeps system messages, pinned items and open
 test("runs as a process from its bundle", async () => {
   await buildExample(folder);
   const run = await startPlugin(manifest.runtime.entrypoint, manifest, { cwd: folder });
-  const outcome = await run.compact("thread_weave", requestOf(BLOCKS));
+  const outcome = await run.compact("thread_weave", makeRequest(BLOCKS));
   expect(outcome.status).toBe("succeeded");
-  const memory = await (await runPlugin(plugin)).compact("thread_weave", requestOf(BLOCKS));
+  const memory = await (await runPlugin(plugin)).compact("thread_weave", makeRequest(BLOCKS));
   expect(outcome.result).toEqual(memory.result);
   run.close();
   await run.ended;

@@ -15,7 +15,7 @@ export type { ErrorSpec } from "./errors/error-spec.ts";
 export {
   type CheckedInstruments,
   checkInstruments,
-  instrumentProviderOf,
+  findInstrumentProvider,
 } from "./plugins/check-instruments.ts";
 export { isPluginName, kernelPluginProblem } from "./plugins/check-kernel-plugin.ts";
 export * from "./plugins/instrument.ts";

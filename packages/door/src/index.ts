@@ -23,7 +23,7 @@ export { invoke } from "./invoke/invoke.ts";
 export { recoverCalls, remainingTime, resumeApprovals } from "./invoke/recover.ts";
 export { releaseToOtherNode, settle } from "./invoke/settle.ts";
 export { openArtifact } from "./invoke/store-content.ts";
-export { delegatedCallerOf } from "./keys/authenticate.ts";
+export { toDelegatedCaller } from "./keys/authenticate.ts";
 export { Heartbeat } from "./node/heartbeat.ts";
 export { NodeLease } from "./node/node-lease.ts";
 export { StoreWait } from "./node/store-wait.ts";

@@ -1,6 +1,6 @@
 export {
   atLeast,
-  auditOf,
+  buildAudit,
   HOST_ADMIN,
   isWholeOrg,
   onChannel,

@@ -54,7 +54,7 @@ export {
 } from "./policy/effective-policy.ts";
 export { normalizeCategory } from "./policy/merge-policies.ts";
 export { Policies } from "./policy/policies.ts";
-export { riskOf } from "./policy/risk.ts";
+export { computeRisk } from "./policy/risk.ts";
 export { findRuleHits, NO_RULES, type RuleHit } from "./policy/security-rules.ts";
 export { compileToolPatterns } from "./policy/tool-pattern.ts";
 export { createRegistryModule, type RegistryModule } from "./registry-module.ts";

@@ -24,7 +24,7 @@ export function answerWith(
     try {
       const read = withLargeInput(wire.body, call.context.scratch_dir);
       value = read === null ? run(entry, wire.body, call) : read.then((body) => run(entry, body, call));
-      if (!isPromiseLike(value)) return end(call, replyOf(entry, value));
+      if (!isPromiseLike(value)) return end(call, toReply(entry, value));
     } catch (error) {
       return end(call, replyToError(call, error));
     }
@@ -38,7 +38,7 @@ async function answerLater(
   value: PromiseLike<unknown>,
 ): Promise<Reply> {
   try {
-    return end(call, replyOf(entry, await value));
+    return end(call, toReply(entry, await value));
   } catch (error) {
     return end(call, replyToError(call, error));
   }
@@ -65,7 +65,7 @@ function run(entry: ExportDefinition, body: VaiCall["body"], call: ServedCall): 
   }
 }
 
-function replyOf(entry: ExportDefinition, value: unknown): Reply {
+function toReply(entry: ExportDefinition, value: unknown): Reply {
   switch (entry.kind) {
     case "tool": {
       const answer = toToolAnswer(value, entry.output !== undefined);

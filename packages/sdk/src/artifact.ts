@@ -20,7 +20,7 @@ export async function writeArtifact(
   path: string,
   data: string | Uint8Array,
 ): Promise<ArtifactRef> {
-  const file = fileOf(scratch_dir, path);
+  const file = resolveFile(scratch_dir, path);
   const bytes = typeof data === "string" ? Buffer.from(data) : data;
   await mkdir(dirname(file), { recursive: true });
   await writeFile(file, bytes);
@@ -28,7 +28,7 @@ export async function writeArtifact(
 }
 
 export async function readArtifact(scratch_dir: string | undefined, reference: ArtifactRef): Promise<Buffer> {
-  const bytes = await readFile(fileOf(scratch_dir, reference.path));
+  const bytes = await readFile(resolveFile(scratch_dir, reference.path));
   if (hash("sha256", bytes, "hex") !== reference.sha256)
     fail(`${reference.path} is not the file referred to.`);
   return bytes;
@@ -59,7 +59,7 @@ export function withLargeInput<Body extends object>(
   return null;
 }
 
-function fileOf(scratch_dir: string | undefined, path: string): string {
+function resolveFile(scratch_dir: string | undefined, path: string): string {
   if (scratch_dir === undefined)
     fail("This export has no scratch folder. Ask for filesystem = scratch in the manifest.");
   if (!isArtifactPath(path)) fail(`${JSON.stringify(path)} is not a path inside the scratch folder.`);

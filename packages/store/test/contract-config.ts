@@ -11,7 +11,7 @@ const setting = (key: string, value: unknown = key, sealed = false): ConfigRow =
 });
 
 export function configCases(store: () => Store): void {
-  const keysOf = async (org_id: string, prefix = "") =>
+  const listKeys = async (org_id: string, prefix = "") =>
     (await store().config.list(org_id, prefix)).map((row) => row.key);
 
   test("writes, replaces, reads and lists settings by prefix within an org", async () => {
@@ -22,8 +22,8 @@ export function configCases(store: () => Store): void {
     await config.write(org_id, { set: rows.toReversed(), unset: [] }, NOW, {});
     await config.write(other, { set: [setting("a.b.other")], unset: [] }, NOW, {});
     const sorted = rows.map((row) => row.key).toSorted();
-    expect(await keysOf(org_id)).toEqual(sorted);
-    expect(await keysOf(org_id, "a.b.")).toEqual(["a.b.c", "a.b.c.d"]);
+    expect(await listKeys(org_id)).toEqual(sorted);
+    expect(await listKeys(org_id, "a.b.")).toEqual(["a.b.c", "a.b.c.d"]);
     const sealed = setting("a.b", "v1.k.n.c", true);
     await config.write(org_id, { set: [sealed], unset: [] }, NOW, {});
     expect(await config.get(org_id, "a.b")).toEqual(sealed);
@@ -42,10 +42,10 @@ export function configCases(store: () => Store): void {
     expect(await unset("a.b.*")).toEqual(["a.b.c", "a.b.d.e"]);
     expect(await unset("a.b.*", "nothing")).toEqual([]);
     expect(await unset("a.b")).toEqual(["a.b"]);
-    expect(await keysOf(org_id)).toEqual(["a.b-c", "a.b_", "a.bc", "z"]);
+    expect(await listKeys(org_id)).toEqual(["a.b-c", "a.b_", "a.bc", "z"]);
     const moved = await config.write(org_id, { set: [setting("a.bc")], unset: ["a.*"] }, NOW, {});
     expect(moved).toEqual(["a.b-c", "a.b_"]);
-    expect(await keysOf(org_id)).toEqual(["a.bc", "z"]);
+    expect(await listKeys(org_id)).toEqual(["a.bc", "z"]);
   });
 
   test("removes the sealed values of a group when its destination changes, unless the same write sets them", async () => {
@@ -65,7 +65,7 @@ export function configCases(store: () => Store): void {
     expect(await write([rows[0]!, setting("providers.p.model", "m")])).toEqual([]);
     const elsewhere = setting("providers.p.base_url", "https://b.example");
     expect(await write([elsewhere])).toEqual(["providers.p.api_key", "providers.p.deep.token"]);
-    expect((await keysOf(org_id)).filter((key) => /token|api_key/.test(key))).toEqual([
+    expect((await listKeys(org_id)).filter((key) => /token|api_key/.test(key))).toEqual([
       "providers.q.api_key",
       "providers.token",
     ]);
@@ -157,6 +157,6 @@ export function configCases(store: () => Store): void {
     });
     await reader;
     expect(seen.filter((values) => new Set(values).size > 1)).toEqual([]);
-    expect(await keysOf(org_id)).toEqual(keys);
+    expect(await listKeys(org_id)).toEqual(keys);
   });
 }

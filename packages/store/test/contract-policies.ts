@@ -4,7 +4,7 @@ import { NOW, sampleAudit } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function policyCases(store: () => Store): void {
-  const rowOf = (org_id: string, project_id: string | null, more: Partial<PolicyRow> = {}): PolicyRow => ({
+  const makeRow = (org_id: string, project_id: string | null, more: Partial<PolicyRow> = {}): PolicyRow => ({
     scope: { org_id, project_id },
     policy: { tolerance: { conversation: "medium" } },
     generation: 1,
@@ -18,8 +18,8 @@ export function policyCases(store: () => Store): void {
     const { policies } = store();
     const at = (project_id: string | null) => policies.get({ org_id, project_id });
     expect(await at("proj_a")).toEqual({ org: null, project: null });
-    const own = rowOf(org_id, null);
-    const narrow = rowOf(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
+    const own = makeRow(org_id, null);
+    const narrow = makeRow(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
     expect(await policies.put(own, {})).toBe(true);
     expect(await policies.put(narrow, {})).toBe(true);
     expect(await at("proj_a")).toEqual({ org: own, project: narrow });
@@ -36,11 +36,11 @@ export function policyCases(store: () => Store): void {
     const auditOf = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
     const entries = async () =>
       (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action).toSorted();
-    expect(await policies.put(rowOf(org_id, null), auditOf("policy.set"))).toBe(true);
-    expect(await policies.put(rowOf(org_id, null), auditOf("policy.again"))).toBe(false);
-    const third = rowOf(org_id, null, { generation: 3 });
+    expect(await policies.put(makeRow(org_id, null), auditOf("policy.set"))).toBe(true);
+    expect(await policies.put(makeRow(org_id, null), auditOf("policy.again"))).toBe(false);
+    const third = makeRow(org_id, null, { generation: 3 });
     expect(await policies.put(third, auditOf("policy.skipped"))).toBe(false);
-    const second = rowOf(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
+    const second = makeRow(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
     expect(await policies.put(second, auditOf("policy.change"))).toBe(true);
     expect((await policies.get(scope)).org).toEqual(second);
     expect(await entries()).toEqual(["policy.change", "policy.set"]);

@@ -44,7 +44,7 @@ const MODULE = { "provider.js": "export class HelloWorldProvider {}" };
 
 const importer = () =>
   createPackageImporter({ store: openContentStore(blobs), schemas, host: { os: "linux", arch: "amd64" } });
-const filesOf = (manifest: unknown, others: Record<string, string | Buffer> = MODULE) => ({
+const makeFiles = (manifest: unknown, others: Record<string, string | Buffer> = MODULE) => ({
   [FILE]: typeof manifest === "string" ? manifest : JSON.stringify(manifest),
   ...others,
 });
@@ -58,11 +58,11 @@ const zipOf = (files: Record<string, string>) =>
       mode: name.startsWith("bin/") ? 0o100755 : 0o100644,
     })),
   );
-const runtimeOf = async (changes: object, others?: Record<string, string | Buffer>) =>
-  (await fromFolder(filesOf({ ...HELLO, ...changes }, others))).manifest.runtime;
+const importRuntime = async (changes: object, others?: Record<string, string | Buffer>) =>
+  (await fromFolder(makeFiles({ ...HELLO, ...changes }, others))).manifest.runtime;
 
 async function refused(manifest: unknown, others?: Record<string, string | Buffer>) {
-  const error = await fromFolder(filesOf(manifest, others)).then(
+  const error = await fromFolder(makeFiles(manifest, others)).then(
     () => null,
     (reason: { code: string; message: string; details: { issues?: { path: string }[] } }) => reason,
   );
@@ -74,7 +74,7 @@ verifies(
   "instr.manifest",
   "imports a folder, a zip, a jar and a tar with the manifest as the same package",
   async () => {
-    const files = filesOf(HELLO);
+    const files = makeFiles(HELLO);
     const imported = await fromFolder(files);
     expect(imported.manifest).toMatchObject({
       package_id: "hefty/hello-world",
@@ -126,7 +126,7 @@ verifies(
     const classes = {
       "com/example/HelloWorldProvider.class": classFile("instruments", "()Lscala/collection/immutable/List;"),
     };
-    const { manifest } = await fromFolder(filesOf(PUBLISHED, classes));
+    const { manifest } = await fromFolder(makeFiles(PUBLISHED, classes));
     expect(manifest).toMatchObject({
       package_id: "hefty/hello-world",
       runtime: {
@@ -144,7 +144,7 @@ verifies(
   async () => {
     const plugin = { ...(JSON.parse(PUBLISHED) as object), isolationMode: "ClassLoaderIsolated" };
     const classes = { "com/example/HelloWorldProvider.class": MAIN_CLASS };
-    const { protocol, entrypoint, instrument } = await runtimeOf(plugin, classes);
+    const { protocol, entrypoint, instrument } = await importRuntime(plugin, classes);
     expect([protocol, instrument?.isolation]).toEqual(["hefty.jsonrpc", "ClassLoaderIsolated"]);
     expect(entrypoint).toEqual(["java", "-cp", ".:lib/*", "com.example.HelloWorldProvider"]);
   },
@@ -152,7 +152,7 @@ verifies(
 
 describe("the start of an instrument plugin (instr.manifest)", () => {
   test("is InProcess by default, with the default export of a module", async () => {
-    const runtime = await runtimeOf({ isolationMode: undefined, providerClass: "provider.js" });
+    const runtime = await importRuntime({ isolationMode: undefined, providerClass: "provider.js" });
     expect(runtime).toMatchObject({
       protocol: "module.instrument",
       entrypoint: ["node", "./provider.js#default"],
@@ -160,26 +160,26 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
     });
   });
   test("uses the ready-made host for an External module", async () => {
-    expect(await runtimeOf({ isolationMode: "External" })).toMatchObject({
+    expect(await importRuntime({ isolationMode: "External" })).toMatchObject({
       protocol: "hefty.jsonrpc",
       entrypoint: ["backplane-instrument-host", "./provider.js#HelloWorldProvider"],
     });
   });
   test("accepts a command with arguments for External", async () => {
     const command = { isolationMode: "External", providerClass: "./bin/plugin --stdio" };
-    expect(await runtimeOf(command, { "bin/plugin": "#!/bin/sh\n" })).toMatchObject({
+    expect(await importRuntime(command, { "bin/plugin": "#!/bin/sh\n" })).toMatchObject({
       protocol: "hefty.jsonrpc",
       entrypoint: ["./bin/plugin", "--stdio"],
     });
   });
   test("looks up a bare name on the PATH for External", async () => {
     const command = { isolationMode: "External", providerClass: "python3 plugin.py" };
-    expect((await runtimeOf(command, { "plugin.py": "" })).entrypoint).toEqual(["python3", "plugin.py"]);
+    expect((await importRuntime(command, { "plugin.py": "" })).entrypoint).toEqual(["python3", "plugin.py"]);
   });
   test("runs an External Java class by its main method or in the ready-made host", async () => {
     const command = { isolationMode: "External", providerClass: "com.example.Main" };
     const start = async (file: string | Buffer) =>
-      (await runtimeOf(command, { "com/example/Main.class": file })).entrypoint;
+      (await importRuntime(command, { "com/example/Main.class": file })).entrypoint;
     expect(await start(MAIN_CLASS)).toEqual(["java", "-cp", ".:lib/*", "com.example.Main"]);
     expect(await start(classFile("instruments", "()Ljava/util/List;"))).toEqual([
       "backplane-java-host",
@@ -188,8 +188,8 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
     await expect(start("cafe")).rejects.toThrow("com/example/Main.class is not a Java class file");
   });
   test("maps platforms to operating systems, and All to no restriction", async () => {
-    expect((await runtimeOf({ platforms: ["Linux", "MacOS"] })).os).toEqual(["linux", "darwin"]);
-    expect((await runtimeOf({ platforms: ["Linux", "All"] })).os).toBeUndefined();
+    expect((await importRuntime({ platforms: ["Linux", "MacOS"] })).os).toEqual(["linux", "darwin"]);
+    expect((await importRuntime({ platforms: ["Linux", "All"] })).os).toBeUndefined();
   });
   test("refuses another operating system", async () => {
     expect(await refused({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
@@ -200,7 +200,7 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
       allowed_domains: ["api.example.com"],
       secret_slots: ["api_token"],
     };
-    expect((await runtimeOf({ "x-backplane": { permissions } })).permissions).toMatchObject(permissions);
+    expect((await importRuntime({ "x-backplane": { permissions } })).permissions).toMatchObject(permissions);
   });
 });
 
@@ -308,7 +308,7 @@ describe("refuses a manifest and says what to write:", () => {
   });
 
   test("accepts an older minimum version, including a pre-release", async () => {
-    expect((await runtimeOf({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
+    expect((await importRuntime({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
       "0.22.0-rc.1",
     );
   });

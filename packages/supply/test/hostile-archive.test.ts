@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { END, entry, pax, type TarEntry, tar } from "./tar-bytes.ts";
-import { folder, refusalOf, small, useUnpackFolder } from "./unpack-folder.ts";
+import { folder, expectRefusal, small, useUnpackFolder } from "./unpack-folder.ts";
 
 useUnpackFolder();
 
@@ -198,14 +198,14 @@ function flip(bytes: Buffer, at: number): Buffer {
 describe("refuses a tar archive and leaves no files, because of", () => {
   for (const [name, rule, bytes, limits] of HOSTILE) {
     verifies("pkg.unpack-safe", name, async () => {
-      const refusal = await refusalOf(bytes(), limits);
+      const refusal = await expectRefusal(bytes(), limits);
       expect(refusal.rule).toBe(rule);
       expect(refusal.message).toContain(`rule ${rule}`);
     });
   }
 
   test("an entry whose name in the error is escaped for terminals", async () => {
-    const { message } = await refusalOf(tar(file("bin/\x1b[31mred")));
+    const { message } = await expectRefusal(tar(file("bin/\x1b[31mred")));
     expect(message).toContain('entry "bin/\\u001b[31mred"');
     expect(message).not.toContain("\x1b");
   });

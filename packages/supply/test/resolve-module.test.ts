@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { conditionsOf, fileInside, moduleEntryOf } from "../src/kernel-plugins/resolve-module.ts";
+import { conditionsOf, fileInside, findModuleEntry } from "../src/kernel-plugins/resolve-module.ts";
 
 test("reads conditions in each form of Node's option", () => {
   const argv = [
@@ -35,7 +35,7 @@ test.each([
   [{ exports: { ".": null } }, [], null],
   [{ exports: { ".": "../outside.js" } }, [], null],
 ])("resolves the entry of %j under the conditions %j to %j", (manifest, conditions, expected) => {
-  expect(moduleEntryOf(manifest, conditions)).toBe(expected);
+  expect(findModuleEntry(manifest, conditions)).toBe(expected);
 });
 
 test("accepts only files inside the package, after following links", async () => {

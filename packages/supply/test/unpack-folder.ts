@@ -29,7 +29,7 @@ export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, pieces?: numbe
   unpackArchive(inPieces(bytes, pieces), join(folder, "tree"), limits);
 
 /** Expects a refusal that leaves no files, and returns its rule. */
-export async function refusalOf(
+export async function expectRefusal(
   bytes: Uint8Array,
   limits = UNPACK_LIMITS,
 ): Promise<{ rule: string; message: string }> {

@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { inPieces } from "./tar-bytes.ts";
-import { folder, refusalOf, small, unpack, useUnpackFolder } from "./unpack-folder.ts";
+import { folder, expectRefusal, small, unpack, useUnpackFolder } from "./unpack-folder.ts";
 import { type ZipPart, zip } from "./zip-bytes.ts";
 
 useUnpackFolder();
@@ -173,7 +173,7 @@ function flipped(bytes: Buffer, at: number): Buffer {
 describe("refuses a zip archive and leaves no files, because of", () => {
   for (const [name, rule, bytes, limits] of HOSTILE) {
     verifies("pkg.unpack-safe", name, async () => {
-      expect((await refusalOf(bytes(), limits)).rule).toBe(rule);
+      expect((await expectRefusal(bytes(), limits)).rule).toBe(rule);
     });
   }
 });

@@ -41,7 +41,7 @@ export function zip(parts: readonly ZipPart[], end: ZipEnd = {}): Buffer {
   const written: Buffer[] = [end.before ?? Buffer.alloc(0)];
   let at = written[0]?.length ?? 0;
   const records = parts.map((part) => {
-    const { local, record } = entryOf(part, at);
+    const { local, record } = writeEntry(part, at);
     written.push(local);
     at += local.length;
     return record;
@@ -66,7 +66,7 @@ export function zip(parts: readonly ZipPart[], end: ZipEnd = {}): Buffer {
   ]);
 }
 
-function entryOf(part: ZipPart, at: number): { local: Buffer; record: Buffer } {
+function writeEntry(part: ZipPart, at: number): { local: Buffer; record: Buffer } {
   const body = Buffer.from(part.body ?? "");
   const method = part.method ?? 8;
   const data = part.data ?? (method === 8 ? deflateRawSync(body) : body);

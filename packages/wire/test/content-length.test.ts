@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { Assembly } from "../src/codecs/assembly.ts";
 import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../src/index.ts";
-import { decodeAll, feedSlowly, frameOf } from "./decode-all.ts";
+import { decodeAll, feedSlowly, makeFrame } from "./decode-all.ts";
 
 const decode = (...chunks: (string | Uint8Array)[]) =>
   decodeAll(
@@ -15,7 +15,7 @@ verifies("wire.frame.content-length", "counts the length in bytes, not in charac
   expect(encodeContentLength({ text: "ä€😀" })).toBe(
     `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
   );
-  expect(await decode(frameOf(body), frameOf('{"a":1}'))).toEqual({
+  expect(await decode(makeFrame(body), makeFrame('{"a":1}'))).toEqual({
     frames: [{ text: "ä€😀" }, { a: 1 }],
     error: undefined,
   });
@@ -68,7 +68,7 @@ describe("rejects a header whose length is", () => {
   verifies("wire.frame.bad-length", "reads no data as frames after a wrong length", async () => {
     const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
     expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
-    const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', frameOf('{"b":2}'));
+    const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', makeFrame('{"b":2}'));
     expect(long).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
   });
 });
@@ -183,7 +183,7 @@ test("delivers no frames after a failure", () => {
     () => failures++,
   );
   decoder.push(Buffer.from("garbage\n"));
-  decoder.push(frameOf('{"a":1}'));
+  decoder.push(makeFrame('{"a":1}'));
   decoder.end();
   expect({ frames, failures }).toEqual({ frames: [], failures: 1 });
 });

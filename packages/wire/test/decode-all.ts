@@ -29,7 +29,7 @@ export function decodeAll(
   });
 }
 
-export function frameOf(body: string | Uint8Array, header = "Content-Length"): Buffer {
+export function makeFrame(body: string | Uint8Array, header = "Content-Length"): Buffer {
   const bytes = Buffer.from(body);
   return Buffer.concat([Buffer.from(`${header}: ${bytes.length}\r\n\r\n`), bytes]);
 }

@@ -3,12 +3,12 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
-import { type Codec, decodeAll, frameOf, splitAt } from "./decode-all.ts";
+import { type Codec, decodeAll, makeFrame, splitAt } from "./decode-all.ts";
 import { loopLag } from "./loop-lag.ts";
 
 const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
 const wrap = (codec: Codec, frame: object): Buffer =>
-  codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : frameOf(JSON.stringify(frame));
+  codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : makeFrame(JSON.stringify(frame));
 
 /** A value that is large in every way: wide, deep and with long strings. */
 function largeFrame(bytes: number): JsonObject {

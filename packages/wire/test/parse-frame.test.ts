@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
 import { parseFrame, previewBytes } from "../src/codecs/parse-frame.ts";
-import { type Codec, decodeAll, frameOf } from "./decode-all.ts";
+import { type Codec, decodeAll, makeFrame } from "./decode-all.ts";
 
 const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`;
 
@@ -41,7 +41,7 @@ const ACCEPTED: Record<string, string> = {
 
 for (const codec of ["content-length", "ndjson"] as Codec[]) {
   const wrap = (body: string | Uint8Array): Buffer =>
-    codec === "ndjson" ? Buffer.concat([Buffer.from(body), Buffer.from("\n")]) : frameOf(body);
+    codec === "ndjson" ? Buffer.concat([Buffer.from(body), Buffer.from("\n")]) : makeFrame(body);
 
   describe(codec, () => {
     for (const [name, body] of Object.entries(REFUSED)) {

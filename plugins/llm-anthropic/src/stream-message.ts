@@ -26,11 +26,14 @@ export async function* streamMessage(
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
-  const body = bodyOf(config, request);
+  const body = buildBody(config, request);
   yield* partsOf(vendorStream(request.signal, (signal) => client.messages.create(body, { signal })));
 }
 
-function bodyOf(config: AnthropicConfig, request: GenerateRequest): Anthropic.MessageCreateParamsStreaming {
+function buildBody(
+  config: AnthropicConfig,
+  request: GenerateRequest,
+): Anthropic.MessageCreateParamsStreaming {
   const { system, history } = request;
   const mark = config.cache ? CACHED : {};
   const messages = toTurns(history);

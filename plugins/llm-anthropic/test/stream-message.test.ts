@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
   expectNoKeyFromEnvironment,
@@ -23,7 +23,7 @@ beforeEach(async () => {
 afterEach(() => vendor.stop());
 
 function withConfig(config: Record<string, string | number | boolean>) {
-  return instanceOf("llm-anthropic", {
+  return makeInstance("llm-anthropic", {
     api_key: "sk-ant-key",
     base_url: url,
     model: "claude-test",
@@ -256,19 +256,19 @@ test("closes the connection on an interrupt", async () => {
 
 test("sends no key from the environment to any instance", async () => {
   vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-  const keyless = instanceOf("llm-anthropic", { base_url: url });
+  const keyless = makeInstance("llm-anthropic", { base_url: url });
   await expectNoKeyFromEnvironment(vendor, bus, keyless, ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
 });
 
 test("sends no request without a key and reports the missing key in health", async () => {
-  bus.instances.org_a = [instanceOf("llm-anthropic", { model: "claude-test" })];
+  bus.instances.org_a = [makeInstance("llm-anthropic", { model: "claude-test" })];
   const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "other", retryable: false });
   expect(payload.error).toContain("providers.main.api_key");
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
   bus.instances.org_a = [withConfig({})];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok" });
-  bus.instances.org_a = [instanceOf("llm-anthropic", { api_key: "k", base_url: "not an address" })];
+  bus.instances.org_a = [makeInstance("llm-anthropic", { api_key: "k", base_url: "not an address" })];
   expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
 });
 

@@ -4,7 +4,7 @@
  */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { openBus, scope, until } from "../../../packages/session/test/bus/open-bus.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
@@ -13,7 +13,7 @@ function open() {
   const opened = openBus();
   const port = opened.plug("llm-echo", "llm-provider");
   const ctx: PluginContext = {
-    ...new LlmBus(plugin, [instanceOf("llm-echo")]).context(),
+    ...new LlmBus(plugin, [makeInstance("llm-echo")]).context(),
     emit: async (kind, payload, options) => ({ id: (await port.publish(kind, payload, options)).id }),
   };
   port.subscribe(plugin.subscriptions(), (event) => plugin.onEvent?.(event, ctx));

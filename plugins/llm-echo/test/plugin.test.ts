@@ -1,10 +1,10 @@
 import type { ChatMessage, ToolCallRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
-import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { plugin } from "../src/plugin.ts";
 
 function newBus(): LlmBus {
-  return new LlmBus(plugin, [instanceOf("llm-echo")]);
+  return new LlmBus(plugin, [makeInstance("llm-echo")]);
 }
 
 /**

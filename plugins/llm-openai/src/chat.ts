@@ -40,7 +40,7 @@ export async function* streamChat(
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
-  const body = bodyOf(config, request);
+  const body = buildBody(config, request);
   const open = (signal: AbortSignal) =>
     client.chat.completions.create(body, { signal }).catch((error: unknown) => {
       if (!refusesUsage(error)) throw error;
@@ -50,7 +50,10 @@ export async function* streamChat(
   yield* partsOf(vendorStream(request.signal, open));
 }
 
-function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatCompletionCreateParamsStreaming {
+function buildBody(
+  config: OpenAiConfig,
+  request: GenerateRequest,
+): OpenAI.ChatCompletionCreateParamsStreaming {
   const { max_tokens, temperature, ...params } = mergeParams(config, request);
   const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
   const effort = chooseEffort(config, request);

@@ -32,11 +32,11 @@ export async function* streamResponse(
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
-  const body = bodyOf(config, request);
+  const body = buildBody(config, request);
   yield* partsOf(vendorStream(request.signal, (signal) => client.responses.create(body, { signal })));
 }
 
-function bodyOf(
+function buildBody(
   config: OpenAiConfig,
   request: GenerateRequest,
 ): OpenAI.Responses.ResponseCreateParamsStreaming {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
@@ -12,7 +12,7 @@ beforeEach(async () => {
   vendor = new Vendor();
   const base_url = `${await vendor.start()}/v1`;
   bus = new LlmBus(plugin, [
-    instanceOf("llm-openai", { api_key: "sk-test-key", base_url, api: "responses" }),
+    makeInstance("llm-openai", { api_key: "sk-test-key", base_url, api: "responses" }),
   ]);
 });
 afterEach(() => vendor.stop());

@@ -81,7 +81,7 @@ async function write(
   notes: OpenNotes,
   embeddings: NoteEmbeddings,
 ): Promise<void> {
-  const note = noteOf(event.payload.entry, Math.round(event.ts * 1000));
+  const note = toNote(event.payload.entry, Math.round(event.ts * 1000));
   if (note === null) {
     ctx.log.warn({ session_id: event.session_id }, "a memory entry without text was ignored");
     return;
@@ -139,7 +139,7 @@ function scopeOf({ org_id, project_id }: BusEvent): NoteScope {
   return { org_id, project_id };
 }
 
-function noteOf(entry: Record<string, unknown>, now: number): Note | null {
+function toNote(entry: Record<string, unknown>, now: number): Note | null {
   if (typeof entry.text !== "string" || entry.text.trim() === "") return null;
   const given_at = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
   const note: Note = {

@@ -21,7 +21,7 @@ export interface WordCounts {
 export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): WordCounts {
   const counts = new Map<string, { count: number; entries: number }>();
 
-  function countOf(scope_id: number, entries: number, term: string): number {
+  function readCount(scope_id: number, entries: number, term: string): number {
     const key = `${scope_id} ${term}`;
     const known = counts.get(key);
     if (known !== undefined && Math.abs(entries - known.entries) <= known.entries * DRIFT) return known.count;
@@ -41,7 +41,7 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
       rows(
         `create virtual table if not exists temp.count_${scope_id} using fts5vocab ('main', 'words_${scope_id}', 'row')`,
       );
-      const counted = terms.map((term) => ({ term, count: countOf(scope_id, entries, term) }));
+      const counted = terms.map((term) => ({ term, count: readCount(scope_id, entries, term) }));
       const chosen = new Set<string>();
       let cost = 0;
       for (const { term, count } of counted.toSorted((a, b) => a.count - b.count)) {

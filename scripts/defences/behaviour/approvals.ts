@@ -77,8 +77,8 @@ export const APPROVAL_MUTANTS: Mutant[] = [
   {
     defence: "approval: the revocation of a session grant is audited",
     file: ANSWERS,
-    from: 'auditOf(deps, caller, "approval_grant.revoke", id, details, { org_id, project_id }),',
-    to: 'auditOf(deps, caller, "approval.revoke", id, details, { org_id, project_id }),',
+    from: 'buildAudit(deps, caller, "approval_grant.revoke", id, details, { org_id, project_id }),',
+    to: 'buildAudit(deps, caller, "approval.revoke", id, details, { org_id, project_id }),',
     tests: ANSWERED,
   },
   {

@@ -33,7 +33,7 @@ export const POLICY_MUTANTS: Mutant[] = [
   {
     defence: "policy: an approval shows the risk of the call",
     file: "packages/door/src/admission/admit.ts",
-    from: "risk: riskOf(call.plan, grant, call.policy, call.hits).risk",
+    from: "risk: computeRisk(call.plan, grant, call.policy, call.hits).risk",
     to: 'risk: "low" as const',
     tests: POLICIES,
   },

@@ -40,7 +40,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
   }
 
   /** A run continues from the head of the session, so a chain that is not the head is rejected. */
-  async function keyOf(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
+  async function resolveKey(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
     if (!("chain_id" in body)) return sessionKey(caller, body);
     const { session_id, workspace, org_id, project_id } = await sessions.chain(caller.scope, body.chain_id);
     const key = { scope: { org_id, project_id }, workspace, session_id };
@@ -59,7 +59,7 @@ export function createAgentRuns(deps: AgentRunDeps): AgentRuns {
     once?: IdempotencyClaim,
   ): Promise<RunTicket> {
     requireWriter(caller, "start runs");
-    const key = await keyOf(caller, body);
+    const key = await resolveKey(caller, body);
     checkClientSessionId(key.session_id);
     if (body.harness !== undefined) return await harnesses.start(caller, key, body.input, body.harness, once);
     const child = await linkChildRun(door, caller, key, once);

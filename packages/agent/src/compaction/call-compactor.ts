@@ -16,7 +16,7 @@ import type { Caller, ChangeCause, NewEntry } from "@backplane/ports";
 import { blockOf } from "@backplane/session";
 import type { CompactorCandidate } from "./choose-compactor.ts";
 import { projectContent, restoreContent } from "./projected-content.ts";
-import { copyOf, type RetainedEntries, type RetentionPolicy, seedOf } from "./retained.ts";
+import { copyOf, type RetainedEntries, type RetentionPolicy, buildSeed } from "./retained.ts";
 import { estimateTokens } from "./tokens.ts";
 
 /** The input of a compactor. */
@@ -60,7 +60,7 @@ export async function callCompactor(
   const pins = compactor.supports_pinned_items ? [] : retained.pinned;
   const body = {
     binding_id: binding.binding_id,
-    input: requestOf(input, compactor.supports_pinned_items, input.target_tokens - estimateTokens(pins)),
+    input: buildRequest(input, compactor.supports_pinned_items, input.target_tokens - estimateTokens(pins)),
     session_id: session.id,
     chain_id: session.head_chain_id,
     ...definedFields({ run_id: cause.run_id, trace_id: cause.trace_id }),
@@ -81,7 +81,7 @@ export async function callCompactor(
   // The door has already checked the shape of the result (accept.ts).
   const { seed_blocks = [], summary, diagnostics } = result as unknown as CompactorAnswer;
   const blocks = seed_blocks.map((block) => restoreContent({ ...block, content: block.content ?? [] }));
-  const seed = seedOf(blocks, entries, { ...retained, pinned: without(retained.pinned, pins) });
+  const seed = buildSeed(blocks, entries, { ...retained, pinned: without(retained.pinned, pins) });
   return {
     summary: summary?.text ?? "",
     seed: [...missingFrom(seed, pins), ...seed],
@@ -102,7 +102,7 @@ interface CompactorAnswer {
   diagnostics?: JsonObject;
 }
 
-function requestOf(
+function buildRequest(
   { session, entries, retained, target_model, policy }: CompactorInput,
   with_pins: boolean,
   max_input_tokens: number,

@@ -15,10 +15,10 @@ import { accountEntries } from "./loss.ts";
 type Reads = Pick<Sessions, "entries" | "sinceAnchor">;
 
 export async function describeCompaction(sessions: Reads, chain: Chain): Promise<Compaction> {
-  return recordOf(chain, await readState(sessions, chain));
+  return readRecord(chain, await readState(sessions, chain));
 }
 
-function recordOf(chain: Chain, state: JsonObject): Compaction {
+function readRecord(chain: Chain, state: JsonObject): Compaction {
   const from = (state.source ?? {}) as { chain_id?: string; last_entry_id?: number };
   const { summary, tokens_before, tokens_after, compactor, failed_compactors, diagnostics, loss } = state;
   return {
@@ -40,7 +40,7 @@ function recordOf(chain: Chain, state: JsonObject): Compaction {
 
 export async function accountCompaction(sessions: Reads, chain: Chain): Promise<CompactedEntry[]> {
   const state = await readState(sessions, chain);
-  const { source } = recordOf(chain, state);
+  const { source } = readRecord(chain, state);
   const { chain_id, last_entry_id } = source;
   const scope = scopeOf(chain);
   const first = typeof state.first_entry_id === "number" ? state.first_entry_id : null;

@@ -80,7 +80,7 @@ function pairCalls(entries: readonly Entry[]): [call: Entry, result: Entry | nul
 }
 
 /** Turns the blocks of a compactor into entries and throws `malformed_response` if they break a rule. */
-export function seedOf(
+export function buildSeed(
   blocks: readonly Block[],
   entries: readonly Entry[],
   retained: RetainedEntries,
@@ -97,7 +97,7 @@ export function seedOf(
       refuse(`seed_blocks/${index} is the result of a call that is not before it`);
     const original = source.take(block);
     if (original === null) {
-      seed.push(newEntryOf(block, entries.at(-1)?.date ?? ""));
+      seed.push(toNewEntry(block, entries.at(-1)?.date ?? ""));
     } else {
       kept.add(original);
       seed.push(...source.between(previous, original).map(copyOf), copyOf(original));
@@ -122,7 +122,7 @@ export function copyOf({ id, kind, payload, meta, date }: Entry): NewEntry {
 }
 
 /** The date is that of the newest source, because clients treat entries before the anchor's date as repeated ones. */
-function newEntryOf(block: Block, date: string): NewEntry {
+function toNewEntry(block: Block, date: string): NewEntry {
   const entry = entryOfBlock(block, date);
   const { from_entries } = block;
   return from_entries === undefined ? entry : { ...entry, meta: { ...entry.meta, from_entries } };

@@ -36,7 +36,7 @@ export class Partials {
 
   add(event: BusEvent<"assistant.message.delta">, workspace: string | null, now: number): void {
     const { content, iteration } = event.payload;
-    const name = nameOf(event, event.session_id);
+    const name = joinName(event, event.session_id);
     let partial = this.#open.get(name);
     if (partial === undefined) {
       partial = { first_id: event.id, workspace, iteration, text: "", truncated: false, at: now };
@@ -51,11 +51,11 @@ export class Partials {
   }
 
   of(scope: Scope, session_id: string): UnfinishedAnswer | undefined {
-    return this.#open.get(nameOf(scope, session_id));
+    return this.#open.get(joinName(scope, session_id));
   }
 
   drop(scope: Scope, session_id: string): void {
-    if (this.#open.size > 0) this.#open.delete(nameOf(scope, session_id));
+    if (this.#open.size > 0) this.#open.delete(joinName(scope, session_id));
   }
 
   /** The end of an answer may arrive from the tape before it arrives from the bus. */
@@ -70,6 +70,6 @@ export class Partials {
   }
 }
 
-function nameOf({ org_id, project_id }: Scope, session_id: string): string {
+function joinName({ org_id, project_id }: Scope, session_id: string): string {
   return `${org_id} ${project_id ?? ""} ${session_id}`;
 }

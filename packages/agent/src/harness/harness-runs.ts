@@ -67,7 +67,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
         caller: { ...caller, scope: key.scope },
         body: {
           ...named,
-          input: inputOf(key, message, execution_id, policy),
+          input: buildInput(key, message, execution_id, policy),
           ...(timeout_ms === undefined ? {} : { timeout_ms }),
         },
         ...(once === undefined ? {} : { once: { ...once, answer: { event_id: prepared.event_id } } }),
@@ -153,7 +153,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
   }
 }
 
-function inputOf(
+function buildInput(
   { session_id }: SessionKey,
   { text, attachments = [] }: UserMessage,
   execution_id: string | undefined,

@@ -19,12 +19,12 @@ export function budgetUses(
 ): LlmBudgetUse[] {
   const { org_id, project_id } = project.scope;
   return [
-    ...(key === null ? [] : usesOf(`key:${key.id}`, key.limits, "the key", now)),
-    ...usesOf(`project:${org_id}/${project_id ?? ""}`, project.limits, "the project", now),
+    ...(key === null ? [] : listUses(`key:${key.id}`, key.limits, "the key", now)),
+    ...listUses(`project:${org_id}/${project_id ?? ""}`, project.limits, "the project", now),
   ];
 }
 
-function usesOf(subject: string, limits: LlmBudget, owner: string, now: number): LlmBudgetUse[] {
+function listUses(subject: string, limits: LlmBudget, owner: string, now: number): LlmBudgetUse[] {
   return LIMITS.flatMap(({ field, period, of }) => {
     const max = limits[field];
     if (max === undefined) return [];

@@ -34,7 +34,7 @@ export async function listOfferedModels(
   for (const { id: provider, label, config } of await active_models.list(org_id)) {
     const plugin = await pluginOf(org_id, provider);
     if (plugin === null) continue;
-    for (const model of modelsOf(config, plugin)) {
+    for (const model of listModels(config, plugin)) {
       const id = `${provider}/${model}`;
       if (matches(id)) offered.push({ id, provider, model, label, plugin });
     }
@@ -52,7 +52,7 @@ export function resolveModel(offered: readonly OfferedModel[], name: string): Of
   return found;
 }
 
-function modelsOf(config: Readonly<Record<string, Json>>, { configSchema }: KernelPlugin): Set<string> {
+function listModels(config: Readonly<Record<string, Json>>, { configSchema }: KernelPlugin): Set<string> {
   const properties = isObject(configSchema?.properties) ? configSchema.properties : {};
   const preset = isObject(properties.model) ? properties.model.default : undefined;
   const { model = preset, models } = config;

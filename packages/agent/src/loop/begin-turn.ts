@@ -99,7 +99,7 @@ export async function beginTurn(
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
   run.first_entry_id = ids.first_id;
-  const turn = new Turn(key, caller, run, limitsOf(run, rules), request.context ?? riskContextOf(run));
+  const turn = new Turn(key, caller, run, resolveLimits(run, rules), request.context ?? riskContextOf(run));
   deps.persister.hold(key, turn.hold);
   try {
     const [history, { tools }] = await deps.store_wait.run("a turn", () =>
@@ -132,7 +132,7 @@ export function riskContextOf({ subagent, trigger }: RunRow): RiskContext {
   return subagent?.context ?? CONTEXT_OF[trigger];
 }
 
-export function limitsOf({ subagent }: RunRow, { max_iterations }: TurnRules): TurnLimits {
+export function resolveLimits({ subagent }: RunRow, { max_iterations }: TurnRules): TurnLimits {
   if (subagent === undefined) return { iterations: max_iterations, tools: null };
   const { iterations, tools } = subagent;
   return { iterations, tools: tools === null ? null : new Set(tools) };

@@ -15,7 +15,7 @@ import {
   type Run,
   toBackplaneError,
 } from "@backplane/contract";
-import { delegatedCallerOf, type NodeLease } from "@backplane/door";
+import { toDelegatedCaller, type NodeLease } from "@backplane/door";
 import {
   type AcceptedMessage,
   type Caller,
@@ -152,7 +152,7 @@ export class Loop {
       return channel === null ? caller : onChannel(caller, channel);
     }
     const row = await this.#deps.store.invocations.get(scope, actor);
-    return row === null ? null : delegatedCallerOf(row);
+    return row === null ? null : toDelegatedCaller(row);
   }
 
   /** Returns false when the session has no turn. */

@@ -12,7 +12,7 @@ import {
   type TokenUsage,
 } from "@backplane/contract";
 import { SEARCH_TOOL } from "@backplane/door";
-import { type ModelAnswer, modelAnswerOf } from "../models/call-model.ts";
+import { type ModelAnswer, toModelAnswer } from "../models/call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
   /** The tool returned control to the user. */
@@ -38,7 +38,7 @@ export interface Progress {
  * An answer counts until it has become a message. Entries before `first_entry_id` belong to another turn, even when a
  * compaction has copied them to a new chain.
  */
-export function progressOf(entries: readonly Entry[], first_entry_id: number): Progress {
+export function readTurnProgress(entries: readonly Entry[], first_entry_id: number): Progress {
   const results = new Map<string, Result>();
   const usage: TokenUsage[] = [];
   const calls = new Set<string>();
@@ -54,7 +54,7 @@ export function progressOf(entries: readonly Entry[], first_entry_id: number): P
       // again.
       if (meta.step !== answer?.step) answer = null;
     } else if (kind === "tool_result") {
-      results.set(textOf(payload.tool_call_id), resultOf(payload, meta));
+      results.set(textOf(payload.tool_call_id), toResult(payload, meta));
     } else if (kind === "message") {
       steered = payload.role === "user";
       if (steered) continue;
@@ -66,7 +66,7 @@ export function progressOf(entries: readonly Entry[], first_entry_id: number): P
       else if (name === "llm.call.request") steered = false;
       if (name !== "llm.call.response" || Number(meta.copy_of ?? id) < first_entry_id) continue;
       const response = data as unknown as BusPayload<"llm.call.response">;
-      answer = modelAnswerOf(textOf(data.request_id), { payload: response });
+      answer = toModelAnswer(textOf(data.request_id), { payload: response });
       usage.push(answer.usage);
       for (const call of answer.tool_calls) {
         calls.delete(call.id);
@@ -112,7 +112,7 @@ export function forbiddenIn(
   return forbidden;
 }
 
-function resultOf({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {
+function toResult({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {
   const brief = isObject(envelope) ? textOf(envelope.brief) : "";
   return { ok: ok === true, brief, ...(yield_to_user === true ? { yields: true } : {}) };
 }

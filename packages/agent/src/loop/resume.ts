@@ -7,11 +7,11 @@
  */
 
 import { BackplaneError, isId } from "@backplane/contract";
-import { delegatedCallerOf } from "@backplane/door";
+import { toDelegatedCaller } from "@backplane/door";
 import { type Caller, onChannel, type RunRow, type SessionKey, type Store } from "@backplane/ports";
 import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
-import { type BeginDeps, limitsOf, riskContextOf } from "./begin-turn.ts";
-import { forbiddenIn, type Progress, progressOf, toolsFoundIn } from "./progress.ts";
+import { type BeginDeps, resolveLimits, riskContextOf } from "./begin-turn.ts";
+import { forbiddenIn, type Progress, readTurnProgress, toolsFoundIn } from "./progress.ts";
 import { finishTurn, runRecords } from "./run-record.ts";
 import { Turn } from "./turn.ts";
 
@@ -45,7 +45,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const rules = await wait(() => settings.of(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
-  const before = progressOf((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
+  const before = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);
   const again: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
   const prepared = deps.own_port.prepare(
     "x.loop.turn.resumed",
@@ -59,7 +59,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   if (ids === null) return null;
   persister.hold(key, { run_id: run.id, fence: run.fence });
   prepared.publish();
-  const turn = new Turn(key, caller, again, limitsOf(run, rules), riskContextOf(run));
+  const turn = new Turn(key, caller, again, resolveLimits(run, rules), riskContextOf(run));
   // Another gateway has written to this tape, so a cached history is stale.
   deps.histories.forget(key);
   const [history, { tools }] = await wait(() =>
@@ -84,7 +84,7 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
       () => deps.sessions.hydrate(turn.key),
       turn.signal,
     );
-    const progress = progressOf(entries, turn.run.first_entry_id);
+    const progress = readTurnProgress(entries, turn.run.first_entry_id);
     if (progress.open.length > 0) {
       await next.written;
       continue;
@@ -165,7 +165,7 @@ async function findCaller({ store }: ResumeDeps, run: RunRow): Promise<Caller | 
   if (actor === "admin") return { actor, scope, role: "owner", scopes: ["admin"], admin: true };
   if (isId("invocation", actor)) {
     const row = await store.invocations.get(scope, actor);
-    return row === null ? null : delegatedCallerOf(row);
+    return row === null ? null : toDelegatedCaller(row);
   }
   if (!isId("key", actor)) return { ...NO_RIGHTS, actor, scope };
   const key = await store.keys.get(org_id, actor);

@@ -59,8 +59,8 @@ export async function finishTurn(
   failure: BackplaneError | null,
 ): Promise<FinishedTurn> {
   const { port, persister, store, clock, log } = deps;
-  const status = statusOf(turn, failure);
-  const error = status === "completed" ? null : errorOf(turn, failure);
+  const status = toEndStatus(turn, failure);
+  const error = status === "completed" ? null : toRunError(turn, failure);
   if (error !== null && status === "failed") {
     const detail = { run_id: turn.run.id, session_id: turn.key.session_id, code: error.code };
     port.tryPublish("kernel.error", { source: "kernel-loop", message: error.message, detail }, turn.to);
@@ -171,12 +171,12 @@ const EVENT_OF = {
   cancelled: "run.cancelled",
 } as const satisfies Record<Exclude<Run["status"], "running">, SemanticEventType>;
 
-function statusOf(turn: Turn, failure: BackplaneError | null): keyof typeof EVENT_OF {
+function toEndStatus(turn: Turn, failure: BackplaneError | null): keyof typeof EVENT_OF {
   if (turn.stopped === "user") return "cancelled";
   return turn.stopped !== null || failure !== null ? "failed" : "completed";
 }
 
-function errorOf(turn: Turn, failure: BackplaneError | null): NonNullable<Run["error"]> {
+function toRunError(turn: Turn, failure: BackplaneError | null): NonNullable<Run["error"]> {
   switch (turn.stopped) {
     case "user":
       return { code: "cancelled", message: "The turn was interrupted." };

@@ -189,8 +189,8 @@ export class ModelCalls {
         },
       );
       if (reply.kind === "llm.call.response")
-        return modelAnswerOf(step, reply as BusEvent<"llm.call.response">);
-      return failureOf(reply as BusEvent<"llm.call.error">, started);
+        return toModelAnswer(step, reply as BusEvent<"llm.call.response">);
+      return toFailure(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
       if (signal.aborted) throw error;
       if (failed.by !== undefined) return { ...OTHER, ...failed.by, retryable: !started };
@@ -226,7 +226,7 @@ function backoff(attempt: number): number {
   return Math.min(LLM_LIMITS.backoff_ms * 2 ** attempt, LLM_LIMITS.max_backoff_ms);
 }
 
-function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): Failure {
+function toFailure({ payload }: BusEvent<"llm.call.error">, started: boolean): Failure {
   const { error, kind, status_code, retry_after_s } = payload;
   const failure = {
     kind: (kind ?? "other") as LlmErrorKind,
@@ -243,7 +243,7 @@ function retryMs(seconds: number | undefined): number {
   return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
 }
 
-export function modelAnswerOf(
+export function toModelAnswer(
   step: string,
   { payload }: Pick<BusEvent<"llm.call.response">, "payload">,
 ): ModelAnswer {

@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import {
   type AgentPlugins,
-  auditOf,
+  buildAudit,
   type Caller,
   type Clock,
   type ConfigRow,
@@ -38,7 +38,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
   const { config, loader, default_scope, clock } = deps;
   const home = default_scope.org_id;
 
-  async function viewOf(caller: Caller, record: PluginRecord): Promise<PluginView> {
+  async function buildView(caller: Caller, record: PluginRecord): Promise<PluginView> {
     const { name, version, status, mode, error, trace, config_schema, entry } = record;
     const { enabled, trusted } = await readPluginSettings(config, home, name);
     return {
@@ -56,11 +56,11 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       // A trace names files of the host.
       trace: caller.admin ? trace : null,
       config_schema,
-      current_config: await configOf(caller.scope.org_id, name),
+      current_config: await readConfig(caller.scope.org_id, name),
     };
   }
 
-  async function configOf(org_id: string, name: string): Promise<JsonObject> {
+  async function readConfig(org_id: string, name: string): Promise<JsonObject> {
     const prefix = `plugin.${pluginNamespace(name)}.`;
     const nested: JsonObject = {};
     for (const row of await config.rows(org_id, prefix)) {
@@ -78,15 +78,15 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
   }
 
   async function write(caller: Caller, action: string, record: PluginRecord, key: string, value: Json) {
-    const audit = auditOf(deps, caller, action, record.name, { key, value });
+    const audit = buildAudit(deps, caller, action, record.name, { key, value });
     await config.write(home, { set: { [key]: value } }, { audit });
     // The registry has queued its reaction to the write by now, so this waits until the change is applied.
     await record.settled();
-    return await viewOf(caller, record);
+    return await buildView(caller, record);
   }
 
   return {
-    list: async (caller) => await Promise.all(registry.list().map((record) => viewOf(caller, record))),
+    list: async (caller) => await Promise.all(registry.list().map((record) => buildView(caller, record))),
     async setEnabled(caller, name, enabled) {
       requirePluginOperator(caller, `${enabled ? "enable" : "disable"} a plugin`);
       const record = registry.get(name);
@@ -110,7 +110,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
     async install(caller, source, options, operation) {
       requirePluginOperator(caller, "install a plugin");
       // The audit entry is written first, so that a failed attempt is recorded too.
-      await deps.store.audit.append(auditOf(deps, caller, "plugin.install", source, { ...options }));
+      await deps.store.audit.append(buildAudit(deps, caller, "plugin.install", source, { ...options }));
       const installed = await loader.install(source, options, operation);
       const added = await registry.discover();
       const records = installed.map(({ name }) => registry.get(name));
@@ -120,7 +120,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
         if (added.includes(record)) await registry.load(record);
         else await registry.reload(record);
       }
-      return await Promise.all(records.map((record) => viewOf(caller, record)));
+      return await Promise.all(records.map((record) => buildView(caller, record)));
     },
     async remove(caller, name) {
       requirePluginOperator(caller, "remove a plugin");
@@ -129,7 +129,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
         throw new BackplaneError("plugin.bundled", `${name} is bundled and cannot be removed.`);
       }
       await deps.store.audit.append(
-        auditOf(deps, caller, "plugin.remove", name, { source: record.entry.source }),
+        buildAudit(deps, caller, "plugin.remove", name, { source: record.entry.source }),
       );
       await registry.unload(record, "unloaded");
       await loader.remove(name);
@@ -142,7 +142,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       requirePluginOperator(caller, "reload a plugin");
       const record = registry.get(name);
       await registry.reload(record);
-      return await viewOf(caller, record);
+      return await buildView(caller, record);
     },
     health: async (_caller, timeout_ms) =>
       await checkHealth(registry.list(), default_scope, clock, timeout_ms),

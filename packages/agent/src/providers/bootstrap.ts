@@ -49,7 +49,7 @@ export async function bootstrapProviders(
   for (const plugin of plugins) {
     const existing = await config.list(org_id, `providers.${plugin}.`);
     const fallback = existing.size === 0 ? defaults[plugin] : undefined;
-    const wanted = await instanceOf(config, org_id, plugin, fallback);
+    const wanted = await readInstance(config, org_id, plugin, fallback);
     const elsewhere = isElsewhere(wanted, existing);
     const missing = [...wanted].filter(
       ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
@@ -84,7 +84,7 @@ function isElsewhere(wanted: ReadonlyMap<string, Json>, existing: ReadonlyMap<st
 }
 
 /** `fallback` is used only without any configuration of the plugin, so that no credential gets another destination. */
-async function instanceOf(
+async function readInstance(
   config: LiveConfig,
   org_id: string,
   plugin: string,

@@ -16,7 +16,7 @@ import {
 } from "@backplane/contract";
 import {
   type AgentProviders,
-  auditOf,
+  buildAudit,
   type Caller,
   type Clock,
   isWholeOrg,
@@ -82,7 +82,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     }
   }
 
-  function viewOf(instance: ProviderInstance, active: string | null): ProviderView {
+  function toView(instance: ProviderInstance, active: string | null): ProviderView {
     const { id, plugin, label, config: fields } = instance;
     // An instance whose plugin was removed is still listed, so that the instance can be removed too.
     const config_schema = schemaOf(plugin) ?? null;
@@ -91,7 +91,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 
   async function currentView(org_id: string, id: string): Promise<ProviderView> {
     const { active, instances } = await readProviders(deps, org_id);
-    return viewOf(maskInstance(find(instances, id)), active);
+    return toView(maskInstance(find(instances, id)), active);
   }
 
   function checkPlugin(name: string): void {
@@ -132,8 +132,8 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       }
       const { active, instances } = await read(org_id);
       if (show)
-        await store.audit.append(auditOf(deps, caller, "provider.show", `${instances.length} instances`));
-      return instances.map((instance) => viewOf(show ? instance : maskInstance(instance), active));
+        await store.audit.append(buildAudit(deps, caller, "provider.show", `${instances.length} instances`));
+      return instances.map((instance) => toView(show ? instance : maskInstance(instance), active));
     },
     create: async (caller, body) =>
       await change(caller, async ({ instances }, org_id) => {
@@ -149,12 +149,15 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
             fix: "Change that instance, or choose another id.",
           });
         }
-        const keys = keysOf(id, fields);
+        const keys = toConfigKeys(id, fields);
         await checkFields(plugin, fields, Object.keys(fields));
         const set: Record<string, Json> = { ...keys, [`providers.${id}.plugin`]: plugin };
         set[`providers.${id}.label`] = label ?? id;
         requireConfigSet(caller, Object.keys(set));
-        const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...allowedAddressOf(fields) });
+        const audit = buildAudit(deps, caller, "provider.create", id, {
+          plugin,
+          ...allowedAddressOf(fields),
+        });
         // Fields that remain from a deleted instance with this id must not become part of the new one.
         await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
         return await currentView(org_id, id);
@@ -167,9 +170,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         const schema = schemaOf(instance.plugin) ?? null;
         const fields = withAllowedAddress(instance.config, Object.fromEntries(unmasked), schema);
         const changes = Object.entries(fields);
-        const set = keysOf(id, Object.fromEntries(changes.filter(([, value]) => value !== null)));
+        const set = toConfigKeys(id, Object.fromEntries(changes.filter(([, value]) => value !== null)));
         const unset = Object.keys(
-          keysOf(id, Object.fromEntries(changes.filter(([, value]) => value === null))),
+          toConfigKeys(id, Object.fromEntries(changes.filter(([, value]) => value === null))),
         );
         const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(changes) });
         await checkFields(
@@ -181,7 +184,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         if (Object.keys(set).length + unset.length > 0) {
           const changed = [...Object.keys(set), ...unset].map((key) => key.slice(`providers.${id}.`.length));
           requireConfigSet(caller, Object.keys(set));
-          const audit = auditOf(deps, caller, "provider.patch", id, {
+          const audit = buildAudit(deps, caller, "provider.patch", id, {
             fields: changed,
             ...allowedAddressOf(fields),
           });
@@ -200,13 +203,13 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
             fix: `Create another instance of ${plugin} first, or disable the plugin.`,
           });
         }
-        const audit = auditOf(deps, caller, "provider.remove", id, { plugin });
+        const audit = buildAudit(deps, caller, "provider.remove", id, { plugin });
         await config.write(org_id, { unset: [`providers.${id}.*`] }, { audit });
       }),
     setActive: async (caller, id) =>
       await change(caller, async ({ instances }, org_id) => {
         checkPlugin(find(instances, id).plugin);
-        const audit = auditOf(deps, caller, "provider.activate", id);
+        const audit = buildAudit(deps, caller, "provider.activate", id);
         await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: id } }, { audit });
       }),
     async test(caller, id) {
@@ -224,7 +227,7 @@ function find(instances: readonly ProviderInstance[], id: string): ProviderInsta
   return found;
 }
 
-function keysOf(id: string, fields: JsonObject): Record<string, Json> {
+function toConfigKeys(id: string, fields: JsonObject): Record<string, Json> {
   const keys: Record<string, Json> = {};
   for (const [field, value] of Object.entries(fields)) {
     const key = `providers.${id}.${field}`;

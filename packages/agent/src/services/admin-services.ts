@@ -82,11 +82,11 @@ export function adminServices(kernel: Facade): [string, KernelService][] {
   };
   return Object.entries(services).map(([name, serve]) => [
     name,
-    async (args, identity) => ((await serve(callerOf(name, identity), args)) ?? null) as Json,
+    async (args, identity) => ((await serve(requireCaller(name, identity), args)) ?? null) as Json,
   ]);
 }
 
-function callerOf(name: string, { caller }: ServiceIdentity): Caller {
+function requireCaller(name: string, { caller }: ServiceIdentity): Caller {
   if (caller !== null) return caller;
   throw new BackplaneError(
     "auth.missing",

@@ -41,7 +41,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       return await refuse(toolErrorOutcome(ids, "not_found", brief));
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
-    call.brief = await briefOf(tool, event);
+    call.brief = await readBrief(tool, event);
     // Nothing is on the tape yet, so a turn that has ended meanwhile leaves no trace of this call.
     if (turn.closing) return;
     await turn.waitFor(enter(call, turn, tool));
@@ -88,7 +88,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     }
   }
 
-  async function briefOf(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
+  async function readBrief(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
     const own = tool.binding_id === null ? null : door.bindings.tool(tool.binding_id);
     if (own?.spec.requires_approval !== true) return null;
     try {

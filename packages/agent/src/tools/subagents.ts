@@ -70,7 +70,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
   const pause = () => new Promise<void>((resolve) => void clock.after(POLL_MS, resolve));
 
   async function start(args: JsonObject, identity: ServiceIdentity): Promise<Json> {
-    const call = callOf(deps, identity);
+    const call = requireCall(deps, identity);
     const { goal } = args;
     if (typeof goal !== "string" || goal.trim() === "") {
       throw new BackplaneError("request.invalid", "A sub-agent needs a goal.");
@@ -230,11 +230,11 @@ export function createSubagents(deps: SubagentDeps): Subagents {
   async function wait(args: JsonObject, identity: ServiceIdentity): Promise<Json> {
     const child_id = typeof args.child_id === "string" ? args.child_id : "";
     const child = children.get(child_id);
-    if (child === undefined || child.invocation_id !== callOf(deps, identity).id) {
+    if (child === undefined || child.invocation_id !== requireCall(deps, identity).id) {
       throw new BackplaneError("session.not_found", `${child_id} is not a sub-agent of this call.`);
     }
     try {
-      return answerOf(child, await child.ended);
+      return toAnswer(child, await child.ended);
     } finally {
       children.delete(child_id);
     }
@@ -252,7 +252,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
 type TurnCallRow = InvocationRow & { run_id: string; session_id: string };
 
 /** Only a tool call of a turn has a parent to fork. */
-function callOf(deps: SubagentDeps, { call }: ServiceIdentity): TurnCallRow {
+function requireCall(deps: SubagentDeps, { call }: ServiceIdentity): TurnCallRow {
   const row = call === null ? undefined : deps.callOf(call.invocation_id);
   if (row === undefined || row.turn === null || row.run_id === null || row.session_id === null)
     throw noParent();
@@ -282,7 +282,7 @@ async function endOf(turn: Turn): Promise<ChildEnd> {
   return { run, forbidden: turn.forbidden, reason: reasonOf(turn) };
 }
 
-function answerOf({ requested }: Child, { run, forbidden, reason }: ChildEnd): Json {
+function toAnswer({ requested }: Child, { run, forbidden, reason }: ChildEnd): Json {
   const status = run.status === "completed" ? "completed" : "failed";
   return {
     status,

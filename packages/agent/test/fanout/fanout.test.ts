@@ -1,13 +1,13 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { caller, createTestFanout, keyOf, scope, until, upTo } from "./test-fanout.ts";
+import { caller, createTestFanout, makeKey, scope, until, upTo } from "./test-fanout.ts";
 
 verifies(
   "fanout.attach",
   "sends the entries after the cursor, one replay.done, then live entries with their ids",
   async () => {
     const fixture = await createTestFanout();
-    await fixture.sessions.create(keyOf());
+    await fixture.sessions.create(makeKey());
     for (const text of ["one", "two", "three"]) await fixture.say(text);
     const late = await fixture.watch({ since: 2 });
     const whole = await fixture.watch({ since: 0 });
@@ -68,7 +68,7 @@ test("serializes an event once for all connections", async () => {
 
 test("sends entries written during a replay once and in order", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   for (let n = 0; n < 600; n++) await fixture.say(String(n));
   let pages = 0;
   fixture.beforePage = async () => {
@@ -77,12 +77,12 @@ test("sends entries written during a replay once and in order", async () => {
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   await fixture.say("after");
-  expect(watcher.ids()).toEqual(upTo((await fixture.sessions.get(keyOf())).last_entry_id));
+  expect(watcher.ids()).toEqual(upTo((await fixture.sessions.get(makeKey())).last_entry_id));
 });
 
 test("keeps the order when the feed is late, repeated or out of order", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   fixture.held = [];
@@ -99,7 +99,7 @@ test("keeps the order when the feed is late, repeated or out of order", async ()
 
 test("misses no entry when the feed is out of order during a replay", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   let pages = 0;
   fixture.beforePage = async () => {
     if (++pages > 1) return;
@@ -117,7 +117,7 @@ test("misses no entry when the feed is out of order during a replay", async () =
 
 test("reads entries that exceed the buffer during a replay from the tape", async () => {
   const fixture = await createTestFanout({ buffered_bytes: 20_000 });
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   let pages = 0;
   fixture.beforePage = async () => {
     if (++pages === 1) for (let n = 0; n < 40; n++) await fixture.say("x".repeat(500));
@@ -129,7 +129,7 @@ test("reads entries that exceed the buffer during a replay from the tape", async
 
 test("disconnects a replaying client when unpersisted events exceed the buffer", async () => {
   const fixture = await createTestFanout({ buffered_bytes: 20_000 });
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "x".repeat(500) };
   fixture.beforePage = async () => {
     for (let n = 0; n < 40; n++)
@@ -142,21 +142,21 @@ test("disconnects a replaying client when unpersisted events exceed the buffer",
 
 test("reads entries of a reset, compaction and undo from the tape", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   await fixture.say("one");
-  const { head_chain_id: chain_id, last_entry_id } = await fixture.sessions.get(keyOf());
-  await fixture.sessions.compact(keyOf(), { summary: "so far", source: { chain_id, last_entry_id } });
+  const { head_chain_id: chain_id, last_entry_id } = await fixture.sessions.get(makeKey());
+  await fixture.sessions.compact(makeKey(), { summary: "so far", source: { chain_id, last_entry_id } });
   await fixture.publish(
     "session.compaction.completed",
     { target_session_id: "s", tokens_before: 2, tokens_after: 1 },
     "kernel",
   );
   await until(() => watcher.ids().length === 3);
-  await fixture.sessions.undo(keyOf(), "admin");
+  await fixture.sessions.undo(makeKey(), "admin");
   await fixture.say("two");
-  await fixture.sessions.reset(keyOf());
+  await fixture.sessions.reset(makeKey());
   await fixture.say("three");
   await until(() => watcher.ids().length === 6);
   expect(watcher.ids()).toEqual(upTo(6));
@@ -168,9 +168,9 @@ test("reads entries of a reset, compaction and undo from the tape", async () => 
 
 test("replays inherited entries in a fork and then only its own", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   await fixture.say("one");
-  const { head_chain_id } = await fixture.sessions.get(keyOf());
+  const { head_chain_id } = await fixture.sessions.get(makeKey());
   await fixture.sessions.fork(scope, head_chain_id, { child_id: "child" });
   const child = await fixture.watch({ session_id: "child", since: 0 });
   const parent = await fixture.watch({ since: 2 });
@@ -221,7 +221,7 @@ verifies("bus.scope", "sends a client only the events of its own session and pro
 
 test("delivers an unpersisted event that arrives during a replay", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   let pages = 0;
   fixture.beforePage = async () => {
     if (++pages > 1) return;
@@ -267,7 +267,7 @@ test("separates sessions with the same id in different workspaces", async () => 
 
 verifies("fanout.attach", "sends thinking deltas to watchers, and no other delta of a provider", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   await fixture.say("tell me");
   const watcher = await fixture.watch();
   const delta = (payload: object) =>

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createTestFanout, keyOf, type Op, until, upTo } from "./test-fanout.ts";
+import { createTestFanout, makeKey, type Op, until, upTo } from "./test-fanout.ts";
 
 const contextEvents = (seen: readonly { kind: string; payload: unknown }[]) =>
   seen
@@ -95,7 +95,7 @@ test("drops an unfinished answer whose end is never published", async () => {
 
 test("pauses a replay for a slow client instead of disconnecting it", async () => {
   const fixture = await createTestFanout({ buffered_bytes: 4_000 });
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   for (let n = 0; n < 50; n++) await fixture.say("x".repeat(500));
   let waiting = 0;
   const watcher = await fixture.watch({
@@ -117,7 +117,13 @@ test("replaces the lost connection of a client that reconnects", async () => {
   const lost = await fixture.watch();
   const other_watcher = await fixture.watch({
     replaces: lost.connection_id,
-    caller: { actor: "key_2", scope: keyOf().scope, role: "user", scopes: ["sessions:write"], admin: false },
+    caller: {
+      actor: "key_2",
+      scope: makeKey().scope,
+      role: "user",
+      scopes: ["sessions:write"],
+      admin: false,
+    },
   });
   expect([lost.ended, other_watcher.ended]).toEqual([[], []]);
   await fixture.watch({ replaces: lost.connection_id });

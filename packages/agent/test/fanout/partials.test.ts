@@ -1,11 +1,11 @@
 /** Unfinished answers: the text that a client receives when it attaches, and when it is no longer sent. */
 import { entryFor } from "@backplane/session";
 import { expect, test } from "vitest";
-import { createTestFanout, keyOf, scope, turn, until, upTo } from "./test-fanout.ts";
+import { createTestFanout, makeKey, scope, turn, until, upTo } from "./test-fanout.ts";
 
 test("gives a client that attaches in the middle of an answer the same final text", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   await fixture.say("tell me");
   const delta = (content: string) =>
     fixture.publish("assistant.message.delta", { content, iteration: 1 }, "s");
@@ -35,7 +35,7 @@ test("gives a client that attaches in the middle of an answer the same final tex
 
 test("does not show an answer as unfinished when it is on the tape but not published yet", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   await fixture.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
   await fixture.publish("assistant.message.delta", { content: "Hel" }, "s");
   const early = await fixture.watch({ since: 0 });
@@ -46,7 +46,7 @@ test("does not show an answer as unfinished when it is on the tape but not publi
     .kernel("loop")
     .prepare("assistant.message.done", { content: "Hello", tool_calls: [] }, { session_id: "s", scope });
   const { entry } = entryFor(prepared.event)!;
-  await fixture.persister.append(keyOf(), [{ entry, event: prepared.event }]);
+  await fixture.persister.append(makeKey(), [{ entry, event: prepared.event }]);
   const late = await fixture.watch({ since: 0 });
   await until(() => late.replays().length === 1);
   expect(late.text()).toBe("Hello");
@@ -58,7 +58,7 @@ test("does not show an answer as unfinished when it is on the tape but not publi
 
 test("ignores deltas that arrive after the answer is on the tape", async () => {
   const fixture = await createTestFanout();
-  await fixture.sessions.create(keyOf());
+  await fixture.sessions.create(makeKey());
   const watcher = await fixture.watch({ since: 0 });
   await until(() => watcher.replays().length === 1);
   const hold = Promise.withResolvers<void>();

@@ -5,7 +5,7 @@ import {
   caller,
   createTestFanout,
   type FanoutFixture,
-  keyOf,
+  makeKey,
   scope,
   turn,
   until,
@@ -28,7 +28,7 @@ verifies(
   "sends 200 randomly reconnecting clients each later entry once and in order at 1,000 events/s",
   async () => {
     const fixture = await createTestFanout();
-    await fixture.sessions.create(keyOf());
+    await fixture.sessions.create(makeKey());
     const random = seeded(20_261_115);
     const visits: Visit[] = [];
     let last = 1;
@@ -95,7 +95,7 @@ async function write({ bus, persister }: FanoutFixture, n: number): Promise<void
     port.prepare("user.message.received", { text: `message ${n + i}` }, { session_id: "s", scope }),
   );
   await persister.append(
-    keyOf(),
+    makeKey(),
     prepared.map(({ event }) => ({ entry: entryFor(event)!.entry, event })),
   );
   for (const event of prepared) event.publish();

@@ -15,7 +15,7 @@ import { type OpenBus, openBus, scope, turn, until } from "../../../session/test
 import { createFanout, type FanoutDeps, type FanoutService } from "../../src/fanout/fanout.ts";
 
 export const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
-export const keyOf = (session_id = "s", workspace = "default"): SessionKey => ({
+export const makeKey = (session_id = "s", workspace = "default"): SessionKey => ({
   scope,
   workspace,
   session_id,
@@ -125,7 +125,7 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     async write(kind, payload, session_id = "s") {
       const prepared = port.prepare(kind, payload, { session_id, scope });
       const { entry } = entryFor(prepared.event)!;
-      await persister.append(keyOf(session_id), [{ entry, event: prepared.event }]);
+      await persister.append(makeKey(session_id), [{ entry, event: prepared.event }]);
       prepared.publish();
       return prepared.event;
     },

@@ -29,7 +29,7 @@ async function host(
   return await (await fixture.kernel.runs.start(user, body)).settled;
 }
 
-const chainOf = async (fixture: TestSession, session_id: string) =>
+const readChain = async (fixture: TestSession, session_id: string) =>
   (await fixture.kernel.sessions.get(user, { session_id })).head_chain_id;
 
 verifies(
@@ -40,7 +40,7 @@ verifies(
     await fixture.bind(harnessPackage(HOSTED));
     await fixture.say("/say hello");
     const run = await host(fixture, async ({ caller }) => {
-      const chain = await chainOf(fixture, "s1");
+      const chain = await readChain(fixture, "s1");
       // The harness reads what was said under the built-in loop.
       const before = await fixture.kernel.chains.blocks(caller, chain, 0, 100);
       expect(before.map(({ kind }) => kind)).toEqual(["input", "response", "input"]);
@@ -71,10 +71,10 @@ test("lets a hosted harness write only to the conversation that it continues", a
   const run = await host(fixture, async ({ caller, request }) => {
     expect(request.context.gateway.scopes).toContain("chains:write");
     const { chains } = fixture.kernel;
-    const other = await chainOf(fixture, "other");
+    const other = await readChain(fixture, "other");
     await expect(chains.addBlocks(caller, other, TRANSCRIPT)).rejects.toMatchObject(denied);
     await expect(chains.create(caller, { session_id: "s1" })).rejects.toMatchObject(denied);
-    const own = await chainOf(fixture, "s1");
+    const own = await readChain(fixture, "s1");
     await expect(chains.fork(caller, own, { child_id: "copy" })).rejects.toMatchObject(denied);
   });
   expect(run).toMatchObject({ status: "completed", error: null });

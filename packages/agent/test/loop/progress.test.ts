@@ -1,6 +1,6 @@
 import type { Entry, JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { progressOf } from "../../src/loop/progress.ts";
+import { readTurnProgress } from "../../src/loop/progress.ts";
 
 const FIRST_ENTRY_ID = 10;
 
@@ -35,7 +35,7 @@ const answered = (request_id: string, ...ids: string[]) =>
   ] as const;
 
 const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
-  progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
+  readTurnProgress(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
 
 test("starts from the beginning when the turn had not asked the model", () => {
   expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
@@ -111,7 +111,7 @@ test("ignores an answer of an earlier turn that a compaction has copied behind t
     ...entry,
     meta: { copy_of: entry.id - FIRST_ENTRY_ID + 1 },
   }));
-  expect(progressOf(entries, FIRST_ENTRY_ID)).toMatchObject({ answer: null, usage: [] });
+  expect(readTurnProgress(entries, FIRST_ENTRY_ID)).toMatchObject({ answer: null, usage: [] });
 });
 
 test("marks a message after the last model call as unanswered", () => {

@@ -10,7 +10,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";
 
-const toolOf = (risk: Risk, more: Partial<KernelTool> = {}): KernelTool => ({
+const makeTool = (risk: Risk, more: Partial<KernelTool> = {}): KernelTool => ({
   name: `do_${risk}`,
   description: `Does something of ${risk} risk.`,
   parameters: { type: "object" },
@@ -18,7 +18,7 @@ const toolOf = (risk: Risk, more: Partial<KernelTool> = {}): KernelTool => ({
   run: () => toolOk("done"),
   ...more,
 });
-const RISKY = (["low", "medium", "high", "critical", "unknown"] as const).map((risk) => toolOf(risk));
+const RISKY = (["low", "medium", "high", "critical", "unknown"] as const).map((risk) => makeTool(risk));
 
 const pending = async ({ kernel }: TestSession) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
@@ -101,7 +101,7 @@ verifies(
 );
 
 verifies("tools.risk-map", "asks for a tool with requires_approval at any risk and tolerance", async () => {
-  const fixture = await createTestSession({ tools: [toolOf("low", { requires_approval: true })] });
+  const fixture = await createTestSession({ tools: [makeTool("low", { requires_approval: true })] });
   await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
   const turn = fixture.say("/tool do_low {}");
   await until(async () => (await pending(fixture)).length === 1);
@@ -116,7 +116,10 @@ verifies(
   "shows the cost of each tool and offers a deferred tool only after a search in the same run",
   async () => {
     const fixture = await createTestSession({
-      tools: [addTool, toolOf("low", { name: "weather", description: "Tells the weather.", deferred: true })],
+      tools: [
+        addTool,
+        makeTool("low", { name: "weather", description: "Tells the weather.", deferred: true }),
+      ],
     });
     const entries = await fixture.kernel.catalog.entries(user, { all: false });
     const costs = new Map(entries.map(({ name, token_cost }) => [name, token_cost]));
@@ -155,7 +158,7 @@ verifies(
 test("keeps the catalog of a turn from its start and applies policy from the next call on", async () => {
   const gate = Promise.withResolvers<void>();
   const entered = Promise.withResolvers<void>();
-  const wait = toolOf("low", {
+  const wait = makeTool("low", {
     name: "wait",
     run: async () => {
       entered.resolve();

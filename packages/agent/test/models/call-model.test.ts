@@ -2,7 +2,7 @@ import { LLM_LIMITS } from "@backplane/contract";
 import type { KernelPort } from "@backplane/session";
 import { scope } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { ModelCalls, modelAnswerOf } from "../../src/models/call-model.ts";
+import { ModelCalls, toModelAnswer } from "../../src/models/call-model.ts";
 
 type Reply = { kind: string; payload: object; delta?: string };
 
@@ -113,6 +113,6 @@ test("waits as long as the vendor asks, up to a limit", async () => {
 
 test("gives every tool call of an answer its own id", () => {
   const calls = ["a", "a", "", ""].map((id) => ({ id, name: "add", args: {} }));
-  const { tool_calls } = modelAnswerOf("step", { payload: { tool_calls: calls } as never });
+  const { tool_calls } = toModelAnswer("step", { payload: { tool_calls: calls } as never });
   expect(tool_calls.map(({ id }) => id)).toEqual(["a", "a_1", "call_2", "call_3"]);
 });

@@ -101,7 +101,7 @@ const ENDINGS: Readonly<Record<string, AnswerEnding>> = {
   stop_sequence: "stop_sequence",
 };
 
-export function endingOf(stop_reason: string | null, has_calls: boolean): AnswerEnding {
+export function toAnswerEnding(stop_reason: string | null, has_calls: boolean): AnswerEnding {
   const ending = ENDINGS[stop_reason ?? ""];
   return ending ?? (has_calls ? "tool" : "end");
 }

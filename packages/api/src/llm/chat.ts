@@ -2,7 +2,7 @@
 import type { ChatMessage, Json, JsonObject, LlmOptions, LlmTool, TokenUsage } from "@backplane/contract";
 import { isObject } from "@backplane/contract";
 import type { LlmEndpointPart } from "@backplane/ports";
-import { AnswerBlocks, type AnswerEnding, type BlockEvent, endingOf } from "./answer-blocks.ts";
+import { AnswerBlocks, type AnswerEnding, type BlockEvent, toAnswerEnding } from "./answer-blocks.ts";
 import { openAiError } from "./openai-error.ts";
 import {
   type AnswerContext,
@@ -56,7 +56,7 @@ export const chat: EndpointProtocol = {
     for (const part of parts) {
       if (part.type === "end") {
         message = wholeMessage(answer);
-        ending = endingOf(part.stop_reason, answer.has_calls);
+        ending = toAnswerEnding(part.stop_reason, answer.has_calls);
         usage = chatUsage(part.usage);
       } else if (part.type !== "native") for (const _ of answer.add(part));
     }
@@ -95,7 +95,7 @@ class ChatStream implements EndpointStream {
     if (part.type === "end") {
       if (this.#native) return sse(null, "[DONE]");
       out += this.#begin();
-      const ending = endingOf(part.stop_reason, this.#blocks.has_calls);
+      const ending = toAnswerEnding(part.stop_reason, this.#blocks.has_calls);
       out += this.#chunk({}, FINISH[ending]);
       if (this.#usage)
         out += sse(null, {

@@ -16,7 +16,7 @@ import {
   AnswerBlocks,
   type AnswerEnding,
   type BlockEvent,
-  endingOf,
+  toAnswerEnding,
 } from "./answer-blocks.ts";
 import {
   type AnswerContext,
@@ -67,7 +67,7 @@ export const messages: EndpointProtocol = {
     let [ending, usage]: [AnswerEnding, JsonObject] = ["end", {}];
     for (const part of parts) {
       if (part.type === "end") {
-        ending = endingOf(part.stop_reason, answer.has_calls);
+        ending = toAnswerEnding(part.stop_reason, answer.has_calls);
         usage = messageUsage(part.usage);
       } else if (part.type !== "native") for (const _ of answer.add(part));
     }
@@ -101,7 +101,7 @@ class MessageStream implements EndpointStream {
     if (this.#native) return "";
     let out = this.#begin();
     for (const event of this.#blocks.close()) out += blockEvent(event);
-    const stop_reason = STOP[endingOf(part.stop_reason, this.#blocks.has_calls)];
+    const stop_reason = STOP[toAnswerEnding(part.stop_reason, this.#blocks.has_calls)];
     const delta = { stop_reason, stop_sequence: null };
     out += sse("message_delta", { type: "message_delta", delta, usage: messageUsage(part.usage) });
     return out + sse("message_stop", { type: "message_stop" });
@@ -140,7 +140,7 @@ function blockEvent(event: BlockEvent): string {
     case "open":
       return send("content_block_start", { content_block: redacted ? wholeBlock(block) : emptyBlock(block) });
     case "delta":
-      return send("content_block_delta", { delta: deltaOf(block, event.text) });
+      return send("content_block_delta", { delta: toDelta(block, event.text) });
     case "close": {
       const signature =
         block.seal === null || redacted
@@ -159,7 +159,7 @@ function emptyBlock({ type, id, name }: AnswerBlock): JsonObject {
   return { type: "tool_use", id, name, input: {} };
 }
 
-function deltaOf({ type }: AnswerBlock, text: string): JsonObject {
+function toDelta({ type }: AnswerBlock, text: string): JsonObject {
   if (type === "text") return { type: "text_delta", text };
   if (type === "thinking") return { type: "thinking_delta", thinking: text };
   return { type: "input_json_delta", partial_json: text };
@@ -267,7 +267,7 @@ function toOptions(body: JsonObject): LlmOptions {
     stop: readStops(stop_sequences, "stop_sequences"),
     tool_choice: toChoice(choice),
     parallel_tool_calls: serial === undefined ? undefined : !serial,
-    reasoning_effort: effortOf(body.thinking, config.effort),
+    reasoning_effort: chooseEffort(body.thinking, config.effort),
     json_output:
       isObject(config.format) && isObject(config.format.schema)
         ? { name: "answer", schema: config.format.schema }
@@ -282,7 +282,7 @@ function toChoice({ type, name }: JsonObject): LlmOptions["tool_choice"] {
 }
 
 /** Other vendors take an effort instead of a budget. */
-function effortOf(thinking: Json | undefined, effort: Json | undefined): string | undefined {
+function chooseEffort(thinking: Json | undefined, effort: Json | undefined): string | undefined {
   if (!isObject(thinking) || thinking.type === "disabled") return undefined;
   const budget = numberOr(thinking.budget_tokens);
   if (budget === undefined) return effort === "max" ? "high" : textOr(effort, "medium");

@@ -6,7 +6,7 @@ import {
   AnswerBlocks,
   type AnswerEnding,
   type BlockEvent,
-  endingOf,
+  toAnswerEnding,
 } from "./answer-blocks.ts";
 import { openAiCode } from "./openai-error.ts";
 import { type AnswerContext, type EndpointError, type EndpointStream, sse } from "./protocol.ts";
@@ -46,13 +46,13 @@ export class ResponseStream implements EndpointStream {
 
   error(error: EndpointError): string {
     const failure = { code: openAiCode(error), message: error.message };
-    const response = { ...responseOf(this.#context, "failed", []), error: failure };
+    const response = { ...buildResponse(this.#context, "failed", []), error: failure };
     return this.#send("response.failed", { response });
   }
 
   #begin(): string {
     if (this.#next > 0) return "";
-    const response = responseOf(this.#context, "in_progress", []);
+    const response = buildResponse(this.#context, "in_progress", []);
     return this.#send("response.created", { response }) + this.#send("response.in_progress", { response });
   }
 
@@ -128,7 +128,7 @@ export function wholeResponse(parts: readonly LlmEndpointPart[], context: Answer
     if (part.type === "end") return endedResponse(context, new ResponseItems(context), answer, part);
     if (part.type !== "native") for (const _ of answer.add(part));
   }
-  return responseOf(context, "incomplete", []);
+  return buildResponse(context, "incomplete", []);
 }
 
 /** The name under which a model sees a tool of a namespace, for providers without namespaces. */
@@ -205,11 +205,11 @@ function endedResponse(
   answer: AnswerBlocks,
   { stop_reason, usage }: AnswerEnd,
 ): JsonObject {
-  const ending = endingOf(stop_reason, answer.has_calls);
+  const ending = toAnswerEnding(stop_reason, answer.has_calls);
   const reason = INCOMPLETE[ending];
   const output = answer.blocks.map((block) => items.itemOf(block, true));
   return {
-    ...responseOf(context, reason === undefined ? "completed" : "incomplete", output),
+    ...buildResponse(context, reason === undefined ? "completed" : "incomplete", output),
     incomplete_details: reason === undefined ? null : { reason },
     usage: responseUsage(usage),
   };
@@ -221,7 +221,7 @@ const INCOMPLETE: Partial<Record<AnswerEnding, string>> = {
 };
 
 /** The response repeats the settings of its request. */
-function responseOf(
+function buildResponse(
   { id, created, model, body }: AnswerContext,
   status: string,
   output: JsonObject[],

@@ -56,6 +56,9 @@ export const UserMessageBody = z.strictObject({
 
 export const EntryCursor = z.coerce.number().int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-export function refOf(session_id: string, { workspace }: { workspace?: string | undefined }): SessionRef {
+export function toSessionRef(
+  session_id: string,
+  { workspace }: { workspace?: string | undefined },
+): SessionRef {
   return workspace === undefined ? { session_id } : { session_id, workspace };
 }

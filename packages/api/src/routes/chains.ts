@@ -11,7 +11,7 @@ import {
   listSchema,
   nameOf,
   PageQuery,
-  refOf,
+  toSessionRef,
   SessionId,
   splitPage,
   Workspace,
@@ -91,7 +91,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "A page.", schema: listSchema(ChainSchema) } },
       async handler({ caller, query }) {
         const { page } = splitPage(query);
-        const ref = refOf(query.session_id, query);
+        const ref = toSessionRef(query.session_id, query);
         await kernel.sessions.get(caller, ref);
         return { status: 200, json: await chains.list(caller, ref, page) };
       },

@@ -11,7 +11,7 @@ import {
   listSchema,
   nameOf,
   PageQuery,
-  refOf,
+  toSessionRef,
   SessionId,
   splitPage,
   Workspace,
@@ -77,7 +77,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       handler({ caller, query, body, request }) {
         const wanted = definedFields({ ...query, ...body });
         return createOnce(kernel, caller, request, wanted, async () => {
-          const ref = refOf(body.session_id, wanted);
+          const ref = toSessionRef(body.session_id, wanted);
           await sessions.get(caller, ref);
           const { compactor, target_context, target, policy } = body;
           const options = definedFields({ compactor, target_context, ...target, ...policy });
@@ -96,7 +96,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
       responses: { 200: { description: "A page.", schema: listSchema(CompactionSchema) } },
       async handler({ caller, query }) {
-        const ref = refOf(query.session_id, query);
+        const ref = toSessionRef(query.session_id, query);
         await sessions.get(caller, ref);
         const page = await chains.list(caller, ref, splitPage(query).page);
         const made = page.items.filter(({ origin }) => origin === "compaction");
@@ -154,7 +154,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         const chain = await chains.get(caller, params.id);
         if (chain.origin !== "compaction")
           throw new BackplaneError("request.invalid", "This chain is not a compaction.");
-        const inside = inProjectOf(caller, chain);
+        const inside = enterProject(caller, chain);
         const { head_chain_id } = await sessions.get(inside, chain);
         if (head_chain_id !== chain.id) throw new BackplaneError("chain.changed");
         return { status: 200, json: await sessions.undoCompaction(inside, chain) };
@@ -164,6 +164,6 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
 }
 
 /** The caller may see the chain, so it may read the session in the chain's own project. */
-function inProjectOf(caller: Caller, { org_id, project_id }: Chain): Caller {
+function enterProject(caller: Caller, { org_id, project_id }: Chain): Caller {
   return { ...caller, scope: { org_id, project_id } };
 }

@@ -2,7 +2,7 @@
 import { PinSchema } from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
-import { EntryCursor, IdParams, refOf, WorkspaceQuery } from "../requests/parameters.ts";
+import { EntryCursor, IdParams, toSessionRef, WorkspaceQuery } from "../requests/parameters.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "sessions:read" } as const;
@@ -31,7 +31,7 @@ export function pinRoutes({ kernel }: RouteDeps): Route[] {
       },
       handler: async ({ caller, params, query }) => ({
         status: 200,
-        json: { items: await sessions.pins(caller, refOf(params.id, query)), next: null },
+        json: { items: await sessions.pins(caller, toSessionRef(params.id, query)), next: null },
       }),
     }),
     defineRoute({
@@ -49,7 +49,7 @@ export function pinRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 201: { description: "The pin.", schema: PinSchema } },
       handler: async ({ caller, params, query, body }) => ({
         status: 201,
-        json: await sessions.pin(caller, refOf(params.id, query), body.entry_id),
+        json: await sessions.pin(caller, toSessionRef(params.id, query), body.entry_id),
       }),
     }),
     defineRoute({
@@ -63,7 +63,7 @@ export function pinRoutes({ kernel }: RouteDeps): Route[] {
       query: WorkspaceQuery,
       responses: { 204: { description: "The entry is not pinned any more." } },
       async handler({ caller, params, query }) {
-        await sessions.unpin(caller, refOf(params.id, query), params.entry_id);
+        await sessions.unpin(caller, toSessionRef(params.id, query), params.entry_id);
         return { status: 204, empty: true };
       },
     }),

@@ -126,7 +126,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
         202: { description: "The run is in progress.", schema: RunSchema },
       },
       async handler({ caller, query, body, request, reply }) {
-        const wanted = startRequestOf(query.workspace, body);
+        const wanted = buildStartRequest(query.workspace, body);
         const key = readIdempotencyKey(request);
         if (key === null) {
           const ticket = await runs.start(caller, wanted);
@@ -296,7 +296,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
 
 type Start = Parameters<RouteDeps["kernel"]["runs"]["start"]>[1];
 
-function startRequestOf(
+function buildStartRequest(
   workspace: string | undefined,
   { chain_id, session_id, input, ...rest }: z.output<typeof RunCreate>,
 ): Start {

@@ -11,7 +11,7 @@ import {
   listSchema,
   nameOf,
   PageQuery,
-  refOf,
+  toSessionRef,
   SessionId,
   splitPage,
   UserMessageBody,
@@ -116,7 +116,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "The session.", schema: SessionSchema } },
       handler: async ({ caller, params, query }) => ({
         status: 200,
-        json: await sessions.get(caller, refOf(params.id, query)),
+        json: await sessions.get(caller, toSessionRef(params.id, query)),
       }),
     }),
     defineRoute({
@@ -134,7 +134,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "The session.", schema: SessionSchema } },
       handler: async ({ caller, params, query, body }) => ({
         status: 200,
-        json: await sessions.patch(caller, refOf(params.id, query), body.metadata),
+        json: await sessions.patch(caller, toSessionRef(params.id, query), body.metadata),
       }),
     }),
     defineRoute({
@@ -150,7 +150,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The child.", schema: SessionSchema } },
       handler({ caller, params, query, body, request }) {
-        const ref = refOf(params.id, query);
+        const ref = toSessionRef(params.id, query);
         return createInTransaction(kernel, caller, request, { ...query, body }, 201, {
           create: (once) => sessions.fork(caller, ref, definedFields(body ?? {}), once),
           async again({ id }: { id: string }) {
@@ -180,7 +180,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
         },
       },
       handler({ caller, params, query, body, request }) {
-        const ref = refOf(params.id, query);
+        const ref = toSessionRef(params.id, query);
         return createInTransaction(kernel, caller, request, { ...query, body }, 202, {
           create: (once) => sessions.message(caller, ref, definedFields(body), once),
           // A message that started a run is stored with the run's id, one that joined a run with run_id.
@@ -206,7 +206,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       },
       handler: async ({ caller, params, query }) => ({
         status: 200,
-        json: { interrupted: await sessions.interrupt(caller, refOf(params.id, query)) },
+        json: { interrupted: await sessions.interrupt(caller, toSessionRef(params.id, query)) },
       }),
     }),
     defineRoute({
@@ -222,7 +222,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "The session with its new chain.", schema: ResetSchema } },
       handler: async ({ caller, params, query, body }) => ({
         status: 200,
-        json: await sessions.reset(caller, refOf(params.id, query), definedFields(body ?? {})),
+        json: await sessions.reset(caller, toSessionRef(params.id, query), definedFields(body ?? {})),
       }),
     }),
     defineRoute({
@@ -240,7 +240,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 201: { description: "The anchor.", schema: EntrySchema } },
       handler: async ({ caller, params, query, body }) => ({
         status: 201,
-        json: await sessions.handoff(caller, refOf(params.id, query), body),
+        json: await sessions.handoff(caller, toSessionRef(params.id, query), body),
       }),
     }),
     defineRoute({
@@ -257,7 +257,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "A page.", schema: listSchema(EntrySchema) } },
       async handler({ caller, params, query }) {
         const { after, limit } = query;
-        const items = await sessions.entries(caller, refOf(params.id, query), after, limit);
+        const items = await sessions.entries(caller, toSessionRef(params.id, query), after, limit);
         const next = items.length < limit ? null : String(items.at(-1)!.id);
         return { status: 200, json: { items, next } };
       },
@@ -278,7 +278,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       async handler({ caller, params, query, request, reply }) {
         const resumed = request.headers["last-event-id"] !== undefined;
         const since = resumed ? lastEventId(request, query.since_entry) : (query.since_entry ?? null);
-        const ref = refOf(params.id, query);
+        const ref = toSessionRef(params.id, query);
         // Attaching would create a missing session.
         await sessions.get(caller, ref);
         return await follow(caller, ref, since, (items) => streams.stream(reply, items));

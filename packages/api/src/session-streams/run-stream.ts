@@ -91,7 +91,7 @@ async function* follow(
     // Approval requests are not on the tape, so those made before this client connected are sent after the replay.
     if (kind === "session.replay.done")
       for (const approval of await pendingApprovals(kernel, caller, ref)) {
-        if (!requested.has(approval.id)) yield approvalRequestOf(approval, ref.session_id);
+        if (!requested.has(approval.id)) yield toApprovalItem(approval, ref.session_id);
         requested.add(approval.id);
       }
   }
@@ -112,7 +112,7 @@ async function pendingApprovals(
   }
 }
 
-function approvalRequestOf(approval: Approval, session_id: string): SseItem {
+function toApprovalItem(approval: Approval, session_id: string): SseItem {
   const { tool, input, brief, digest, reason, risk, may_cover, invocation_id, expires_at } = approval;
   const payload: JsonObject = {
     id: approval.id,

@@ -19,7 +19,7 @@ export function mediaNode(block) {
   const node = kind === "image" ? el("img", { alt: titleOf(block) }) : el("audio", { controls: true });
   const missing = () => node.replaceWith(el("p", { class: "note" }, `${titleOf(block)} is not available`));
   node.addEventListener("error", missing);
-  urlOf(block, type).then((url) => {
+  createUrl(block, type).then((url) => {
     node.src = url;
   }, missing);
   return el("figure", {}, node, el("figcaption", {}, download(block, titleOf(block))));
@@ -48,7 +48,7 @@ function mediaOf({ type, mimeType, data, resource, transport }) {
   return known && (transport === "artifact" || data || resource?.blob) ? [kind, mime] : null;
 }
 
-async function urlOf(block, type) {
+async function createUrl(block, type) {
   const known = urls.get(block.sha256 ?? block);
   if (known !== undefined) return known;
   const url = URL.createObjectURL(new Blob([await bytesOf(block)], { type }));

@@ -49,20 +49,20 @@ const SCOPES_OF: Record<Exclude<Who, "nobody" | "host">, { org_id: string; proje
 };
 
 /** Undefined for the host's admin. */
-async function tokenOf(who: Who, scope: Case["scope"]): Promise<string | null | undefined> {
+async function issueToken(who: Who, scope: Case["scope"]): Promise<string | null | undefined> {
   if (who === "nobody") return null;
   if (who === "host") return undefined;
   const name = `${who} ${scope}`;
   let token = tokens.get(name);
   if (token === undefined) {
-    const body = { name, role: "owner", scopes: scopesOf(who, scope), ...SCOPES_OF[who] };
+    const body = { name, role: "owner", scopes: chooseScopes(who, scope), ...SCOPES_OF[who] };
     token = (await fixture.admin("POST", "/v1/keys", body)).token as string;
     tokens.set(name, token);
   }
   return token;
 }
 
-function scopesOf(who: Who, scope: Case["scope"]): KeyScope[] {
+function chooseScopes(who: Who, scope: Case["scope"]): KeyScope[] {
   if (who === "unscoped") return KEY_SCOPES.filter((granted) => granted !== "admin" && granted !== scope);
   if (who === "projectAdmin" || scope === "host") return ["admin"];
   return [scope === "any" ? "exports:read" : scope];
@@ -79,7 +79,10 @@ const fixture: ScopeFixture = {
     return json;
   },
   async as(who, scope, method, path, body) {
-    const { status, json, text } = await t.call(method, path, { body, token: (await tokenOf(who, scope))! });
+    const { status, json, text } = await t.call(method, path, {
+      body,
+      token: (await issueToken(who, scope))!,
+    });
     expect(status, `${method} ${path} ${text}`).toBeLessThan(300);
     return json;
   },
@@ -184,7 +187,7 @@ for (const [operation, cases] of Object.entries(MATRIX)) {
 }
 
 async function check(method: string, operation: string, scopeCase: Case, who: Who): Promise<void> {
-  const token = await tokenOf(who, scopeCase.scope);
+  const token = await issueToken(who, scopeCase.scope);
   const { path, body, headers = {} } = await scopeCase.request(fixture);
   const before = { all: dumpRows(), own: dumpRows("org_local"), plugins: await pluginStates() };
   const response = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
@@ -204,13 +207,13 @@ async function check(method: string, operation: string, scopeCase: Case, who: Wh
 }
 
 test("enables and disables a plugin over both APIs, for callers that may", async () => {
-  const token = (await tokenOf("org", "plugins:write"))!;
+  const token = (await issueToken("org", "plugins:write"))!;
   const state = async () =>
     ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")
       ?.status;
   await t.call("PATCH", "/api/plugins/spare", { body: { enabled: false }, token });
   expect(await state()).toBe("disabled");
-  const config = (await tokenOf("org", "config:write"))!;
+  const config = (await issueToken("org", "config:write"))!;
   await t.call("PATCH", "/api/config/plugin.spare.enabled", { body: { value: true }, token: config });
   await expect.poll(state).toBe("loaded");
 });

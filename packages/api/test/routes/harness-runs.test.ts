@@ -22,7 +22,11 @@ beforeAll(async () => {
 afterAll(() => t.close());
 
 const AUTHORIZED = { authorization: `Bearer ${ADMIN_TOKEN}` };
-const bodyOf = (session_id: string, harness: JsonObject) => ({ session_id, input: { text: "go" }, harness });
+const makeBody = (session_id: string, harness: JsonObject) => ({
+  session_id,
+  input: { text: "go" },
+  harness,
+});
 
 verifies(
   "harness.contract",
@@ -44,7 +48,7 @@ verifies(
       [{ export_id: "triage", timeout_ms: 0 }, "body.harness.timeout_ms"],
       [{ export_id: "triage", checkpoint: {} }, "body.harness"],
     ] as [JsonObject, string][]) {
-      const { status, json } = await t.call("POST", "/v1/runs", { body: bodyOf("refused", harness) });
+      const { status, json } = await t.call("POST", "/v1/runs", { body: makeBody("refused", harness) });
       const paths = json.error.details.issues.map(({ path }: { path: string }) => path);
       expect([status, json.error.code, paths], JSON.stringify(harness)).toEqual([
         400,
@@ -67,7 +71,7 @@ verifies(
     const items = await readStream(`${base}/v1/runs?stream=1`, {
       method: "POST",
       headers: { ...AUTHORIZED, "content-type": "application/json" },
-      body: JSON.stringify(bodyOf("sse", { export_id: "triage" })),
+      body: JSON.stringify(makeBody("sse", { export_id: "triage" })),
     });
     const seen = items.filter(({ event }) => event.startsWith("x.harness."));
     expect(seen.map(({ event }) => event)).toEqual(EVENTS);
@@ -99,7 +103,7 @@ verifies(
     ws.on("open", () => ws.send(JSON.stringify({ op: "attach", session_id: "socket" })));
     await attached.promise;
     const started = await t.call("POST", "/v1/runs?wait=20", {
-      body: bodyOf("socket", { export_id: "triage" }),
+      body: makeBody("socket", { export_id: "triage" }),
     });
     expect(started.json).toMatchObject({ status: "completed" });
     await ended.promise;

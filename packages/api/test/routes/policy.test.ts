@@ -18,7 +18,7 @@ afterAll(() => t.close());
 const explain = async (tool: string, more = "") =>
   (await t.call("GET", `/v1/policy:explain?tool=${tool}${more}`)).json;
 const invoke = (export_id: string) => t.call("POST", "/v1/invocations?wait=5", { body: { export_id } });
-const keyOf = async (role: string, scopes: string[]) =>
+const createKey = async (role: string, scopes: string[]) =>
   (await t.call("POST", "/v1/keys", { body: { name: role, role, scopes } })).json.token as string;
 
 verifies(
@@ -100,15 +100,15 @@ test("rejects a write with a stale ETag and an invalid policy", async () => {
 
 test("lets owners and admins write, a project's key write its project's policy, and guests read nothing", async () => {
   const scopes = ["policy:read", "policy:write"];
-  const user = await keyOf("user", scopes);
+  const user = await createKey("user", scopes);
   expect((await t.call("GET", "/v1/policy", { token: user })).status).toBe(200);
   for (const level of ["org", "project"])
     expect((await t.call("PUT", `/v1/policy?level=${level}`, { token: user, body: {} })).status).toBe(403);
-  const guest = await keyOf("guest", ["policy:read"]);
+  const guest = await createKey("guest", ["policy:read"]);
   expect((await t.call("GET", "/v1/policy", { token: guest })).status).toBe(403);
-  const reader = await keyOf("admin", ["policy:read"]);
+  const reader = await createKey("admin", ["policy:read"]);
   expect((await t.call("PUT", "/v1/policy", { token: reader, body: {} })).json.error.code).toBe("auth.scope");
-  const admin = await keyOf("admin", scopes);
+  const admin = await createKey("admin", scopes);
   expect((await t.call("PUT", "/v1/policy", { token: admin, body: {} })).status).toBe(403);
   const body = { tolerance: { conversation: "none" } };
   const own = await t.call("PUT", "/v1/policy?level=project", { token: admin, body });

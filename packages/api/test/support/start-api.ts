@@ -153,10 +153,10 @@ function assertDescribed(
   const path = url.split("?", 1)[0]!;
   // After the gate, /mcp responds with JSON-RPC, even for errors.
   if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
-  const shown = routeOf(api, method, path)?.responses[status];
+  const shown = findRoute(api, method, path)?.responses[status];
   // A browser gets a page, even for errors.
   if (status >= 400 && shown?.type === "text/html") return;
-  const { error_schema = ErrorEnvelopeSchema } = routeOf(api, method, path) ?? {};
+  const { error_schema = ErrorEnvelopeSchema } = findRoute(api, method, path) ?? {};
   if (status >= 400) return void error_schema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
   if (shown === undefined)
@@ -164,7 +164,7 @@ function assertDescribed(
   shown.schema?.parse(json);
 }
 
-function routeOf(api: Api, method: string, path: string): Api["routeTable"][number] | undefined {
+function findRoute(api: Api, method: string, path: string): Api["routeTable"][number] | undefined {
   // The longer path is the one with a verb.
   const routes = api.routeTable.toSorted((a, b) => b.path.length - a.path.length);
   return routes.find(

@@ -186,13 +186,13 @@ async function secretRefs(
 ): Promise<Record<string, string>> {
   const refs: Record<string, string> = {};
   for (const [slot, name] of Object.entries(names)) {
-    refs[slot] = name.startsWith("secret://") ? name : await refOf(context, name);
+    refs[slot] = name.startsWith("secret://") ? name : await findSecretRef(context, name);
   }
   return refs;
 }
 
 /** The gateway's error does not name the secret, so it is added here. */
-async function refOf(context: CommandContext, name: string): Promise<string> {
+async function findSecretRef(context: CommandContext, name: string): Promise<string> {
   try {
     return (await context.client().secrets.get(name)).ref;
   } catch (error) {

@@ -103,13 +103,13 @@ async function noteApprovals(
   if (unrated.length === 0) return;
   out.note(
     plainLine(
-      `If you trust them: backplane policy set 'risks.${patternOf(unrated, own, listed, server)}' low`,
+      `If you trust them: backplane policy set 'risks.${choosePattern(unrated, own, listed, server)}' low`,
     ),
   );
 }
 
 /** A pattern for all tools of a server and no others, or the name of a single tool. */
-function patternOf(
+function choosePattern(
   some: readonly CatalogEntry[],
   own: readonly CatalogEntry[],
   listed: readonly CatalogEntry[],

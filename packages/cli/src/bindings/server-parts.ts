@@ -28,7 +28,7 @@ export async function completeServerParts(
   const flag = SERVER_FLAGS.find((one) => options[one] !== undefined);
   const slots = Object.keys(options.secret ?? {});
   if (flag === undefined && slots.length === 0 && unset.length === 0) return parts;
-  const runtime = await runtimeOf(context, present);
+  const runtime = await readRuntime(context, present);
   const protocol = runtime?.protocol ?? null;
   if (flag !== undefined && protocol !== null && !protocol.startsWith("mcp."))
     throw notAServer(flag, present);
@@ -60,7 +60,7 @@ export function reportNewName({ out }: CommandContext, before: Binding, now: Bin
   );
 }
 
-async function runtimeOf(context: CommandContext, binding: Binding): Promise<Runtime | null> {
+async function readRuntime(context: CommandContext, binding: Binding): Promise<Runtime | null> {
   const { package_id, package_version } = binding;
   const pack = await ifAllowed(findInstalledPackage(context, `${package_id}@${package_version}`));
   return pack === null ? null : pack.manifest.runtime;

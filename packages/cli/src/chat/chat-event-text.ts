@@ -23,10 +23,10 @@ export function chatEventText(out: Output, chatEvent: ChatEvent, names: Map<stri
       return `  ${out.paint("dim", "→")} ${callLine(chatEvent.name, chatEvent.args)}`;
     case "tool_result": {
       const mark = chatEvent.ok ? out.paint("green", "✓") : out.paint("red", "✗");
-      return `  ${mark} ${briefLine(nameOf(names, chatEvent.id), chatEvent.brief)}`;
+      return `  ${mark} ${briefLine(findName(names, chatEvent.id), chatEvent.brief)}`;
     }
     case "tool_error":
-      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${nameOf(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
+      return `  ${out.paint("yellow", "⊘")} ${plainLine(`${findName(names, chatEvent.id)}: ${chatEvent.why}: ${chatEvent.brief}`)}`;
     case "session_start":
       return out.paint("dim", "── start of the conversation ──");
     case "handoff": {
@@ -67,7 +67,7 @@ function briefLine(name: string, brief: string): string {
   return plainLine(brief.startsWith(`${name}:`) ? brief : `${name}: ${brief || "done"}`);
 }
 
-function nameOf(names: Map<string, string>, id: string): string {
+function findName(names: Map<string, string>, id: string): string {
   return names.get(id) ?? id;
 }
 

@@ -60,7 +60,7 @@ export async function runScriptedChat(
       runs.push(run);
       const content = run.output?.content ?? "";
       if (!out.json && content !== "") io.stdout.write(`${plainText(content).replace(/\n?$/, "\n")}`);
-      exit = interrupted ? EXIT.interrupted : await exitOf(context, conversation, run, gave_up);
+      exit = interrupted ? EXIT.interrupted : await reportTurn(context, conversation, run, gave_up);
       if (exit !== EXIT.ok) break;
     }
   } finally {
@@ -73,7 +73,7 @@ export async function runScriptedChat(
   return exit;
 }
 
-async function exitOf(
+async function reportTurn(
   context: CommandContext,
   conversation: Conversation,
   run: Run,

@@ -15,7 +15,7 @@ export function describeChange(path: string, before: string | null, after: strin
   return [
     `--- ${before === null ? "/dev/null" : path}`,
     `+++ ${after === null ? "/dev/null" : path}`,
-    `@@ -${rangeOf(start, removed.length)} +${rangeOf(start, added.length)} @@`,
+    `@@ -${formatRange(start, removed.length)} +${formatRange(start, added.length)} @@`,
     ...removed.map((line) => `-${maskKeys(line)}`),
     ...added.map((line) => `+${maskKeys(line)}`),
   ].join("\n");
@@ -27,7 +27,7 @@ function splitLines(text: string | null): string[] {
 }
 
 /** As in a unified diff without context: an empty range names the line before it. */
-function rangeOf(start: number, count: number): string {
+function formatRange(start: number, count: number): string {
   return `${count === 0 ? start : start + 1},${count}`;
 }
 

@@ -117,7 +117,7 @@ export const KNOWN_CLIENTS: readonly KnownClient[] = [
 const OPENCODE_FILES = ["opencode.jsonc", "opencode.json"] as const;
 
 /** Null if the entry was not written by `client connect`: its credential is not a key of a gateway. */
-export function connectionOf(client: KnownClient, entry: Json | undefined): Connection | null {
+export function readConnection(client: KnownClient, entry: Json | undefined): Connection | null {
   if (entry === undefined || !isObject(entry)) return null;
   const { [client.url_field]: url, [client.headers_field]: headers } = entry;
   if (typeof url !== "string" || headers === undefined || !isObject(headers)) return null;

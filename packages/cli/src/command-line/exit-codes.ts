@@ -57,7 +57,7 @@ const BY_CODE: Partial<Record<ErrorCode, ExitCode>> = {
 };
 
 /** `details.signal` marks an interruption at this terminal; a cancel by someone else is a failure. */
-export function exitCodeOf(code: string, details?: Record<string, unknown>): ExitCode {
+export function toExitCode(code: string, details?: Record<string, unknown>): ExitCode {
   if (details?.signal === "SIGINT") return EXIT.interrupted;
   // An unbound secret slot is a denial under every error code.
   if (Array.isArray(details?.unbound) && details.unbound.length > 0) return EXIT.denied;

@@ -5,7 +5,7 @@ const MAX_SHOWN = 3;
 export function similarNames(name: string, known: readonly string[]): string[] {
   const wanted = name.toLowerCase();
   return known
-    .map((one) => ({ one, distance: distanceOf(wanted, one.toLowerCase()) }))
+    .map((one) => ({ one, distance: countEdits(wanted, one.toLowerCase()) }))
     .filter(({ distance }) => distance <= Math.max(2, Math.floor(wanted.length / 4)))
     .sort((a, b) => a.distance - b.distance || (a.one < b.one ? -1 : 1))
     .slice(0, MAX_SHOWN)
@@ -13,7 +13,7 @@ export function similarNames(name: string, known: readonly string[]): string[] {
 }
 
 /** The number of edits; 0 if one name is the end of the other, as `echo` is of `mcp_demo_echo`. */
-function distanceOf(a: string, b: string): number {
+function countEdits(a: string, b: string): number {
   if (b.endsWith(`_${a}`) || a.endsWith(`_${b}`)) return 0;
   let row = Array.from({ length: b.length + 1 }, (_, at) => at);
   for (let i = 1; i <= a.length; i++) {

@@ -36,7 +36,7 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
     .command("add [tool]")
     .description("Allow calls of a tool, or of all tools of a server, within the policy's lasting_approvals.")
     .option("--server <name>", "all tools of this server or package")
-    .option("--argument <name=pattern>", "only calls with such an argument; repeatable", argumentOf)
+    .option("--argument <name=pattern>", "only calls with such an argument; repeatable", parseArgument)
     .option("--only-these-arguments", "no call with further arguments")
     .addOption(
       new Option("--max-risk <risk>", "up to this risk (default: the present one)").choices(RULE_RISKS),
@@ -53,7 +53,7 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
 }
 
 /** Collects `name=pattern` pairs. A pattern without `*` is the text itself. */
-function argumentOf(
+function parseArgument(
   text: string,
   before: Record<string, ArgumentCondition> = {},
 ): Record<string, ArgumentCondition> {

@@ -32,7 +32,7 @@ import {
 import {
   type ClientPlace,
   type Connection,
-  connectionOf,
+  readConnection,
   isPresent,
   KNOWN_CLIENTS,
   type KnownClient,
@@ -255,7 +255,7 @@ async function list(context: CommandContext, options: FileOptions): Promise<unde
           problem,
         };
       } catch (error) {
-        const file = fileOf(context, client, options);
+        const file = findFile(context, client, options);
         const problem = toBackplaneError(error).message;
         return { ...row, file, connected: false, url: null, works: null, problem };
       }
@@ -284,13 +284,13 @@ async function openClient(
   client: KnownClient,
   options: FileOptions,
 ): Promise<OpenedClient> {
-  const file = readConfigFile(fileOf(context, client, options));
+  const file = readConfigFile(findFile(context, client, options));
   const config = await parseClientConfig(client, file.path, file.text);
   const entry = findServerEntry(config, options.name);
-  return { client, file, config, entry, connection: connectionOf(client, entry) };
+  return { client, file, config, entry, connection: readConnection(client, entry) };
 }
 
-function fileOf(context: CommandContext, client: KnownClient, { folder }: FileOptions): string {
+function findFile(context: CommandContext, client: KnownClient, { folder }: FileOptions): string {
   if (folder === undefined) return client.userFile(placeOf(context));
   return client.projectFile(resolve(context.io.cwd, folder));
 }

@@ -74,7 +74,7 @@ async function add(
   plugin: string,
 ): Promise<undefined> {
   const { id, label, set: pairs = [] } = options;
-  const config = await fieldsOf(context, pairs, options);
+  const config = await readFields(context, pairs, options);
   const created = await context.client().providers.create({
     plugin,
     ...(id === undefined ? {} : { id }),
@@ -103,7 +103,7 @@ async function set(
       fix: `backplane provider set ${id} model=NAME`,
     });
   }
-  const config = await fieldsOf(context, pairs, options);
+  const config = await readFields(context, pairs, options);
   const { providers } = context.client();
   const before = (await providers.list()).find((row) => row.id === id)?.config ?? {};
   const row = await providers.patch(id, {
@@ -147,7 +147,7 @@ async function test(context: CommandContext, _options: object, id: string): Prom
   return ok ? EXIT.ok : EXIT.failed;
 }
 
-async function fieldsOf(
+async function readFields(
   context: CommandContext,
   pairs: string[],
   options: FieldOptions,

@@ -43,7 +43,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
   if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw maybeRegistryName(text);
-  const folder = statOf(path, text).isDirectory();
+  const folder = statSource(path, text).isDirectory();
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
     return { kind: "kernel", source: path };
@@ -90,7 +90,7 @@ export function bindsAutomatically({ path, folder }: { path: string; folder: boo
   return !holds(MANIFEST) && (holds("tools") || holds("META-INF/hefty-plugin.json"));
 }
 
-export function statOf(path: string, shown: string): Stats {
+export function statSource(path: string, shown: string): Stats {
   try {
     accessSync(path, constants.R_OK);
     return statSync(path);

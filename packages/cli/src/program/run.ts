@@ -2,7 +2,7 @@
 import { BackplaneError, diskFault, toBackplaneError } from "@backplane/contract";
 import { type Command, CommanderError } from "commander";
 import { errorDocument, errorLines, toErrorReport } from "../command-line/error-report.ts";
-import { EXIT, exitCodeOf } from "../command-line/exit-codes.ts";
+import { EXIT, toExitCode } from "../command-line/exit-codes.ts";
 import type { Io } from "../terminal/io.ts";
 import { buildProgram } from "./program.ts";
 
@@ -22,7 +22,7 @@ export async function runProgram(argv: readonly string[], io: Io): Promise<numbe
 
 function report(error: BackplaneError, io: Io, json: boolean): number {
   const failure = toErrorReport(error);
-  const exit = exitCodeOf(failure.code, failure.details);
+  const exit = toExitCode(failure.code, failure.details);
   io.stderr.write(`${errorLines(failure)}\n`);
   if (json) io.stdout.write(`${JSON.stringify(errorDocument(failure, exit))}\n`);
   return exit;

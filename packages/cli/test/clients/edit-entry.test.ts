@@ -10,7 +10,7 @@ import {
   removeServerEntry,
   setServerEntry,
 } from "../../src/clients/edit-entry.ts";
-import { connectionOf, KNOWN_CLIENTS } from "../../src/clients/known-clients.ts";
+import { readConnection, KNOWN_CLIENTS } from "../../src/clients/known-clients.ts";
 
 const ENTRY: JsonObject = { type: "http", url: "http://127.0.0.1:7420/mcp" };
 
@@ -226,7 +226,9 @@ url = "http://127.0.0.1:7420/mcp"
 http_headers = { Authorization = "Bearer bpk_a-B_9" }
 `,
     );
-    expect(connectionOf(clientOf("codex"), findServerEntry(await read("codex", text), "backplane"))).toEqual({
+    expect(
+      readConnection(clientOf("codex"), findServerEntry(await read("codex", text), "backplane")),
+    ).toEqual({
       url: "http://127.0.0.1:7420/mcp",
       token: "bpk_a-B_9",
     });
@@ -262,7 +264,7 @@ http_headers = { Authorization = "Bearer bpk_a-B_9" }
 test("recognizes an entry as its own only if it has a gateway key", () => {
   const claude = clientOf("claude");
   const headers = { Authorization: "Bearer bpk_abc" };
-  expect(connectionOf(claude, { url: "http://a/mcp", headers })).toEqual({
+  expect(readConnection(claude, { url: "http://a/mcp", headers })).toEqual({
     url: "http://a/mcp",
     token: "bpk_abc",
   });
@@ -275,7 +277,7 @@ test("recognizes an entry as its own only if it has a gateway key", () => {
     { url: "http://a/mcp", headers: { Authorization: "Bearer sk-other" } },
     { url: 7, headers },
   ];
-  for (const entry of others) expect(connectionOf(claude, entry), JSON.stringify(entry)).toBeNull();
+  for (const entry of others) expect(readConnection(claude, entry), JSON.stringify(entry)).toBeNull();
 });
 
 test("describes a change by its lines and masks keys", () => {

@@ -85,7 +85,7 @@ export function createHttp(options: HttpOptions): Http {
     for await (const { event, data } of readSse(response.body as unknown as AsyncIterable<Uint8Array>)) {
       if (event === "progress") onProgress(JSON.parse(data) as ProgressEvent);
       if (event === "result") return JSON.parse(data);
-      if (event === "error") throw errorOf(data, null);
+      if (event === "error") throw toResponseError(data, null);
     }
     throw new Error("the event stream ended without a result");
   }
@@ -129,11 +129,11 @@ export function unreachable(base: string, cause: unknown): BackplaneError {
 
 /** A response without an error envelope is not from a gateway, but from a proxy or another program on the port. */
 async function toError(response: Response): Promise<BackplaneError> {
-  return errorOf(await response.text().catch(() => ""), response.status);
+  return toResponseError(await response.text().catch(() => ""), response.status);
 }
 
 /** `status` is null for an error that arrived as an event. */
-function errorOf(text: string, status: number | null): BackplaneError {
+function toResponseError(text: string, status: number | null): BackplaneError {
   const sent = readEnvelope(text);
   if (sent === null)
     return new BackplaneError(

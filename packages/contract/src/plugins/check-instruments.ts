@@ -63,7 +63,7 @@ export function checkInstruments(list: unknown): CheckedInstruments {
 }
 
 /** The provider that a module exports under `name`, an object or a class; or a description of the problem. */
-export function instrumentProviderOf(
+export function findInstrumentProvider(
   exports: Record<string, unknown>,
   name: string,
 ): InstrumentProvider | string {
@@ -120,10 +120,10 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
     platform,
     sideEffects: texts(value.sideEffects ?? [], `${at}: metadata.sideEffects`),
     keywords: texts(value.keywords ?? [], `${at}: metadata.keywords`),
-    ...schemaOf(value, "inputSchema", at),
-    ...schemaOf(value, "outputSchema", at),
-    ...timeoutOf(value, "defaultTimeoutMs", at),
-    ...timeoutOf(value, "maxTimeoutMs", at),
+    ...checkSchema(value, "inputSchema", at),
+    ...checkSchema(value, "outputSchema", at),
+    ...checkTimeout(value, "defaultTimeoutMs", at),
+    ...checkTimeout(value, "maxTimeoutMs", at),
   };
   const { defaultTimeoutMs, maxTimeoutMs } = checked;
   if (defaultTimeoutMs !== undefined && maxTimeoutMs !== undefined && defaultTimeoutMs > maxTimeoutMs) {
@@ -133,7 +133,7 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
 }
 
 /** An empty schema has no effect and is dropped. */
-function schemaOf(
+function checkSchema(
   value: Record<string, unknown>,
   field: "inputSchema" | "outputSchema",
   at: string,
@@ -144,7 +144,7 @@ function schemaOf(
   return Object.keys(schema).length === 0 ? {} : { [field]: schema as JsonObject };
 }
 
-function timeoutOf(
+function checkTimeout(
   value: Record<string, unknown>,
   field: "defaultTimeoutMs" | "maxTimeoutMs",
   at: string,

@@ -86,7 +86,7 @@ export function describeContent(block: ContentBlock): string {
   const stored = isArtifact(block) && isText(block.sha256) ? block.sha256 : null;
   const data = inlineDataOf(block);
   if (stored === null && data === null) return bounded(JSON.stringify(block));
-  const facts = [inner.uri ?? inner.name ?? block.path, mimeTypeIn(inner), sizeOf(block, data)].filter(
+  const facts = [inner.uri ?? inner.name ?? block.path, mimeTypeIn(inner), formatSize(block, data)].filter(
     isText,
   );
   const place = stored === null ? "" : `, stored as artifact ${stored}${ownerOf(block)}`;
@@ -135,7 +135,7 @@ function defaultType(type: string): string {
   return type === "image" ? "image/png" : "audio/wav";
 }
 
-function sizeOf(block: ContentBlock, data: ReturnType<typeof inlineDataOf>): string | undefined {
+function formatSize(block: ContentBlock, data: ReturnType<typeof inlineDataOf>): string | undefined {
   if (typeof block.bytes === "number") return `${block.bytes} bytes`;
   if (data?.base64 === undefined) return undefined;
   const padding = data.base64.endsWith("==") ? 2 : data.base64.endsWith("=") ? 1 : 0;

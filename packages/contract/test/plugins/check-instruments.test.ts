@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { checkInstruments, instrumentProviderOf } from "../../src/index.ts";
+import { checkInstruments, findInstrumentProvider } from "../../src/index.ts";
 
 const metadata = { name: "hello", category: "Application", description: "Greets." };
 const hello = { name: "hello", origin: "core", riskLevel: "ReadOnly", metadata };
@@ -129,26 +129,26 @@ describe("checkInstruments", () => {
   );
 });
 
-describe("instrumentProviderOf", () => {
+describe("findInstrumentProvider", () => {
   class Hello {
     instruments = [];
     initialize() {}
   }
   test("accepts a class or an object, as a named export or below default", () => {
-    expect(instrumentProviderOf({ Hello }, "Hello")).toBeInstanceOf(Hello);
+    expect(findInstrumentProvider({ Hello }, "Hello")).toBeInstanceOf(Hello);
     const object = new Hello();
-    expect(instrumentProviderOf({ default: object }, "default")).toBe(object);
-    expect(instrumentProviderOf({ default: { Hello } }, "Hello")).toBeInstanceOf(Hello);
+    expect(findInstrumentProvider({ default: object }, "default")).toBe(object);
+    expect(findInstrumentProvider({ default: { Hello } }, "Hello")).toBeInstanceOf(Hello);
   });
   test("describes the problem of an invalid export", () => {
-    expect(instrumentProviderOf({}, "Hello")).toBe("the module exports no Hello");
-    expect(instrumentProviderOf({ Hello: 1 }, "Hello")).toMatch(/not an InstrumentProvider/);
-    expect(instrumentProviderOf({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
+    expect(findInstrumentProvider({}, "Hello")).toBe("the module exports no Hello");
+    expect(findInstrumentProvider({ Hello: 1 }, "Hello")).toMatch(/not an InstrumentProvider/);
+    expect(findInstrumentProvider({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
     // A provider may set them in initialize, so they are checked when they are listed.
-    expect(instrumentProviderOf({ Hello: { initialize() {} } }, "Hello")).toBeTypeOf("object");
+    expect(findInstrumentProvider({ Hello: { initialize() {} } }, "Hello")).toBeTypeOf("object");
     expect(() => checkInstruments(undefined)).toThrow(/no instruments after initialize/);
     expect(
-      instrumentProviderOf({ Hello: { initialize() {}, instruments: [], shutdown: 1 } }, "Hello"),
+      findInstrumentProvider({ Hello: { initialize() {}, instruments: [], shutdown: 1 } }, "Hello"),
     ).toMatch(/shutdown/);
   });
 });

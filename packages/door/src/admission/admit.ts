@@ -2,7 +2,7 @@
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
-import { narrowGrant, riskOf } from "@backplane/registry";
+import { narrowGrant, computeRisk } from "@backplane/registry";
 import type { Opened } from "../open/open.ts";
 import { type AdmissionState, RULES, type Rule, type RuleDecision } from "./rules.ts";
 
@@ -73,7 +73,7 @@ export function admit(
     ask ??= {
       rule: rule.name,
       reason: decision.reason,
-      risk: riskOf(call.plan, grant, call.policy, call.hits).risk,
+      risk: computeRisk(call.plan, grant, call.policy, call.hits).risk,
     };
   }
   return new AdmittedCall(call, grant, pool_key, ask, ask === null ? allowed_by : null);

@@ -11,7 +11,13 @@ import {
   tolerates,
 } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
-import { type EffectivePolicy, type ExportPlan, type RuleHit, riskOf, widerParts } from "@backplane/registry";
+import {
+  type EffectivePolicy,
+  type ExportPlan,
+  type RuleHit,
+  computeRisk,
+  widerParts,
+} from "@backplane/registry";
 import type { RootCaller } from "../calls/revocation.ts";
 import { originOf } from "../tools/precedence.ts";
 import { meetsArguments } from "./argument-pattern.ts";
@@ -41,7 +47,7 @@ export function findPermission(call: JudgedCall, grant: Grant, rules: readonly A
   const { plan, policy, hits } = call;
   const { approval } = plan.bound.binding.policy;
   if (approval === "always" || plan.export.kind !== "tool") return NO_PERMISSION;
-  const { risk } = riskOf(plan, grant, policy, hits);
+  const { risk } = computeRisk(plan, grant, policy, hits);
   if (!tolerates(policy.document.lasting_approvals, risk)) return NO_PERMISSION;
   if (approval === "never") return { allowed_by: plan.bound.binding.binding_id, unmet: null };
   let unmet: string | null = null;

@@ -17,7 +17,7 @@ import {
   type CompiledLimits,
   type CompiledSelection,
   normalizeCategory,
-  riskOf,
+  computeRisk,
   toleranceFor,
 } from "@backplane/registry";
 import { revokedByPolicy } from "../calls/revocation.ts";
@@ -322,7 +322,7 @@ export const RULES: readonly Rule[] = [
       const { context, plan, policy, hits, caller } = call;
       if (context === "direct" || plan.export.kind !== "tool") return PASS;
       const tolerance = toleranceFor(policy, context, caller.channel);
-      const { risk } = riskOf(plan, grant, policy, hits);
+      const { risk } = computeRisk(plan, grant, policy, hits);
       if (tolerates(tolerance, risk)) return PASS;
       const where =
         tolerance === policy.document.tolerance[context] ? "" : ` on the channel ${caller.channel}`;
@@ -398,7 +398,7 @@ function findDenial(
     const missing = allow === null ? null : notAllowed(allow, tool);
     if (missing !== null) return missing;
     if (max_risk === null) continue;
-    const { risk } = riskOf(plan, grant, policy, hits);
+    const { risk } = computeRisk(plan, grant, policy, hits);
     if (compareRisk(risk, max_risk) > 0)
       return `its risk is ${risk}, and the ${limited} may use up to ${max_risk}`;
   }

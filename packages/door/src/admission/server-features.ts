@@ -22,7 +22,7 @@ import {
   effectiveClass,
   NO_RULES,
   poolKey,
-  riskOf,
+  computeRisk,
   standingLevel,
   toGrant,
 } from "@backplane/registry";
@@ -146,7 +146,7 @@ function featureExport({ binding, package: pack }: BoundPackage, feature: Server
   const server = boundServerName(binding);
   return {
     ...whole,
-    id: toolNameOf(server, feature),
+    id: toToolName(server, feature),
     kind: "tool",
     description: `The ${feature} of the MCP server ${server}.`,
     tool: { effect_class: "read_only", risk: "low", streaming: false, requires_approval: false },
@@ -169,7 +169,7 @@ export function featureEntry(plan: ExportPlan, caller: Caller, policy: Effective
     reason: refused?.reason ?? null,
     fix: refused?.fix ?? null,
     category: null,
-    risk: riskOf(plan, widestGrant(plan, policy), policy, []).risk,
+    risk: computeRisk(plan, widestGrant(plan, policy), policy, []).risk,
     effect_class: "read_only",
     requires_approval: false,
     deferred: false,
@@ -189,11 +189,11 @@ export function findFeatureByName(
     if (bound.binding.export_id !== WHOLE_PACKAGE) continue;
     const server = boundServerName(bound.binding);
     for (const feature of SERVER_FEATURES)
-      if (name === toolNameOf(server, feature)) return { bound, feature };
+      if (name === toToolName(server, feature)) return { bound, feature };
   }
   return null;
 }
 
-function toolNameOf(server: string, feature: ServerFeature): string {
+function toToolName(server: string, feature: ServerFeature): string {
   return `mcp_${server}_${feature}`;
 }

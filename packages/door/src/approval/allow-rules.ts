@@ -20,7 +20,7 @@ import {
 import {
   type AllowRuleRow,
   atLeast,
-  auditOf,
+  buildAudit,
   type Caller,
   type ChangeRecords,
   HOST_ADMIN,
@@ -30,7 +30,7 @@ import {
   requireWholeOrg,
   type Scope,
 } from "@backplane/ports";
-import { combineGrants, type ExportPlan, narrowGrant, type Policies, riskOf } from "@backplane/registry";
+import { combineGrants, type ExportPlan, narrowGrant, type Policies, computeRisk } from "@backplane/registry";
 import { findLastingRefusal, type LastingRefusal } from "../admission/lasting-permission.ts";
 import { widestGrant } from "../admission/visibility.ts";
 import type { Authority } from "../authority/authority.ts";
@@ -99,7 +99,7 @@ export function createAllowRules({
     const covers = body.tool === undefined ? "server" : "tool";
     const rated = plans.map((plan) => {
       const grant = widestGrant(plan, policy);
-      const { risk } = riskOf(plan, grant, policy, []);
+      const { risk } = computeRisk(plan, grant, policy, []);
       return { plan, grant, refusal: findLastingRefusal({ plan, policy }, risk, "always", covers), risk };
     });
     // One tool of a server may have to ask; the rule still covers the others.
@@ -159,7 +159,7 @@ export function createAllowRules({
       if (rule.project_id === null) requireWholeOrg(caller, "remove this rule");
       requireRemoval(caller, rule);
       const { org_id, project_id } = rule;
-      const audit = auditOf(deps, caller, "allow_rule.remove", id, describe(rule), { org_id, project_id });
+      const audit = buildAudit(deps, caller, "allow_rule.remove", id, describe(rule), { org_id, project_id });
       if (!(await store.allow_rules.remove({ org_id, project_id }, id, { audit })))
         throw new BackplaneError("allow_rule.not_found");
     },
@@ -230,7 +230,7 @@ function creation(
 function creationRecords(deps: KernelDeps, caller: Caller, rule: AllowRuleRow): ChangeRecords {
   const { id, org_id, project_id } = rule;
   const scope = { org_id, project_id };
-  return { audit: auditOf(deps, caller, "allow_rule.create", id, describe(rule), scope) };
+  return { audit: buildAudit(deps, caller, "allow_rule.create", id, describe(rule), scope) };
 }
 
 function describe(rule: AllowRuleRow) {

@@ -9,7 +9,7 @@ import {
 } from "@backplane/contract";
 import {
   type AllowRuleRow,
-  auditOf,
+  buildAudit,
   type Caller,
   type ChangeRecords,
   type InvocationRow,
@@ -23,7 +23,7 @@ import { refuseRule, ruleOfAnswer } from "./allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
 import { toolDigestOf } from "./coverage.ts";
 import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
-import { type SessionCall, type SessionGrants, sessionCallOf } from "./session-grants.ts";
+import { type SessionCall, type SessionGrants, toSessionCall } from "./session-grants.ts";
 
 interface ApprovalsParts extends OpenDeps {
   deps: KernelDeps;
@@ -83,7 +83,7 @@ export function createApprovals(
     const covered = await coverSession(approval, covers ?? "arguments");
     const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
     if (refusal !== null) throw refuseRule(refusal);
-    const session = sessionCallOf(row, call.root.actor);
+    const session = toSessionCall(row, call.root.actor);
     return session === null ? {} : { session: { call: session, covered } };
   }
 
@@ -145,7 +145,7 @@ export function createApprovals(
       const { tool, session_id, digest, org_id, project_id } = grants.revoke(caller.scope, id);
       const details = { tool, session_id, digest };
       await store.audit.append(
-        auditOf(deps, caller, "approval_grant.revoke", id, details, { org_id, project_id }),
+        buildAudit(deps, caller, "approval_grant.revoke", id, details, { org_id, project_id }),
       );
     },
   };

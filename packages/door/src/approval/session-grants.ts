@@ -22,7 +22,7 @@ export interface SessionCall {
 }
 
 /** Null for a call without a session. */
-export function sessionCallOf(
+export function toSessionCall(
   { org_id, project_id, session_id, turn }: InvocationRow,
   identity: string,
 ): SessionCall | null {
@@ -51,7 +51,7 @@ export class SessionGrants {
   /** Finds the grant with this digest for the call's session or a session that spawned it; null if there is none. */
   find(call: SessionCall, digest: string): SessionGrant | null {
     for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
-      const found = this.#byKey.get(keyOf({ ...call, session_id: id }, digest));
+      const found = this.#byKey.get(joinKey({ ...call, session_id: id }, digest));
       if (found !== undefined) return found;
       if (!id.includes(AGENT_SEPARATOR)) return null;
     }
@@ -76,7 +76,7 @@ export class SessionGrants {
       granted_by: approver.actor,
       granted_at: new Date(this.#deps.clock.now()).toISOString(),
     };
-    this.#byKey.set(keyOf(call, digest), { grant, approver });
+    this.#byKey.set(joinKey(call, digest), { grant, approver });
     if (this.#byKey.size > MAX_GRANTS) this.#byKey.delete(this.#byKey.keys().next().value as string);
   }
 
@@ -95,7 +95,7 @@ export class SessionGrants {
   }
 }
 
-function keyOf({ scope, workspace, session_id, identity }: SessionCall, digest: string): string {
+function joinKey({ scope, workspace, session_id, identity }: SessionCall, digest: string): string {
   return JSON.stringify([scope.org_id, scope.project_id, workspace, session_id, identity, digest]);
 }
 

@@ -42,7 +42,7 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
 
   function flush(): void {
     for (const event of held) {
-      for (const [path, text] of textsOf(event)) remember(nameOf(event.type, path), text);
+      for (const [path, text] of textsOf(event)) remember(joinName(event.type, path), text);
       emit(event);
     }
     held = [];
@@ -83,7 +83,7 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
         return was;
     }
     for (const [path, text] of textsOf(event)) {
-      const before = tails.get(nameOf(event.type, path)) ?? "";
+      const before = tails.get(joinName(event.type, path)) ?? "";
       if (redactor.begun(before + text) > 0) return { type: event.type, path, before };
     }
     return null;
@@ -99,7 +99,7 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
   return { take, flush };
 }
 
-function nameOf(type: string, path: Path): string {
+function joinName(type: string, path: Path): string {
   return JSON.stringify([type, ...path]);
 }
 

@@ -24,7 +24,7 @@ const STATUS_ORDER = {
   inactive: 4,
 } as const satisfies Record<CatalogEntry["status"], number>;
 
-export function catalogEntryOf(
+export function toCatalogEntry(
   { shown, about, origin, deferred_by }: OfferedTool,
   { token_cost }: SharedToolView,
   { export: item, bound, taken_out }: ExportPlan,

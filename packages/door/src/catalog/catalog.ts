@@ -10,7 +10,7 @@ import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } fr
 import { findListingDenial } from "../admission/visibility.ts";
 import { ACTION_TOOL, ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
-import { catalogEntryOf, collisionFix, compareEntries, findLoadError, type Source } from "./catalog-entry.ts";
+import { toCatalogEntry, collisionFix, compareEntries, findLoadError, type Source } from "./catalog-entry.ts";
 import {
   deferByBudget,
   deferByProfile,
@@ -117,7 +117,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const refused = denied ?? findLoadError(plan);
       const view = getSharedView(plan);
       const tool = buildOfferedTool(view, origin, plan, policy, deps.isLegacy(plan.bound));
-      const entry = catalogEntryOf(tool, view, plan, refused === null ? "offered" : "hidden", refused);
+      const entry = toCatalogEntry(tool, view, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
       if (refused !== null) continue;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
@@ -139,7 +139,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       const view = getSharedView(candidate.plan);
       const tool = buildOfferedTool(view, candidate.origin, candidate.plan, policy, false);
       entries.push(
-        catalogEntryOf(tool, view, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
+        toCatalogEntry(tool, view, candidate.plan, status, { reason, fix: collisionFix(candidate, holder) }),
       );
       warnOnce(scope, candidate, status, reason);
     }
@@ -174,7 +174,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   return {
     forget: () => snapshots.clear(),
     snapshot(caller) {
-      const key = keyOf(caller.scope, caller);
+      const key = cacheKey(caller.scope, caller);
       if (key === null) return read(caller);
       const now = clock.monotonic();
       const cached = snapshots.get(key);
@@ -202,7 +202,7 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 }
 
 /** Null for a delegated token: its view depends on its grant, which is not worth caching. */
-function keyOf(
+function cacheKey(
   { org_id, project_id }: Scope,
   { role, delegation, admin, tools, channel = "" }: Caller,
 ): string | null {

@@ -19,7 +19,7 @@ import {
   requireOperator,
   type Scope,
 } from "@backplane/ports";
-import { type ExportPlan, type Policies, riskOf, toleranceFor } from "@backplane/registry";
+import { type ExportPlan, type Policies, computeRisk, toleranceFor } from "@backplane/registry";
 import { type AdmissionState, RULES, type RuleDecision, type RuleInput } from "../admission/rules.ts";
 import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
 import { widestGrant } from "../admission/visibility.ts";
@@ -109,7 +109,7 @@ export async function explain(
     context === "direct"
       ? [null, null]
       : [toleranceFor(policy, context, caller.channel), toleranceFor(policy, context, undefined)];
-  const { risk, sources } = riskOf(plan, grant, policy, hits);
+  const { risk, sources } = computeRisk(plan, grant, policy, hits);
   return {
     tool,
     outcome: decisive === undefined ? "run" : decisive.decision === "deny" ? "deny" : "ask",

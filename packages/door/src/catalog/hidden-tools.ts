@@ -21,7 +21,7 @@ import {
   type EffectivePolicy,
   effectiveClass,
   type Policies,
-  riskOf,
+  computeRisk,
   sanitizeExport,
   standingLevel,
   takesTraffic,
@@ -72,7 +72,7 @@ export function createHiddenTools(
     const used = new Set(selectUsable(active, scope));
     const found: CatalogEntry[] = [];
     const entry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
-      entryOf(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
+      toEntry(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
     const addHidden = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       found.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
     for (const bound of active) {
@@ -168,10 +168,10 @@ function assessRisk(
 ): CatalogEntry["risk"] {
   const level = standingLevel({ ...bound, export: item }, effectiveClass(bound.binding, item), scope, host);
   const plan = { export: item, effect_class: item.tool.effect_class };
-  return riskOf(plan, toGrant(level), policy, []).risk;
+  return computeRisk(plan, toGrant(level), policy, []).risk;
 }
 
-function entryOf(
+function toEntry(
   bound_package: BoundPackage,
   own: ManifestToolExport,
   schemas: Record<string, Json>,

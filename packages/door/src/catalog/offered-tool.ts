@@ -5,7 +5,7 @@
 
 import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
-import { type EffectivePolicy, type ExportPlan, riskOf } from "@backplane/registry";
+import { type EffectivePolicy, type ExportPlan, computeRisk } from "@backplane/registry";
 import { share } from "@backplane/session";
 import { widestGrant } from "../admission/visibility.ts";
 
@@ -85,7 +85,7 @@ export function buildOfferedTool(
       output_schema,
       effect_class: plan.effect_class,
       requires_approval: tool?.requires_approval ?? false,
-      risk: riskOf(plan, widestGrant(plan, policy), policy, []).risk,
+      risk: computeRisk(plan, widestGrant(plan, policy), policy, []).risk,
     },
   };
 }

@@ -18,14 +18,14 @@ export function searchTools<T extends SearchableTool>(
 ): T[] {
   const words = splitWords(query);
   return tools
-    .map((tool) => ({ tool, score: scoreOf(tool, words) }))
+    .map((tool) => ({ tool, score: scoreTool(tool, words) }))
     .filter(({ score }) => score > 0)
     .toSorted((a, b) => b.score - a.score || (a.tool.name < b.tool.name ? -1 : 1))
     .slice(0, limit)
     .map(({ tool }) => tool);
 }
 
-function scoreOf({ name, description, keywords, about }: SearchableTool, words: readonly string[]): number {
+function scoreTool({ name, description, keywords, about }: SearchableTool, words: readonly string[]): number {
   const named = splitWords(`${name} ${about.title ?? ""}`);
   const keyed = keywords.flatMap(splitWords);
   const described = splitWords(description);

@@ -64,8 +64,8 @@ export async function planExecution(
 
 async function planStart(deps: ExecutionPlanDeps, call: HarnessCallRequest): Promise<ExecutionPlan> {
   const { caller, input, now } = call;
-  const target = await targetOf(deps, call);
-  const policy = policyOf(call.export, input.policy ?? {});
+  const target = await resolveTarget(deps, call);
+  const policy = resolvePolicy(call.export, input.policy ?? {});
   const id = call.newId();
   const deadline = policy.max_time_ms === undefined ? null : now + policy.max_time_ms;
   const write: NewExecution = {
@@ -109,7 +109,10 @@ async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pr
 }
 
 /** A session that exists is targeted at the chain that is its head now, unless the call names another one. */
-async function targetOf(deps: ExecutionPlanDeps, call: HarnessCallRequest): Promise<Execution["target"]> {
+async function resolveTarget(
+  deps: ExecutionPlanDeps,
+  call: HarnessCallRequest,
+): Promise<Execution["target"]> {
   const { caller, named, input } = call;
   const { session_id = named.session_id, chain_id = named.chain_id } = input.target ?? {};
   for (const [name, value] of Object.entries({ session_id, chain_id })) {
@@ -138,7 +141,7 @@ async function checkNames(
   await requireNamedIds(deps, caller, { session_id, ...(chain_id === undefined ? {} : { chain_id }) });
 }
 
-function policyOf(item: BoundHarness, requested: HarnessPolicy): NewExecution["policy"] {
+function resolvePolicy(item: BoundHarness, requested: HarnessPolicy): NewExecution["policy"] {
   const { mode, supports } = item.harness;
   const { max_depth, max_child_runs, max_steps, max_compactions } = HARNESS_LIMITS;
   return {

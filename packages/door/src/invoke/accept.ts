@@ -29,7 +29,7 @@ export function accept(
   const ending: CallEnding = {
     status: outcome.status,
     result: redactor === null || outcome.result === null ? outcome.result : redactor.json(outcome.result),
-    error: errorOf(outcome, redactor),
+    error: toInvocationError(outcome, redactor),
     retry_count,
     violations: outcome.violations,
     stderr_tail:
@@ -181,7 +181,7 @@ const ERROR_OF_STATUS = {
 } as const;
 
 /** Every ending but success has an error code. */
-function errorOf(outcome: RunOutcome, redactor: Redactor | null): InvocationError | null {
+function toInvocationError(outcome: RunOutcome, redactor: Redactor | null): InvocationError | null {
   const { error, status } = outcome;
   if (error === null) {
     if (status === "succeeded") return null;

@@ -65,7 +65,7 @@ async function askUntilCurrent(
   const { live } = recorded;
   for (let approval = first; ; ) {
     const answer = await waitForAnswer(door, live, approval);
-    if (answer.kind !== "approved") return { gate: "closed", ending: endingOf(answer, live) };
+    if (answer.kind !== "approved") return { gate: "closed", ending: toEnding(answer, live) };
     const checked = await startApproved(door, recorded, approval);
     if (!("followUp" in checked)) return checked;
     approval = checked.followUp;
@@ -172,7 +172,7 @@ async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | Ca
   return failedWith(code, `The call was approved, but is no longer admitted. ${message}`, { details });
 }
 
-function endingOf(answer: Exclude<ApprovalOutcome, { kind: "approved" }>, live: LiveCall): CallEnding | null {
+function toEnding(answer: Exclude<ApprovalOutcome, { kind: "approved" }>, live: LiveCall): CallEnding | null {
   switch (answer.kind) {
     case "rejected":
       return failedWith("approval.rejected", answer.feedback ?? "A person rejected this call.");

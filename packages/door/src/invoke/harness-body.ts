@@ -43,7 +43,7 @@ export async function resumeBody(
       if (checkpoint === null) return startAgain(execution);
       return { mode: "resume", ...bodyOf(execution), checkpoint: checkpoint as unknown as JsonObject };
     case "prompt_replay":
-      return { mode: "resume", ...bodyOf(execution), ...(await replayOf(door, execution)) };
+      return { mode: "resume", ...bodyOf(execution), ...(await readReplay(door, execution)) };
     case "summary_reseed": {
       const text = summaryTextOf(checkpoint);
       if (text === null) return startAgain(execution);
@@ -80,8 +80,8 @@ function bodyOf({
   return { target: { ...target, execution_id: id }, trigger, policy: policy as JsonObject };
 }
 
-async function replayOf(door: Door, { target, ...scope }: ExecutionRow): Promise<JsonObject> {
-  const key = keyOf(scope, target);
+async function readReplay(door: Door, { target, ...scope }: ExecutionRow): Promise<JsonObject> {
+  const key = toSessionKey(scope, target);
   if (key === null) return {};
   const { session, entries } = await door.sessions.hydrate(key);
   const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
@@ -98,7 +98,7 @@ async function reseed(
   { id, target, ...scope }: ExecutionRow,
   summary: string,
 ): Promise<string | null> {
-  const key = keyOf(scope, target);
+  const key = toSessionKey(scope, target);
   if (key === null) return null;
   const { clock, store } = door.deps;
   for (;;) {
@@ -119,7 +119,7 @@ async function reseed(
   }
 }
 
-function keyOf(
+function toSessionKey(
   { org_id, project_id }: Pick<ExecutionRow, "org_id" | "project_id">,
   { session_id, workspace = DEFAULT_WORKSPACE }: ExecutionRow["target"],
 ): SessionKey | null {

@@ -24,7 +24,7 @@ import { turnOf } from "@backplane/session";
 import type { Admitted, RefusedCall } from "../admission/admit.ts";
 import { readCoverage, toolDigestOf } from "../approval/coverage.ts";
 import { buildApproval } from "../approval/new-approval.ts";
-import { sessionCallOf } from "../approval/session-grants.ts";
+import { toSessionCall } from "../approval/session-grants.ts";
 import { callIdsOf, resolveCallIds } from "../calls/call-ids.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { toolResultBlock } from "../calls/ending.ts";
@@ -149,7 +149,7 @@ async function findSessionGrant(
   row: InvocationRow,
   { digest, parts }: Coverage,
 ): Promise<string | null> {
-  const session = grants.size === 0 ? null : sessionCallOf(row, call.root.actor);
+  const session = grants.size === 0 ? null : toSessionCall(row, call.root.actor);
   if (session === null || ask === null) return null;
   const always = call.plan.bound.binding.policy.approval === "always";
   const found = grants.find(session, digest) ?? (always ? null : grants.find(session, toolDigestOf(parts)));

@@ -58,7 +58,7 @@ async function authenticateDelegation(
   if (call === undefined && token.expires_at <= deps.clock.now()) throw new BackplaneError("auth.invalid");
   const row = call?.row ?? (await deps.store.invocations.get(scope, invocation_id));
   const over = row === null || call?.stage === "settling" || isTerminal(row.status);
-  const caller = over ? null : delegatedCallerOf(row, token.scopes);
+  const caller = over ? null : toDelegatedCaller(row, token.scopes);
   if (row === null || caller === null) throw new BackplaneError("auth.invalid");
   if (!isFromOwnProcess(deps, row, call !== undefined, proof)) {
     throw new BackplaneError(
@@ -98,7 +98,7 @@ function equalInConstantTime(a: string, b: string): boolean {
 /**
  * The caller under which a call makes its own calls, limited to the grant of the call. Null for a call without a grant.
  */
-export function delegatedCallerOf(
+export function toDelegatedCaller(
   row: InvocationRow,
   scopes: readonly DelegationScope[] = row.grant?.gateway_api_scopes ?? [],
 ): Caller | null {

@@ -3,7 +3,7 @@
 import { type ApiKey, BackplaneError, type JsonObject, type KeyCreate } from "@backplane/contract";
 import {
   atLeast,
-  auditOf,
+  buildAudit,
   type Caller,
   HOST_ADMIN,
   type Kernel,
@@ -54,7 +54,7 @@ export function createKeys(
     const details: JsonObject = { name: key.name, role: key.role, scopes: key.scopes };
     if (key.tools !== undefined) details.tools = key.tools;
     if (llm !== undefined) details.llm = llm as JsonObject;
-    const audit = auditOf(deps, caller, "key.create", key.id, details, scope);
+    const audit = buildAudit(deps, caller, "key.create", key.id, details, scope);
     await store.keys.create(key, tokenHash(token), { audit });
     return { key, token };
   }
@@ -88,7 +88,7 @@ export function createKeys(
     const at = new Date(deps.clock.now()).toISOString();
     const where = selectScope(caller, project);
     const key = await store.keys.get(where.org_id, id);
-    const audit = auditOf(deps, caller, "key.revoke", id, {}, key === null ? where : scopeOf(key));
+    const audit = buildAudit(deps, caller, "key.revoke", id, {}, key === null ? where : scopeOf(key));
     if (!(await store.keys.revoke(where, id, at, { audit }))) {
       throw new BackplaneError("key.not_found");
     }

@@ -20,7 +20,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import {
-  auditOf,
+  buildAudit,
   type BoundPackage,
   type Caller,
   type InvocationRow,
@@ -129,7 +129,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
       counts,
       replayed,
     };
-    await store.audit.append(auditOf(deps, caller, "package.replay", target.id, details));
+    await store.audit.append(buildAudit(deps, caller, "package.replay", target.id, details));
     return report;
   };
 

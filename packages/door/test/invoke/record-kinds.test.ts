@@ -21,7 +21,7 @@ const CALLS = [
   { kind: "harness", export_id: "flow", execution_id: /^exec_/, class: "isolated" },
 ] as const;
 
-async function recordOf(fixture: TestKernel, export_id: string): Promise<Invocation[]> {
+async function listRecords(fixture: TestKernel, export_id: string): Promise<Invocation[]> {
   return (await fixture.kernel.invocations.list(user, { export_id }, { limit: 10 })).items;
 }
 
@@ -43,11 +43,13 @@ verifies(
     };
     await fixture.call({ export_id: "flow", input: { mode: "start", trigger: { type: "manual" } } });
     await until(() => before.has("notify"));
-    await until(async () => (await recordOf(fixture, "notify")).every(({ ended_at }) => ended_at !== null));
+    await until(async () =>
+      (await listRecords(fixture, "notify")).every(({ ended_at }) => ended_at !== null),
+    );
     const chain = await fixture.kernel.sessions.get(user, { session_id: "s1" });
     await fixture.kernel.sessions.compact(user, { session_id: "s1" });
     for (const { kind, export_id, execution_id, class: isolation } of CALLS) {
-      const row = (await recordOf(fixture, export_id)).find(({ id }) => id === before.get(export_id)?.id);
+      const row = (await listRecords(fixture, export_id)).find(({ id }) => id === before.get(export_id)?.id);
       expect(before.get(export_id)).toMatchObject({ export_kind: kind, status: "running", ended_at: null });
       expect(InvocationSchema.parse(row)).toEqual(row);
       expect(row).toMatchObject({
@@ -71,7 +73,7 @@ verifies(
       });
     }
     // The compaction names the session and the chain that it compacted.
-    expect((await recordOf(fixture, "shrink"))[0]).toMatchObject({
+    expect((await listRecords(fixture, "shrink"))[0]).toMatchObject({
       project_id: "proj_default",
       session_id: "s1",
       chain_id: chain.head_chain_id,
@@ -91,10 +93,10 @@ verifies(
     await fixture.call({ export_id: "echo" });
     await fixture.call({ export_id: "shrink", input: {} }, admin);
     await fixture.call({ export_id: "flow", input: {} }, admin);
-    await until(async () => (await recordOf(fixture, "notify")).some(({ ended_at }) => ended_at !== null));
+    await until(async () => (await listRecords(fixture, "notify")).some(({ ended_at }) => ended_at !== null));
     for (const export_id of ["notify", "shrink", "flow"]) {
       // A later event of the hook may still be under way.
-      const rows = (await recordOf(fixture, export_id)).filter(({ ended_at }) => ended_at !== null);
+      const rows = (await listRecords(fixture, export_id)).filter(({ ended_at }) => ended_at !== null);
       expect(rows.length, export_id).toBeGreaterThan(0);
       expect(rows[0]).toMatchObject({
         status: "failed",

@@ -31,7 +31,7 @@ export const EgressSchema = z
 export type EgressConfig = z.infer<typeof EgressSchema>;
 
 /** `gateway` returns the gateway's own URL, once it is listening. */
-export function egressOf(
+export function toEgressOptions(
   { allow_private, limits }: EgressConfig,
   gateway: NonNullable<NonNullable<RunnerOptions["egress"]>["gateway"]>,
 ): Required<Pick<RunnerOptions, "egress">> {

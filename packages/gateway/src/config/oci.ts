@@ -23,7 +23,7 @@ export const OciSchema = z
   .prefault({});
 
 /** Registries obey the address rules of every other request of the gateway (sec.provider-egress). */
-export function registriesOf(
+export function toRegistryOptions(
   { mirrors, insecure }: z.infer<typeof OciSchema>,
   allow_private: readonly string[],
 ): NonNullable<ImporterParts["registries"]> {

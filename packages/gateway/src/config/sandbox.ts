@@ -42,7 +42,7 @@ export function sandboxFolder(home: string): string {
   return join(home, "sandbox");
 }
 
-export function sandboxOf(config: SandboxConfig, home: string): Pick<RunnerOptions, "sandbox"> {
+export function toSandboxOptions(config: SandboxConfig, home: string): Pick<RunnerOptions, "sandbox"> {
   if (!config.enabled) return {};
   const package_limits = Object.fromEntries(
     Object.entries(config.package_limits).map(([id, limits]) => [id, definedFields(limits)]),

@@ -54,7 +54,7 @@ export function installNetworkGuard(): NetworkGuard {
     const plugin = running.getStore();
     if (plugin === undefined) return connect.apply(this, args);
     const target = targetOf(args);
-    const refusal = refusalOf(plugin, target);
+    const refusal = findRefusal(plugin, target);
     if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));
     // Fails asynchronously with an `error` event, like any failed connection.
     process.nextTick(() => this.destroy(refusal));
@@ -89,7 +89,7 @@ function guardFetch(running: RunningPlugin): void {
     if (plugin === undefined) return await original(input, init);
     // Converted once, so that the checked URL is the requested one.
     const resource = input instanceof Request ? input : String(input);
-    const url = urlOf(resource, init);
+    const url = resolveUrl(resource, init);
     await checkUrl(plugin, url);
     const redirect = init?.redirect ?? (resource instanceof Request ? resource.redirect : "follow");
     const response = await original(resource, {
@@ -109,7 +109,7 @@ function guardFetch(running: RunningPlugin): void {
 }
 
 /** Parsed directly, because a `Request` beside that of fetch itself costs a model call time (bench row llm.proxy). */
-function urlOf(resource: Request | string, init: RequestInit | undefined): URL {
+function resolveUrl(resource: Request | string, init: RequestInit | undefined): URL {
   if (resource instanceof Request) return new URL(resource.url);
   // The platform explains why the URL or the options are invalid.
   return new URL(URL.canParse(resource) ? resource : new Request(resource, init).url);
@@ -135,7 +135,7 @@ async function checkUrl(plugin: GuardedPlugin, { hostname, port, protocol }: URL
   if (protocol !== "http:" && protocol !== "https:") return;
   const host = plainHost(hostname);
   const target = { host, port: Number(port) || (protocol === "http:" ? 80 : 443) };
-  const refusal = refusalOf(plugin, target);
+  const refusal = findRefusal(plugin, target);
   if (refusal !== null) throw failedFetch(refusal);
   if (isIP(host) !== 0) return;
   await plugin.addresses(host, target.port).catch((error: unknown) => {
@@ -192,7 +192,7 @@ function pinned(args: readonly unknown[], plugin: GuardedPlugin, target: Target)
   return [{ ...options, lookup }, ...(done === undefined ? [] : [done])];
 }
 
-function refusalOf(plugin: GuardedPlugin, target: Target | null): BackplaneError | null {
+function findRefusal(plugin: GuardedPlugin, target: Target | null): BackplaneError | null {
   if (target === null) return refusal(plugin, "a unix socket");
   const { host, port } = target;
   if (!plugin.allows(host, port)) return refusal(plugin, `${host}:${port}`);

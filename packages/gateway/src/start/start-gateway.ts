@@ -24,10 +24,10 @@ import {
   openPackageImages,
 } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";
-import { egressOf } from "../config/egress.ts";
+import { toEgressOptions } from "../config/egress.ts";
 import { assertSafeListen } from "../config/listen.ts";
-import { registriesOf } from "../config/oci.ts";
-import { sandboxOf } from "../config/sandbox.ts";
+import { toRegistryOptions } from "../config/oci.ts";
+import { toSandboxOptions } from "../config/sandbox.ts";
 import { openAuditAnchor, openAuditExport } from "../home/audit-files.ts";
 import {
   appendSecretKey,
@@ -121,7 +121,7 @@ async function compose(
   const schemas = createSchemas();
   closers.push(() => schemas.close());
   const content = openContentStore(home.blobs);
-  const registries = registriesOf(config.oci, config.egress.allow_private);
+  const registries = toRegistryOptions(config.oci, config.egress.allow_private);
   const npm = createNpm();
   const { require_provenance } = config.packages;
   const provenance = createProvenanceCheck({
@@ -163,8 +163,10 @@ async function compose(
     host: { name: "backplane", version: VERSION },
     timeouts: runnerTimeouts(config),
     limits: runnerLimits(config),
-    ...sandboxOf(config.sandbox, home.dir),
-    ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
+    ...toSandboxOptions(config.sandbox, home.dir),
+    ...toEgressOptions(config.egress, () =>
+      address.url === "" ? null : { base_url: address.url, certificate },
+    ),
     programs: hostPrograms(join(home.dir, "programs")),
     guard: inlineGuard({ operator_allows: config.egress.allow_private }, log),
     data_root: home.data,

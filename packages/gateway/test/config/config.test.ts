@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { loadConfig } from "@backplane/gateway";
 import { expect, test } from "vitest";
-import { egressOf } from "../../src/config/egress.ts";
+import { toEgressOptions } from "../../src/config/egress.ts";
 
 const homeWith = (toml?: string) => {
   const home = mkdtempSync(join(tmpdir(), "backplane-config-"));
@@ -93,7 +93,7 @@ test("passes private destinations and limits to the runner unchanged", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
   const limitsOf = (toml?: string) =>
-    egressOf(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
+    toEgressOptions(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
   const operator_allows = ["ollama.lan:11434", "[fd00::1]:80"];
   expect(limitsOf(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
   expect(limitsOf()).toMatchObject({ operator_allows: [], limits: {} });

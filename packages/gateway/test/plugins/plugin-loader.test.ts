@@ -119,21 +119,21 @@ verifies("approval.digest", "changes the digest when files change under the same
   const loader = open(home, { bundled_roots: [join(FIXTURES, "greeter")] });
   await loader.install(folder, { editable: true });
   const { entries } = await loader.discover();
-  const digestOf = async (name: string, mode: "inline" | "hosted") => {
+  const readDigest = async (name: string, mode: "inline" | "hosted") => {
     const loaded = await loader.load(entries.find((entry) => entry.name === name)!, mode, NO_NETWORK);
     await loaded.close();
     return loaded.digest;
   };
-  const first = await digestOf("shop", "inline");
+  const first = await readDigest("shop", "inline");
   expect(first).toMatch(/^sha256:/);
-  expect(await digestOf("shop", "hosted")).toBe(first);
+  expect(await readDigest("shop", "hosted")).toBe(first);
   mkdirSync(join(folder, "node_modules"));
   writeFileSync(join(folder, "node_modules/x.js"), "");
-  expect(await digestOf("shop", "inline")).toBe(first);
+  expect(await readDigest("shop", "inline")).toBe(first);
   writeFileSync(join(folder, "more.js"), "export {};\n");
-  expect(await digestOf("shop", "inline")).not.toBe(first);
+  expect(await readDigest("shop", "inline")).not.toBe(first);
   // Bundled plugins change with the version of the gateway.
-  expect(await digestOf("greeter", "inline")).toBeUndefined();
+  expect(await readDigest("greeter", "inline")).toBeUndefined();
 });
 
 test("loads every bundled plugin inline and hosted with the same description", async () => {

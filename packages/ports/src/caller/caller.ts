@@ -63,7 +63,7 @@ export function atLeast(role: Role, needed: Role): boolean {
   return ROLES.indexOf(role) <= ROLES.indexOf(needed);
 }
 
-export function auditOf(
+export function buildAudit(
   deps: Pick<KernelDeps, "ids" | "clock">,
   caller: Caller,
   action: string,

@@ -15,7 +15,7 @@ import {
 } from "@backplane/contract";
 import type { KernelDeps, PackageStore, SchemaIssue } from "@backplane/ports";
 import { combineTools, toolsOf } from "../exports/whole-package.ts";
-import { hasOpenSlots, slotsOf } from "../grant/server-slots.ts";
+import { hasOpenSlots, listSlots } from "../grant/server-slots.ts";
 import { parseSecretRef } from "../secrets/binding-secrets.ts";
 import { isRegistrySecret } from "../secrets/registry-login.ts";
 import { isUsableIn } from "../secrets/secrets.ts";
@@ -77,7 +77,7 @@ export function findUnboundSlots(
   found: CheckedExport,
   binding: Pick<Binding, "config" | "secrets">,
 ): string[] {
-  return slotsOf(found, binding).filter((slot) => binding.secrets[slot] === undefined);
+  return listSlots(found, binding).filter((slot) => binding.secrets[slot] === undefined);
 }
 
 export function invalidBinding(issues: readonly SchemaIssue[]): BackplaneError {
@@ -111,7 +111,7 @@ async function secretIssues(
   const { org_id, project_id } = binding.scope;
   for (const [slot, ref] of Object.entries(binding.secrets)) {
     const path = `/secrets/${slot}`;
-    if (!slotsOf(found, binding).includes(slot)) {
+    if (!listSlots(found, binding).includes(slot)) {
       issues.push({ path, message: "the export does not declare this slot" });
       continue;
     }
@@ -143,7 +143,7 @@ function secretEnvIssues(
   }
   const issues: SchemaIssue[] = [];
   const variables = Object.values(secret_env);
-  const slots = slotsOf(found, binding);
+  const slots = listSlots(found, binding);
   for (const [slot, variable] of Object.entries(secret_env)) {
     const path = `/policy/secret_env/${slot}`;
     if (!slots.includes(slot)) {

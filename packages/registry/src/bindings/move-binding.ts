@@ -12,9 +12,9 @@ import {
   type Package,
   type Permissions,
 } from "@backplane/contract";
-import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
+import { buildAudit, type Caller, type KernelDeps } from "@backplane/ports";
 import { lowersIsolation } from "../grant/execution-class.ts";
-import { slotsOf } from "../grant/server-slots.ts";
+import { listSlots } from "../grant/server-slots.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport, type PackageFinder } from "./check-binding.ts";
 
@@ -32,7 +32,7 @@ export function carrySettings(before: Binding, to: CheckedExport): CarriedSettin
   const trust_dropped: string[] = [];
   if (host_target === true) trust_dropped.push("host_target");
   if (lowered) trust_dropped.push("class");
-  const slots = slotsOf(to, before);
+  const slots = listSlots(to, before);
   return {
     policy: {
       ...kept,
@@ -125,7 +125,7 @@ export function createCredentialMoves(
       const tokens = await revocation.readTokens(before);
       const slots = Object.keys(before.secrets).filter((slot) => row.secrets[slot] === undefined);
       const details = { slots, sign_in: tokens !== null };
-      const audit = auditOf(deps, caller, "credential.drop", binding_id, details, scope);
+      const audit = buildAudit(deps, caller, "credential.drop", binding_id, details, scope);
       const removed = await store.sign_ins.remove(scope.org_id, binding_id, { audit });
       if (!removed && slots.length > 0) await store.audit.append(audit);
       void revocation.revoke(before, tokens);

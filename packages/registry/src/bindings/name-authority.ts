@@ -136,7 +136,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
 
   async function hasTool({ binding, package: pack }: BoundPackage, id: string): Promise<boolean> {
     if (binding.export_id === id) return true;
-    if (!isDescribed(pack.manifest.runtime.protocol)) return toolIdsOf(pack, binding).includes(id);
+    if (!isDescribed(pack.manifest.runtime.protocol)) return listToolIds(pack, binding).includes(id);
     const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
     return definitions?.exports.some((item) => item.id === id) === true;
   }
@@ -171,8 +171,8 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
         if (before !== null && hasSameName(before, draft)) return null;
         return await claim(draft, () => requireServerName(caller, draft, before));
       }
-      const known = from === null ? [] : toolIdsOf(from.found.package, from.binding);
-      const added = toolIdsOf(to.package, draft).filter((id) => !known.includes(id));
+      const known = from === null ? [] : listToolIds(from.found.package, from.binding);
+      const added = listToolIds(to.package, draft).filter((id) => !known.includes(id));
       if (added.length === 0 || atLeast(caller.role, "admin")) return null;
       return await claim(draft, () => requireToolIds(draft, added));
     },
@@ -196,7 +196,7 @@ function isServer({ manifest }: Package): boolean {
 }
 
 /** The tools of packages that describe themselves are known only when they run. */
-function toolIdsOf(pack: Package, { export_id }: Binding): string[] {
+function listToolIds(pack: Package, { export_id }: Binding): string[] {
   return toolsOf(pack)
     .map(({ id }) => id)
     .filter((id) => export_id === WHOLE_PACKAGE || export_id === id);

@@ -14,7 +14,7 @@ import {
   type JsonObject,
 } from "@backplane/contract";
 import {
-  auditOf,
+  buildAudit,
   type Caller,
   type ChangeRecords,
   HOST_ADMIN,
@@ -352,7 +352,7 @@ export function createBindingPlanner(
           summary: { ...summary, action },
         },
       ],
-      audit: auditOf(deps, caller, action, row.binding_id, { ...summary, ...lowered, ...moved }, scope),
+      audit: buildAudit(deps, caller, action, row.binding_id, { ...summary, ...lowered, ...moved }, scope),
     };
   }
 

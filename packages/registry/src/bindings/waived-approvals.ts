@@ -16,7 +16,7 @@ import { standingLevel, toGrant, withSecretEnv } from "../grant/effective-grant.
 import { effectiveClass } from "../grant/execution-class.ts";
 import { widerParts } from "../grant/wider-parts.ts";
 import type { Policies } from "../policy/policies.ts";
-import { riskOf } from "../policy/risk.ts";
+import { computeRisk } from "../policy/risk.ts";
 import { type CheckedExport, invalidBinding } from "./check-binding.ts";
 
 type WaivedApprovalDeps = Pick<KernelDeps, "store" | "host"> & { policies: Pick<Policies, "of"> };
@@ -34,24 +34,24 @@ interface BoundVersion {
 }
 
 export function createWaivedApprovals({ store, host, policies }: WaivedApprovalDeps): WaivedApprovals {
-  function grantOf(binding: Binding, found: CheckedExport) {
+  function computeGrant(binding: Binding, found: CheckedExport) {
     const bound = { binding, package: found.package, export: found.export };
     const level = standingLevel(bound, effectiveClass(binding, found.export), binding.scope, host);
     return withSecretEnv(toGrant(level), binding.policy);
   }
 
   function wider(to: CheckedExport, draft: Binding, from: BoundVersion): string[] {
-    return widerParts(grantOf(from.binding, from.found), grantOf(draft, to));
+    return widerParts(computeGrant(from.binding, from.found), computeGrant(draft, to));
   }
 
   /** Names the first tool whose risk is too high to waive approval. */
   async function findRiskProblem(to: CheckedExport, draft: Binding): Promise<string | null> {
     const policy = await policies.of(draft.scope);
     const { lasting_approvals } = policy.document;
-    const grant = grantOf(draft, to);
+    const grant = computeGrant(draft, to);
     for (const item of await boundTools(to, draft)) {
       if (item.kind !== "tool") continue;
-      const { risk } = riskOf({ export: item, effect_class: item.tool.effect_class }, grant, policy, []);
+      const { risk } = computeRisk({ export: item, effect_class: item.tool.effect_class }, grant, policy, []);
       if (tolerates(lasting_approvals, risk)) continue;
       const name = item.id === WHOLE_PACKAGE ? draft.package_id : item.id;
       return risk === "critical"

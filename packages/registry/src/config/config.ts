@@ -12,7 +12,7 @@ import {
   type Json,
 } from "@backplane/contract";
 import {
-  auditOf,
+  buildAudit,
   type Caller,
   type ConfigRow,
   isWholeOrg,
@@ -46,7 +46,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     requireAdmin(caller, "read the value of a secret key");
     const value = await live.get(caller.scope.org_id, key);
     if (value === undefined) throw new BackplaneError("config.not_found");
-    await deps.store.audit.append(auditOf(deps, caller, "config.show", key));
+    await deps.store.audit.append(buildAudit(deps, caller, "config.show", key));
     return value;
   }
 
@@ -59,7 +59,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   async function set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<string[]> {
     const keys = Object.keys(values);
     requireConfigSet(caller, keys);
-    const audit = auditOf(deps, caller, "config.set", auditSubjectOf(keys), { keys });
+    const audit = buildAudit(deps, caller, "config.set", auditSubjectOf(keys), { keys });
     const dropped = await live.write(caller.scope.org_id, { set: values }, { audit });
     await auditDroppedCredentials(deps, caller, dropped);
     return dropped;
@@ -67,7 +67,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
 
   async function unset(caller: Caller, pattern: string): Promise<string[]> {
     requireConfigUnset(caller, pattern);
-    const audit = auditOf(deps, caller, "config.unset", pattern);
+    const audit = buildAudit(deps, caller, "config.unset", pattern);
     const removed = await live.write(caller.scope.org_id, { unset: [pattern] }, { audit });
     const prefix = configPrefixOf(pattern);
     const isRequested = (key: string) => (prefix === null ? key === pattern : key.startsWith(prefix));
@@ -107,7 +107,7 @@ export async function auditDroppedCredentials(
   keys: readonly string[],
 ): Promise<void> {
   if (keys.length === 0) return;
-  const audit = auditOf(deps, caller, "credential.drop", auditSubjectOf(keys), { keys: [...keys] });
+  const audit = buildAudit(deps, caller, "credential.drop", auditSubjectOf(keys), { keys: [...keys] });
   await deps.store.audit.append(audit);
 }
 

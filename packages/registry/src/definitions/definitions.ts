@@ -17,7 +17,7 @@ import {
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import {
-  auditOf,
+  buildAudit,
   type BoundPackage,
   type Caller,
   type ChangeRecords,
@@ -232,7 +232,7 @@ export function createDefinitions({
         }
         const row = acceptTools(before, export_id);
         const tools = waiting.map((change) => change.export.id);
-        const audit = auditOf(deps, caller, "definitions.accept", id, { tools });
+        const audit = buildAudit(deps, caller, "definitions.accept", id, { tools });
         if (
           !(await store.definitions.put(org_id, row, { ...changeRecords(bound.binding, before, row), audit }))
         ) {

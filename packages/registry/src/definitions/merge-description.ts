@@ -51,7 +51,7 @@ export function mergeDescription(
     }
     const waiting = before?.quarantined.find((change) => change.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
-    const current = { export: item, schemas: schemasOf(item, description.schemas) };
+    const current = { export: item, schemas: selectSchemas(item, description.schemas) };
     const former = reviewed ? null : (earlier ?? findFormer(before, item.id));
     quarantined.push({ ...current, since, former, changes: diffTool(former, current) });
   }
@@ -76,7 +76,7 @@ export function mergeDescription(
 /** Finds the tool as it was last accepted. */
 function findFormer(before: Definitions, id: string): DescribedTool | null {
   const offered = before.exports.find((tool) => tool.id === id);
-  if (offered !== undefined) return { export: offered, schemas: schemasOf(offered, before.schemas) };
+  if (offered !== undefined) return { export: offered, schemas: selectSchemas(offered, before.schemas) };
   const waiting = before.quarantined.find((change) => change.export.id === id);
   // Rows that an older version of Backplane wrote have neither field.
   return waiting?.former ?? before.gone?.find((tool) => tool.export.id === id) ?? null;
@@ -133,10 +133,10 @@ function withDigest(row: Definitions): Definitions {
 
 /** Digests everything that a tool says about itself. */
 export function digestTool(item: ManifestToolExport, schemas: Record<string, Json>): string {
-  return digestOf([item as Json, schemasOf(item, schemas)]);
+  return digestOf([item as Json, selectSchemas(item, schemas)]);
 }
 
-function schemasOf({ tool }: ManifestToolExport, schemas: Record<string, Json>): Record<string, Json> {
+function selectSchemas({ tool }: ManifestToolExport, schemas: Record<string, Json>): Record<string, Json> {
   const found: Record<string, Json> = {};
   for (const path of [tool.input_schema, tool.output_schema]) {
     if (path !== undefined && schemas[path] !== undefined) found[path] = schemas[path];
@@ -148,7 +148,7 @@ function collectSchemas(
   exports: readonly ManifestToolExport[],
   schemas: Record<string, Json>,
 ): Record<string, Json> {
-  return Object.assign({}, ...exports.map((item) => schemasOf(item, schemas))) as Record<string, Json>;
+  return Object.assign({}, ...exports.map((item) => selectSchemas(item, schemas))) as Record<string, Json>;
 }
 
 function digestOf(value: Json): string {

@@ -17,7 +17,7 @@ import type {
 import { canonicalJson } from "@backplane/contract";
 import type { Caller, HostPolicy, Scope } from "@backplane/ports";
 import { intersect, type Level } from "./intersect.ts";
-import { slotsOf } from "./server-slots.ts";
+import { listSlots } from "./server-slots.ts";
 
 /** The level of a binding before a call narrows it: manifest, binding, organisation, project and host. */
 export function standingLevel(
@@ -28,7 +28,7 @@ export function standingLevel(
 ): Level {
   const { binding, export: item } = bound;
   const level = intersect(
-    { class: isolation, ...manifestLevel(item, bound.package), secret_slots: slotsOf(bound, binding) },
+    { class: isolation, ...manifestLevel(item, bound.package), secret_slots: listSlots(bound, binding) },
     bindingLevel(binding),
     host.orgs?.get(scope.org_id) ?? {},
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},

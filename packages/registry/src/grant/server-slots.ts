@@ -10,7 +10,7 @@ export function hasOpenSlots({ manifest }: Pick<Package, "manifest">): boolean {
   return protocol === "mcp.stdio" || protocol === "mcp.http";
 }
 
-export function slotsOf(
+export function listSlots(
   found: { package: Pick<Package, "manifest">; export: PluginExport },
   { config, secrets }: Pick<Binding, "config" | "secrets">,
 ): string[] {

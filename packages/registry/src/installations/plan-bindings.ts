@@ -62,7 +62,7 @@ export async function planBindings(
   requireSlots(opened, parts, settings);
   const planned: PlannedBinding[] = [];
   for (const part of parts)
-    planned.push(...(await planPackage(planner, caller, part.row, settingsOf(part, settings), settings)));
+    planned.push(...(await planPackage(planner, caller, part.row, planSettings(part, settings), settings)));
   requireDistinctNames(planned.flatMap(({ change }) => change ?? []));
   return planned;
 }
@@ -128,7 +128,7 @@ function toPlanned(change: PlannedChange, kind: InstalledBinding["change"]): Pla
 }
 
 /** The settings of each export that is bound. The settings of the request override those of the source. */
-function settingsOf({ part, row }: ImportedPart, requested: InstallationSettings): Map<string, Settings> {
+function planSettings({ part, row }: ImportedPart, requested: InstallationSettings): Map<string, Settings> {
   const { runtime, exports } = row.manifest;
   if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);
   if (isDescribed(runtime.protocol)) {

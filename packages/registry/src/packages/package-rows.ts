@@ -2,7 +2,7 @@
 
 import { BackplaneError, type JsonObject, type Package, type Provenance } from "@backplane/contract";
 import {
-  auditOf,
+  buildAudit,
   type Caller,
   type ChangeRecords,
   type ImportedPackage,
@@ -61,7 +61,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
           summary: identity,
         },
       ],
-      audit: auditOf(deps, caller, "package.install", row.id, {
+      audit: buildAudit(deps, caller, "package.install", row.id, {
         ...identity,
         origin: row.origin,
         // Names the package of the registry, and the install scripts that ran.
@@ -87,7 +87,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
 
   async function remove(caller: Caller, row: Package): Promise<void> {
     const identity = { package_id: row.package_id, version: row.version, digest: row.digest };
-    const audit = auditOf(deps, caller, "package.remove", row.id, identity);
+    const audit = buildAudit(deps, caller, "package.remove", row.id, identity);
     let gone: boolean;
     try {
       gone = await store.packages.remove(row.org_id, row.id, { audit });

@@ -17,7 +17,7 @@ import {
 } from "@backplane/contract";
 import {
   atLeast,
-  auditOf,
+  buildAudit,
   type Caller,
   type Changes,
   HOST_ADMIN,
@@ -105,7 +105,7 @@ export class Policies {
         updated_by: caller.actor,
       };
       const details = { level, generation: next.generation, ...diffPolicies(row?.policy ?? {}, policy) };
-      const audit = auditOf(this.#deps, caller, "policy.set", `policy/${level}`, details);
+      const audit = buildAudit(this.#deps, caller, "policy.set", `policy/${level}`, details);
       if (!(await store.policies.put(next, { audit }))) continue;
       this.#deps.changes.emit("policy.changed", { org_id: scope.org_id });
       return await this.#view(level, scope, next);

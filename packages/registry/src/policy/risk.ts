@@ -39,7 +39,7 @@ interface CachedReport {
  */
 const reports = new WeakMap<object, CachedReport>();
 
-export function riskOf(
+export function computeRisk(
   plan: RatedExport,
   grant: Grant,
   policy: EffectivePolicy,
@@ -73,7 +73,7 @@ function assess(
     add("effect_class", RISK_OF_EFFECT[effect_class], `the effect class is ${effect_class}`);
   const hinted = riskOfHints(tool?.hints);
   if (hinted !== null) add("hints", hinted.risk, hinted.why);
-  for (const { risk, why } of floorOf(item, grant, policy)) add("floor", risk, why);
+  for (const { risk, why } of findFloor(item, grant, policy)) add("floor", risk, why);
   const raised = policy.raised(item.id);
   if (raised !== null) add("project", raised, "the project's policy raises this tool");
   for (const hit of hits) if (hit.action === "raise") add("rule", hit.risk, `${hit.name}: ${hit.reason}`);
@@ -91,7 +91,7 @@ function riskOfHints(hints: JsonObject | undefined): { risk: Risk; why: string }
   return null;
 }
 
-function floorOf(
+function findFloor(
   item: PluginExport,
   grant: Grant,
   { document: { floor } }: EffectivePolicy,

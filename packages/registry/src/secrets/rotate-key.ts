@@ -4,7 +4,7 @@
  */
 
 import type { SecretKeyRotation } from "@backplane/contract";
-import { auditOf, type Caller, type KernelDeps, requireHostAdmin, type SealedRow } from "@backplane/ports";
+import { buildAudit, type Caller, type KernelDeps, requireHostAdmin, type SealedRow } from "@backplane/ports";
 import { configSealName } from "../config/live-config.ts";
 import { signInSealName } from "./sign-in-record.ts";
 
@@ -28,7 +28,7 @@ export async function rotateKey(
   const { vault, store } = deps;
   if (new_key) vault.addKey();
   const { id: key_id } = vault.keys()[0]!;
-  await store.audit.append(auditOf(deps, caller, "secret.rotate_key", key_id, { new_key }));
+  await store.audit.append(buildAudit(deps, caller, "secret.rotate_key", key_id, { new_key }));
   const resealed = { secret: 0, config: 0, sign_in: 0 };
   let unreadable: SealedRow[] = [];
   for (let pass = 0; pass < MAX_PASSES; pass++) {

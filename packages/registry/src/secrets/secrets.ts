@@ -6,7 +6,7 @@
 
 import { BackplaneError, codeOf, type Secret } from "@backplane/contract";
 import {
-  auditOf,
+  buildAudit,
   type Caller,
   isWholeOrg,
   type Kernel,
@@ -30,7 +30,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     const now = deps.clock.now();
     const last4 = value.length > MIN_CHARS_FOR_LAST4 ? value.slice(-4) : "****";
     const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
-    const audit = auditOf(deps, caller, "secret.put", name);
+    const audit = buildAudit(deps, caller, "secret.put", name);
     const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });
     return await showTo(caller, await stored.catch(explainDenial));
   }
@@ -53,7 +53,7 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
 
   async function remove(caller: Caller, name: string): Promise<void> {
     requireOperator(caller, "remove secrets");
-    const audit = auditOf(deps, caller, "secret.remove", name);
+    const audit = buildAudit(deps, caller, "secret.remove", name);
     try {
       if (await store.secrets.remove(ownerScopeOf(caller), name, { audit }).catch(explainDenial)) return;
     } catch (error) {

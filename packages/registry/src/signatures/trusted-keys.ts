@@ -1,7 +1,7 @@
 /** Keys that an org trusts to sign packages. Only an admin of the whole org changes them, and each change is audited. */
 
 import { BackplaneError, type TrustedKey } from "@backplane/contract";
-import { auditOf, type Caller, type Kernel, type KernelDeps, requireWholeOrg } from "@backplane/ports";
+import { buildAudit, type Caller, type Kernel, type KernelDeps, requireWholeOrg } from "@backplane/ports";
 import { readPublicKey, signingKeyId } from "./verify-signature.ts";
 
 export function createTrustedKeys(deps: KernelDeps): Kernel["trusted_keys"] {
@@ -34,7 +34,7 @@ export function createTrustedKeys(deps: KernelDeps): Kernel["trusted_keys"] {
         revoked_reason: null,
       };
       const { key_id } = row;
-      const audit = auditOf(deps, caller, "trusted_key.trust", row.id, {
+      const audit = buildAudit(deps, caller, "trusted_key.trust", row.id, {
         key_id,
         name,
         packages: row.packages,
@@ -52,7 +52,7 @@ export function createTrustedKeys(deps: KernelDeps): Kernel["trusted_keys"] {
         revoked_reason: reason,
       };
       const details = { key_id: key.key_id, name: key.name, reason };
-      const audit = auditOf(deps, caller, "trusted_key.revoke", id, details);
+      const audit = buildAudit(deps, caller, "trusted_key.revoke", id, details);
       await store.trusted_keys.revoke(revoked, { audit });
       return await get(caller, id);
     },

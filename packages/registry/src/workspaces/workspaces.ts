@@ -76,7 +76,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
     requireNotCancelled(operation);
     const loaded = tool_files
-      ? await loadFolder(parts, caller, sourceOf(folder, digest), await findInUse(folder), operation)
+      ? await loadFolder(parts, caller, toSource(folder, digest), await findInUse(folder), operation)
       : await installFolder(parts, caller, folder, digest, operation);
     const loaded_at = new Date(clock.now()).toISOString();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
@@ -276,7 +276,7 @@ function workspacePackageId(path: string, scope: string): string {
   return `workspace/${name}-${hash("sha256", `${scope}\n${path}`, "hex").slice(0, 6)}`;
 }
 
-function sourceOf({ path, kind, package_id }: TrustedFolder, digest: string): WorkspaceSource {
+function toSource({ path, kind, package_id }: TrustedFolder, digest: string): WorkspaceSource {
   const whole = kind === "plugin";
   return { kind: "workspace", path, digest, whole, package_id: whole ? null : package_id, keep: null };
 }

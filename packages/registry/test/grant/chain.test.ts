@@ -1,7 +1,7 @@
 /** Grants of nested calls with random policies at every level, from the manifest to the outermost caller. */
 
 import type { Binding, Grant, Package } from "@backplane/contract";
-import { delegatedCallerOf } from "@backplane/door";
+import { toDelegatedCaller } from "@backplane/door";
 import { type GrantLevel, type HostPolicy, hostPolicy } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -118,7 +118,7 @@ test("never grants more than manifest, binding, project, org, host and caller al
             expect(wider(grant, parent), `${name}: ${JSON.stringify({ grant, parent })}`).toEqual([]);
           }
           before = grant;
-          caller = delegatedCallerOf({
+          caller = toDelegatedCaller({
             id: "inv_1",
             ...scope,
             grant,

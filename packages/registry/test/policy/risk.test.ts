@@ -12,7 +12,7 @@ import { noGrant } from "@backplane/test-kit/no-grant";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { compilePolicy } from "../../src/policy/effective-policy.ts";
-import { riskOf } from "../../src/policy/risk.ts";
+import { computeRisk } from "../../src/policy/risk.ts";
 
 function band(
   part: Record<string, unknown>,
@@ -23,7 +23,7 @@ function band(
   const item = manifest([toolExport("t", {}, part)]).exports[0]!;
   if (item.kind !== "tool") throw new Error("no tool");
   const plan = { export: item, effect_class: item.tool.effect_class };
-  return riskOf(plan, noGrant(grant), compilePolicy(org, project), []).risk;
+  return computeRisk(plan, noGrant(grant), compilePolicy(org, project), []).risk;
 }
 
 verifies("tools.risk-map", "maps every source of risk to one scale, with unknown as high", () => {
@@ -88,9 +88,9 @@ verifies("tools.risk-floor", "applies a changed policy or grant to the next call
   const [bare, egress] = [noGrant(), noGrant({ network: "egress" })];
   const open = compilePolicy({ floor: { egress: "medium" } }, {});
   const strict = compilePolicy({ floor: { categories: { notes: "critical" } } }, {});
-  const risks = [open, strict, open].map((policy) => riskOf(plan, bare, policy, []).risk);
+  const risks = [open, strict, open].map((policy) => computeRisk(plan, bare, policy, []).risk);
   expect(risks).toEqual(["low", "critical", "low"]);
-  expect([bare, egress, bare].map((grant) => riskOf(plan, grant, open, []).risk)).toEqual([
+  expect([bare, egress, bare].map((grant) => computeRisk(plan, grant, open, []).risk)).toEqual([
     "low",
     "medium",
     "low",
@@ -140,7 +140,7 @@ test("assesses a plan again for another grant or another policy", () => {
   const plan = { export: item!, effect_class: "read_only" as const };
   const [narrow, wide] = [noGrant(), noGrant({ network: "egress" })];
   const [plain, strict] = [compilePolicy({}, {}), compilePolicy({ floor: { egress: "high" } }, {})];
-  const risk = (grant: Grant, policy: typeof plain) => riskOf(plan, grant, policy, []).risk;
+  const risk = (grant: Grant, policy: typeof plain) => computeRisk(plan, grant, policy, []).risk;
   expect(risk(narrow, strict)).toBe("low");
   expect(risk(wide, strict)).toBe("high");
   expect(risk(wide, plain)).toBe("low");

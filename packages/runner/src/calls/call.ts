@@ -23,7 +23,7 @@ import type { Worker } from "../pool/worker.ts";
 import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
 import type { Dialect, DialectCall } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
-import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
+import { type Confinement, chooseLifetime } from "../sandbox/confinement.ts";
 import { type CallRedactor, redactorAmong, redactorFor, secretsOf } from "../secrets/redact.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import { CallRefusals, stderrTail } from "./call-record.ts";
@@ -88,7 +88,7 @@ export class RunnerCall implements DialectCall {
     this.body = request.body;
     this.#deps = deps;
     this.#dialect = dialect;
-    this.#lifetime = lifetimeOf(request, dialect);
+    this.#lifetime = chooseLifetime(request, dialect);
     this.#listener = listener;
     this.#settled = settled;
     this.#redactor = redactorFor(request.context);

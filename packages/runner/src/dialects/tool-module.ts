@@ -86,13 +86,13 @@ export function describeToolFiles(found: ToolFilesDescription, permissions: Perm
   const exports = found.tools.map((tool) => {
     const path = `described/${createHash("sha256").update(JSON.stringify(tool.input_schema)).digest("hex")}.json`;
     schemas[path] = tool.input_schema;
-    return exportOf(tool, path, permissions);
+    return toExport(tool, path, permissions);
   });
   const files = Object.fromEntries(found.tools.map(({ name, file }) => [toolIdOf(name), file]));
   return { exports, schemas, warnings: found.warnings, info: { files } };
 }
 
-function exportOf(
+function toExport(
   tool: ToolFileDescription,
   input_schema: string,
   permissions: Permissions,

@@ -87,36 +87,41 @@ export function createEgress(options: EgressOptions): Egress {
     },
     open: ({ grant, refused = () => {}, held = false }) => {
       const gateway = options.gateway?.() ?? null;
-      const way = sandboxNetwork(grant, gateway);
+      const network = sandboxNetwork(grant, gateway);
       const proof = randomBytes(32).toString("base64url");
-      const route = gateway === null ? null : gatewayRoute(gateway, way.gateway_url, proof);
+      const route = gateway === null ? null : gatewayRoute(gateway, network.gateway_url, proof);
       const policy: EgressPolicy = {
         allowed: allowList(grant.network === "none" ? [] : grant.allowed_domains),
         operator_allows,
-        gateway: { names: route?.names ?? new Set(), reachable: way.gateway_url !== null },
+        gateway: { names: route?.names ?? new Set(), reachable: network.gateway_url !== null },
         resolve,
         forbidden,
       };
       const record = new RefusalRecord(limits.refusals, options.clock, refused);
-      return sessionOf(way, new EgressState(policy, limits, options.clock, record, held), route, proof);
+      return createSession(
+        network,
+        new EgressState(policy, limits, options.clock, record, held),
+        route,
+        proof,
+      );
     },
   };
 }
 
-function sessionOf(
-  way: SandboxNetwork,
+function createSession(
+  network: SandboxNetwork,
   state: EgressState,
   route: GatewayRoute | null,
   proof: string,
 ): EgressSession {
-  const receive = createConnectionHandler(state, way, route);
+  const receive = createConnectionHandler(state, network, route);
   const servers = new Set<Server>();
   const accept = (listener: EgressListener, socket: Socket) => {
     const connection = state.accept(socket);
     if (connection !== null) receive(connection, listener);
   };
   return {
-    ...way,
+    ...network,
     proof,
     hold: (held) => state.hold(held),
     resetCounts: () => state.resetCounts(),

@@ -8,7 +8,7 @@ import {
   type InstrumentContext,
   type InstrumentLogger,
   type InstrumentMethods,
-  instrumentProviderOf,
+  findInstrumentProvider,
   type JsonObject,
 } from "@backplane/contract";
 import type { Logger, PackageImage, ProcessRequest } from "@backplane/ports";
@@ -62,13 +62,13 @@ export async function openProvider(parts: ProviderOptions): Promise<InlineProvid
   const plugin = new InstrumentPlugin({
     async load() {
       graph = openModuleGraph(image.folder, instrument?.isolation ?? "InProcess");
-      const found = instrumentProviderOf(await graph.import(file), name);
+      const found = findInstrumentProvider(await graph.import(file), name);
       // Checked before the plugin gets its configuration.
       await image.check();
       if (typeof found !== "string") return found;
       throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${found}.`);
     },
-    context: (params) => contextOf(params, parts),
+    context: (params) => createContext(params, parts),
   });
   const close = () => graph?.close();
   try {
@@ -91,7 +91,7 @@ export async function openProvider(parts: ProviderOptions): Promise<InlineProvid
   };
 }
 
-function contextOf(
+function createContext(
   { config, dataDir, heftyVersion, pluginId }: InstrumentMethods["initialize"][0],
   { guard, log, request, services }: ProviderOptions,
 ): InstrumentContext {

@@ -60,7 +60,7 @@ export async function preparePlugin(
   const sandbox = await sandboxFor(options.boundary, entry);
   if (sandbox !== null) return await prepareConfined(options, sandbox, entry, network, refused);
   const plan = {
-    runtime: runtimeOf(options, options.host_module),
+    runtime: buildRuntime(options, options.host_module),
     folder: entry.dir,
     home: options.state(entry.name),
   };
@@ -96,7 +96,7 @@ async function prepareConfined(
 ): Promise<PreparedPlugin> {
   const { egress, scratch } = options.boundary!;
   const tree = await pluginTree(entry, options.hidden_folders);
-  const copy = tree.closed ? await copyOf(scratch, tree) : null;
+  const copy = tree.closed ? await copyTree(scratch, tree) : null;
   const program = options.host_program();
   const grant = grantOf(network);
   const state = options.state(entry.name);
@@ -108,7 +108,7 @@ async function prepareConfined(
       if (copy !== null) await scratch.remove(copy);
     },
     plan: {
-      runtime: runtimeOf(options, program.file),
+      runtime: buildRuntime(options, program.file),
       folder: copy === null ? tree.folder : join(copy, COPY),
       home: null,
       confine: {
@@ -129,7 +129,7 @@ async function prepareConfined(
   };
 }
 
-async function copyOf(scratch: ScratchFolders, tree: PluginTree): Promise<string> {
+async function copyTree(scratch: ScratchFolders, tree: PluginTree): Promise<string> {
   const folder = await scratch.make(`proc_plugin_${randomUUID()}`);
   try {
     await copyReadable(tree.folder, join(folder, COPY), tree.own);
@@ -155,7 +155,7 @@ function grantOf({ allowed_domains }: PluginNetworkAccess): Grant {
   };
 }
 
-function runtimeOf({ env, frame_bytes, node_args }: PrepareOptions, host: string): Runtime {
+function buildRuntime({ env, frame_bytes, node_args }: PrepareOptions, host: string): Runtime {
   return {
     protocol: "module.kernel",
     transport: "stdio",

@@ -13,7 +13,7 @@ import type { Dialect, HostPrograms } from "../ports/dialect.ts";
 import type { LaunchPlan } from "../processes/launch.ts";
 import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
 import type { PrivateCopies } from "../programs/private-copies.ts";
-import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
+import { type Confinement, chooseLifetime } from "../sandbox/confinement.ts";
 
 export interface PlanDeps {
   files: PackageFiles;
@@ -128,7 +128,7 @@ export class LaunchPreparation {
     const runtime = launch === undefined ? pkg.runtime : { ...pkg.runtime, ...launch };
     const image = runtime.image === undefined ? {} : { image_root: await this.#image.root!() };
     const data_dir = launch?.data_dir === undefined ? {} : { data_dir: launch.data_dir };
-    const lifetime = lifetimeOf(request, this.#dialect);
+    const lifetime = chooseLifetime(request, this.#dialect);
     if (sandbox !== null) {
       const refused = (refusal: Refusal) => this.#steps.refused(refusal);
       const openEgress = () => {

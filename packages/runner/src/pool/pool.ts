@@ -11,7 +11,7 @@ import type { PluginInstance } from "../processes/plugin-instance.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
 import { RemoteServer } from "../processes/remote-server.ts";
 import { privateBytes } from "../procfs/private-memory.ts";
-import { lifetimeOf } from "../sandbox/confinement.ts";
+import { chooseLifetime } from "../sandbox/confinement.ts";
 import { createCallRedactor } from "../secrets/redact.ts";
 import { ProcessKeys, secretEnvironment, secretsKnownAtStart } from "../secrets/secret-environment.ts";
 import { isSlowStart } from "../time/slow-start.ts";
@@ -122,7 +122,7 @@ export class Pool {
 
   /** Whether a lease would find an existing process. */
   serves(request: ProcessRequest, dialect: Dialect): boolean {
-    if (lifetimeOf(request, dialect) !== "pooled") return false;
+    if (chooseLifetime(request, dialect) !== "pooled") return false;
     const key = this.#keys.of(
       request.pool_key,
       secretsKnownAtStart(request, dialect, secretEnvironment(request)),
@@ -137,7 +137,7 @@ export class Pool {
     const env = secretEnvironment(request);
     const known = secretsKnownAtStart(request, dialect, env);
     const key = this.#keys.of(pool_key, known);
-    const pooled = lifetimeOf(request, dialect) === "pooled";
+    const pooled = chooseLifetime(request, dialect) === "pooled";
     // A secret has changed: processes that know the old value get no further call.
     if (known !== null && pooled)
       this.#withdrawWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
@@ -254,7 +254,7 @@ export class Pool {
       process,
       subject,
       key: start.key,
-      pooled: lifetimeOf(request, dialect) === "pooled",
+      pooled: chooseLifetime(request, dialect) === "pooled",
       resident: dialect.resident === true,
       calls,
       recent_secrets,

@@ -83,7 +83,7 @@ export async function launch(
   if (plan.confine !== undefined)
     return await launchConfined(plan, plan.confine, entry, environment, watchdog);
   const tree = trees.begin();
-  const env = { ...environmentOf(plan, entry, environment), ...tree.env };
+  const env = { ...buildEnvironment(plan, entry, environment), ...tree.env };
   for (let attempt = 1; ; attempt++) {
     watchdog.ready();
     const started = await spawnOnce(entry, plan.folder, env, watchdog, tree);
@@ -159,7 +159,7 @@ async function launchConfined(
  * The complete environment (side.env): nothing is inherited, and the manifest cannot change PATH. Python would
  * write compiled files next to its sources, which must not change; a script may use it as its interpreter.
  */
-function environmentOf(
+function buildEnvironment(
   plan: LaunchPlan,
   entry: FoundEntry,
   environment: LaunchEnvironment,

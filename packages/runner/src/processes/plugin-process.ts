@@ -143,7 +143,7 @@ export class PluginProcess implements PluginInstance {
       this.#assertNotKilled();
       this.#spec.launchStep?.("launch");
       this.#launched = await this.#launch(plan);
-      this.scratch = scratchOf(this.#launched, plan);
+      this.scratch = findScratch(this.#launched, plan);
       this.#supervise(this.#launched);
       // The process may have been abandoned during its launch.
       if (this.#killed) killLaunched(this.#launched);
@@ -339,7 +339,7 @@ export class PluginProcess implements PluginInstance {
 }
 
 /** A sandboxed process also sees its folder as /tmp. */
-function scratchOf({ confined }: LaunchedProcess, plan: LaunchPlan): ProcessScratch | null {
+function findScratch({ confined }: LaunchedProcess, plan: LaunchPlan): ProcessScratch | null {
   if (confined !== null) {
     if (plan.confine?.grant.filesystem !== "scratch") return null;
     return {

@@ -68,7 +68,7 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
 }
 
 /** An isolated process serves one call whatever its dialect supports, unless it is a resident server. */
-export function lifetimeOf(
+export function chooseLifetime(
   request: Pick<RunRequest, "class">,
   dialect: { lifetime: "pooled" | "call"; resident?: boolean },
 ): "pooled" | "call" {

@@ -38,7 +38,11 @@ const KEYS: Partial<Record<Cause, string>> = {
 };
 
 /** `package_id` is absent for a process that belongs to no package. */
-export function exitCauseOf(evidence: Evidence, limits: SandboxLimits, package_id?: string): ExitCause {
+export function determineExitCause(
+  evidence: Evidence,
+  limits: SandboxLimits,
+  package_id?: string,
+): ExitCause {
   const { report, exit, counted } = evidence;
   const signal = report === null ? exit.signal : nameOf(report.signal);
   const code = report === null ? exit.code : report.code;

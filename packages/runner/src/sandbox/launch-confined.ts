@@ -13,7 +13,7 @@ import { discardOutput } from "../programs/keep-output.ts";
 import { loadPerProcessor } from "../time/sample-tree.ts";
 import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
-import { type ExitCause, exitCauseOf, keptFolderFull, raiseLimit } from "./exit-cause.ts";
+import { type ExitCause, determineExitCause, keptFolderFull, raiseLimit } from "./exit-cause.ts";
 import { hostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
@@ -127,7 +127,11 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     const counted = parts.slots.release(slot);
     const exit = { code: child.exitCode, signal: child.signalCode };
     const cpu_bounded = request.lifetime === "call";
-    return exitCauseOf({ report: control.ended, exit, counted, cpu_bounded, timed_out }, limits, package_id);
+    return determineExitCause(
+      { report: control.ended, exit, counted, cpu_bounded, timed_out },
+      limits,
+      package_id,
+    );
   });
   const entry = { kill: () => spawned.kill(), exitCause };
   parts.live.add(entry);

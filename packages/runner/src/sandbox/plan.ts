@@ -134,10 +134,10 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
   return {
     uid: state?.uid ?? (host.first_uid === null ? null : host.first_uid + request.slot),
     mounts: [
-      ...systemOf(image, host),
+      ...planSystem(image, host),
       ...host.files
         .filter(({ target }) => image === undefined || IMAGE_FILES.includes(target))
-        .map((file) => ({ ...file, ...ours, source: hostsOf(network, file) ?? file.source })),
+        .map((file) => ({ ...file, ...ours, source: planHosts(network, file) ?? file.source })),
       ...(image === undefined ? [{ source: request.folder, target: folder_at, ...ours }] : []),
       ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
       ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
@@ -169,7 +169,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
       ...(state === undefined ? [] : [INSIDE.state]),
     ].map((target) => ({ target, bytes: host.limits.kept_bytes, files: host.limits.kept_files })),
     listeners: network?.listeners ?? [],
-    env: environmentOf(request, host),
+    env: planEnvironment(request, host),
     cwd: image?.workdir ?? folder_at,
     command: [programInside(request), ...request.program.args],
     limits: resourceLimits(host.limits, { lifetime: request.lifetime, cgroup: host.cgroup }),
@@ -177,7 +177,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
 }
 
 /** The complete environment (sandbox.env). The manifest cannot change PATH and HOME. */
-function environmentOf(
+function planEnvironment(
   { env, grant, image, state, network }: SandboxRequest,
   host: SandboxHost,
 ): Record<string, string> {
@@ -196,7 +196,7 @@ function environmentOf(
 /** Our own files that a process sees instead of those of its image. */
 const IMAGE_FILES: readonly string[] = ["/etc/passwd", "/etc/group", HOSTS, INSIDE.init];
 
-function systemOf(image: SandboxImage | undefined, host: SandboxHost): PlannedMount[] {
+function planSystem(image: SandboxImage | undefined, host: SandboxHost): PlannedMount[] {
   if (image === undefined)
     return host.system.map((path) => ({ source: path, target: path, writable: false, system: true }));
   return image.entries.flatMap((entry) =>
@@ -204,7 +204,7 @@ function systemOf(image: SandboxImage | undefined, host: SandboxHost): PlannedMo
   );
 }
 
-function hostsOf(network: PlannedNetwork | undefined, { target }: { target: string }): string | null {
+function planHosts(network: PlannedNetwork | undefined, { target }: { target: string }): string | null {
   return target === HOSTS ? (network?.hosts_file ?? null) : null;
 }
 

@@ -53,7 +53,7 @@ function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
 }
 
 /** A module whose plugin has these methods. `before` is put at its top. */
-function entryOf(methods: string, before = ""): PluginEntry {
+function writeEntry(methods: string, before = ""): PluginEntry {
   const dir = mkdtempSync(join(root, "plugin-"));
   const module = join(dir, "plugin.mjs");
   const values = `name: "probe", version: "1.0.0", category: "tool", subscriptions: () => ["*"]`;
@@ -90,7 +90,7 @@ test.each([
     console.log("loading");
     ${hang}`;
   const error = await rejection(
-    open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_NETWORK),
+    open({ timeouts: { load_ms: 3_000 } }).start(writeEntry("", before), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("launch_failed");
   expect(error.message).toBe(
@@ -105,7 +105,7 @@ test.each([
 
 test("reports exit code and last line of stderr of a module that exits at import", async () => {
   const error = await rejection(
-    open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
+    open().start(writeEntry("", 'console.error("no licence"); process.exit(3);'), NO_NETWORK),
   );
   expect(codeOf(error)).toBe("crashed");
   expect(error.message).toMatch(/exited with code 3 before it answered.*Last line on stderr: no licence/);
@@ -125,7 +125,7 @@ test("keeps the protocol intact whatever a plugin prints or writes to descriptor
     };
     noise();`;
   const loaded = await open().start(
-    entryOf("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
+    writeEntry("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
     NO_NETWORK,
   );
   const run = await loadInto(loaded.plugin);
@@ -151,7 +151,7 @@ verifies(
     for (const [name, messages] of Object.entries(replies)) {
       const text = messages.map((message) => `${JSON.stringify(message)}\n`).join("");
       const loaded = await open().start(
-        entryOf(
+        writeEntry(
           `onEvent: () => { writeSync(1, ${JSON.stringify(text)}); return new Promise(() => {}); }`,
           'import { writeSync } from "node:fs";',
         ),
@@ -166,7 +166,7 @@ verifies(
 
 test("redacts a plugin's secrets from the error about its exit", async () => {
   const loaded = await open().start(
-    entryOf(`async onEvent(event, ctx) {
+    writeEntry(`async onEvent(event, ctx) {
       const { api_key } = await ctx.config();
       const [{ config }] = await ctx.providers.listInstances();
       setTimeout(() => { throw new Error("rejected: " + api_key + " and " + config.token); });
@@ -185,7 +185,7 @@ test("redacts a plugin's secrets from the error about its exit", async () => {
 
 test("rejects requests with wrong parameter types", async () => {
   const loaded = await open().start(
-    entryOf(`async onEvent(event, ctx) {
+    writeEntry(`async onEvent(event, ctx) {
       const refusal = (work) => work.then(() => "taken", (error) => error.message);
       const answers = [
         await refusal(ctx.emit(7, {}, event)),
@@ -221,7 +221,7 @@ test("exits when the gateway closes the pipe", async () => {
   const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
     setInterval(() => {}, 1000);`;
-  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before), NO_NETWORK);
+  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(writeEntry("", before), NO_NETWORK);
   const errors: Error[] = [];
   loaded.onExit((error) => errors.push(error));
   await loaded.close();
@@ -233,7 +233,7 @@ test("exits when the gateway closes the pipe", async () => {
 
 test("exits when the gateway is killed, even if the module spins", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "pid");
-  const { module } = entryOf(
+  const { module } = writeEntry(
     "",
     `import { renameSync, writeFileSync } from "node:fs";
     writeFileSync(${JSON.stringify(`${mark}.new`)}, String(process.pid));
@@ -253,7 +253,7 @@ test("exits when the gateway is killed, even if the module spins", async () => {
 
 test("fails with sandbox.unavailable and the fix instead of starting a plain process", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "started");
-  const entry = entryOf(
+  const entry = writeEntry(
     "",
     `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`,
   );
@@ -275,7 +275,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
 
 test("passes large conversations in both directions", async () => {
   const loaded = await open().start(
-    entryOf("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
+    writeEntry("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
     NO_NETWORK,
   );
   const run = await loadInto(loaded.plugin);

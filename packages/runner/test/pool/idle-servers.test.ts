@@ -19,15 +19,15 @@ function mcp(tool: string, change: RequestChange = {}, behaviour = "plain"): Req
 
 const text = (result: Json | null) => (result as { content: { text: string }[] }).content[0]!.text;
 const processes = ({ runner }: TestRunner) => runner.health().processes;
-const pidOf = async (testRunner: TestRunner, change: RequestChange = {}) =>
+const callForPid = async (testRunner: TestRunner, change: RequestChange = {}) =>
   text((await testRunner.run(mcp("pid", change))).result);
 const withIdle = (idle_timeout_s: Json): RequestChange => ({ context: { config: { idle_timeout_s } } });
 
 verifies("server.idle", "stops an idle MCP server and starts it again with the next call", async () => {
   const testRunner = createTestRunner({ limits: { server_idle_ms: 150 } });
-  const first = await pidOf(testRunner);
+  const first = await callForPid(testRunner);
   await until(() => processes(testRunner) === 0);
-  expect(await pidOf(testRunner)).not.toBe(first);
+  expect(await callForPid(testRunner)).not.toBe(first);
 });
 
 verifies("server.idle", "lets a call that arrives while the server stops run on a new process", async () => {
@@ -36,10 +36,10 @@ verifies("server.idle", "lets a call that arrives while the server stops run on 
     timeouts: { shutdown_grace_ms: 60_000 },
   });
   // The server ignores the end of its input, so it stops only after the grace period.
-  const first = await pidOf(testRunner, { env: { STAYS: "1" } });
+  const first = await callForPid(testRunner, { env: { STAYS: "1" } });
   await until(() => testRunner.runner.serves!(request(testRunner, { env: { STAYS: "1" } })) === false);
   expect(processes(testRunner)).toBe(1);
-  expect(await pidOf(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
+  expect(await callForPid(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
 });
 
 verifies(
@@ -47,18 +47,18 @@ verifies(
   "keeps a server that its binding excludes, whatever the limit of the gateway",
   async () => {
     const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
-    const kept = await pidOf(testRunner, withIdle(0));
-    const other = await pidOf(testRunner, { pool_key: "other" });
+    const kept = await callForPid(testRunner, withIdle(0));
+    const other = await callForPid(testRunner, { pool_key: "other" });
     await until(() => processes(testRunner) === 1);
-    expect(await pidOf(testRunner, withIdle(0))).toBe(kept);
-    expect(await pidOf(testRunner, { pool_key: "other" })).not.toBe(other);
+    expect(await callForPid(testRunner, withIdle(0))).toBe(kept);
+    expect(await callForPid(testRunner, { pool_key: "other" })).not.toBe(other);
   },
 );
 
 test("stops a server after the time of its binding although the gateway keeps servers", async () => {
   const testRunner = createTestRunner({ limits: { server_idle_ms: 0 } });
-  await pidOf(testRunner, withIdle(1));
-  await pidOf(testRunner, { pool_key: "other" });
+  await callForPid(testRunner, withIdle(1));
+  await callForPid(testRunner, { pool_key: "other" });
   await until(() => processes(testRunner) === 1);
   expect(testRunner.runner.serves!(request(testRunner, { pool_key: "other" }))).toBe(true);
 });
@@ -108,7 +108,7 @@ test("keeps a server while its question to the caller is open", async () => {
 
 verifies("server.idle", "shows each running server with its memory", async () => {
   const testRunner = createTestRunner();
-  await pidOf(testRunner);
+  await callForPid(testRunner);
   const [server, ...others] = await testRunner.runner.servers!();
   expect(others).toEqual([]);
   expect(server).toMatchObject({

@@ -6,23 +6,23 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { side, vai } from "../support/request.ts";
 import { createTestRunner, isAlive, processesWith, type TestRunner, until } from "../support/runner.ts";
 
-const pidOf = async (testRunner: TestRunner, change = {}) =>
+const callForPid = async (testRunner: TestRunner, change = {}) =>
   ((await testRunner.run(vai("pid", change))).result as { pid: number }).pid;
 
 test("shares one process between calls of one key, launched once, and separates keys", async () => {
   const testRunner = createTestRunner();
-  const pids = await Promise.all(Array.from({ length: 20 }, () => pidOf(testRunner, { pool_key: "a" })));
+  const pids = await Promise.all(Array.from({ length: 20 }, () => callForPid(testRunner, { pool_key: "a" })));
   expect(new Set(pids).size).toBe(1);
-  expect(await pidOf(testRunner, { pool_key: "a" })).toBe(pids[0]);
-  expect(await pidOf(testRunner, { pool_key: "b" })).not.toBe(pids[0]);
+  expect(await callForPid(testRunner, { pool_key: "a" })).toBe(pids[0]);
+  expect(await callForPid(testRunner, { pool_key: "b" })).not.toBe(pids[0]);
   expect(testRunner.runner.health()).toMatchObject({ processes: 2, running: 0, held_back: [] });
 });
 
 test("stops an idle process but not a busy one", async () => {
   const testRunner = createTestRunner({ limits: { idle_ms: 150 } });
-  const first = await pidOf(testRunner);
+  const first = await callForPid(testRunner);
   await until(() => testRunner.runner.health().processes === 0);
-  expect(await pidOf(testRunner)).not.toBe(first);
+  expect(await callForPid(testRunner)).not.toBe(first);
   const busy = testRunner.run(vai("hangs-on-request", { input: { hang: true }, timeout_ms: 600 }));
   await until(() => testRunner.runner.health().processes === 1 && testRunner.runner.health().running === 1);
   await new Promise((resolve) => setTimeout(resolve, 300));
@@ -32,9 +32,9 @@ test("stops an idle process but not a busy one", async () => {
 
 test("limits processes: evicts the one that has been idle the longest, and queues calls otherwise", async () => {
   const testRunner = createTestRunner({ limits: { processes: 2 } });
-  const oldest = await pidOf(testRunner, { pool_key: "a" });
-  const newer = await pidOf(testRunner, { pool_key: "b" });
-  await pidOf(testRunner, { pool_key: "c" });
+  const oldest = await callForPid(testRunner, { pool_key: "a" });
+  const newer = await callForPid(testRunner, { pool_key: "b" });
+  await callForPid(testRunner, { pool_key: "c" });
   expect(processesWith(testRunner.mark)).toContain(newer);
   expect(processesWith(testRunner.mark)).not.toContain(oldest);
   let peak = 0;
@@ -60,7 +60,7 @@ test("ends a queued call at its timeout and removes it from the queue", async ()
 
 test("lets calls finish on retire, stops the old generation and keeps the new one", async () => {
   const testRunner = createTestRunner();
-  const kept = await pidOf(testRunner, { pool_key: "new" });
+  const kept = await callForPid(testRunner, { pool_key: "new" });
   const slow = testRunner.run(
     vai("hangs-on-request", { pool_key: "old", input: { hang: true }, timeout_ms: 500 }),
   );
@@ -68,18 +68,18 @@ test("lets calls finish on retire, stops the old generation and keeps the new on
   testRunner.runner.retire("bind_1", "new");
   expect((await slow).error?.code).toBe("timeout");
   await until(() => testRunner.runner.health().processes === 1);
-  expect(await pidOf(testRunner, { pool_key: "new" })).toBe(kept);
+  expect(await callForPid(testRunner, { pool_key: "new" })).toBe(kept);
   testRunner.runner.retire("bind_1");
   await until(() => testRunner.runner.health().processes === 0);
 });
 
 test("fails only the calls of a crashed process and starts a new one for the next call", async () => {
   const testRunner = createTestRunner();
-  const other = await pidOf(testRunner, { pool_key: "other" });
+  const other = await callForPid(testRunner, { pool_key: "other" });
   const crashed = await testRunner.run(vai("dies-on-request"));
   expect(crashed).toMatchObject({ error: { code: "crashed", details: { exit_code: 7 } }, dispatched: true });
   expect((await testRunner.run(vai("dies-on-request"))).error?.code).toBe("crashed");
-  expect(await pidOf(testRunner, { pool_key: "other" })).toBe(other);
+  expect(await callForPid(testRunner, { pool_key: "other" })).toBe(other);
 });
 
 test("kills the children that a process leaves behind when it exits", async () => {

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import { type Evidence, exitCauseOf } from "../../src/sandbox/exit-cause.ts";
+import { type Evidence, determineExitCause } from "../../src/sandbox/exit-cause.ts";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
 
 const CLEAN_EXIT = { code: 0, signal: 0, cpu_ms: 10, peak_bytes: 1, scratch_full: false, kept_full: false };
 const SIGNAL = { KILL: 9, SEGV: 11, XCPU: 24, XFSZ: 25 };
 
 function exitCause(overrides: Partial<Evidence>) {
-  return exitCauseOf(
+  return determineExitCause(
     {
       report: CLEAN_EXIT,
       exit: { code: 0, signal: null },

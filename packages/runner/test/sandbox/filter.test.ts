@@ -6,7 +6,7 @@ import {
   type FilteredArch,
   FORBIDDEN_CALLS,
   LAST_KNOWN_CALL,
-  numberOf,
+  findCallNumber,
 } from "../../src/sandbox/seccomp/system-calls.ts";
 
 const ARCH = { x64: 0xc000003e, arm64: 0xc00000b7 } as const;
@@ -48,11 +48,11 @@ function decide(
 }
 
 const examined = (name: keyof typeof EXAMINED_CALLS, arch: FilteredArch) =>
-  numberOf(EXAMINED_CALLS[name], arch)!;
+  findCallNumber(EXAMINED_CALLS[name], arch)!;
 
 test.each(BOTH)("%s: refuses every forbidden call and allows ordinary ones", (arch) => {
   for (const numbers of Object.values(FORBIDDEN_CALLS)) {
-    const number = numberOf(numbers, arch);
+    const number = findCallNumber(numbers, arch);
     if (number !== null) expect(decide(arch, number)).toBe(EPERM);
   }
   const ordinary = arch === "x64" ? [0, 1, 9, 59, 60, 202, 231, 257] : [56, 63, 64, 93, 98, 221, 222];
@@ -61,8 +61,8 @@ test.each(BOTH)("%s: refuses every forbidden call and allows ordinary ones", (ar
 
 test.each(BOTH)("%s: allows every call that is neither forbidden, examined nor unknown", (arch) => {
   const listed = new Set([
-    ...Object.values(FORBIDDEN_CALLS).map((numbers) => numberOf(numbers, arch)),
-    ...Object.values(EXAMINED_CALLS).map((numbers) => numberOf(numbers, arch)),
+    ...Object.values(FORBIDDEN_CALLS).map((numbers) => findCallNumber(numbers, arch)),
+    ...Object.values(EXAMINED_CALLS).map((numbers) => findCallNumber(numbers, arch)),
   ]);
   for (let call = 0; call <= LAST_KNOWN_CALL; call++) {
     if (!listed.has(call)) expect([call, decide(arch, call)]).toEqual([call, ALLOW]);
@@ -139,8 +139,8 @@ test("uses the numbers of the system's headers", () => {
   const generic = read("asm-generic/unistd.h");
   const here = filteredArch(process.arch)!;
   for (const name of names) {
-    expect([name, native.get(name) ?? null]).toEqual([name, numberOf(calls[name], here)]);
+    expect([name, native.get(name) ?? null]).toEqual([name, findCallNumber(calls[name], here)]);
     // The generic list is that of arm64.
-    expect([name, generic.get(name) ?? null]).toEqual([name, numberOf(calls[name], "arm64")]);
+    expect([name, generic.get(name) ?? null]).toEqual([name, findCallNumber(calls[name], "arm64")]);
   }
 });

@@ -125,7 +125,7 @@ test("runs the examples as workers in the sandbox: TypeScript, Python, shell", a
     const testRunner = createConfinedTestRunner({ folder });
     const outcome = await testRunner.run({
       entrypoint,
-      package: packageOf(id, version, entrypoint),
+      package: makePackage(id, version, entrypoint),
       export_id: "none",
     });
     // They answered: no launch, handshake or crash failure, whatever they do with an unknown export.
@@ -137,7 +137,7 @@ test("runs the examples as workers in the sandbox: TypeScript, Python, shell", a
   }
 });
 
-function packageOf(package_id: string, version: string, entrypoint: string[]) {
+function makePackage(package_id: string, version: string, entrypoint: string[]) {
   return {
     package_id,
     version,

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import { expect, test } from "vitest";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
-import { planOf, SYSTEM, startStage } from "../support/stage.ts";
+import { makePlan, SYSTEM, startStage } from "../support/stage.ts";
 
 const NOT_STARTED = 126;
 /** A file that is not a program. */
@@ -18,7 +18,7 @@ function openChannel(control: Duplex): ControlChannel {
 test("exits when the gateway's end of the socket closes", async () => {
   const { child, control } = startStage();
   const channel = openChannel(control);
-  channel.sendPlan(planOf(["/bin/sleep", "5"]));
+  channel.sendPlan(makePlan(["/bin/sleep", "5"]));
   expect(await channel.started).toEqual({ started: true });
   const exited = once(child, "exit");
   channel.close();
@@ -29,7 +29,7 @@ test("reports how the plugin exited or why it did not start", async () => {
   const ran = async (command: string[]) => {
     const { child, control } = startStage();
     const channel = openChannel(control);
-    channel.sendPlan(planOf(command, { env: { A: "b c" } }));
+    channel.sendPlan(makePlan(command, { env: { A: "b c" } }));
     const started = await channel.started;
     if (child.exitCode === null) await once(child, "exit");
     return { started, ended: channel.ended, code: child.exitCode };
@@ -67,6 +67,6 @@ test.each([
 test("does not let a variable add another one", async () => {
   const { control } = startStage();
   const channel = openChannel(control);
-  expect(() => channel.sendPlan(planOf(["/bin/true"], { env: { A: "1\0aB" } }))).toThrow("NUL character");
+  expect(() => channel.sendPlan(makePlan(["/bin/true"], { env: { A: "1\0aB" } }))).toThrow("NUL character");
   channel.close();
 });

@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 import { expect, test } from "vitest";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
 import { emptyFolder, packageFolder } from "../support/sandbox.ts";
-import { planOf, STAGE_UID, SYSTEM, startStage } from "../support/stage.ts";
+import { makePlan, STAGE_UID, SYSTEM, startStage } from "../support/stage.ts";
 
 const root = process.getuid!() === 0;
 
@@ -21,7 +21,7 @@ async function stage(
   for (const fd of [2, 7]) streams[fd]!.on("data", (data) => (output.err += String(data)));
   const channel = new ControlChannel(control);
   channel.stage(args);
-  channel.sendPlan(planOf(["/bin/sh", "-c", script]));
+  channel.sendPlan(makePlan(["/bin/sh", "-c", script]));
   const [code] = (await once(child, "close")) as [number | null];
   return { code, ...output };
 }

@@ -15,7 +15,7 @@ const FIXTURE = fileURLToPath(new URL("../fixtures/sandbox-status.ts", import.me
 const NOBODY = 65_534;
 
 /** Runs a gateway's sandbox as an ordinary user, after `before`, a program that executes its arguments. */
-function statusOf(init: string[], before: string[] = []): { status: SandboxStatus; out: string } {
+function readStatus(init: string[], before: string[] = []): { status: SandboxStatus; out: string } {
   const line = [...before, process.execPath, "--conditions=backplane-source", FIXTURE, ...init];
   const user = process.getuid!() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
   const env = { PATH: "/usr/bin:/bin", TMPDIR: tmpdir() };
@@ -34,13 +34,13 @@ open("/proc/sys/user/max_user_namespaces", "w").write("0")
 os.execv(sys.argv[1], sys.argv[1:])`;
 
 verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a privilege", () => {
-  const { status, out } = statusOf([]);
+  const { status, out } = readStatus([]);
   expect(status).toMatchObject({ available: true, reason: expect.stringMatching(/^embedded sandbox-init /) });
   expect(out).toMatch(/^1000\n\/plugin\nCapBnd:\t0+\nNoNewPrivs:\t1\nSeccomp:\t2\n\/proc\/1 \/proc\/\d+\n$/);
 });
 
 test("refuses with the command that allows them if the system allows no user namespace", () => {
-  const { status, out } = statusOf([], ["/usr/bin/python3", "-c", FORBID]);
+  const { status, out } = readStatus([], ["/usr/bin/python3", "-c", FORBID]);
   expect(status).toMatchObject({
     available: false,
     reason: expect.stringMatching(/^a sandbox could not be created: sandbox-init: user namespace: /),
@@ -61,7 +61,7 @@ function forbiddenToUs(): string {
 }
 
 test("uses the system's bwrap where only bwrap may create user namespaces, and says so", () => {
-  const { status, out } = statusOf([forbiddenToUs()]);
+  const { status, out } = readStatus([forbiddenToUs()]);
   expect(status).toMatchObject({
     available: true,
     reason: expect.stringMatching(

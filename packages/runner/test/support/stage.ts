@@ -50,7 +50,7 @@ export function startStage(): { child: ChildProcess; control: Duplex } {
 }
 
 /** A plan without files; the commands of the stage are sent separately. */
-export function planOf(command: string[], change: Partial<SandboxPlan> = {}): SandboxPlan {
+export function makePlan(command: string[], change: Partial<SandboxPlan> = {}): SandboxPlan {
   return {
     uid: null,
     mounts: [],

@@ -93,7 +93,7 @@ class Instances {
 
   /** Compares with the configuration just read, so a write applies before its change event arrives. */
   provider(org_id: string, instance: ProviderInstance): LlmProvider {
-    const key = keyOf(org_id, instance.id);
+    const key = joinKey(org_id, instance.id);
     const config = canonicalJson(instance.config);
     const built = this.#built.get(key);
     if (built?.config === config) return built.provider;
@@ -109,7 +109,7 @@ class Instances {
   async reload(event: BusEvent<"config.updated">, ctx: PluginContext): Promise<void> {
     const [root, id, ...field] = event.payload.key.split(".");
     if (root !== "providers" || id === undefined || field.length === 0) return;
-    const key = keyOf(event.org_id, id);
+    const key = joinKey(event.org_id, id);
     if (!this.#built.has(key)) return;
     const instance = await this.find(id, ctx);
     const built = this.#built.get(key);
@@ -177,7 +177,7 @@ function isKind<K extends string>(event: BusEvent, kind: K): event is BusEvent<K
   return event.kind === kind;
 }
 
-function keyOf(org_id: string, id: string): string {
+function joinKey(org_id: string, id: string): string {
   return `${org_id} ${id}`;
 }
 

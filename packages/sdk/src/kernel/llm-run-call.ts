@@ -180,7 +180,7 @@ class Patience {
 
 async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure & { retryable: boolean }> {
   const { config } = call.instance;
-  const found = failureOf(error, call.classify);
+  const found = toFailure(error, call.classify);
   const upstream = redact(upstreamText(error), config);
   if (!found.message.includes(upstream)) {
     // The operator may read the server's text in the log; a caller must not learn the response of an
@@ -192,7 +192,7 @@ async function explain(call: ProviderCall, error: unknown): Promise<LlmFailure &
   return { ...failure, retryable: worth && (await mayRetry(call, failure)) };
 }
 
-function failureOf(error: unknown, classify: ProviderCall["classify"]): LlmFailure {
+function toFailure(error: unknown, classify: ProviderCall["classify"]): LlmFailure {
   const known = typeof error === "object" && error !== null && "failure" in error;
   if (known || classify === undefined) return classifyFailure(error);
   try {

@@ -114,6 +114,6 @@ export class LlmBus {
   }
 }
 
-export function instanceOf(plugin: string, config: JsonObject = {}, id = "main"): ProviderInstance {
+export function makeInstance(plugin: string, config: JsonObject = {}, id = "main"): ProviderInstance {
   return { id, plugin, label: id, config };
 }

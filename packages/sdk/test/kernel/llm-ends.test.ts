@@ -1,7 +1,7 @@
 /** Calls that end before their answer is complete, and a bus that is slower than the model. */
 import type { GenerateRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
-import { instanceOf } from "./llm-bus.ts";
+import { makeInstance } from "./llm-bus.ts";
 import { createLlmBus, stuck } from "./llm-calls.ts";
 
 test("ends the calls of an interrupted session without an answer, and no other session's", async () => {
@@ -74,7 +74,7 @@ test("reports every call in flight as cut off when the plugin is unloaded", asyn
 
 test("times out after timeout_s when the model sends nothing more", async () => {
   const { bus } = createLlmBus(stuck);
-  bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 0.02 })];
+  bus.instances.org_a = [makeInstance("llm-test", { timeout_s: 0.02 })];
   const { payload } = await bus.call();
   expect(payload).toMatchObject({ kind: "timeout", retryable: true });
 });
@@ -86,7 +86,7 @@ test("keeps a slow answer running while its parts keep arriving", async () => {
       await new Promise((resolve) => setTimeout(resolve, 600));
     }
   });
-  bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 1 })];
+  bus.instances.org_a = [makeInstance("llm-test", { timeout_s: 1 })];
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   try {
     const call = bus.request();

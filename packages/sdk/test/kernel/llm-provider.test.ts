@@ -3,7 +3,7 @@ import type { GenerateRequest } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { LlmCallError } from "../../src/kernel/index.ts";
-import { instanceOf } from "./llm-bus.ts";
+import { makeInstance } from "./llm-bus.ts";
 import { createLlmBus, failing, parts } from "./llm-calls.ts";
 
 verifies(
@@ -169,7 +169,7 @@ test("redacts every secret of the instance in errors", async () => {
       new Error(`bad key ${config.api_key as string} at http://me:pw@host/ (${config.region as string})`),
     ),
   );
-  bus.instances.org_a = [instanceOf("llm-test", { api_key: secret, region: "eu-1" })];
+  bus.instances.org_a = [makeInstance("llm-test", { api_key: secret, region: "eu-1" })];
   const { payload } = await bus.call();
   expect(payload.error).toBe("bad key **** at http://****@host/ (eu-1)");
   expect(JSON.stringify(bus.emitted)).not.toContain(secret);

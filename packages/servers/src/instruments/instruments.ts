@@ -122,7 +122,7 @@ export function createInstruments({
   async function view(bound: BoundPackage): Promise<InstrumentPluginView> {
     const { binding, package: pack } = bound;
     const row = await store.definitions.get(binding.scope.org_id, binding.binding_id);
-    return viewOf(binding, pack, row);
+    return toView(binding, pack, row);
   }
 
   return {
@@ -222,7 +222,7 @@ function addLostNames(view: InstrumentPluginView, lost: readonly CatalogEntry[])
   return { ...view, warnings: [...view.warnings, ...warnings] };
 }
 
-function viewOf(
+function toView(
   binding: Binding,
   { manifest, package_id, version }: BoundPackage["package"],
   row: Definitions | null,

@@ -25,7 +25,7 @@ import {
   type ServerFeature,
 } from "@backplane/door";
 import {
-  auditOf,
+  buildAudit,
   type BoundPackage,
   type Caller,
   type KernelDeps,
@@ -230,7 +230,7 @@ export function createServers(
   async function audit({ caller, binding_id, method, params }: ServerRequest): Promise<void> {
     if (!AUDITED_METHODS.has(method)) return;
     const request = { method, ...subjectOf(params) };
-    await store.audit.append(auditOf(deps, caller, "server.request", binding_id, request));
+    await store.audit.append(buildAudit(deps, caller, "server.request", binding_id, request));
   }
 
   async function auditRefusal(
@@ -238,7 +238,7 @@ export function createServers(
     error: unknown,
   ): Promise<void> {
     const refused = { method, ...subjectOf(params), refused: toBackplaneError(error).message };
-    await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
+    await store.audit.append(buildAudit(deps, caller, "server.request", binding_id, refused));
   }
 
   return {

@@ -11,7 +11,7 @@ import {
   type SignInStarted,
 } from "@backplane/contract";
 import {
-  auditOf,
+  buildAudit,
   type BoundPackage,
   type Caller,
   type KernelDeps,
@@ -119,7 +119,7 @@ export function createSignIns(
         caller.actor,
         source,
         tokens,
-        auditOf(deps, caller, "sign_in.done", id, details),
+        buildAudit(deps, caller, "sign_in.done", id, details),
       );
       return {
         status: "signed_in",
@@ -130,7 +130,7 @@ export function createSignIns(
       };
     }
     const begun: StartedLogin = startLogin(deps, bound, caller.actor, prepared, redirect_uri);
-    const audit = auditOf(deps, caller, "sign_in.begin", id, details);
+    const audit = buildAudit(deps, caller, "sign_in.begin", id, details);
     if (!(await store.sign_ins.beginLogin(begun.row, { audit })))
       throw new BackplaneError("binding.not_found");
     const expires_at = new Date(begun.row.expires_at).toISOString();
@@ -228,7 +228,7 @@ export function createSignIns(
     const bound = await getManaged(caller, id, "sign out of a server");
     const { scope } = bound.binding;
     const tokens = await revocation.readTokens(bound.binding);
-    const audit = auditOf(deps, caller, "sign_in.end", id);
+    const audit = buildAudit(deps, caller, "sign_in.end", id);
     if (!(await store.sign_ins.remove(scope.org_id, id, { audit }))) return;
     deps.runner.retire(id);
     if (tokens === null) return;

@@ -23,7 +23,7 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
 });
 
 /** The tokens of the current sign-in. */
-async function tokensOf(fixture: TestKernel, binding_id: string): Promise<string[]> {
+async function readTokens(fixture: TestKernel, binding_id: string): Promise<string[]> {
   const { access_token, refresh_token } = (await readStoredSignIn(fixture.deps, "org_local", binding_id))!
     .record.session!;
   return [access_token, refresh_token!].sort();
@@ -32,12 +32,12 @@ async function tokensOf(fixture: TestKernel, binding_id: string): Promise<string
 test("revokes both tokens on removal of the binding and on sign-out", async () => {
   const { as, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
-  const first = await tokensOf(fixture, binding_id);
+  const first = await readTokens(fixture, binding_id);
   await fixture.kernel.signIns.end(admin, binding_id);
   await until(() => as.revoked.length === 2);
   expect([...as.revoked].sort()).toEqual(first);
   await signIn(fixture, as, binding_id);
-  const second = await tokensOf(fixture, binding_id);
+  const second = await readTokens(fixture, binding_id);
   await fixture.kernel.bindings.remove(admin, binding_id);
   await until(() => as.revoked.length === 4);
   expect(as.revoked.slice(2).sort()).toEqual(second);
@@ -48,7 +48,7 @@ test("removes the binding without waiting for the authorization server, and logs
   const { as, runner, fixture, binding_id } = await open();
   const { binding_id: other } = await fixture.bind(SERVER, { org_wide: true });
   for (const id of [binding_id, other]) await signIn(fixture, as, id);
-  const secrets = [...(await tokensOf(fixture, binding_id)), ...(await tokensOf(fixture, other))];
+  const secrets = [...(await readTokens(fixture, binding_id)), ...(await readTokens(fixture, other))];
   const answered = Promise.withResolvers<void>();
   runner.hangs = answered.promise;
   as.revoke_status = 503;

@@ -147,7 +147,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     created_at: new Date(clock.now()).toISOString(),
   });
   /** The events of one change have one trace. Without a call that caused the change, it begins here. */
-  const eventsOf = (key: SessionKey, chain_id: string, { run_id, trace_id, from_hook }: ChangeCause) => {
+  const buildEvents = (key: SessionKey, chain_id: string, { run_id, trace_id, from_hook }: ChangeCause) => {
     const { scope, workspace, session_id } = key;
     const shared = {
       scope,
@@ -172,13 +172,13 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
         event(
           type,
           { kind: "chain", id: chain_id },
-          { session_id, ...textsOf(type, session_id), ...summary },
+          { session_id, ...buildTexts(type, session_id), ...summary },
         ),
       session: (type: SessionEventType, summary: JsonObject = {}) =>
         event(
           type,
           { kind: "session", id: session_id },
-          { workspace, chain_id, ...textsOf(type, session_id), ...summary },
+          { workspace, chain_id, ...buildTexts(type, session_id), ...summary },
         ),
     };
   };
@@ -186,7 +186,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
   const service: Sessions = {
     async create(key, metadata = {}, once, cause = {}) {
       const chain = newChain();
-      const events = eventsOf(key, chain.id, cause);
+      const events = buildEvents(key, chain.id, cause);
       const records: ChangeRecords = {
         events: [events.session("session.created"), events.chain("chain.created")],
       };
@@ -230,10 +230,10 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     },
     async fork(scope, chain_id, { child_id, at } = {}, once, cause = {}) {
       const source = await service.chain(scope, chain_id);
-      const key = keyOf(source, child_id ?? source.session_id);
+      const key = toSessionKey(source, child_id ?? source.session_id);
       const chain = newChain();
       const lineage = { parent_chain_id: chain_id, parent_session_id: source.session_id };
-      const of = eventsOf(key, chain.id, cause);
+      const of = buildEvents(key, chain.id, cause);
       const events = [of.chain("chain.forked", lineage)];
       const name = tapeName(key.workspace, key.session_id);
       const into = child_id === undefined ? null : { key, name, metadata: {} };
@@ -250,7 +250,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const { head_chain_id } = await service.get(key);
       const { session_id, scope } = key;
       const chain = newChain();
-      const of = eventsOf(key, chain.id, cause);
+      const of = buildEvents(key, chain.id, cause);
       const events = [of.chain("chain.created")];
       if (archive) {
         const output = `chain:${head_chain_id}`;
@@ -290,7 +290,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
       const content: JsonObject = { parent_chain_id: source.chain_id, output: eventText(summary) };
       if (tokens_before !== undefined) content.tokens_before = tokens_before;
       if (tokens_after !== undefined) content.tokens_after = tokens_after;
-      const compacted = eventsOf(key, chain.id, cause).chain("chain.compacted", content);
+      const compacted = buildEvents(key, chain.id, cause).chain("chain.compacted", content);
       const records: ChangeRecords = { events: [compacted] };
       return requireUnchanged(await sessions.compact(key, source, chain, first, records, hold));
     },
@@ -340,7 +340,7 @@ const TASKS: Record<ChainEventType | SessionEventType, string> = {
 };
 
 /** Every run, chain and session event has a task and an output, so that a notifier needs no case for each type. */
-function textsOf(type: ChainEventType | SessionEventType, session_id: string): JsonObject {
+function buildTexts(type: ChainEventType | SessionEventType, session_id: string): JsonObject {
   return { task: `${TASKS[type]} ${session_id}`, output: "" };
 }
 
@@ -353,7 +353,7 @@ function anchor(name: string, state: JsonObject, date: string): NewEntry {
 }
 
 /** A child session belongs to its parent's scope and workspace, whoever the caller is. */
-function keyOf(chain: Chain, session_id: string): SessionKey {
+function toSessionKey(chain: Chain, session_id: string): SessionKey {
   const { org_id, project_id, workspace } = chain;
   return { scope: { org_id, project_id }, workspace, session_id };
 }

@@ -103,7 +103,7 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
           run: run === null ? null : { id: final.run_id!, end: run, tape },
         });
       const key = final.harness_run === null ? null : keyOf(final);
-      const run = key === null ? null : runEndOf(final, end);
+      const run = key === null ? null : toRunEnd(final, end);
       // Only a result that was accepted becomes part of the conversation.
       const answers = run !== null && run.status === "completed" && run.output?.content !== "";
       const settled = key === null || !answers ? await write(null, run) : await settleRun(key, run, write);
@@ -161,7 +161,7 @@ const RUN_EVENT = {
   cancelled: "run.cancelled",
 } as const satisfies Record<Exclude<Run["status"], "running">, SemanticEventType>;
 
-function runEndOf(final: InvocationRow, end: Settlement): RunEnd {
+function toRunEnd(final: InvocationRow, end: Settlement): RunEnd {
   const { error } = end;
   return {
     status: RUN_STATUS[end.status],

@@ -36,7 +36,7 @@ export interface CallProgress {
   output?: string;
 }
 
-export function toolOutcomeOf(ids: CallIds, row: SettledCall, progress?: CallProgress): ToolOutcomeEvent {
+export function toToolOutcome(ids: CallIds, row: SettledCall, progress?: CallProgress): ToolOutcomeEvent {
   const { error, tool_result } = row;
   const rejection = error === null ? null : refusalKind(error.code);
   if (rejection !== null) return toolErrorOutcome(ids, rejection, error!.message, error!.details);

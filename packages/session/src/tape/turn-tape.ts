@@ -20,7 +20,7 @@ import type { KernelPort } from "../bus/bus-port.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import { CallProgressFeed, PROGRESS_KIND, type PublishProgress } from "./call-progress.ts";
-import { type CallProgress, type ToolOutcomeEvent, toolOutcomeOf } from "./outcome.ts";
+import { type CallProgress, type ToolOutcomeEvent, toToolOutcome } from "./outcome.ts";
 
 /** A tool call requested by the loop. */
 export interface TurnCall {
@@ -68,7 +68,7 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
     async open(row, also, turn) {
       const call = itemOf(turn.request);
       const failure =
-        row.status === "failed" ? prepare(turn.key, toolOutcomeOf(idsOf(row.turn!), row)) : null;
+        row.status === "failed" ? prepare(turn.key, toToolOutcome(idsOf(row.turn!), row)) : null;
       const items = failure === null ? [call] : [call, itemOf(failure.event)];
       await persister.appendInTransaction(turn.key, items, (tape) =>
         store.invocations.open(row, { ...also, tape }),
@@ -87,7 +87,7 @@ export function createTurnTape(deps: TurnTapeDeps): TurnTape {
     async settle(final, progress, write) {
       const key = keyOf(final);
       if (final.turn === null || key === null) return Boolean(await write(null));
-      const prepared = prepare(key, toolOutcomeOf(idsOf(final.turn), final, progress));
+      const prepared = prepare(key, toToolOutcome(idsOf(final.turn), final, progress));
       try {
         const ids = await persister.appendInTransaction(
           key,

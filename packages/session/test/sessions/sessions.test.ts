@@ -41,7 +41,7 @@ const freshKey = (): SessionKey => {
     session_id: "chat",
   };
 };
-const entryOf = (kind: string, payload: object) =>
+const makeEntry = (kind: string, payload: object) =>
   entryFor({
     id: "evt_1",
     kind,
@@ -50,8 +50,8 @@ const entryOf = (kind: string, payload: object) =>
     source: "web",
     payload: payload as Record<string, unknown>,
   })!.entry;
-const user = (text: string) => entryOf("user.message.received", { text });
-const assistant = (content: string) => entryOf("assistant.message.done", { content, tool_calls: [] });
+const user = (text: string) => makeEntry("user.message.received", { text });
+const assistant = (content: string) => makeEntry("assistant.message.done", { content, tool_calls: [] });
 const eventsOf = async ({ scope }: SessionKey) =>
   (await store.outbox.read(0, 100, scope)).map((event) => `${event.type} ${event.subject.kind}`);
 
@@ -77,7 +77,7 @@ verifies(
     await sessions.append(key, [
       user("one"),
       assistant("two"),
-      entryOf("memory.query", { query: "q", k: 1 }),
+      makeEntry("memory.query", { query: "q", k: 1 }),
     ]);
     const before = await sessions.hydrate(key);
     expect(before.messages).toEqual([

@@ -1,9 +1,9 @@
 import type { Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { toolOutcomeOf } from "../../src/tape/outcome.ts";
+import { toToolOutcome } from "../../src/tape/outcome.ts";
 
-type Row = Parameters<typeof toolOutcomeOf>[1];
+type Row = Parameters<typeof toToolOutcome>[1];
 
 const ids = { id: "call_1", request_id: "evt_1" };
 const failed = (code: string, message = "why"): Row => ({
@@ -35,7 +35,7 @@ test.for([
   ["binding.not_active", "rejected"],
   ["invocation.queue_full", "rejected"],
 ])("reports a call that was refused with %s as tool.error of the kind %s", ([code, kind]) => {
-  expect(toolOutcomeOf(ids, failed(code!))).toEqual({
+  expect(toToolOutcome(ids, failed(code!))).toEqual({
     kind: "tool.error",
     payload: { ...ids, kind, brief: "why" },
   });
@@ -49,7 +49,7 @@ test.for([
   ["plugin_retryable", "failed"],
   ["malformed_response", "internal"],
 ])("reports a call that ended with %s as a failed result of the kind %s", ([code, kind]) => {
-  const outcome = toolOutcomeOf(ids, failed(code!, "first line\nsecond line"));
+  const outcome = toToolOutcome(ids, failed(code!, "first line\nsecond line"));
   expect(outcome).toMatchObject({
     kind: "tool.call.result",
     payload: { ...ids, ok: false, error: "first line\nsecond line", envelope: { kind, brief: "first line" } },
@@ -58,7 +58,7 @@ test.for([
 
 test("keeps a tool's own error, its status and its request to return control to the user", () => {
   const text = [{ type: "text" as const, text: "no such file" }];
-  const outcome = toolOutcomeOf(
+  const outcome = toToolOutcome(
     ids,
     returned({ content: text, is_error: true, status: "odd", yield_to_user: true }),
   );
@@ -68,11 +68,11 @@ test("keeps a tool's own error, its status and its request to return control to 
     status: "odd",
     yield_to_user: true,
   });
-  expect(toolOutcomeOf(ids, returned({ content: text })).payload).toMatchObject({ ok: true });
+  expect(toToolOutcome(ids, returned({ content: text })).payload).toMatchObject({ ok: true });
 });
 
 test("shows structured output without text as JSON", () => {
-  const outcome = toolOutcomeOf(ids, returned({ structured_output: { n: 1 } }));
+  const outcome = toToolOutcome(ids, returned({ structured_output: { n: 1 } }));
   expect(outcome.payload).toMatchObject({
     value: { n: 1 },
     envelope: { display: { kind: "json", data: { n: 1 } }, brief: '{"n":1}' },
@@ -85,16 +85,16 @@ verifies(
   () => {
     const image = { type: "image", data: "AAAA", mimeType: "image/png" };
     const text = { type: "text", text: "a chart" };
-    const { payload } = toolOutcomeOf(ids, returned({ content: [text, image], structured_output: { n: 1 } }));
+    const { payload } = toToolOutcome(ids, returned({ content: [text, image], structured_output: { n: 1 } }));
     expect(payload).toMatchObject({
       ok: true,
       content: [text, image],
       value: { n: 1 },
       envelope: { brief: "a chart", display: { kind: "text", text: "a chart\n[image: image/png, 3 bytes]" } },
     });
-    expect(toolOutcomeOf(ids, returned({ content: [text] })).payload).not.toHaveProperty("content");
+    expect(toToolOutcome(ids, returned({ content: [text] })).payload).not.toHaveProperty("content");
     const marked = { ...text, annotations: { audience: ["user"] } };
-    expect(toolOutcomeOf(ids, returned({ content: [marked] })).payload).toMatchObject({ content: [marked] });
+    expect(toToolOutcome(ids, returned({ content: [marked] })).payload).toMatchObject({ content: [marked] });
   },
 );
 
@@ -109,7 +109,7 @@ verifies("content.errors", "passes the failure of the record on, with the author
   const image = { type: "image", data: "AAAA", mimeType: "image/png" };
   const { tool_result } = returned({ content: [image], is_error: true, failure });
   const row: Row = { ...failed("plugin_failed", "no such page"), tool_result };
-  expect(toolOutcomeOf(ids, row).payload).toMatchObject({
+  expect(toToolOutcome(ids, row).payload).toMatchObject({
     ok: false,
     error: "no such page",
     content: [image],

@@ -26,7 +26,7 @@ const TOKENS: Record<SqlDialect, Record<string, string>> = {
   },
 };
 
-export function statementsOf(migration: Migration, dialect: SqlDialect): string[] {
+export function expandStatements(migration: Migration, dialect: SqlDialect): string[] {
   return migration.statements
     .map((statement) => (typeof statement === "string" ? statement : statement[dialect]))
     .filter((statement) => statement !== undefined)

@@ -39,7 +39,7 @@ export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState>
     const [row] = yield sql(readKeyRow(dialect, rowLock(dialect, "for update")), [...key, p.now, p.stale_ms]);
     // Another node abandoned the claim in between, so try to claim the key again.
     if (row === undefined) continue;
-    const found = stateOf(row, p.digest);
+    const found = toKeyState(row, p.digest);
     if (found.state === "new") {
       yield sql(
         `update idempotency set digest = $4, claimed_at = ${now}, expires_at = ${now} + $6, status = null, body = null
@@ -54,10 +54,10 @@ export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState>
 /** Reads the state of a key without claiming it. */
 export function* findIdempotent(p: Omit<KeyClaim, "ttl_ms">, dialect: SqlDialect): Op<KeyState> {
   const [row] = yield sql(readKeyRow(dialect, ""), [p.org_id, p.project_id, p.key, p.now, p.stale_ms]);
-  return row === undefined ? { state: "new" } : stateOf(row, p.digest);
+  return row === undefined ? { state: "new" } : toKeyState(row, p.digest);
 }
 
-function stateOf(row: Row, digest: string): KeyState {
+function toKeyState(row: Row, digest: string): KeyState {
   if (row.free === 1) return { state: "new" };
   if (row.digest !== digest) return { state: "conflict" };
   if (row.status === null) return { state: "in_progress" };

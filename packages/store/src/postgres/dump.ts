@@ -6,7 +6,7 @@
 import { BackplaneError } from "@backplane/contract";
 import type pg from "pg";
 import { MIGRATIONS } from "../migrations/all-migrations.ts";
-import { statementsOf } from "../migrations/migration.ts";
+import { expandStatements } from "../migrations/migration.ts";
 import { CREATE_SCHEMA_VERSION, missingSteps, READ_SCHEMA_VERSION } from "../migrations/schema-version.ts";
 import { toPostgresError } from "./errors.ts";
 
@@ -70,7 +70,7 @@ export async function restoreDatabase(
     await clearDatabase(client, options.force);
     await client.query(CREATE_SCHEMA_VERSION);
     for (const migration of MIGRATIONS.filter(({ version }) => version <= dump.schema_version))
-      for (const statement of statementsOf(migration, "postgres")) await client.query(statement);
+      for (const statement of expandStatements(migration, "postgres")) await client.query(statement);
     for (const table of [SCHEMA_TABLE, ...tablesAt(dump.schema_version)]) {
       // Some migrations insert a first row.
       await client.query(`delete from ${table}`);
@@ -142,7 +142,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
 function tablesAt(version: number): string[] {
   const tables = new Set<string>();
   for (const migration of MIGRATIONS.filter((one) => one.version <= version)) {
-    for (const statement of statementsOf(migration, "postgres")) {
+    for (const statement of expandStatements(migration, "postgres")) {
       const [, action, name] = /^\s*(create|drop) table (?:if (?:not )?exists )?(\w+)/i.exec(statement) ?? [];
       if (name === undefined) continue;
       tables.delete(name);

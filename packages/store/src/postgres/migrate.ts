@@ -1,6 +1,6 @@
 /** Migrates a schema to the newest version. An advisory lock serializes gateways that start at the same time. */
 import type pg from "pg";
-import { type Migration, statementsOf } from "../migrations/migration.ts";
+import { type Migration, expandStatements } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
   missingSteps,
@@ -36,7 +36,7 @@ export async function migrateDatabase(
 async function apply(client: pg.PoolClient, step: Migration): Promise<void> {
   await client.query("begin");
   try {
-    for (const statement of statementsOf(step, "postgres")) await client.query(statement);
+    for (const statement of expandStatements(step, "postgres")) await client.query(statement);
     await client.query(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]);
     await client.query("commit");
   } catch (error) {

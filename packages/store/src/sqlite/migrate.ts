@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { Logger } from "@backplane/ports";
 import { rowSums } from "../migrations/0014-row-sums.ts";
-import { type Migration, statementsOf } from "../migrations/migration.ts";
+import { type Migration, expandStatements } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
   missingSteps,
@@ -55,7 +55,7 @@ function apply(connection: SqliteConnection, steps: readonly Migration[]): void 
   try {
     const change = () => {
       for (const step of steps) {
-        for (const statement of statementsOf(step, "sqlite")) connection.exec(statement);
+        for (const statement of expandStatements(step, "sqlite")) connection.exec(statement);
         runStatement(
           connection,
           sql(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]),

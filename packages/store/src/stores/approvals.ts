@@ -5,7 +5,7 @@ import { listApprovals, readApproval } from "../ops/approvals.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
 import { encodeAllowRule } from "./allow-rules.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn } from "./scope.ts";
 
 export function createApprovalStore(backend: Backend): ApprovalStore {
@@ -29,7 +29,7 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
           page.limit + 1,
         ),
       );
-      return pageOf(rows, page, (row) => row.id as string, decodeApproval);
+      return toPage(rows, page, (row) => row.id as string, decodeApproval);
     },
     async resolve(id, answer, records, new_rule) {
       const { status, ...resolution } = answer;

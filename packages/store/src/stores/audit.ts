@@ -11,7 +11,7 @@ import {
   readChainHead,
 } from "../ops/audit.ts";
 import type { Row } from "../ops/op.ts";
-import { pageOf } from "./page.ts";
+import { toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 const CHAIN_STEP = 500;
@@ -24,7 +24,7 @@ export function createAuditStore(backend: Backend, appended: Listeners): AuditSt
       const rows = await backend.read(() =>
         listAudit(scope.org_id, projectColumn(scope.project_id), filter.action ?? "", before, page.limit + 1),
       );
-      return pageOf(rows, page, (row) => String(row.seq), decodeAudit);
+      return toPage(rows, page, (row) => String(row.seq), decodeAudit);
     },
     /** The head names the last entry, so a truncated end is detected like a changed byte. */
     async verify() {

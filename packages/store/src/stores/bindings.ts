@@ -15,7 +15,7 @@ import {
 import type { Op, Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
 import { decodePackage } from "./packages.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn } from "./scope.ts";
 
 export function createBindingStore(backend: Backend): BindingStore {
@@ -71,7 +71,7 @@ export function createBindingStore(backend: Backend): BindingStore {
           page.limit + 1,
         ]),
       );
-      return pageOf(
+      return toPage(
         rows,
         page,
         (row) => row.id as string,

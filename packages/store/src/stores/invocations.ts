@@ -10,7 +10,7 @@ import { encodeDelegation } from "./delegations.ts";
 import { encodeExecution } from "./executions.ts";
 import { encodeClaim } from "./idempotency.ts";
 import { decodeInvocation, encodeFixed, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { encodeRun, encodeRunEnd } from "./runs.ts";
 import { projectColumn } from "./scope.ts";
 import { encodeTape } from "./session-row.ts";
@@ -116,7 +116,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
           limit: page.limit + 1,
         }),
       );
-      const found = pageOf(rows, page, (row) => row.id as string, publicInvocation);
+      const found = toPage(rows, page, (row) => row.id as string, publicInvocation);
       // The scan stopped early: the page is not full, but there may be more rows.
       return { items: found.items, next: found.next ?? resume };
     },

@@ -4,7 +4,7 @@ import type { Backend } from "../backend/backend.ts";
 import { deadJobs, dueJobs, dueLanes, type JobRow, listJobs, readJob } from "../ops/jobs.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 export function createJobQueue(backend: Backend): JobQueue {
@@ -76,7 +76,7 @@ export function createJobQueue(backend: Backend): JobQueue {
           limit: page.limit + 1,
         }),
       );
-      return pageOf(rows, page, (row) => row.id as string, decodeJob);
+      return toPage(rows, page, (row) => row.id as string, decodeJob);
     },
     async lanes(queue, now) {
       const rows = await backend.read((dialect) => dueLanes(queue, backend.callerTime(now), dialect));

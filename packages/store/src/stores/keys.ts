@@ -4,7 +4,7 @@ import type { Backend } from "../backend/backend.ts";
 import { listKeys, readKey, readKeyById } from "../ops/keys.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 
 export function createKeyStore(backend: Backend): KeyStore {
@@ -37,7 +37,7 @@ export function createKeyStore(backend: Backend): KeyStore {
       const rows = await backend.read(() =>
         listKeys([scope.org_id, projectColumn(scope.project_id), beforeOf(page), page.limit + 1]),
       );
-      return pageOf(rows, page, (row) => row.id as string, decodeKey);
+      return toPage(rows, page, (row) => row.id as string, decodeKey);
     },
     async revoke(scope, id, at, records) {
       const written = await backend.write("revokeKey", {

@@ -3,7 +3,7 @@ import type { LlmCallStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listLlmCalls, readLlmCall } from "../ops/llm-calls.ts";
 import type { Row } from "../ops/op.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 /** The status and the scope are columns. */
@@ -50,7 +50,7 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
           page.limit + 1,
         ] as const),
       );
-      return pageOf(rows, page, (row) => row.id as string, decodeCall);
+      return toPage(rows, page, (row) => row.id as string, decodeCall);
     },
   };
 }

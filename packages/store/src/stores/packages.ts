@@ -3,7 +3,7 @@ import type { ChangeRecords, PackageStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { digestInUse, findPackage, type InsertPackage, listPackages, readPackage } from "../ops/packages.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 
 export function createPackageStore(backend: Backend): PackageStore {
   return {
@@ -25,7 +25,7 @@ export function createPackageStore(backend: Backend): PackageStore {
       }),
     async list(org_id, page) {
       const rows = await backend.read(() => listPackages([org_id, beforeOf(page), page.limit + 1]));
-      return pageOf(
+      return toPage(
         rows,
         page,
         (row) => row.id as string,

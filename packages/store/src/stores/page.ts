@@ -9,7 +9,7 @@ export function beforeOf(page: Page): string {
 }
 
 /** `rows` has one row more than the page when there is a next page. */
-export function pageOf<R, T>(
+export function toPage<R, T>(
   rows: R[],
   page: Page,
   id: (row: R) => string,

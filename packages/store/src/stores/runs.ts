@@ -7,7 +7,7 @@ import type { Row } from "../ops/op.ts";
 import { EXECUTING, listRuns, type RunColumns, readFirstRun, readRun } from "../ops/runs.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 import { encodeHold, encodeTape, keyColumns } from "./session-row.ts";
 
@@ -100,7 +100,7 @@ export function createRunStore(backend: Backend): RunStore {
           limit: page.limit + 1,
         }),
       );
-      return pageOf(rows, page, (row) => row.id as string, publicRun);
+      return toPage(rows, page, (row) => row.id as string, publicRun);
     },
     async claimOrphans(node_id, now, limit) {
       const rows = await backend.write("claimRuns", { node_id, now: backend.callerTime(now), limit });

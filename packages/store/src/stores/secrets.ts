@@ -5,7 +5,7 @@ import { bindingsUsing } from "../ops/bindings.ts";
 import type { Op, Row } from "../ops/op.ts";
 import { listSecrets, readSecret } from "../ops/secrets.ts";
 import { encodeRecords } from "./change-records.ts";
-import { pageOf } from "./page.ts";
+import { toPage } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 
 export function createSecretStore(backend: Backend): SecretStore {
@@ -44,7 +44,7 @@ export function createSecretStore(backend: Backend): SecretStore {
         }
         return found;
       });
-      return pageOf(
+      return toPage(
         secrets,
         page,
         (secret) => secret.name,
@@ -56,7 +56,7 @@ export function createSecretStore(backend: Backend): SecretStore {
       const removed = await backend.write("removeSecret", {
         ...scopeColumns(scope),
         name,
-        ref: refOf(org_id, name),
+        ref: joinRef(org_id, name),
         records: encodeRecords(records),
       });
       if (removed && records.events !== undefined) backend.notifyAppended();
@@ -68,7 +68,7 @@ export function createSecretStore(backend: Backend): SecretStore {
 function* decodeSecret(row: Row): Op<Secret> {
   const org_id = row.org_id as string;
   const name = row.name as string;
-  const ref = refOf(org_id, name);
+  const ref = joinRef(org_id, name);
   return {
     name,
     org_id,
@@ -82,6 +82,6 @@ function* decodeSecret(row: Row): Op<Secret> {
   };
 }
 
-function refOf(org_id: string, name: string): string {
+function joinRef(org_id: string, name: string): string {
   return `secret://${org_id}/${name}`;
 }

@@ -15,7 +15,7 @@ import { readChainRow } from "../ops/sessions.ts";
 import { checkSpan, spansOf } from "../ops/spans.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 import {
   decodeChain,
@@ -58,7 +58,7 @@ export function createSessionStore(backend: Backend): SessionStore {
           limit: page.limit + 1,
         }),
       );
-      return pageOf(rows, page, (row) => row.root_chain as string, decodeSession);
+      return toPage(rows, page, (row) => row.root_chain as string, decodeSession);
     },
     async patch(key, metadata) {
       const changes = JSON.stringify(metadata);
@@ -70,7 +70,7 @@ export function createSessionStore(backend: Backend): SessionStore {
     },
     async chains(key, page) {
       const rows = await backend.read(() => listChains(keyColumns(key), beforeOf(page), page.limit + 1));
-      return pageOf(rows, page, (row) => row.id as string, decodeChain);
+      return toPage(rows, page, (row) => row.id as string, decodeChain);
     },
     append(key, entries, chain_id, once) {
       const rows = { key: keyColumns(key), chain_id: chain_id ?? null, entries: entries.map(encodeEntry) };

@@ -9,7 +9,7 @@ import {
   trustedKeyByKeyId,
 } from "../ops/trusted-keys.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, pageOf } from "./page.ts";
+import { beforeOf, toPage } from "./page.ts";
 
 export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
   return {
@@ -32,7 +32,7 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
     },
     async list(org_id, page) {
       const rows = await backend.read(() => listTrustedKeys([org_id, beforeOf(page), page.limit + 1]));
-      return pageOf(rows, page, (row) => row.id as string, decode);
+      return toPage(rows, page, (row) => row.id as string, decode);
     },
     async revoke(key, records) {
       const { id, org_id } = key;

@@ -45,7 +45,7 @@ export async function* readZip(
   const data = await placeEntries(entries, table, readAt);
   for (const [index, entry] of entries.entries()) {
     if (entry.kind === "folder") continue;
-    const content = await contentOf(entry, await readAt(data[index] as number, entry.packed));
+    const content = await readContent(entry, await readAt(data[index] as number, entry.packed));
     yield { path: paths[index] as string, executable: entry.executable, content };
   }
 }
@@ -117,7 +117,7 @@ async function checkDescriptor(entry: ZipEntry, at: number, left: number, readAt
   throw unsafe("ambiguous", "its data descriptor does not match the central directory", entry.name);
 }
 
-async function contentOf(entry: ZipEntry, packed: Buffer): Promise<Buffer> {
+async function readContent(entry: ZipEntry, packed: Buffer): Promise<Buffer> {
   const bytes = entry.method === 0 ? packed : await inflate(entry, packed);
   if (bytes.length !== entry.size)
     throw unsafe("size", "its content does not have the announced size", entry.name);

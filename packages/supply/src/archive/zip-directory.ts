@@ -134,7 +134,7 @@ function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: Zi
   if (packed === FULL32 || size === FULL32 || offset === FULL32) throw zip64(name);
   if (method === 0 && packed !== size)
     throw unsafe("ambiguous", "it is stored uncompressed, but its two sizes differ", name);
-  const { kind, executable } = modeOf(table.readUInt16LE(at + 4) >> 8, table.readUInt32LE(at + 38), name);
+  const { kind, executable } = readMode(table.readUInt16LE(at + 4) >> 8, table.readUInt32LE(at + 38), name);
   if (kind === "folder" && size !== 0) throw unsafe("folder-with-data", "it is a folder with data", name);
   if (size > limits.file_bytes) {
     throw unsafe("file-too-large", `it is larger than ${limits.file_bytes} bytes`, name);
@@ -169,7 +169,7 @@ export function checkExtra(extra: Buffer, name: string): void {
   }
 }
 
-function modeOf(
+function readMode(
   host: number,
   attributes: number,
   name: string,

@@ -23,7 +23,7 @@ import {
   type TreeFile,
   type TreeListing,
 } from "../tree/tree-listing.ts";
-import { type Difference, differenceOf } from "../tree/verify-tree.ts";
+import { type Difference, findDifference } from "../tree/verify-tree.ts";
 
 export interface Staging {
   /** The path to unpack to, which does not exist yet, on the file system of the store. */
@@ -199,7 +199,7 @@ export async function checkFolder(folder: string, digest: string): Promise<Diffe
   } catch {
     return { file: "listing", what: "missing" };
   }
-  return await differenceOf(join(folder, "tree"), listing);
+  return await findDifference(join(folder, "tree"), listing);
 }
 
 function isThere(folder: string): Promise<boolean> {

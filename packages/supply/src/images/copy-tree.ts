@@ -9,7 +9,7 @@ import { dirname, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { mapConcurrently } from "../tree/read-tree.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
-import { type Difference, differenceOf } from "../tree/verify-tree.ts";
+import { type Difference, findDifference } from "../tree/verify-tree.ts";
 import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
 const PIECE_BYTES = 256 * 1024;
@@ -42,7 +42,7 @@ export async function copyTree(from: string, to: string, files: readonly TreeFil
   const { ctimeNs } = await stat(to, { bigint: true });
   await pause(ctimeNs % 1_000_000_000n === 0n ? SECOND_MS : TICK_MS);
   const fingerprint = await takeFingerprint(to, files);
-  const difference = await differenceOf(to, files);
+  const difference = await findDifference(to, files);
   return difference === null ? { fingerprint } : { difference };
 }
 

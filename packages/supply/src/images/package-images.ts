@@ -18,7 +18,7 @@ import type { Logger, PackageFiles, PackageImage } from "@backplane/ports";
 import { expandRoot, ROOT_DATA } from "../container-images/root-files.ts";
 import { type ContentStore, corrupt } from "../content/content-store.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
-import { nameDifferenceOf } from "../tree/verify-tree.ts";
+import { findNameDifference } from "../tree/verify-tree.ts";
 import { copyTree } from "./copy-tree.ts";
 import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
@@ -167,7 +167,7 @@ class Images implements PackageImages {
     // Taken before the copy, so that an unchanged fingerprint means that the store is still intact.
     const store = await takeFingerprint(tree, files);
     // An added file would not be part of the image, but the store is damaged nevertheless.
-    const name_difference = await nameDifferenceOf(tree, files);
+    const name_difference = await findNameDifference(tree, files);
     if (name_difference !== null) throw corrupt(digest, name_difference);
     const bytes = files.reduce((sum, { size }) => sum + size, 0);
     await this.#trim(bytes);

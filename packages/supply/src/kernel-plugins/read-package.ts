@@ -11,7 +11,7 @@ import {
   type PluginOrigin,
 } from "@backplane/contract";
 import type { PackageJson } from "../npm/package-json.ts";
-import { fileInside, moduleEntryOf } from "./resolve-module.ts";
+import { fileInside, findModuleEntry } from "./resolve-module.ts";
 
 export interface PackageReading {
   /** The name of the package; null without one. */
@@ -94,7 +94,7 @@ async function readEntry(
   if (typeof manifest.version !== "string" || manifest.version === "")
     return "its package.json has no version";
   if (module !== undefined && typeof module !== "string") return `the module of ${name} is not a path`;
-  const path = module ?? moduleEntryOf(manifest, conditions);
+  const path = module ?? findModuleEntry(manifest, conditions);
   if (path === null) return `its package.json exports nothing as "."`;
   const found = await locate(path);
   if ("problem" in found) return found.problem;

@@ -20,7 +20,7 @@ export function conditionsOf(execArgv: readonly string[]): string[] {
 }
 
 /** A path relative to the package; null when there is no entry. */
-export function moduleEntryOf(manifest: PackageJson, conditions: readonly string[]): string | null {
+export function findModuleEntry(manifest: PackageJson, conditions: readonly string[]): string | null {
   if (manifest.exports === undefined || manifest.exports === null) {
     return typeof manifest.main === "string" ? manifest.main : "index.js";
   }

@@ -44,7 +44,7 @@ function readServer(item: unknown): ListedServer | null {
     repository: isObject(repository) ? webUrl(repository.url) : null,
     sources: [
       ...packages.flatMap((each) => sourceOf(each) ?? []),
-      ...remotes.flatMap((each) => remoteOf(each, name) ?? []),
+      ...remotes.flatMap((each) => readRemote(each, name) ?? []),
     ],
     variables: variablesOf(packages),
   };
@@ -64,7 +64,7 @@ function sourceOf(item: Record<string, unknown>): string | null {
   return null;
 }
 
-function remoteOf(item: Record<string, unknown>, name: string): string | null {
+function readRemote(item: Record<string, unknown>, name: string): string | null {
   const url = webUrl(item.url);
   // A URL with a placeholder needs a value that only the user has.
   if (url === null || /[{}]/.test(url) || item.type !== "streamable-http") return null;

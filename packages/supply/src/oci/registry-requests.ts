@@ -54,7 +54,7 @@ export function createRegistryRequests(options: {
   const agents = { http: new HttpAgent(settings), https: new HttpsAgent(settings) };
   return {
     async send({ method, url, headers, body, signal }) {
-      const lookup = options.addresses === null ? undefined : await lookupOf(options.addresses, url);
+      const lookup = options.addresses === null ? undefined : await createLookup(options.addresses, url);
       const secure = url.protocol === "https:";
       const open = secure ? secureRequest : plainRequest;
       const { promise, resolve, reject } = Promise.withResolvers<RegistryResponse>();
@@ -86,7 +86,7 @@ export function createRegistryRequests(options: {
   };
 }
 
-async function lookupOf(addresses: CheckedAddresses, url: URL): Promise<LookupFunction> {
+async function createLookup(addresses: CheckedAddresses, url: URL): Promise<LookupFunction> {
   const host = url.hostname.replace(/^\[|\]$/g, "").toLowerCase();
   const port = Number(url.port || (url.protocol === "https:" ? 443 : 80));
   let checked: readonly string[];

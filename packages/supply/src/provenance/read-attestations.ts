@@ -36,7 +36,7 @@ export async function readAttestations(
     proxy: settings.upstream(registry.origin),
   });
   const read = (path: string, max_bytes: number) =>
-    readJson(requests.send, urlOf(registry, path), max_bytes, operation, request_ms);
+    readJson(requests.send, resolveUrl(registry, path), max_bytes, operation, request_ms);
   try {
     const path = `-/npm/v1/attestations/${escaped}@${encodeURIComponent(version)}`;
     const { status, json } = await read(path, MAX_BYTES);
@@ -108,6 +108,6 @@ async function readJson(
 }
 
 /** A registry may have a path of its own. */
-function urlOf(registry: URL, path: string): URL {
+function resolveUrl(registry: URL, path: string): URL {
   return new URL(`${registry.origin}${registry.pathname.replace(/\/+$/, "")}/${path}`);
 }

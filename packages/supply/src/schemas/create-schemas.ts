@@ -45,7 +45,7 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
 
   const build = async (key: string, schema: unknown): Promise<SchemaCheck> => {
     const text = withinCaps(schema);
-    const vetted = vettedOf(await vetting.run({ kind: "vet", text }, vet_ms), vet_ms);
+    const vetted = toVettedSchema(await vetting.run({ kind: "vet", text }, vet_ms), vet_ms);
     const validateInWorker = checkInWorker(checking, key, text, check_ms);
     if (vetted.worker_only) return validateInWorker;
     compiler ??= loadCompiler();
@@ -76,7 +76,7 @@ export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
   };
 }
 
-function vettedOf(reply: ThreadReply, vet_ms: number): VettedSchema {
+function toVettedSchema(reply: ThreadReply, vet_ms: number): VettedSchema {
   if (reply.kind === "vetted") return reply.vetted;
   if (reply.kind === "failed") throw refused(reply.why.replace(/\.$/, ""));
   if (reply.kind === "too_slow")
@@ -90,10 +90,10 @@ function vettedOf(reply: ThreadReply, vet_ms: number): VettedSchema {
 function isSmallWork(vetted: VettedSchema, size: ValueSize): boolean {
   if (size.large || (vetted.formats && size.bytes > FORMAT_BYTES)) return false;
   if (vetted.pattern_ms * (size.bytes / IN_PROCESS_BYTES) > PATTERN_MS) return false;
-  return checksOf(vetted, size) <= IN_PROCESS_CHECKS;
+  return estimateChecks(vetted, size) <= IN_PROCESS_CHECKS;
 }
 
-function checksOf({ weight, quadratic }: VettedSchema, { values }: ValueSize): number {
+function estimateChecks({ weight, quadratic }: VettedSchema, { values }: ValueSize): number {
   return weight * values * (quadratic ? values : 1);
 }
 
@@ -104,7 +104,7 @@ function checkInProcess(
   size: ValueSize,
 ): SchemaIssue[] {
   try {
-    return validate(value, checksOf(vetted, size) <= ALL_ISSUES_CHECKS);
+    return validate(value, estimateChecks(vetted, size) <= ALL_ISSUES_CHECKS);
   } catch {
     return [{ path: "", message: "cannot be compared with the schema" }];
   }

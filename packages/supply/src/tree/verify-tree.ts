@@ -11,15 +11,15 @@ export interface Difference {
   actual?: string;
 }
 
-export async function differenceOf(dir: string, listing: readonly TreeFile[]): Promise<Difference | null> {
-  const name_difference = await nameDifferenceOf(dir, listing);
+export async function findDifference(dir: string, listing: readonly TreeFile[]): Promise<Difference | null> {
+  const name_difference = await findNameDifference(dir, listing);
   if (name_difference !== null) return name_difference;
   const compared = await mapConcurrently(listing, (file) => compare(dir, file));
   return compared.find((difference) => difference !== null) ?? null;
 }
 
 /** Compares names and kinds only: files that are missing, were added, or are not files any more. */
-export async function nameDifferenceOf(
+export async function findNameDifference(
   dir: string,
   listing: readonly TreeFile[],
 ): Promise<Difference | null> {

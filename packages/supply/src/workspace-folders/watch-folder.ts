@@ -39,7 +39,7 @@ export function watchFolder(path: string, parts: readonly string[] | null, chang
   };
   const rescan = () => {
     add(path, false);
-    const existing = new Set(partsOf(path, parts).map((part) => join(path, part)));
+    const existing = new Set(listParts(path, parts).map((part) => join(path, part)));
     for (const target of watchers.keys()) if (target !== path && !existing.has(target)) drop(target);
     for (const target of existing) add(target, true);
   };
@@ -58,7 +58,7 @@ export function watchFolder(path: string, parts: readonly string[] | null, chang
   };
 }
 
-function partsOf(path: string, parts: readonly string[] | null): string[] {
+function listParts(path: string, parts: readonly string[] | null): string[] {
   try {
     return readdirSync(path, { withFileTypes: true })
       .filter((entry) => entry.isDirectory() && (parts?.includes(entry.name) ?? isVisible(entry.name)))

@@ -71,7 +71,7 @@ export async function callTool(
     ticket = await deps.kernel.invocations.invoke(
       caller,
       // A plugin's calls belong to the session and the run of its own call.
-      invokeBodyOf(tool, input, caller.delegation === undefined ? session : null),
+      buildInvokeBody(tool, input, caller.delegation === undefined ? session : null),
       questions.possible ? { context: "conversation", answerRequest: questions.answerRequest } : CONVERSATION,
     );
   } catch (error) {
@@ -108,7 +108,7 @@ function readCall(
   return { name, input };
 }
 
-function invokeBodyOf(tool: CatalogTool, input: JsonObject, session: McpSession | null): InvokeBody {
+function buildInvokeBody(tool: CatalogTool, input: JsonObject, session: McpSession | null): InvokeBody {
   const body: InvokeBody = { export_id: tool.name, input };
   if (tool.binding_id === null) body.package_id = tool.package_id;
   else body.binding_id = tool.binding_id;

@@ -29,7 +29,7 @@ export function createPrompts(lists: ServerLists): Prompts {
       }
       const by_name = new Map<string, JsonObject>();
       for (const { item, server } of offered) {
-        const name = nameOf(server, item.name);
+        const name = toPromptName(server, item.name);
         const _meta = { ...(isObject(item._meta) ? item._meta : {}), [SERVER_META]: server.name };
         // Different servers and prompts can result in the same name; the first one keeps it.
         if (name !== null && !by_name.has(name)) by_name.set(name, { ...item, name, _meta });
@@ -41,7 +41,7 @@ export function createPrompts(lists: ServerLists): Prompts {
         throw new McpError(MCP_ERRORS.invalid_params, "params.name must be a string");
       if (view.server !== null) return { server: view.server, name };
       const offered = await lists.list(caller, view, "prompts");
-      const found = offered.find(({ item, server }) => nameOf(server, item.name) === name);
+      const found = offered.find(({ item, server }) => toPromptName(server, item.name) === name);
       if (found === undefined)
         throw new McpError(MCP_ERRORS.invalid_params, `Unknown prompt: ${name.slice(0, 128)}`);
       return { server: found.server, name: found.item.name as string };
@@ -49,6 +49,6 @@ export function createPrompts(lists: ServerLists): Prompts {
   };
 }
 
-function nameOf(server: ServerInfo, name: unknown): string | null {
+function toPromptName(server: ServerInfo, name: unknown): string | null {
   return typeof name === "string" ? `mcp_${server.name}_${name}` : null;
 }

@@ -12,7 +12,7 @@ import {
 } from "@backplane/contract";
 import type { Caller, Clock, Kernel, Logger, ServerInfo } from "@backplane/ports";
 import { requestServer } from "./request-server.ts";
-import { serversOf, type View } from "./view.ts";
+import { listViewServers, type View } from "./view.ts";
 
 type ListKind = "resources" | "resourceTemplates" | "prompts";
 
@@ -92,7 +92,7 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
     return items;
   }
 
-  function listOf(caller: Caller, server: ServerInfo, kind: ListKind): Promise<JsonObject[]> {
+  function readList(caller: Caller, server: ServerInfo, kind: ListKind): Promise<JsonObject[]> {
     const capability = server.capabilities[CAPABILITY[kind]];
     if (!isObject(capability)) return EMPTY;
     const key = `${server.binding_id}\n${caller.scope.project_id}\n${kind}`;
@@ -110,11 +110,11 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
 
   return {
     async list(caller, view, kind) {
-      const servers = await serversOf(kernel, caller, view);
+      const servers = await listViewServers(kernel, caller, view);
       const lists = await Promise.all(
         servers.map(async (server) => {
           try {
-            return (await listOf(caller, server, kind)).map((item) => ({ server, item }));
+            return (await readList(caller, server, kind)).map((item) => ({ server, item }));
           } catch (error) {
             if (view.server !== null) throw error;
             const { code } = toBackplaneError(error);

@@ -15,6 +15,10 @@ export async function findView(kernel: Kernel, caller: Caller, name: string): Pr
   return server === undefined ? null : { server };
 }
 
-export async function serversOf(kernel: Kernel, caller: Caller, view: View): Promise<readonly ServerInfo[]> {
+export async function listViewServers(
+  kernel: Kernel,
+  caller: Caller,
+  view: View,
+): Promise<readonly ServerInfo[]> {
   return view.server === null ? await kernel.servers.list(caller) : [view.server];
 }

@@ -5,7 +5,7 @@
 import { isObject } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
 import { requestServer } from "../lists/request-server.ts";
-import { serversOf } from "../lists/view.ts";
+import { listViewServers } from "../lists/view.ts";
 import { isLogged, type LogLevel } from "../protocol/log-levels.ts";
 import type { McpExchange } from "../session/exchange.ts";
 
@@ -13,7 +13,7 @@ export function createLogLevelForwarding(kernel: Kernel): (exchange: McpExchange
   const forwarded = new Map<string, LogLevel>();
 
   async function forward({ caller, view }: McpExchange, level: LogLevel): Promise<void> {
-    for (const { binding_id, capabilities } of await serversOf(kernel, caller, view)) {
+    for (const { binding_id, capabilities } of await listViewServers(kernel, caller, view)) {
       const current = forwarded.get(binding_id);
       if (!isObject(capabilities.logging) || (current !== undefined && isLogged(level, current))) continue;
       forwarded.set(binding_id, level);

@@ -66,7 +66,7 @@ export function isStateless(request: McpClientRequest, headers: IncomingHttpHead
 function checkHeaders({ method, params }: McpClientRequest, headers: IncomingHttpHeaders): void {
   expectHeader(headers, "mcp-protocol-version", MCP_STATELESS);
   expectHeader(headers, "mcp-method", method);
-  const named = nameOf(method, params);
+  const named = readTargetName(method, params);
   if (named !== undefined) expectHeader(headers, "mcp-name", named);
 }
 
@@ -77,7 +77,7 @@ function expectHeader(headers: IncomingHttpHeaders, name: string, expected: stri
   throw new McpError(MCP_ERRORS.header_mismatch, `the header ${name} ${problem}`);
 }
 
-function nameOf(method: string, { name, uri }: JsonObject): string | undefined {
+function readTargetName(method: string, { name, uri }: JsonObject): string | undefined {
   if (method === "tools/call" || method === "prompts/get") return typeof name === "string" ? name : undefined;
   return method === "resources/read" && typeof uri === "string" ? uri : undefined;
 }

@@ -6,7 +6,7 @@ import {
   type InvocationEvent,
   isArtifact,
 } from "@backplane/contract";
-import { EXIT, type ExitCode, exitCodeOf } from "../../command-line/exit-codes.ts";
+import { EXIT, type ExitCode, toExitCode } from "../../command-line/exit-codes.ts";
 import { fields } from "../../terminal/output.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 
@@ -34,7 +34,7 @@ export function invocationExit(invocation: Invocation): ExitCode {
   const { code = "", details } = invocation.error ?? {};
   // Here a missing secret denies the call; for `secret show` the same code is an ordinary failure.
   if (code === "secret.not_found") return EXIT.denied;
-  const exit = exitCodeOf(code, details);
+  const exit = toExitCode(code, details);
   return exit === EXIT.denied || exit === EXIT.timeout ? exit : EXIT.failed;
 }
 

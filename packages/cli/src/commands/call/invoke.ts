@@ -76,7 +76,7 @@ async function run(
     await printInvocations(context, { ...options, ...(exportId === undefined ? {} : { export: exportId }) });
     return EXIT.ok;
   }
-  const body = await bodyOf(context, options, exportId, fields);
+  const body = await buildBody(context, options, exportId, fields);
   const client = context.client();
   const { out } = context;
   const invoke = () =>
@@ -132,7 +132,7 @@ function report(context: CommandContext, { invocation, gave_up }: FollowedInvoca
   // At a terminal, where both streams are read together, a message that was the result is not repeated.
   const printed =
     context.io.stdout.isTTY === true && !context.out.json ? invocationResultText(invocation) : "";
-  const failure = failureOf(invocation, gave_up, printed);
+  const failure = describeFailure(invocation, gave_up, printed);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
   const stderr = unseenStderr(invocation);
@@ -155,7 +155,7 @@ function unseenStderr(invocation: Invocation): string | null {
   return shown.some((text) => text.trim() !== "" && stderr.includes(text.trim())) ? null : stderr;
 }
 
-function failureOf(
+function describeFailure(
   invocation: Invocation,
   gave_up: FollowedInvocation["gave_up"],
   printed: string,
@@ -179,7 +179,7 @@ function failureOf(
   return { code, message: `${shown} (${invocation.id})`, details, ...fix };
 }
 
-async function bodyOf(
+async function buildBody(
   context: CommandContext,
   options: InvokeOptions,
   exportId: string | undefined,
@@ -196,12 +196,12 @@ async function bodyOf(
     ...(options.package === undefined ? {} : { package_id: options.package }),
     ...(options.session === undefined ? {} : { session_id: options.session }),
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
-    input: await inputOf(context, options.input, fields),
+    input: await buildInput(context, options.input, fields),
   };
 }
 
 /** A value that is JSON keeps its type; any other is text. Fields override those of --input. */
-async function inputOf(
+async function buildInput(
   context: CommandContext,
   json: string | undefined,
   fields: readonly string[],

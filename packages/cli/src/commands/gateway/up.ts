@@ -4,7 +4,7 @@ import { BackplaneError, codeOf, diskFault, toBackplaneError } from "@backplane/
 import type { Gateway } from "@backplane/gateway";
 import { type Command, Option } from "commander";
 import { errorDocument, toErrorReport } from "../../command-line/error-report.ts";
-import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
+import { EXIT, toExitCode } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { version } from "../../command-line/version.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -147,7 +147,7 @@ async function runAsChild(context: CommandContext, options: UpOptions, fd: numbe
     return await runInForeground(context, options, sendOnce);
   } catch (thrown) {
     const failure = toErrorReport(toBackplaneError(thrown));
-    sendOnce(errorDocument(failure, exitCodeOf(failure.code, failure.details)));
+    sendOnce(errorDocument(failure, toExitCode(failure.code, failure.details)));
     throw thrown;
   }
 }

@@ -35,7 +35,10 @@ export function comparePackages(before: Package, after: Package): string[] {
     if (earlier === undefined) continue;
     lines.push(...permissionChanges(id, earlier.permissions, item.permissions));
     lines.push(...definitionChanges(before, earlier, after, item));
-    const schemas = [schemaOf(before, earlier.config_schema), schemaOf(after, item.config_schema)] as const;
+    const schemas = [
+      readSchema(before, earlier.config_schema),
+      readSchema(after, item.config_schema),
+    ] as const;
     lines.push(...configChanges(id, ...schemas));
   }
   if (old.runtime.protocol !== next.runtime.protocol)
@@ -87,7 +90,7 @@ function definitionChanges(before: Package, old: PluginExport, after: Package, n
     );
   if (old.description !== next.description) lines.push(`The description of ${id} changes.`);
   const changes = (name: "input_schema" | "output_schema") =>
-    textOf(before, old.tool[name]) !== textOf(after, next.tool[name]);
+    readSchemaText(before, old.tool[name]) !== readSchemaText(after, next.tool[name]);
   if (changes("input_schema")) lines.push(`The arguments of ${id} change.`);
   if (changes("output_schema")) lines.push(`The result of ${id} changes.`);
   return lines;
@@ -108,7 +111,7 @@ function configChanges(id: string, before: ConfigSchema, after: ConfigSchema): s
   ];
 }
 
-function schemaOf({ schemas }: Package, file: string | undefined): ConfigSchema {
+function readSchema({ schemas }: Package, file: string | undefined): ConfigSchema {
   const schema: Json | undefined = file === undefined ? undefined : schemas[file];
   if (!isObject(schema)) return { properties: [], required: [] };
   const { properties, required } = schema;
@@ -118,7 +121,7 @@ function schemaOf({ schemas }: Package, file: string | undefined): ConfigSchema 
   };
 }
 
-function textOf({ schemas }: Package, file: string | undefined): string {
+function readSchemaText({ schemas }: Package, file: string | undefined): string {
   const schema = file === undefined ? undefined : schemas[file];
   return schema === undefined ? "" : canonicalJson(schema);
 }

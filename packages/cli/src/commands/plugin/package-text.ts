@@ -49,11 +49,14 @@ export async function boundTools(context: CommandContext, found: Package): Promi
   const { items } = await bindings.list({ package_id: found.package_id });
   const own = items.filter(({ package_version }) => package_version === found.version);
   return await Promise.all(
-    own.map(async (binding) => ({ binding, definitions: await definitionsOf(context, binding) })),
+    own.map(async (binding) => ({ binding, definitions: await readDefinitions(context, binding) })),
   );
 }
 
-async function definitionsOf(context: CommandContext, { binding_id }: Binding): Promise<Definitions | null> {
+async function readDefinitions(
+  context: CommandContext,
+  { binding_id }: Binding,
+): Promise<Definitions | null> {
   try {
     return await context.client().bindings.definitions(binding_id);
   } catch (error) {
@@ -85,8 +88,8 @@ export function describePackage(out: Output, found: Package, bound: readonly Bou
     installed: `${installed_at} by ${installed_by}`,
   });
   const parts = [summary];
-  if (isDescribed(runtime.protocol)) parts.push(toolsOf(out, bound));
-  else if (manifest.exports.length > 0) parts.push(exportsOf(out, found));
+  if (isDescribed(runtime.protocol)) parts.push(formatTools(out, bound));
+  else if (manifest.exports.length > 0) parts.push(formatExports(out, found));
   if (skills.length > 0) {
     const rows = skills.map(({ name, description }) => [name, description]);
     parts.push(table(out, ["SKILL", "DESCRIPTION"], rows));
@@ -102,7 +105,7 @@ function describeSignature({ state, key_name, key_id, signed_at, reason }: Signa
   return state === "unsigned" ? "unsigned" : `not verified (${reason})`;
 }
 
-function toolsOf(out: Output, bound: readonly BoundTools[]): string {
+function formatTools(out: Output, bound: readonly BoundTools[]): string {
   if (bound.length === 0) return "Not bound; its tools are known only after binding.";
   const rows = bound.flatMap(({ binding: { binding_id, status }, definitions }): Cell[][] => {
     if (definitions === null) return [[binding_id, status, null, null]];
@@ -117,7 +120,7 @@ function toolsOf(out: Output, bound: readonly BoundTools[]): string {
   return table(out, ["BINDING", "STATUS", "TOOL", "STATE"], rows);
 }
 
-function exportsOf(out: Output, { manifest }: Package): string {
+function formatExports(out: Output, { manifest }: Package): string {
   return table(
     out,
     ["EXPORT", "KIND", "NETWORK", "FILES", "SECRETS", "DESCRIPTION"],

@@ -6,7 +6,7 @@ import { dirname, join, resolve } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { RegistryClient } from "@backplane/supply";
 import type { CommandContext } from "../../context/context.ts";
-import { statOf } from "../../install/plugin-source.ts";
+import { statSource } from "../../install/plugin-source.ts";
 import { readSignatureFile } from "../../install/signature-file.ts";
 import { readDockerLogin } from "./docker-config.ts";
 import { allowedAddresses } from "./registry-addresses.ts";
@@ -32,7 +32,7 @@ export async function pushPlugin(
       },
     );
   const path = resolve(context.io.cwd, source);
-  statOf(path, source);
+  statSource(path, source);
   const signature = readSignatureFile(context.io.cwd, path, options.signature);
   await inTemporaryFolder(tmpdir(), async (temporary) => {
     const { dir, store } = await context.out.during(`Packing ${source}`, () =>

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { BackplaneError, SIGNATURE_FILE } from "@backplane/contract";
 import type { CommandContext } from "../../context/context.ts";
-import { statOf } from "../../install/plugin-source.ts";
+import { statSource } from "../../install/plugin-source.ts";
 import { hostPlatform } from "./registry-commands.ts";
 
 /** Release automation keeps the key in a variable, where it never becomes a file. */
@@ -17,7 +17,7 @@ export async function signPlugin(
 ): Promise<undefined> {
   const { cwd, env } = context.io;
   const path = resolve(cwd, source);
-  statOf(path, source);
+  statSource(path, source);
   const private_key = await readKey(cwd, options.key, env[KEY_VARIABLE]);
   const { openAsLayout, readPluginArtifact, signPackage } = await import("@backplane/supply");
   const temporary = await mkdtemp(join(tmpdir(), "backplane-sign-"));

@@ -2,7 +2,7 @@
 import type { HarnessBody, RunBody } from "@backplane/client";
 import { BackplaneError, type Run } from "@backplane/contract";
 import { errorLines } from "../../command-line/error-report.ts";
-import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
+import { EXIT, toExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 
@@ -16,7 +16,7 @@ export interface HarnessFlags {
   compaction?: boolean;
 }
 
-export function harnessOf(export_id: string, flags: HarnessFlags): HarnessBody {
+export function buildHarness(export_id: string, flags: HarnessFlags): HarnessBody {
   const policy = {
     ...(flags.maxChildRuns === undefined ? {} : { max_child_runs: flags.maxChildRuns }),
     ...(flags.maxDepth === undefined ? {} : { max_depth: flags.maxDepth }),
@@ -55,7 +55,7 @@ export async function startHarnessRun(
     const ended = await runs.wait(run.id);
     waiting.end();
     out.data(ended, () => plainText(ended.output?.content ?? ""));
-    return interrupted ? EXIT.interrupted : exitOf(context, ended);
+    return interrupted ? EXIT.interrupted : reportRun(context, ended);
   } finally {
     waiting.end();
     stopListening();
@@ -84,9 +84,9 @@ export async function resumeHarnessRun(
   return await startHarnessRun(context, body, { wait });
 }
 
-function exitOf(context: CommandContext, run: Run): number {
+function reportRun(context: CommandContext, run: Run): number {
   if (run.error === null) return EXIT.ok;
   const { code, message } = run.error;
   context.io.stderr.write(`${errorLines({ code, message: `${message} (${run.id})` })}\n`);
-  return exitCodeOf(code);
+  return toExitCode(code);
 }

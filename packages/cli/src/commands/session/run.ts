@@ -6,7 +6,7 @@ import { chatEventText } from "../../chat/chat-event-text.ts";
 import type { ChatEvent } from "../../chat/chat-events.ts";
 import { Conversation } from "../../chat/conversation.ts";
 import { errorLines } from "../../command-line/error-report.ts";
-import { EXIT, exitCodeOf } from "../../command-line/exit-codes.ts";
+import { EXIT, toExitCode } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import { type WorkspaceOptions, workspaceFlag, workspaceOf } from "../../command-line/workspace-flag.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -16,7 +16,7 @@ import { fields } from "../../terminal/output.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { readStdin } from "../../terminal/read-input.ts";
 
-import { type HarnessFlags, harnessOf, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
+import { type HarnessFlags, buildHarness, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
 
 const INPUT_LENGTH = 60;
 
@@ -87,7 +87,11 @@ async function start(context: CommandContext, options: StartOptions): Promise<nu
     ...(whose === undefined ? {} : { context: whose }),
   };
   if (options.harness !== undefined)
-    return await startHarnessRun(context, { ...body, harness: harnessOf(options.harness, options) }, options);
+    return await startHarnessRun(
+      context,
+      { ...body, harness: buildHarness(options.harness, options) },
+      options,
+    );
   if (options.wait !== true && options.stream !== true) {
     const run = await runs.start(body);
     context.out.data(run, () => run.id);
@@ -139,7 +143,7 @@ async function follow(
     const run = await conversation.follow((await begin()).id);
     text.endLine();
     if (!streams) out.data(run, () => plainText(run.output?.content ?? ""));
-    return await exitOf(context, conversation, run, interrupts > 0);
+    return await reportRun(context, conversation, run, interrupts > 0);
   } finally {
     wait.end();
     stopListening();
@@ -159,7 +163,7 @@ function printEvent(
   if (shown !== null) out.note(shown);
 }
 
-async function exitOf(
+async function reportRun(
   context: CommandContext,
   conversation: Conversation,
   run: Run,
@@ -170,7 +174,7 @@ async function exitOf(
   if (run.error !== null) {
     const { code, message } = run.error;
     context.io.stderr.write(`${errorLines({ code, message: `${message} (${run.id})` })}\n`);
-    return refused ? EXIT.denied : exitCodeOf(code);
+    return refused ? EXIT.denied : toExitCode(code);
   }
   return refused ? EXIT.denied : EXIT.ok;
 }

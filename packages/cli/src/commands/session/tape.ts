@@ -52,7 +52,7 @@ async function show(context: CommandContext, options: Since & { entries?: boolea
   const approvals = await sessionApprovals(context, id);
   const { items } = await client.sessions.list({ ...workspaceOf(options), limit: CHILDREN_PAGE });
   const children = items.filter((item) => item.parent_session_id === id).map((item) => item.id);
-  const lines = [headOf(session, children), ...transcript(context, entries, approvals)];
+  const lines = [formatHead(session, children), ...transcript(context, entries, approvals)];
   out.data(null, () => lines.join("\n"));
   return undefined;
 }
@@ -88,7 +88,7 @@ async function* entriesOf(context: CommandContext, options: Since, id: string): 
   }
 }
 
-function headOf(session: Session, children: readonly string[]): string {
+function formatHead(session: Session, children: readonly string[]): string {
   const { id, workspace, parent_session_id, head_chain_id, last_entry_id, created_at } = session;
   return fields({
     session: id,

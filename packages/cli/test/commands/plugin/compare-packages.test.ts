@@ -4,12 +4,12 @@ import { comparePackages } from "../../../src/commands/plugin/compare-packages.t
 
 const NONE = { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] };
 
-function packageOf(exports: object[], schemas: object = {}, protocol = "vai.rpc.v1"): Package {
+function makePackage(exports: object[], schemas: object = {}, protocol = "vai.rpc.v1"): Package {
   return { manifest: { runtime: { protocol }, exports }, schemas } as unknown as Package;
 }
 
 test("lists exports, permissions, slots and configuration that an upgrade changes", () => {
-  const before = packageOf(
+  const before = makePackage(
     [
       { id: "search", permissions: { ...NONE, allowed_domains: ["a.test"] }, config_schema: "c.json" },
       { id: "old", permissions: NONE },
@@ -17,7 +17,7 @@ test("lists exports, permissions, slots and configuration that an upgrade change
     { "c.json": { properties: { team: {}, gone: {} }, required: ["team"] } },
   );
   const wider = { ...NONE, network: "egress", allowed_domains: ["b.test"], secret_slots: ["token"] };
-  const after = packageOf(
+  const after = makePackage(
     [
       { id: "search", permissions: wider, config_schema: "c.json" },
       { id: "new", permissions: NONE },
@@ -39,8 +39,8 @@ test("lists exports, permissions, slots and configuration that an upgrade change
 test("says what changes for callers of a tool", () => {
   const tool = { effect_class: "read_only", requires_approval: true, input_schema: "i.json" };
   const search = { id: "search", kind: "tool", description: "Finds.", permissions: NONE, tool };
-  const before = packageOf([search], { "i.json": { type: "object" } });
-  const after = packageOf(
+  const before = makePackage([search], { "i.json": { type: "object" } });
+  const after = makePackage(
     [
       {
         ...search,
@@ -63,6 +63,6 @@ test("says what changes for callers of a tool", () => {
 });
 
 test("says that the tools of a server are known only when it runs", () => {
-  const server = packageOf([], {}, "mcp.stdio");
+  const server = makePackage([], {}, "mcp.stdio");
   expect(comparePackages(server, server)).toEqual([expect.stringContaining("waits until you accept it")]);
 });

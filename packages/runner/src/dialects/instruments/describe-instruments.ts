@@ -39,7 +39,7 @@ export function describeInstruments(
     return path;
   };
   const permissions = pack.runtime.permissions ?? NO_PERMISSIONS;
-  const exports = instruments.map((instrument) => exportOf(instrument, permissions, keep, system));
+  const exports = instruments.map((instrument) => toExport(instrument, permissions, keep, system));
   const unfit = exports.flatMap(({ tool }) => tool.load_error ?? []);
   const plugin_id = pluginIdOf(pack);
   return {
@@ -61,7 +61,7 @@ export function pluginIdOf({ package_id, runtime }: PackageOrder): string {
   return runtime.instrument?.plugin_id ?? package_id.slice(package_id.lastIndexOf("/") + 1);
 }
 
-function exportOf(
+function toExport(
   { metadata, name, riskLevel, securityRules }: InstrumentDeclaration,
   permissions: Permissions,
   keep: (schema: JsonObject | undefined) => string | undefined,

@@ -64,7 +64,7 @@ export async function describeTools(
     return path;
   };
   const exports = tools.map((tool, index) =>
-    exportOf(tool, ids[index]!, permissions, headers.get(tool)!, keep),
+    toExport(tool, ids[index]!, permissions, headers.get(tool)!, keep),
   );
   return { exports, schemas, warnings, info: infoOf(agreement) };
 }
@@ -124,7 +124,7 @@ function unfit(tool: Json, names: Set<string>): string | null {
   return null;
 }
 
-function exportOf(
+function toExport(
   tool: Tool,
   id: string,
   permissions: ManifestToolExport["permissions"],

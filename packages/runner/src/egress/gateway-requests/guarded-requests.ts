@@ -50,7 +50,7 @@ export function guardedRequests(
   const settings = { keepAlive: true, maxSockets: SOCKETS, timeout: 0 };
   const agent = secure ? new HttpsAgent(settings) : new HttpAgent(settings);
   const lookup: LookupFunction = (_name, { all }, found) => {
-    addressesOf(policy, destination).then(
+    checkAddresses(policy, destination).then(
       (addresses) => {
         const list = addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 }));
         if (all === true) found(null, list);
@@ -62,7 +62,7 @@ export function guardedRequests(
   return {
     open: async ({ method, headers }) => {
       // A literal address is connected to without a lookup.
-      if (hostKind(destination.host) !== "name") await addressesOf(policy, destination);
+      if (hostKind(destination.host) !== "name") await checkAddresses(policy, destination);
       const request = secure ? secureRequest : plainRequest;
       return request(url, { method, headers, agent, lookup, setDefaultHeaders: true });
     },
@@ -70,7 +70,7 @@ export function guardedRequests(
   };
 }
 
-async function addressesOf(policy: EgressPolicy, destination: Destination): Promise<readonly string[]> {
+async function checkAddresses(policy: EgressPolicy, destination: Destination): Promise<readonly string[]> {
   const verdict = await decideEgress(policy, destination);
   if (verdict.kind === "target") return verdict.target.addresses;
   const name = formatDestination(destination);

@@ -14,10 +14,10 @@ const [SOCKS4, SOCKS5, TLS] = [4, 5, 22];
 
 export function createConnectionHandler(
   state: EgressState,
-  way: SandboxNetwork,
+  network: SandboxNetwork,
   route: GatewayRoute | null,
 ): (connection: ProxyConnection, listener: EgressListener) => void {
-  const names = new Map(way.hosts.map(({ address, name }) => [address, name]));
+  const names = new Map(network.hosts.map(({ address, name }) => [address, name]));
   const httpProxy: HttpProxy = createHttpProxy(state.limits, route, (connection, target) => {
     const answers = {
       connected: () => void connection.client.write(ESTABLISHED),

@@ -10,7 +10,7 @@ import {
   type FilteredArch,
   FORBIDDEN_CALLS,
   LAST_KNOWN_CALL,
-  numberOf,
+  findCallNumber,
 } from "./system-calls.ts";
 
 const AUDIT_ARCH: Record<FilteredArch, number> = { x64: 0xc000003e, arm64: 0xc00000b7 };
@@ -85,9 +85,9 @@ const EXAMINED_AT: Record<keyof typeof EXAMINED_CALLS, string> = {
 
 function rangesOf(arch: FilteredArch): CallRange[] {
   const targets = new Map<number | null, string>();
-  for (const numbers of Object.values(FORBIDDEN_CALLS)) targets.set(numberOf(numbers, arch), "forbid");
+  for (const numbers of Object.values(FORBIDDEN_CALLS)) targets.set(findCallNumber(numbers, arch), "forbid");
   for (const [call, target] of Object.entries(EXAMINED_AT)) {
-    targets.set(numberOf(EXAMINED_CALLS[call as keyof typeof EXAMINED_CALLS], arch), target);
+    targets.set(findCallNumber(EXAMINED_CALLS[call as keyof typeof EXAMINED_CALLS], arch), target);
   }
   const ranges: CallRange[] = [];
   for (let from = 0; from <= LAST_KNOWN_CALL + 1; from++) {
@@ -102,15 +102,16 @@ function search(ranges: readonly CallRange[], label?: string): Instruction[] {
   const middle = ranges.length >> 1;
   const [low, high] = [ranges.slice(0, middle), ranges.slice(middle)];
   const { from } = high[0]!;
-  const targetOf = (half: readonly CallRange[], name: string) => (half.length === 1 ? half[0]!.target : name);
+  const chooseTarget = (half: readonly CallRange[], name: string) =>
+    half.length === 1 ? half[0]!.target : name;
   const [below, above] = [`below ${from}`, `from ${from}`];
   return [
     {
       ...(label === undefined ? {} : { label }),
       code: BPF.jge,
       k: from,
-      when: targetOf(high, above),
-      otherwise: targetOf(low, below),
+      when: chooseTarget(high, above),
+      otherwise: chooseTarget(low, below),
     },
     ...(low.length === 1 ? [] : search(low, below)),
     ...(high.length === 1 ? [] : search(high, above)),

@@ -92,6 +92,6 @@ export const EXAMINED_CALLS = {
 /** mseal. Both architectures share numbers from 424 on. Later calls are unknown, so they do not exist for plugins. */
 export const LAST_KNOWN_CALL = 462;
 
-export function numberOf(numbers: Numbers, arch: FilteredArch): number | null {
+export function findCallNumber(numbers: Numbers, arch: FilteredArch): number | null {
   return arch === "x64" ? numbers[0] : numbers[1];
 }

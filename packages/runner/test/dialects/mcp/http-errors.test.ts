@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { signInError } from "../../../src/dialects/mcp/http-errors.ts";
 
-const challengeOf = (status: number, header?: string) =>
+const readChallenge = (status: number, header?: string) =>
   signInError(status, header, undefined)?.details?.challenge;
 const NO_FIELDS = { error: null, scope: null, resource_metadata: null, shown: null };
 
@@ -24,17 +24,17 @@ test.each<[string, string | undefined, object]>([
   ["only another scheme", 'Basic realm="x", scope="a"', {}],
   ["the first of two", 'Bearer scope="a", scope="b"', { scope: "a" }],
 ])("reads a challenge: %s", (_, header, found) => {
-  expect(challengeOf(401, header)).toEqual({ status: 401, ...NO_FIELDS, ...found });
+  expect(readChallenge(401, header)).toEqual({ status: 401, ...NO_FIELDS, ...found });
 });
 
 test("asks for a sign-in after a 403 only if scope is missing", () => {
-  expect(challengeOf(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
+  expect(readChallenge(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
     status: 403,
     scope: "w",
   });
-  expect(challengeOf(403, 'Bearer error="invalid_token"')).toBeUndefined();
-  expect(challengeOf(403)).toBeUndefined();
-  expect(challengeOf(500, 'Bearer error="insufficient_scope"')).toBeUndefined();
+  expect(readChallenge(403, 'Bearer error="invalid_token"')).toBeUndefined();
+  expect(readChallenge(403)).toBeUndefined();
+  expect(readChallenge(500, 'Bearer error="insufficient_scope"')).toBeUndefined();
 });
 
 test("identifies the rejected credential without revealing it", () => {

@@ -10,7 +10,7 @@ import {
   INSTRUMENT_API,
   INSTRUMENT_API_SOURCE,
   type InstrumentProvider,
-  instrumentProviderOf,
+  findInstrumentProvider,
 } from "@backplane/contract";
 
 /** Errors of the import are rethrown unchanged, so that the author's message survives. */
@@ -28,7 +28,7 @@ export async function loadProvider(reference: string, folder: string): Promise<I
   } finally {
     hooks.deregister();
   }
-  const found = instrumentProviderOf(exports, name);
+  const found = findInstrumentProvider(exports, name);
   if (typeof found !== "string") return found;
   throw new BackplaneError("plugin.invalid", `${reference}: ${found}.`);
 }

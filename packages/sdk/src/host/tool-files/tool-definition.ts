@@ -17,15 +17,15 @@ const ANY_OBJECT = { type: "object", properties: {} };
 
 /** Throws an error that describes the author's mistake. */
 export function toolDefinition(file: string, exported: unknown): ToolFile {
-  const tool = defaultOf(file, exported);
-  const name = tool.name === undefined ? toolNameOf(file) : textOf(tool, "name");
+  const tool = readDefault(file, exported);
+  const name = tool.name === undefined ? toolNameOf(file) : readText(tool, "name");
   if (name === "") throw new TypeError("name must not be empty; leave it out to use the file's name");
   const description: ToolFileDescription = {
     ...undescribed(file, name),
-    description: tool.description === undefined ? "" : textOf(tool, "description"),
+    description: tool.description === undefined ? "" : readText(tool, "description"),
     input_schema: schemaOf(tool.input_schema),
     risk: oneOf(tool, "defaultRiskLevel", RISKS) ?? DEFAULT_RISK,
-    category: tool.category === undefined ? null : textOf(tool, "category"),
+    category: tool.category === undefined ? null : readText(tool, "category"),
     target: oneOf(tool, "executionTarget", TARGETS) ?? targetOf(name),
   };
   const { execute } = tool;
@@ -49,7 +49,7 @@ export function undescribed(file: string, name: string = toolNameOf(file)): Tool
   };
 }
 
-function defaultOf(file: string, exported: unknown): Record<string, unknown> {
+function readDefault(file: string, exported: unknown): Record<string, unknown> {
   let tool = exported;
   // A tool compiled to CommonJS is wrapped in `default` twice; a tool written as CommonJS is the export
   // itself.
@@ -58,7 +58,7 @@ function defaultOf(file: string, exported: unknown): Record<string, unknown> {
   return tool;
 }
 
-function textOf(tool: Record<string, unknown>, field: string): string {
+function readText(tool: Record<string, unknown>, field: string): string {
   const value = tool[field];
   if (typeof value === "string") return value;
   throw new TypeError(`${field} must be a string, not ${kindOf(value)}`);

@@ -88,7 +88,7 @@ export function createChecksummedWrites(database: DatabaseSync): ChecksummedWrit
   };
 
   const rewriteInsert = (text: string, outer: string, match: RegExpExecArray, table: ChecksummedTable) => {
-    const [names, expressions] = listsOf(text, match[0]);
+    const [names, expressions] = readLists(text, match[0]);
     const parameters = Math.max(0, ...[...text.matchAll(/\$(\d+)/g)].map(([, number]) => Number(number)));
     const automatic = table.automatic_key !== null && !names.includes(table.automatic_key);
     if (automatic) {
@@ -165,7 +165,7 @@ function refuseForm(text: string): never {
 }
 
 /** The texts between the two pairs of parentheses of an insert. */
-function listsOf(text: string, blanked: string): [names: string[], expressions: string[]] {
+function readLists(text: string, blanked: string): [names: string[], expressions: string[]] {
   const first = blanked.indexOf("(");
   const second = blanked.indexOf("(", first + 1);
   const cut = (from: number) => splitList(text.slice(from + 1, blanked.indexOf(")", from)));

@@ -10,7 +10,7 @@ import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import { tomlLines } from "../../manifest/toml-text.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { surveyFolder } from "../../pack/survey-folder.ts";
-import { packageIdOf } from "../mcp/server-manifest.ts";
+import { toPackageId } from "../mcp/server-manifest.ts";
 import { serverPart } from "../mcp/server-part.ts";
 import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
@@ -29,7 +29,7 @@ export async function agentPluginContent(tree: string, into: PartImport): Promis
     ),
   );
   if (skills.length > 0) {
-    const package_id = packageIdOf(name, "skills");
+    const package_id = toPackageId(name, "skills");
     parts.push({
       kind: "skill",
       name: "skills",

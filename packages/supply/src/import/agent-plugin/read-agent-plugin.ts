@@ -70,14 +70,14 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
     version: typeof version === "string" && SEMVER.test(version) ? version : "0.0.0",
     description: typeof description === "string" ? description : "",
     license: typeof license === "string" ? license : "",
-    servers: await serversOf(folder, left_out),
-    skills: await skillsOf(folder, left_out),
+    servers: await readPluginServers(folder, left_out),
+    skills: await readPluginSkills(folder, left_out),
     left_out,
     notes,
   };
 }
 
-async function serversOf(folder: string, left_out: LeftOut[]): Promise<McpServerEntry[]> {
+async function readPluginServers(folder: string, left_out: LeftOut[]): Promise<McpServerEntry[]> {
   const found = await lstat(join(folder, "mcp.json")).catch(() => null);
   if (found === null) return [];
   let servers: unknown;
@@ -89,12 +89,12 @@ async function serversOf(folder: string, left_out: LeftOut[]): Promise<McpServer
     left_out.push(toLeftOut("server", "mcp.json", error));
     return [];
   }
-  const read = readServers(servers as Fields, (name, about) => serverOf(name, about, folder));
+  const read = readServers(servers as Fields, (name, about) => readPluginServer(name, about, folder));
   left_out.push(...read.left_out);
   return read.servers;
 }
 
-function serverOf(name: string, about: unknown, folder: string): McpServerEntry {
+function readPluginServer(name: string, about: unknown, folder: string): McpServerEntry {
   if (!isObject(about)) throw invalid("its entry is not an object");
   if (about.type === "sse") throw invalid("the SSE transport is not supported");
   const { cwd = ".", command } = about;
@@ -122,13 +122,13 @@ function expanded(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, expanded(child)]));
 }
 
-async function skillsOf(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
+async function readPluginSkills(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
   const entries = await readdir(join(folder, "skills"), { withFileTypes: true }).catch(() => []);
   const skills: Skill[] = [];
   for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
     if (!entry.isDirectory()) continue;
     try {
-      skills.push(await skillOf(folder, entry.name));
+      skills.push(await readPluginSkill(folder, entry.name));
     } catch (error) {
       left_out.push(toLeftOut("skill", entry.name, error));
     }
@@ -136,7 +136,7 @@ async function skillsOf(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
   return skills;
 }
 
-async function skillOf(folder: string, name: string): Promise<Skill> {
+async function readPluginSkill(folder: string, name: string): Promise<Skill> {
   const path = `skills/${name}`;
   const fields = await readFrontMatter(await text(join(folder, path, "SKILL.md"))).catch((error: Error) => {
     throw invalid(error.message);

@@ -19,7 +19,7 @@ const JAVA_CLASS = /^[A-Za-z_][\w]*(?:\.[A-Za-z_$][\w$]*)+$/;
 const SHELL_CHARACTERS = /["'`$|&;<>()*?\\]/;
 
 /** A string is the problem and its fix. */
-export async function startOf(
+export async function resolveStart(
   providerClass: string,
   mode: IsolationMode,
   listing: TreeListing,

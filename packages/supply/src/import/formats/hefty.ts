@@ -20,7 +20,7 @@ import { ManifestSchema } from "@backplane/contract/schema";
 import { mostSimilar } from "../../manifest/known-fields.ts";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
-import { startOf } from "./hefty-start.ts";
+import { resolveStart } from "./hefty-start.ts";
 
 const FIELDS = [
   "id",
@@ -81,7 +81,7 @@ async function toManifest(
     const needs = `needs Hefty ${plugin.minHeftyVersion}, and this host is compatible with ${HEFTY_VERSION}`;
     throw invalid([["minHeftyVersion", `${plugin.id} ${needs}; install an older version of the plugin`]]);
   }
-  const start = await startOf(plugin.providerClass, plugin.isolationMode, listing, tree);
+  const start = await resolveStart(plugin.providerClass, plugin.isolationMode, listing, tree);
   if (typeof start === "string") throw invalid([["providerClass", start]]);
   const os = plugin.platforms.includes("All")
     ? []

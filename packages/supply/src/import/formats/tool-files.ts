@@ -31,7 +31,7 @@ export const toolFiles: PackageFormat = {
     const manifest = ManifestSchema.parse({
       api_version: "vai.plugin.v1",
       package_id: hints.package_id ?? packageId(name),
-      version: versionOf(stated.version, listing, hints.changing === true),
+      version: chooseVersion(stated.version, listing, hints.changing === true),
       name: name.slice(0, 120),
       description: (textOf(stated.description) ?? "").slice(0, 4_000),
       license: (textOf(stated.license) ?? "").slice(0, 120),
@@ -72,7 +72,7 @@ function permissionsOf(own: unknown): { permissions?: Permissions } {
   );
 }
 
-function versionOf(declared: unknown, listing: TreeListing, changing: boolean): string {
+function chooseVersion(declared: unknown, listing: TreeListing, changing: boolean): string {
   if (declared === undefined) return `0.0.0-${shortDigest(listing)}`;
   const parsed = VersionSchema.safeParse(declared);
   if (parsed.success)

@@ -20,7 +20,7 @@ import type { RegistryClient } from "../../oci/registry-client.ts";
 import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
 import type { ImageServerSource } from "../parts/source-content.ts";
-import { packageIdOf } from "./server-manifest.ts";
+import { toPackageId } from "./server-manifest.ts";
 
 /** The search path of images that set none. */
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -48,7 +48,7 @@ export async function imageServer(
       await refuseOwnCredentials(image);
       prepareRoot(image.tree, image.config.workdir);
       const about: ImageFile = {
-        manifest: manifestOf(image, source, host),
+        manifest: buildManifest(image, source, host),
         image: {
           reference: formatImageReference(reference),
           digest: image.digest,
@@ -100,10 +100,10 @@ export function describeImage(text: string): { package_id: string; version: stri
 
 function packageIdOfImage(repository: string): string {
   const parts = repository.split("/");
-  return packageIdOf(parts.at(-2) ?? "image", parts.at(-1)!);
+  return toPackageId(parts.at(-2) ?? "image", parts.at(-1)!);
 }
 
-function manifestOf(image: PulledImage, source: ImageServerSource, host: HostPlatform): Manifest {
+function buildManifest(image: PulledImage, source: ImageServerSource, host: HostPlatform): Manifest {
   const { reference, config, digest } = image;
   const shown = formatImageReference(reference);
   if (config.entrypoint.length === 0 && source.with_args) {
@@ -129,7 +129,7 @@ function manifestOf(image: PulledImage, source: ImageServerSource, host: HostPla
   const manifest = ManifestSchema.safeParse({
     api_version: "vai.plugin.v1",
     package_id: packageIdOfImage(reference.repository),
-    version: versionOf(reference.tag, digest, source.with_args),
+    version: buildVersion(reference.tag, digest, source.with_args),
     name: shown.slice(0, 120),
     ...(description ? { description: description.slice(0, 4_000) } : {}),
     ...(license ? { license: license.slice(0, 120) } : {}),
@@ -156,7 +156,7 @@ function manifestOf(image: PulledImage, source: ImageServerSource, host: HostPla
 }
 
 /** A tag can move, so the digest is part of the version. With arguments, the package starts another command. */
-function versionOf(tag: string | null, digest: string, with_args: boolean): string {
+function buildVersion(tag: string | null, digest: string, with_args: boolean): string {
   const [, major = "0", minor = "0", patch = "0"] =
     /^v?(\d{1,9})(?:\.(\d{1,9}))?(?:\.(\d{1,9}))?/.exec(tag ?? "") ?? [];
   const short = digest.slice("sha256:".length, "sha256:".length + 12);

@@ -28,7 +28,7 @@ import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeFile, type TreeListing } from "../../tree/tree-listing.ts";
-import { packageIdOf, serverManifest } from "./server-manifest.ts";
+import { toPackageId, serverManifest } from "./server-manifest.ts";
 
 /** Files of npm that contain times; the same tree must have the same digest. */
 const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
@@ -71,7 +71,7 @@ export async function npmServer(
   if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
   await refuseOwnCredentials(tree, source.name);
   // Before the scripts, which could change what it is made from.
-  const manifest = await manifestOf(tree, source.name, secret_slots, selected);
+  const manifest = await buildManifest(tree, source.name, secret_slots, selected);
   if (selected.length > 0) {
     const built = `${tree}-built`;
     await rename(tree, built);
@@ -166,7 +166,7 @@ async function readFiles(
   });
 }
 
-async function manifestOf(
+async function buildManifest(
   dir: string,
   name: string,
   secret_slots: readonly string[],
@@ -198,7 +198,7 @@ export function describeServer(name: string, about: PackageJson): { package_id: 
   const [publisher, short] = name.startsWith("@")
     ? (name.slice(1).split("/") as [string, string])
     : ["npm", name];
-  return { package_id: packageIdOf(publisher, short), version: text(about.version) ?? "0.0.0" };
+  return { package_id: toPackageId(publisher, short), version: text(about.version) ?? "0.0.0" };
 }
 
 const USE_SERVER_PACKAGE =

@@ -19,7 +19,7 @@ import { type EntryPoint, SITE_PACKAGES, unpackWheel } from "../../pypi/unpack-w
 import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
 import type { PythonServerSource } from "../parts/source-content.ts";
-import { packageIdOf, serverManifest } from "./server-manifest.ts";
+import { toPackageId, serverManifest } from "./server-manifest.ts";
 
 const START_FILE = "start.py";
 /** PEP 751 gives it this name. */
@@ -87,7 +87,7 @@ export async function pythonServer(
 }
 
 export function describePythonServer(name: string, version: string): { package_id: string; version: string } {
-  return { package_id: packageIdOf("pypi", name), version: semanticVersionOf(version) };
+  return { package_id: toPackageId("pypi", name), version: semanticVersionOf(version) };
 }
 
 /** Like uvx, selects the script that is named like the package, or the only one. */

@@ -65,7 +65,7 @@ export function serverManifest(draft: ServerDraft): string {
 }
 
 /** The last part becomes the name of the server in `mcp_<server>_<tool>`. */
-export function packageIdOf(publisher: string, name: string): string {
+export function toPackageId(publisher: string, name: string): string {
   const clean = (text: string) =>
     text
       .toLowerCase()

@@ -7,7 +7,7 @@ import { describeImage } from "./image-server.ts";
 import type { McpServerEntry, McpServers } from "./mcp-json.ts";
 import { describeServer } from "./npm-server.ts";
 import { describePythonServer } from "./python-server.ts";
-import { packageIdOf, type ServerDraft, serverManifest } from "./server-manifest.ts";
+import { toPackageId, type ServerDraft, serverManifest } from "./server-manifest.ts";
 
 /** Publisher and version of a server whose source names neither. */
 const PUBLISHER = "mcp";
@@ -45,7 +45,7 @@ export function serverPart(
   into: Pick<PartImport, "npm" | "pypi" | "image">,
 ): ContentPart {
   const { name, from, secret_slots } = server;
-  const package_id = packageIdOf(owner.publisher, name);
+  const package_id = toPackageId(owner.publisher, name);
   return {
     kind: "server",
     name,
