@@ -90,7 +90,7 @@ const RULES: readonly Rule[] = [
   {
     name: '", also in ..."; say "including", "even" or "or"',
     pattern:
-      /, also (?:an?|at|because|before|behind|by|concurrently|for|from|in|inside|nested|of|one|outside|right|several|side|those|through|to|together|what|where|with)\b/,
+      /, also (?:an?|at|because|before|behind|by|concurrently|for|from|in|inside|nested|of|one|outside|right|several|side|the|those|through|to|together|what|where|with|none|call)\b/,
   },
   { name: '"a code of ours"; say "our own code"', pattern: /\b(?:bugs?|codes?|files?|messages?) of ours\b/ },
   {
@@ -135,21 +135,17 @@ function problems(file: string, text: string): string[] {
 
 /** Names of functions such as `statusOf` that take several arguments; a projection has one, any other name is a verb. */
 function wideProjections(text: string): string[] {
-  return [...text.matchAll(/\bfunction (?!is|one)(\w+Of)(?:<[^()]*>)?\(/g)].flatMap(
-    ({ 0: head, 1: name, index }) => {
-      let rest = text.slice(index + head.length).replaceAll("=>", "");
-      // Innermost groups first, until the list has only its own commas.
-      for (let before = ""; before !== rest; ) {
-        before = rest;
-        rest = rest.replaceAll(
-          /\([^()[\]{}<>]*\)(?=[^]*?\))|\[[^()[\]{}<>]*\]|\{[^()[\]{}<>]*\}|<[^()[\]{}<>]*>/g,
-          "",
-        );
-      }
-      const [parameters = ""] = rest.split(")", 1);
-      return /,\s*\S/.test(parameters) ? [name!] : [];
-    },
-  );
+  const heads = text.matchAll(/\bfunction (?!is|one)(\w+Of)(?:<[^()]*>)?\(/g);
+  return [...heads].flatMap(({ 0: head, 1: name, index }) => {
+    const rest = text.slice(index + head.length).replaceAll("=>", "");
+    let depth = 1;
+    for (let at = 0; depth > 0; at++) {
+      if ("([{<".includes(rest[at]!)) depth += 1;
+      else if (")]}>".includes(rest[at]!)) depth -= 1;
+      else if (depth === 1 && /^,\s*[^\s)]/.test(rest.slice(at, at + 100))) return [name!];
+    }
+    return [];
+  });
 }
 
 test("tracked text contains none of the retired words and patterns", () => {

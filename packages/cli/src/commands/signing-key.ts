@@ -19,7 +19,7 @@ export async function generateKey(context: CommandContext, options: { out?: stri
     () => `Created ${key_id}: ${file} (keep it secret) and ${file}.pub`,
   );
   context.out.note(
-    `Next: backplane plugin sign FOLDER --key ${file}; whoever installs: backplane key trust ${file}.pub --name NAME`,
+    `Next: backplane plugin sign FOLDER --key ${file}; the operator who installs it: backplane key trust ${file}.pub --name NAME`,
   );
   return undefined;
 }

@@ -28,7 +28,7 @@ import { type ArchiveWriter, type BackupManifest, createArchive } from "./archiv
 export interface BackupOptions {
   /** The archive; must not exist. */
   to: string;
-  /** Adds secret.key and admin.token. Whoever has the archive can then read every secret. */
+  /** Adds secret.key and admin.token. Anyone who has the archive can then read every secret. */
   credentials: boolean;
   /** Called about once a second. */
   progress(text: string): void;
