@@ -8,7 +8,9 @@ import {
   BackplaneError,
   codeOf,
   HEALTH_STATUSES,
+  type HealthDetail,
   type HealthReport,
+  isConfigKey,
   type Json,
   type JsonObject,
   type PluginView,
@@ -219,11 +221,13 @@ function checkReport(report: HealthReport): HealthReport {
 }
 
 /** A plugin's report is untyped at run time; a detail without a name or a status is left out. */
-function checkDetail(detail: NonNullable<HealthReport["details"]>[number]): (typeof detail)[] {
-  const { name, status, message } = detail ?? {};
+function checkDetail(detail: HealthDetail): HealthDetail[] {
+  const { name, status, message, config_key } = detail ?? {};
   if (typeof name !== "string" || !HEALTH_STATUSES.includes(status)) return [];
   const text = typeof message === "string" ? { message: firstLine(message) } : {};
-  return [{ name: firstLine(name), status, ...text }];
+  // The doctor puts the key into a command, so only the characters of keys may be in it.
+  const key = typeof config_key === "string" && isConfigKey(config_key) ? { config_key } : {};
+  return [{ name: firstLine(name), status, ...text, ...key }];
 }
 
 function firstLine(text: string): string {

@@ -219,8 +219,13 @@ verifies(
             status: "degraded",
             summary: "no api_key",
             details: [
-              { name: "api_key", status: "degraded", message: "not set\nat all" },
-              { name: "cache", status: "ok" },
+              {
+                name: "api_key",
+                status: "degraded",
+                message: "not set\nat all",
+                config_key: "plugin.half.api_key",
+              },
+              { name: "cache", status: "ok", config_key: "$(reboot)" },
               { name: "odd", status: "great" as never },
               null as never,
             ],
@@ -252,7 +257,7 @@ verifies(
         status: "degraded",
         summary: "no api_key",
         details: [
-          { name: "api_key", status: "degraded", message: "not set" },
+          { name: "api_key", status: "degraded", message: "not set", config_key: "plugin.half.api_key" },
           { name: "cache", status: "ok" },
         ],
       },

@@ -103,7 +103,15 @@ export interface HealthReport {
   status: HealthStatus;
   /** One line for the doctor's table. */
   summary: string;
-  details?: { name: string; status: HealthStatus; message?: string }[];
+  details?: HealthDetail[];
+}
+
+export interface HealthDetail {
+  name: string;
+  status: HealthStatus;
+  message?: string;
+  /** The configuration key to set, if that is the problem; the doctor names the command. */
+  config_key?: string;
 }
 
 /** The used part of AbortSignal; this module is platform independent. */

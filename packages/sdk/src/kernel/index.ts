@@ -18,6 +18,7 @@ export {
   type Embeddings,
   type EmbedRequest,
   type GenerateRequest,
+  type HealthDetail,
   type HealthReport,
   type HealthStatus,
   type Json,

@@ -38,6 +38,8 @@ export interface LlmProviderOptions {
 export interface InstanceHealth {
   status: HealthStatus;
   message?: string;
+  /** The configuration key to set, if that is the problem. */
+  config_key?: string;
 }
 
 export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {

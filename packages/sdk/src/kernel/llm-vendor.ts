@@ -76,11 +76,13 @@ export function lazyVendorClient<Client>(
 
 /** The health of an instance, decided without network access. */
 export function vendorHealth({ id, api_key, base_url, vendor_host }: VendorAccess): InstanceHealth {
-  const key = (field: string) => `providers.${id}.${field}`;
-  if (!URL.canParse(base_url))
-    return { status: "degraded", message: `${key("base_url")} is not a valid URL` };
+  if (!URL.canParse(base_url)) {
+    const config_key = `providers.${id}.base_url`;
+    return { status: "degraded", message: `${config_key} is not a valid URL`, config_key };
+  }
   if (api_key === "" && isVendorUrl(base_url, vendor_host)) {
-    return { status: "degraded", message: `no api_key: set ${key("api_key")}` };
+    const config_key = `providers.${id}.api_key`;
+    return { status: "degraded", message: `no api_key: set ${config_key}`, config_key };
   }
   return { status: "ok" };
 }

@@ -6,6 +6,8 @@ import {
   type CatalogEntry,
   codeOf,
   type Definitions,
+  type HealthDetail,
+  isSecretConfigKey,
   toBackplaneError,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
@@ -193,7 +195,7 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
       status,
       message: summary,
       ...(details.length === 0 ? {} : { details }),
-      ...(status === "ok" ? {} : { fix: `backplane plugin info ${name}` }),
+      ...(status === "ok" ? {} : { fix: fixOf(name, details) }),
     }));
   } catch (error) {
     const code = codeOf(error);
@@ -204,6 +206,15 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
       ];
     return [failedCheck("plugins", error)];
   }
+}
+
+function fixOf(name: string, details: readonly HealthDetail[]): string {
+  const commands = details.flatMap(({ status, config_key }) =>
+    status === "ok" || config_key === undefined
+      ? []
+      : [`backplane config set ${config_key} ${isSecretConfigKey(config_key) ? "< file" : "VALUE"}`],
+  );
+  return commands.length === 0 ? `backplane plugin info ${name}` : commands.join(" && ");
 }
 
 /** One summary row, and one row for each binding with a problem. */

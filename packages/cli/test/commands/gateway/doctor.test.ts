@@ -71,7 +71,7 @@ verifies(
     await gateway.json(["plugin", "remove", "hanging", "--yes"]);
     await install("raising", 'healthCheck() { throw new Error("the disk is gone"); }');
     const report =
-      '{ status: "degraded", summary: "half", details: [{ name: "mirror", status: "failed", message: "no route" }] }';
+      '{ status: "degraded", summary: "half", details: [{ name: "mirror", status: "failed", message: "no route", config_key: "plugin.partly.mirror" }] }';
     await install("partly", `healthCheck() { return ${report}; }`);
     const failed = await doctor();
     expect(failed.exit).toBe(EXIT.failed);
@@ -86,10 +86,24 @@ verifies(
     expect(failed.plugin("partly")).toMatchObject({
       status: "degraded",
       details: [{ name: "mirror", status: "failed", message: "no route" }],
+      fix: "backplane config set plugin.partly.mirror VALUE",
     });
     expect(out).toMatch(/plugin partly +degraded +half\n {2}mirror: failed no route\n {2}fix: /);
   },
 );
+
+test("names the commands that set the missing keys of providers", async () => {
+  const setsKey = "backplane config set providers.llm-anthropic.api_key < file";
+  expect((await doctor()).plugin("llm-anthropic")).toMatchObject({
+    status: "degraded",
+    message: "llm-anthropic: no api_key: set providers.llm-anthropic.api_key",
+    fix: setsKey,
+  });
+  await gateway.json(["provider", "add", "llm-anthropic", "--id", "claude", "--set", "model=claude-test"]);
+  expect((await doctor()).plugin("llm-anthropic")?.fix).toBe(
+    `backplane config set providers.claude.api_key < file && ${setsKey}`,
+  );
+});
 
 verifies(
   "integrity.exec",
