@@ -204,17 +204,18 @@ test("installing a server suggests a policy command that works", async () => {
   expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Reset ${field}`);
 });
 
+const PAPER = [
+  'api_version = "vai.plugin.v1"\npackage_id = "acme/paper"\nversion = "1.0.0"\nname = "Paper"',
+  '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
+].join("\n\n");
+
 test("suggests a policy for all tools of a server with a configured name, and for no tool of another server", async () => {
-  const manifest = [
-    'api_version = "vai.plugin.v1"\npackage_id = "acme/paper"\nversion = "1.0.0"\nname = "Paper"',
-    '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
-  ].join("\n\n");
   const install = (name: string, package_id: string, server = SERVER) =>
     gateway.backplane([
       "plugin",
       "install",
       folder(name, {
-        "vai-plugin.toml": manifest.replace("acme/paper", package_id),
+        "vai-plugin.toml": PAPER.replace("acme/paper", package_id),
         "server.mjs": server,
       }),
       "--bind",
@@ -228,6 +229,23 @@ test("suggests a policy for all tools of a server with a configured name, and fo
   );
   await install("mail_room", "acme/paper-room");
   expect((await install("mail", "acme/paper-mail")).err).toContain("policy set 'risks.mcp_mail_fold' low");
+});
+
+test("suggests the present name of a tool whose server was renamed", async () => {
+  const source = folder("renamed", {
+    "vai-plugin.toml": PAPER.replace("acme/paper", "acme/stationery"),
+    "server.mjs": SERVER,
+  });
+  const { out } = await gateway.backplane(["plugin", "install", source, "--bind", "--name", "first"]);
+  const rename = (name: string) => gateway.json(["binding", "set", bindingIn(out), "--name", name]);
+  await rename("second-name");
+  await rename("a-third-and-last");
+  for (const former of ["mcp_first_fold", "mcp_second-name_fold", "mcp_stationery_fold"]) {
+    const { err } = await gateway.backplane(["invoke", former]);
+    expect(err).toContain("Did you mean mcp_a-third-and-last_fold?");
+    expect(err).toContain("fix: backplane invoke mcp_a-third-and-last_fold");
+  }
+  expect((await gateway.backplane(["invoke", "mcp_unknown-server_fold"])).err).not.toContain("Did you mean");
 });
 
 test("names the command that gives a server its missing key, after the installation and later", async () => {

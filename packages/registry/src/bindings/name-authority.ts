@@ -191,7 +191,7 @@ export function requireDistinctNames(bound: readonly { row: Binding; found: Chec
   }
 }
 
-function isServer({ manifest }: Package): boolean {
+export function isServer({ manifest }: Package): boolean {
   return manifest.runtime.protocol.startsWith("mcp.");
 }
 

@@ -9,6 +9,7 @@ import {
   type BindingCreate,
   type BindingPatch,
   type BindingPolicy,
+  boundServerName,
   canonicalJson,
   definedFields,
   type JsonObject,
@@ -32,7 +33,7 @@ import {
 } from "./check-binding.ts";
 import { createHeldPermissions } from "./held-permissions.ts";
 import { type CredentialMoves, carrySettings, withholdPermissions } from "./move-binding.ts";
-import type { NameAuthority, NameClaim } from "./name-authority.ts";
+import { isServer, type NameAuthority, type NameClaim } from "./name-authority.ts";
 import type { WaivedApprovals } from "./waived-approvals.ts";
 
 /** A checked change that is not stored yet. */
@@ -228,7 +229,7 @@ export function createBindingPlanner(
     if (!back) held.require(caller, { binding: before, found: from }, { binding: draft, found }, set);
     const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
-    return { before, row, found, names, records: records(caller, row, action) };
+    return { before, row, found, names, records: records(caller, row, action, renameOf(found, before, row)) };
   }
 
   /** Withholds new permissions and stores in the draft what a rollback needs. */
@@ -317,7 +318,7 @@ export function createBindingPlanner(
     return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
   }
 
-  function records(caller: Caller, row: Binding, action: string): ChangeRecords {
+  function records(caller: Caller, row: Binding, action: string, more: JsonObject = {}): ChangeRecords {
     const summary = {
       package_id: row.package_id,
       package_version: row.package_version,
@@ -341,6 +342,7 @@ export function createBindingPlanner(
             trust_dropped: previous.trust_dropped,
             permissions_held: previous.permissions_held,
           };
+    const details = { ...summary, ...lowered, ...moved, ...more };
     return {
       events: [
         {
@@ -352,7 +354,7 @@ export function createBindingPlanner(
           summary: { ...summary, action },
         },
       ],
-      audit: buildAudit(deps, caller, action, row.binding_id, { ...summary, ...lowered, ...moved }, scope),
+      audit: buildAudit(deps, caller, action, row.binding_id, details, scope),
     };
   }
 
@@ -368,6 +370,12 @@ function withoutUpgradeState(before: Binding, moves: boolean): Binding {
   if (moves) return rest;
   const kept = trial?.until === null ? { trial } : {};
   return { ...rest, ...definedFields({ held_upgrade, rolled_back }), ...kept };
+}
+
+/** The command line finds tools by the former name of their server with this. */
+function renameOf({ package: pack }: CheckedExport, before: Binding, row: Binding): JsonObject {
+  const former_name = boundServerName(before);
+  return isServer(pack) && former_name !== boundServerName(row) ? { former_name } : {};
 }
 
 export function toUpdate({ before, row, records }: PlannedMove): {

@@ -23,6 +23,7 @@ import { type PageFlags, pageFlags } from "../../context/page.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
 import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
+import { namesAfterRename } from "./former-names.ts";
 import { printInvocations } from "./invocation.ts";
 import { invocationExit, invocationResultText, refusedLines, scratchHint } from "./invocation-text.ts";
 
@@ -104,7 +105,7 @@ async function run(
   return report(context, followed);
 }
 
-/** Adds names of tools that resemble an unknown one. */
+/** Adds the present name of a renamed tool, or else names of tools that resemble an unknown one. */
 async function suggestExport(
   context: CommandContext,
   name: string | undefined,
@@ -112,10 +113,14 @@ async function suggestExport(
 ): Promise<unknown> {
   if (codeOf(error) !== "export.not_found" || name === undefined) return error;
   const tools = (await ifAllowed(context.client().catalog.list({ all: true }))) ?? [];
-  const similar = similarNames(
-    name,
-    tools.map((tool) => tool.name).filter((one) => one !== name),
-  );
+  const renamed = await namesAfterRename(context, name, tools);
+  const similar =
+    renamed.length > 0
+      ? renamed
+      : similarNames(
+          name,
+          tools.map((tool) => tool.name).filter((one) => one !== name),
+        );
   if (similar.length === 0) return error;
   const message = `${(error as Error).message} Did you mean ${similar.join(" or ")}?`;
   return new BackplaneError("export.not_found", message, {

@@ -1,0 +1,46 @@
+/** The present names of tools that were asked for by a former name of their MCP server. */
+import { type CatalogEntry, serverName } from "@backplane/contract";
+import { ifAllowed } from "../../bindings/report-tools.ts";
+import type { CommandContext } from "../../context/context.ts";
+
+const AUDIT_PAGE = 200;
+
+/** Former names are those in the audit log, if the credential may read it, and the name of the server's package. */
+export async function namesAfterRename(
+  context: CommandContext,
+  name: string,
+  tools: readonly CatalogEntry[],
+): Promise<string[]> {
+  if (!name.startsWith("mcp_")) return [];
+  const changes = await ifAllowed(
+    context.client().audit.list({ action: "binding.change", limit: AUDIT_PAGE }),
+  );
+  const former = new Map<string, Set<string>>();
+  for (const { subject, details } of changes?.items ?? []) {
+    if (typeof details.former_name !== "string") continue;
+    former.set(subject, (former.get(subject) ?? new Set()).add(details.former_name));
+  }
+  const found = tools.filter(({ name: present, binding_id, package_id }) =>
+    [...(former.get(binding_id) ?? []), serverName(package_id)].some((server) =>
+      isRenamed(name, present, server),
+    ),
+  );
+  // One tool's name can end like another's; the shortest one has nothing before the end.
+  const nearest = new Map<string, string>();
+  for (const { name: present, binding_id } of found) {
+    const other = nearest.get(binding_id);
+    if (other === undefined || present.length < other.length) nearest.set(binding_id, present);
+  }
+  return [...nearest.values()];
+}
+
+/** A tool's own name can repeat the name of its server, which only one of the two names shows; the ends are the same. */
+function isRenamed(asked: string, present: string, server: string): boolean {
+  const prefix = `mcp_${server}_`;
+  return (
+    asked !== present &&
+    present.startsWith("mcp_") &&
+    asked.startsWith(prefix) &&
+    present.endsWith(`_${asked.slice(prefix.length)}`)
+  );
+}
