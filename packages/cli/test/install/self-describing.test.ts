@@ -370,6 +370,14 @@ test("reports a missing workspace folder before prompting", async () => {
   expect([exit, err]).toEqual([EXIT.failed, expect.stringContaining("workspace.not_found")]);
 });
 
+test("refuses --signature for a source whose packages cannot be signed", async () => {
+  for (const source of ["pypi:demo", "image:demo", "npm:demo"]) {
+    const { exit, err } = await gateway.backplane(["plugin", "install", source, "--signature", "x.json"]);
+    expect(exit).toBe(EXIT.usage);
+    expect(err).toContain(`--signature is only for folders and archives; ${source} is not one of them.`);
+  }
+});
+
 test("refuses an empty folder and says what may be missing", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);

@@ -31,6 +31,11 @@ import { SandboxSchema } from "./sandbox.ts";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
 
+/** Only the gateway knows the content of these packages, so nobody can make a signature before the installation. */
+const UNSIGNED_ORIGINS = ["npm", "pypi", "image"];
+const CANNOT_BE_SIGNED =
+  "the gateway makes the packages of npm, pypi and image itself, so nobody can sign them and none could be installed; " +
+  "for npm use packages.require_provenance";
 const NAME_PATTERN = "must be the name of a package, such as @acme/server or @acme/*";
 
 const days = (fallback: number) => z.number().min(0).max(36_500).default(fallback);
@@ -117,7 +122,11 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       /** Packages from these sources need a signature of a trusted key. */
       require_signature: z
-        .array(z.enum(["oci", "marketplace", "upload", "folder", "npm", "pypi", "image"]))
+        .array(
+          z.enum(["oci", "marketplace", "upload", "folder"], {
+            error: ({ input }) => (UNSIGNED_ORIGINS.includes(input as string) ? CANNOT_BE_SIGNED : undefined),
+          }),
+        )
         .default(["oci", "marketplace"]),
       /** Packages from npm that need provenance: true for all, or their names, with * at the end for any text. */
       require_provenance: z

@@ -152,3 +152,15 @@ gateway_api_scopes = ["runs:read"]
     "org_acme/proj_web": { filesystem: "none", gateway_api_scopes: ["runs:read"] },
   });
 });
+
+test("refuses to require signatures of sources whose packages cannot be signed, and says why", () => {
+  const load = (origin: string) =>
+    loadConfig({ home: homeWith(`[packages]\nrequire_signature = ["oci", "${origin}"]`), env: {} });
+  for (const origin of ["npm", "pypi", "image"]) {
+    expect(() => load(origin)).toThrow(
+      /packages\.require_signature\.1.*the gateway makes the packages of npm, pypi and image itself/,
+    );
+  }
+  expect(() => load("npm")).toThrow(/require_provenance/);
+  expect(load("folder").packages.require_signature).toEqual(["oci", "folder"]);
+});

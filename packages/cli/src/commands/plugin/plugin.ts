@@ -190,6 +190,8 @@ async function install(
     return await installServers(context, options, text, args, { named, label: text });
   }
   const found = readPluginSource(context.io.cwd, text);
+  if (options.signature !== undefined && found.kind !== "package")
+    throw wrongFlag("--signature", "folders and archives", text);
   if (found.kind === "pypi") {
     const { script } = options;
     const named = {
