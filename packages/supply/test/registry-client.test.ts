@@ -2,6 +2,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
+import { parseImageReference } from "../src/container-images/image-reference.ts";
 import { parseReference } from "../src/oci/reference.ts";
 import { sha256 } from "./scripted-registry.ts";
 import { descriptor, LIMITS, registryRefusal, storedManifest, useRegistries } from "./use-registries.ts";
@@ -314,6 +315,17 @@ describe("mirrors and uploads", () => {
       registry.requests.length = 0;
       await connect({ mirrors }).fetchManifest(at());
       expect(registry.requests).toHaveLength(0);
+    },
+  );
+
+  test.each(["docker.io", "index.docker.io", "registry-1.docker.io"])(
+    "reads images of Docker Hub from a mirror of %s",
+    async (name) => {
+      const digest = registry.putManifest(storedManifest(registry), "latest");
+      // The mirror comes first, so Docker Hub itself gets no request.
+      const client = connect({ mirrors: { [name]: [`${registry.host}/hub`] } });
+      expect((await client.fetchManifest(parseImageReference("devkit"))).digest).toBe(digest);
+      expect(registry.requests.map(({ path }) => path)).toEqual(["/v2/hub/library/devkit/manifests/latest"]);
     },
   );
 

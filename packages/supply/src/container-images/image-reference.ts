@@ -1,17 +1,14 @@
 /** References of container images as `docker run` takes them: `mcp/time`, `ghcr.io/acme/server:1.2`, `name@sha256:…`. */
 import { BackplaneError } from "@backplane/contract";
 import type { OciReference } from "../oci/reference.ts";
-import { parseReference } from "../oci/reference.ts";
-
-/** The host that serves the registry API; `docker.io` is only its alias. */
-const DOCKER_HUB = "registry-1.docker.io";
+import { DOCKER_HUB, DOCKER_HUB_NAMES, parseReference } from "../oci/reference.ts";
 
 export function parseImageReference(text: string): OciReference {
   const plain = text.replace(/^(?:docker|oci):\/\//, "");
   const slash = plain.indexOf("/");
   const first = slash < 0 ? "" : plain.slice(0, slash);
   const named = first === "localhost" || /[.:]/.test(first);
-  const host = named && first !== "docker.io" && first !== "index.docker.io" ? first : DOCKER_HUB;
+  const host = named && !DOCKER_HUB_NAMES.includes(first) ? first : DOCKER_HUB;
   const path = named ? plain.slice(slash + 1) : plain;
   const full = host === DOCKER_HUB && !path.includes("/") ? `library/${path}` : path;
   const complete = /[:@]/.test(full) ? full : `${full}:latest`;

@@ -1,6 +1,10 @@
 /** References of the form `oci://host[:port]/name[:tag][@sha256:…]`. The host is never implied. */
 import { BackplaneError } from "@backplane/contract";
 
+/** The host that serves the API of Docker Hub; its other names are those in the names of images and in logins. */
+export const DOCKER_HUB = "registry-1.docker.io";
+export const DOCKER_HUB_NAMES: readonly string[] = ["docker.io", "index.docker.io", DOCKER_HUB];
+
 export interface OciReference {
   /** Host with optional port, in lower case. */
   registry: string;

@@ -14,7 +14,7 @@ import {
   type ImageManifest,
   readManifestDocument,
 } from "./descriptors.ts";
-import { formatReference, type OciReference } from "./reference.ts";
+import { DOCKER_HUB_NAMES, formatReference, type OciReference } from "./reference.ts";
 import { digestMismatch, invalidResponse, unreachableRegistry } from "./registry-errors.ts";
 import { REGISTRY_LIMITS, type RegistryLimits } from "./registry-limits.ts";
 import { type CheckedAddresses, createRegistryRequests, type SendToRegistry } from "./registry-requests.ts";
@@ -104,7 +104,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
 
   /** Tries the mirrors in their order, then the registry itself. Any error outside MIRROR_FAILURES is final. */
   async function pull<T>(reference: OciReference, work: (place: OciReference) => Promise<T>): Promise<T> {
-    for (const mirror of options.mirrors?.[reference.registry] ?? []) {
+    for (const mirror of mirrorsOf(options.mirrors ?? {}, reference.registry)) {
       const [registry, ...prefix] = mirror.split("/") as [string, ...string[]];
       const repository = [...prefix, reference.repository].join("/");
       try {
@@ -374,6 +374,15 @@ const MIRROR_FAILURES: ReadonlySet<string> = new Set([
   "registry.not_found",
   "registry.denied",
 ]);
+
+/** Docker Hub has several names, and operators write the one of its images. */
+function mirrorsOf(
+  mirrors: NonNullable<RegistryClientOptions["mirrors"]>,
+  registry: string,
+): readonly string[] {
+  const names = DOCKER_HUB_NAMES.includes(registry) ? DOCKER_HUB_NAMES : [registry];
+  return names.flatMap((name) => mirrors[name] ?? []);
+}
 
 /** The tag of the index of referrers, by the fallback scheme of the distribution specification. */
 export function referrersTag(digest: string): string {
