@@ -1,12 +1,17 @@
 /** Uploads the package of a layout, with its signatures as referrers. */
 
 import { hash } from "node:crypto";
-import { codeOf } from "@backplane/contract";
+import { codeOf, toBackplaneError } from "@backplane/contract";
 import { INDEX_TYPE, MANIFEST_TYPE, readManifestDocument } from "./descriptors.ts";
 import { readLayoutBlob } from "./pack-layout.ts";
 import { type ArtifactStore, SIGNATURE_TYPE } from "./plugin-artifact.ts";
 import type { OciReference } from "./reference.ts";
-import { type FetchedManifest, type RegistryClient, referrersTag } from "./registry-client.ts";
+import {
+  type FetchedManifest,
+  type RegistryClient,
+  referrersTag,
+  type UploadCondition,
+} from "./registry-client.ts";
 import { unreachableRegistry } from "./registry-errors.ts";
 
 const MAX_TAG_ATTEMPTS = 12;
@@ -85,10 +90,10 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
 }
 
 /**
- * Lists the referrer for a registry without the referrers API, in an index under a tag. Registries ignore conditions of
- * uploads, so another client that read the index earlier can replace it with one that lacks this entry. The index is
- * therefore read again after several times the duration of the own read and upload, and extended again until the entry
- * is in it.
+ * Lists the referrer for a registry without the referrers API, in an index under a tag. The upload has the condition that
+ * the index is still the one that was read. Most registries ignore conditions, so another client that read the index earlier
+ * can replace it with one that lacks this entry. The index is therefore read again after several times the duration of the
+ * own read and upload, and extended again until the entry is in it.
  */
 async function addToTag(
   client: RegistryClient,
@@ -105,17 +110,23 @@ async function addToTag(
     artifactType: document.artifact_type ?? undefined,
   };
   let failure: unknown;
+  let sent: string | undefined;
+  let refused: string | undefined;
   for (let attempt = 1; attempt <= MAX_TAG_ATTEMPTS; attempt++) {
     const from = performance.now();
     try {
-      const known = await existingReferrers(client, { ...reference, tag, digest: null });
+      const { known, condition } = await existingReferrers(client, { ...reference, tag, digest: null });
       if (known.some((each) => each.digest === digest)) return;
       const manifests = [...known, added];
       const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
-      await client.pushManifest(reference, tag, INDEX_TYPE, index);
+      sent = JSON.stringify(condition);
+      const options = sent === refused ? {} : { condition };
+      await client.pushManifest(reference, tag, INDEX_TYPE, index, options);
     } catch (error) {
-      // docker-registry answers 500 while another client writes the tag.
+      // A condition failed, or another client writes the tag, which docker-registry answers with 500.
       if (codeOf(error) !== "registry.unreachable") throw error;
+      // A condition that failed although the index is the same would fail again.
+      if (isConditionFailed(error)) refused = sent;
       failure = error;
     }
     // Clients that collided once must not do so again, so each waits for another time.
@@ -129,16 +140,22 @@ async function addToTag(
   );
 }
 
+function isConditionFailed(error: unknown): boolean {
+  return toBackplaneError(error).details?.status === 412;
+}
+
 async function existingReferrers(
   client: RegistryClient,
   reference: OciReference,
-): Promise<{ digest: string }[]> {
+): Promise<{ known: { digest: string }[]; condition?: UploadCondition }> {
   try {
-    const { bytes, document } = await client.fetchManifest(reference);
-    if (document.kind !== "index") return [];
-    return (JSON.parse(bytes.toString("utf8")) as { manifests: { digest: string }[] }).manifests;
+    const { bytes, document, etag } = await client.fetchManifest(reference);
+    const condition = etag === undefined ? {} : { condition: { "if-match": etag } };
+    if (document.kind !== "index") return { known: [], ...condition };
+    const { manifests } = JSON.parse(bytes.toString("utf8")) as { manifests: { digest: string }[] };
+    return { known: manifests, ...condition };
   } catch (error) {
-    if (codeOf(error) === "registry.not_found") return [];
+    if (codeOf(error) === "registry.not_found") return { known: [], condition: { "if-none-match": "*" } };
     throw error;
   }
 }

@@ -32,7 +32,12 @@ export interface FetchedManifest {
   digest: string;
   bytes: Buffer;
   document: ImageManifest | ImageIndex;
+  /** For a condition of an upload; absent if the registry sent none that can be used. */
+  etag?: string;
 }
+
+/** Headers of RFC 9110. Most registries ignore them; a registry that does not answers 412. */
+export type UploadCondition = { "if-match": string } | { "if-none-match": "*" };
 
 /** Options of a download. */
 export interface Download {
@@ -68,7 +73,7 @@ export interface RegistryClient {
     name: string,
     media_type: string,
     bytes: Uint8Array,
-    download?: Download,
+    options?: Download & { condition?: UploadCondition | undefined },
   ): Promise<boolean>;
   close(): void;
 }
@@ -155,7 +160,10 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
       place.digest ?? (typeof header === "string" && header.startsWith("sha256:") ? header : digest);
     if (digest !== expected) throw digestMismatch(`The manifest of ${shown}`, expected, digest);
     try {
-      return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors) };
+      const { etag } = response.headers;
+      // A weak one never matches in a condition of an upload.
+      const strong = typeof etag === "string" && etag.startsWith('"') ? { etag } : {};
+      return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors), ...strong };
     } catch (error) {
       throw invalidResponse(
         place.registry,
@@ -272,15 +280,15 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
           throw unreachableRegistry(registry, `it answered ${ended.status} to the upload of ${digest}`);
         return true;
       }),
-    pushManifest: ({ registry, repository }, name, media_type, bytes, download) =>
-      within(limits.request_ms, download, async (signal) => {
+    pushManifest: ({ registry, repository }, name, media_type, bytes, options) =>
+      within(limits.request_ms, options, async (signal) => {
         const response = await session.request({
           method: "PUT",
           registry,
           repository,
           action: "pull,push",
           path: `manifests/${name}`,
-          headers: { "content-type": media_type },
+          headers: { "content-type": media_type, ...options?.condition },
           body: {
             size: bytes.length,
             async *bytes() {
@@ -290,10 +298,13 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
           signal,
         });
         await discardBody(response, limits.message_bytes);
-        if (response.status !== 201)
+        const { status } = response;
+        if (status !== 201)
           throw unreachableRegistry(
             registry,
-            `it answered ${response.status} to the manifest ${repository}:${name}`,
+            `it answered ${status} to the manifest ${repository}:${name}`,
+            undefined,
+            { status },
           );
         return response.headers["oci-subject"] !== undefined;
       }),

@@ -5,9 +5,14 @@ export function invalidResponse(registry: string, problem: string): BackplaneErr
   return new BackplaneError("registry.invalid", `${registry} ${problem}.`, { details: { registry } });
 }
 
-export function unreachableRegistry(registry: string, problem: string, cause?: unknown): BackplaneError {
+export function unreachableRegistry(
+  registry: string,
+  problem: string,
+  cause?: unknown,
+  more: { status?: number } = {},
+): BackplaneError {
   return new BackplaneError("registry.unreachable", `${registry} cannot be used: ${problem}.`, {
-    details: { registry },
+    details: { registry, ...more },
     ...(cause === undefined ? {} : { cause }),
   });
 }
