@@ -254,3 +254,15 @@ test("refuses runtime.image in a manifest that the gateway did not write", () =>
   ].join("\n");
   expect(() => readManifest(manifest)).toThrow("runtime.image is set only by the gateway");
 });
+
+test("notes that the user of an image is not used, unless it is root", async () => {
+  const notesFor = async (User: string, tag: string) => {
+    await put({ config: { Entrypoint: ["server"], Env: ["PATH=/app"], User } }, tag);
+    return (await importImage(`${registry.host}/acme/user:${tag}`)).notes;
+  };
+  expect(await notesFor("node:node", "named")).toEqual([
+    expect.stringMatching(/acme\/user:named sets the user node:node, which is not used:/),
+  ]);
+  expect(await notesFor("1000", "id")).toHaveLength(1);
+  for (const user of ["", "root", "0", "0:0", "root:root"]) expect(await notesFor(user, "root")).toEqual([]);
+});

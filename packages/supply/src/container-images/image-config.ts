@@ -8,6 +8,8 @@ export interface ImageConfig {
   cmd: string[];
   env: Record<string, string>;
   workdir: string;
+  /** As `User` names it, with or without a group; null for root. */
+  user: string | null;
   labels: Record<string, string>;
   /** `sha256:…` of each layer without compression. */
   diff_ids: string[];
@@ -15,6 +17,7 @@ export interface ImageConfig {
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const MAX_WORDS = 60;
+const MAX_USER = 64;
 
 export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
   const fail = (problem: string): never => {
@@ -51,11 +54,17 @@ export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
     cmd: words(own.Cmd, "Cmd"),
     env: variablesOf(words(own.Env, "Env")),
     workdir,
+    user: userOf(own.User),
     labels: Object.fromEntries(
       labels.filter((label): label is [string, string] => typeof label[1] === "string"),
     ),
     diff_ids,
   };
+}
+
+function userOf(value: unknown): string | null {
+  if (typeof value !== "string" || /^(?:root|0)?(?::|$)/.test(value)) return null;
+  return value.slice(0, MAX_USER);
 }
 
 /** Drops variables whose names a shell could not set. */

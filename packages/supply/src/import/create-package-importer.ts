@@ -226,10 +226,12 @@ export function createPackageImporter({
   ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
       const client = openRegistry(login);
+      const notes: string[] = [];
+      const note = (text: string) => void notes.push(text);
       try {
-        const listing = await imageServer(client, host, source, staging.tree, operation);
+        const listing = await imageServer(client, host, source, staging.tree, operation, note);
         const staged = await readStaged(staging, listing, {}, imagePackage);
-        return await installStaged(staged, "image", null, operation);
+        return { ...(await installStaged(staged, "image", null, operation)), notes };
       } finally {
         client.close();
       }

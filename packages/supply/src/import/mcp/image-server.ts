@@ -31,13 +31,14 @@ const MAX_TOP_ENTRIES = 256;
 /** The sandbox sets these itself. */
 const OWN_VARIABLES = ["HOME", "TMPDIR"];
 
-/** Makes the package in the folder `tree`, which does not exist yet. */
+/** Makes the package in the folder `tree`, which does not exist yet. `note` gets what the operator should know. */
 export async function imageServer(
   registry: RegistryClient,
   host: HostPlatform,
   source: ImageServerSource,
   tree: string,
   operation: Operation,
+  note: (text: string) => void,
 ): Promise<TreeListing> {
   const reference = parseImageReference(source.reference);
   const work = `${tree}-layers`;
@@ -46,6 +47,7 @@ export async function imageServer(
     const image = await pullImage(registry, reference, host, work, operation);
     try {
       await refuseOwnCredentials(image);
+      noteUser(image, note);
       prepareRoot(image.tree, image.config.workdir);
       const about: ImageFile = {
         manifest: buildManifest(image, source, host),
@@ -70,6 +72,15 @@ export async function imageServer(
   } finally {
     await rm(work, { recursive: true, force: true });
   }
+}
+
+/** The files of the sandbox belong to its own user, so a program that expects the user of the image can fail. */
+function noteUser({ reference, config: { user } }: PulledImage, note: (text: string) => void): void {
+  if (user === null) return;
+  note(
+    `${formatImageReference(reference)} sets the user ${user}, which is not used: the server runs as the same user without ` +
+      "rights as every other one. If it fails to start, look for a check of its user or for a folder that only this user may write.",
+  );
 }
 
 /** Where the author of an image puts files, beside its working folder. Others come from base images, which are public. */
