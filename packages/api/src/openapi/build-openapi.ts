@@ -21,6 +21,7 @@ const NAMED_SCHEMAS: Record<string, z.ZodType> = {
   BindingPatch: contract.BindingPatchSchema,
   Block: contract.BlockSchema,
   Chain: contract.ChainSchema,
+  ChangedBinding: contract.ChangedBindingSchema,
   Entry: contract.EntrySchema,
   ErrorEnvelope: contract.ErrorEnvelopeSchema,
   Export: contract.ExportSchema,

@@ -5,10 +5,12 @@ import {
   BindingPatchSchema,
   BindingSchema,
   BindingUpgradeSchema,
+  ChangedBindingSchema,
   GrantSchema,
   PackageIdSchema,
   PermissionsSchema,
 } from "@backplane/contract/schema";
+import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
@@ -34,6 +36,9 @@ const ReportSchema = z.object({
 });
 
 const UpgradedSchema = z.object({ items: z.array(BindingSchema) });
+
+/** The most rows of a page. */
+const MAX_WAITING_COUNT = 500;
 
 export function bindingRoutes({ kernel }: RouteDeps): Route[] {
   return [
@@ -145,12 +150,14 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       body: BindingPatchSchema,
       etag: true,
       progress: true,
-      responses: { 200: { description: "Changed.", schema: BindingSchema } },
+      responses: { 200: { description: "Changed.", schema: ChangedBindingSchema } },
       async handler({ caller, params, body, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
         const expected = await expectedGeneration(request.headers["if-match"], now);
+        // Counted before the change, which lets the gateway drop them.
+        const waiting = body.status === "disabled" ? await countWaiting(caller, params.id) : {};
         const binding = await kernel.bindings.patch(caller, params.id, body, expected, operation);
-        return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
+        return { status: 200, json: { ...binding, ...waiting }, headers: { etag: etagOf(binding) } };
       },
     }),
     defineRoute({
@@ -186,4 +193,12 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       }),
     }),
   ];
+
+  async function countWaiting(caller: Caller, binding_id: string): Promise<{ waiting_deliveries?: number }> {
+    const { kind } = await kernel.bindings.get(caller, binding_id);
+    if (kind !== "hook") return {};
+    const filter = { status: "pending", binding_id } as const;
+    const { items } = await kernel.deliveries.list(caller, filter, { limit: MAX_WAITING_COUNT });
+    return { waiting_deliveries: items.length };
+  }
 }

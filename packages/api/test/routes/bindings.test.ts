@@ -139,3 +139,23 @@ test("moves a binding to another version on create, :upgrade and :rollback", asy
   // `echo` is bound in two versions by now.
   expect([both.status, both.json.error.code]).toEqual([409, "binding.conflict"]);
 });
+
+verifies("api.bindings", "reports the deliveries that wait for a hook when it is disabled", async () => {
+  const url = `/v1/plugin-bindings/${(await bind("notify")).json.binding_id}`;
+  await t.call("POST", `${url}:pause`);
+  for (let n = 0; n < 2; n++) await t.call("POST", `${url}:test`, { body: {} });
+  const disabled = await t.call("PATCH", url, { body: { status: "disabled" } });
+  expect([disabled.status, disabled.json.status, disabled.json.waiting_deliveries]).toEqual([
+    200,
+    "disabled",
+    2,
+  ]);
+  expect((await t.call("GET", url)).json).not.toHaveProperty("waiting_deliveries");
+  const enabled = await t.call("PATCH", url, { body: { status: "active" } });
+  expect(enabled.json).not.toHaveProperty("waiting_deliveries");
+  const tool = await bind("echo");
+  const off = await t.call("PATCH", `/v1/plugin-bindings/${tool.json.binding_id}`, {
+    body: { status: "disabled" },
+  });
+  expect(off.json).not.toHaveProperty("waiting_deliveries");
+});

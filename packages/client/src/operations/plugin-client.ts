@@ -5,6 +5,7 @@ import type {
   BindingCreate,
   BindingPatch,
   BindingUpgrade,
+  ChangedBinding,
   Definitions,
   DiscoveredExport,
   ExportKind,
@@ -144,7 +145,7 @@ export function createPluginClient(http: Http) {
       get: (id: string) => get<Binding>(`/v1/plugin-bindings/${pathSegment(id)}`),
       /** With `generation`, fails with request.precondition if the binding has changed since. */
       patch: (id: string, body: BindingPatch, when: { generation?: number } = {}) =>
-        http.json<Binding>({
+        http.json<ChangedBinding>({
           method: "PATCH",
           path: `/v1/plugin-bindings/${pathSegment(id)}`,
           json: body,

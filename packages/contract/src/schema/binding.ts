@@ -176,6 +176,16 @@ export const BindingSchema = z.object({
   updated_at: TimestampSchema,
 });
 
+/** The answer to a change. */
+export const ChangedBindingSchema = BindingSchema.extend({
+  waiting_deliveries: z
+    .int()
+    .optional()
+    .describe(
+      "Only if the change disables a hook: how many deliveries waited for it; 500 stands for more, too. They are dropped when they are due, unless the hook is paused.",
+    ),
+});
+
 /** Moves all bindings of the package in the scope to this version; given settings override theirs. */
 export const BindingUpgradeSchema = z.strictObject({
   package_id: PackageIdSchema,
@@ -226,3 +236,4 @@ export type BindingPolicy = z.infer<typeof BindingPolicySchema>;
 export type BindingCreate = z.infer<typeof BindingCreateSchema>;
 export type BindingPatch = z.infer<typeof BindingPatchSchema>;
 export type Binding = z.infer<typeof BindingSchema>;
+export type ChangedBinding = z.infer<typeof ChangedBindingSchema>;

@@ -2,6 +2,7 @@
 import {
   BackplaneError,
   type Binding,
+  type ChangedBinding,
   EXPORT_KINDS,
   type ExportKind,
   type ValidationReport,
@@ -222,8 +223,20 @@ async function setStatus(
   const { binding_id, generation } = present;
   const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
   showBinding(context, changed);
+  if (changed.waiting_deliveries !== undefined) context.out.note(describeWaiting(changed));
   await reportChanges(context, present, changed);
   return undefined;
+}
+
+/** What becomes of the deliveries of a hook that was disabled. */
+function describeWaiting({ binding_id: id, policy, waiting_deliveries: count = 0 }: ChangedBinding): string {
+  const pause = `backplane hook pause ${id}`;
+  if (count === 0)
+    return `Events for a disabled hook are dropped. To keep them instead: ${pause} && backplane binding enable ${id}`;
+  const [waits, are] = count === 1 ? ["1 delivery waits", "It is"] : [`${count} deliveries wait`, "They are"];
+  if (policy.deliveries?.paused === true)
+    return `${waits} for this hook. ${are} kept while the hook is paused, and dropped if it is resumed before it is enabled. New events are dropped.`;
+  return `${waits} for this hook. ${are} dropped when due, because it is disabled. To keep what still waits: ${pause}`;
 }
 
 async function validate(context: CommandContext, _options: object, name: string): Promise<number> {

@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import type { Binding } from "@backplane/contract";
+import type { Binding, Delivery } from "@backplane/contract";
 import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../../src/index.ts";
@@ -352,4 +352,33 @@ describe("bindings and packages", () => {
       rmSync(cwd, { recursive: true, force: true });
     }
   });
+});
+
+test("says what happens to the deliveries of a hook that is disabled, and names pause", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "backplane-hook-"));
+  cpSync(PLUGIN, dir, { recursive: true });
+  const manifest = readFileSync(join(dir, "vai-plugin.toml"), "utf8");
+  const hook =
+    '[[exports]]\nid = "watch"\nkind = "hook"\n[exports.hook]\nsubscribes_to = ["session.archived"]\n';
+  writeFileSync(
+    join(dir, "vai-plugin.toml"),
+    `${manifest.slice(0, manifest.indexOf("[[exports]]")).replace("acme/cli-kit", "acme/cli-hook")}${hook}`,
+  );
+  const installed = await gateway.json<{ bindings: Binding[] }>(["plugin", "install", dir, "--bind"]);
+  rmSync(dir, { recursive: true });
+  const id = installed.bindings[0]!.binding_id;
+  const disable = async () => (await gateway.backplane(["binding", "disable", id])).err;
+  expect(await disable()).toContain(
+    `Events for a disabled hook are dropped. To keep them instead: backplane hook pause ${id} && backplane binding enable ${id}`,
+  );
+  await gateway.json(["binding", "enable", id]);
+  await gateway.json(["hook", "pause", id]);
+  const { ended } = gateway.begin(["hook", "test", id]);
+  const waiting = async () =>
+    (await gateway.json<{ items: Delivery[] }>(["delivery", "list", "--binding", id])).items;
+  await expect.poll(waiting, { timeout: 60_000 }).toHaveLength(1);
+  const err = await disable();
+  expect(err).toContain("1 delivery waits for this hook. It is kept while the hook is paused");
+  await gateway.json(["delivery", "discard", (await waiting())[0]!.id]);
+  await ended;
 });
