@@ -186,6 +186,13 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: WEAVE,
   },
   {
+    defence: "thread weave: sentences that differ in a short word are not repetitions",
+    file: "examples/thread-weave/src/weave.ts",
+    from: "[repetitionKey(sentence.text), sentence]",
+    to: '[[...sentence.words].join(" "), sentence]',
+    tests: WEAVE,
+  },
+  {
     defence: "thread weave: lines of the same shape share one worth",
     file: "examples/thread-weave/src/weave.ts",
     from: "((rarity / words.size) * signals) / repeated",

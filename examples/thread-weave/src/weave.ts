@@ -29,8 +29,6 @@ interface Topic {
 
 const MIN_CHARS = 12;
 const MAX_CHARS = 400;
-/** The share of a sentence's words that an earlier one must have to make it a repetition. */
-const REPEATED = 0.95;
 const TITLE_WORDS = 2;
 const MAX_TOPICS = 12;
 
@@ -40,8 +38,9 @@ const DECISIVE =
 /** Paths, identifiers, versions, times and numbers with a unit. */
 const SPECIFIC = /[\w.-]*[/_][\w./-]+|\b[a-z]+[A-Z]\w*|\b\w*\d[\w.:%-]*|`[^`]+`|"[^"]{2,60}"/g;
 const NAME = /(?<=[a-z,;:] )[A-Z][a-z]{2,}/;
+/** Interjections end with punctuation: "No, thanks" is small talk, "No retries in the importer" is a rule. */
 const SMALL_TALK =
-  /^(ok|okay|thanks|thank you|great|good|sure|hello|hi|yes|no|alright|perfect|nice|cool|let me|i will|i'll|sounds)\b/i;
+  /^((ok|okay|great|good|sure|hello|hi|yes|no|alright|perfect|nice|cool)(?=[,.!;:]|$)|(thanks|thank you|let me|i will|i'll|sounds)\b)/i;
 
 export function weave(older: readonly ChainBlock[], room: number): WovenHistory {
   const sentences = sentencesOf(older);
@@ -128,30 +127,29 @@ function shapeOf(text: string): string {
     .replace(/\b[A-Z]\w*/g, "A");
 }
 
-/** The best sentences that fit, without repetitions, in their original order. */
+/** The best sentences that fit, each once, in their original order. */
 function choose(sentences: readonly Sentence[], room: number): Sentence[] {
-  const ranked = [...sentences].sort((a, b) => b.score - a.score || a.order - b.order);
+  // Only the same words in the same order are a repetition: a correction may differ in no more than a "not".
+  const newest = new Map(sentences.map((sentence) => [repetitionKey(sentence.text), sentence]));
+  const ranked = [...newest.values()].sort((a, b) => b.score - a.score || b.order - a.order);
   const chosen: Sentence[] = [];
   let left = room;
-  const by_word = new Map<string, Sentence[]>();
   for (const sentence of ranked) {
     const cost = JSON.stringify(sentence.text).length + 2;
     if (sentence.score <= 0 || cost > left) continue;
-    // A repetition shares nearly all words, so it shares one of any two.
-    const [first, second] = sentence.words;
-    const alike = [...(by_word.get(first!) ?? []), ...(by_word.get(second!) ?? [])];
-    if (alike.some((other) => repeats(sentence, other))) continue;
     chosen.push(sentence);
-    for (const word of sentence.words) by_word.set(word, [...(by_word.get(word) ?? []), sentence]);
     left -= cost;
   }
   return chosen.sort((a, b) => a.order - b.order);
 }
 
-function repeats({ words }: Sentence, { words: others }: Sentence): boolean {
-  let shared = 0;
-  for (const word of words) if (others.has(word)) shared++;
-  return shared / words.size >= REPEATED;
+/** The text without case, spaces and the punctuation around words. */
+function repetitionKey(text: string): string {
+  return text
+    .toLowerCase()
+    .split(/\s+/)
+    .map((word) => word.replace(/^["'(]+|["').,;:!?]+$/g, ""))
+    .join(" ");
 }
 
 /** Adds each exchange to the topic with which it shares most, and begins a topic if it shares nothing. */

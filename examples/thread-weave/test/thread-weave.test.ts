@@ -91,6 +91,54 @@ verifies("compactor.thread-weave", "keeps system messages, pinned items and open
   expect(seed).not.toContainEqual(summary);
 });
 
+test.each([
+  ["a short number", "Backups of Utrecht expire in 30 days.", "Backups of Utrecht expire in 45 days."],
+  ["a negation", "We will deploy the importer on Friday.", "We will not deploy the importer on Friday."],
+  [
+    "a common word",
+    "Restart the importer before the migration.",
+    "Restart the importer after the migration.",
+  ],
+  ["what is left out", "Clear the importer cache, not the mailer.", "Clear the importer cache, the mailer."],
+])("keeps both of two sentences that differ only in %s", (_, earlier, later) => {
+  const tell = (words: string, n: number): ChainBlock[] => [
+    { entry_id: 800 + 2 * n, kind: "input", content: [{ type: "text", text: words }] },
+    { entry_id: 801 + 2 * n, kind: "response", content: [{ type: "text", text: "Understood, noted." }] },
+  ];
+  const seed = seedOf(requestOf([...tell(earlier, 1), ...tell(later, 2), ...BLOCKS], [], 4_000));
+  const text = seed.map(({ content }) => content[0]?.text).join("\n");
+  expect(text).toContain(later);
+  // The number may be what tells two things apart, so the earlier sentence is not outdated for certain.
+  expect(text).toContain(earlier);
+});
+
+test("does not take a rule that begins with no for small talk", () => {
+  const told: ChainBlock[] = [
+    "No retries towards Utrecht whatsoever.",
+    "No, retries towards Leuven whatsoever.",
+  ].map((text, n) => ({ entry_id: 800 + n, kind: "input", content: [{ type: "text", text }] }));
+  const found = (tokens: number, word: string) =>
+    JSON.stringify(seedOf(requestOf([...told, ...BLOCKS.slice(0, 60)], [], tokens))).includes(word);
+  const least = (word: string) => [...Array(60).keys()].findIndex((n) => found(100 + 20 * n, word));
+  expect(least("Utrecht")).toBeGreaterThanOrEqual(0);
+  expect(least("Utrecht")).toBeLessThan(least("Leuven"));
+});
+
+test("names the newest of the entries that say the same", () => {
+  const text = "Backups of Utrecht expire in 30 days.";
+  const tell = (entry_id: number): ChainBlock => ({
+    entry_id,
+    kind: "input",
+    content: [{ type: "text", text }],
+  });
+  const seed = seedOf(requestOf([tell(800), tell(801), ...BLOCKS]));
+  const woven = seed.filter(({ content }) => content[0]?.text?.includes(text));
+  expect(woven).toHaveLength(1);
+  expect(woven[0]!.content[0]!.text!.split(text)).toHaveLength(2);
+  expect(woven[0]!.from_entries).toContain(801);
+  expect(woven[0]!.from_entries).not.toContain(800);
+});
+
 test("runs as a process from its bundle", async () => {
   await buildExample(folder);
   const run = await startPlugin(manifest.runtime.entrypoint, manifest, { cwd: folder });
