@@ -25,12 +25,14 @@ interface Sentence {
 interface Topic {
   words: Map<string, number>;
   exchanges: Set<number>;
+  lines: number;
 }
 
 const MIN_CHARS = 12;
 const MAX_CHARS = 400;
 const TITLE_WORDS = 2;
-const MAX_TOPICS = 12;
+/** A block and its title cost as much as a short sentence, so fewer lines do not become a topic of their own. */
+const MIN_LINES = 5;
 
 /** Words of sentences in which people decide, require, promise or find something. */
 const DECISIVE =
@@ -48,12 +50,22 @@ export function weave(older: readonly ChainBlock[], room: number): WovenHistory 
   let chosen = choose(sentences, room);
   let woven = blocksOf(chosen);
   // The choice does not count the titles of the topics, so the weakest sentences may have to go.
-  while (chosen.length > 0 && woven.blocks.reduce((total, block) => total + sizeOf(block), 0) > room) {
-    const weakest = chosen.reduce((least, sentence) => (sentence.score < least.score ? sentence : least));
-    chosen = chosen.filter((sentence) => sentence !== weakest);
+  for (let excess = excessOf(woven, room); chosen.length > 0 && excess > 0; excess = excessOf(woven, room)) {
+    const ranked = chosen.toSorted((a, b) => b.score - a.score);
+    while (excess > 0 && ranked.length > 0) excess -= costOf(ranked.pop()!);
+    chosen = ranked.sort((a, b) => a.order - b.order);
     woven = blocksOf(chosen);
   }
   return woven;
+}
+
+function excessOf({ blocks }: WovenHistory, room: number): number {
+  return blocks.reduce((total, block) => total + sizeOf(block), 0) - room;
+}
+
+/** The characters of a sentence as a line of a block. */
+function costOf({ text }: Sentence): number {
+  return JSON.stringify(text).length + 2;
 }
 
 function blocksOf(chosen: readonly Sentence[]): WovenHistory {
@@ -135,7 +147,7 @@ function choose(sentences: readonly Sentence[], room: number): Sentence[] {
   const chosen: Sentence[] = [];
   let left = room;
   for (const sentence of ranked) {
-    const cost = JSON.stringify(sentence.text).length + 2;
+    const cost = costOf(sentence);
     if (sentence.score <= 0 || cost > left) continue;
     chosen.push(sentence);
     left -= cost;
@@ -152,28 +164,51 @@ function repetitionKey(text: string): string {
     .join(" ");
 }
 
-/** Adds each exchange to the topic with which it shares most, and begins a topic if it shares nothing. */
+/**
+ * Groups exchanges by shared words. Every exchange begins as a topic; the smallest one joins its nearest until each has
+ * enough lines to be worth a block and a title.
+ */
 function topicsOf(chosen: readonly Sentence[]): Topic[] {
-  const topics: Topic[] = [];
-  const exchanges = Map.groupBy(chosen, ({ exchange }) => exchange);
-  for (const [exchange, sentences] of exchanges) {
-    const words = new Set(sentences.flatMap((sentence) => [...sentence.words]));
-    let best: Topic | undefined;
-    let most = 1;
-    for (const topic of topics) {
-      let shared = 0;
-      for (const word of words) if (topic.words.has(word)) shared++;
-      if (shared > most) [best, most] = [topic, shared];
-    }
-    if (best === undefined && topics.length >= MAX_TOPICS) best = topics.at(-1);
-    if (best === undefined) {
-      best = { words: new Map(), exchanges: new Set() };
-      topics.push(best);
-    }
-    best.exchanges.add(exchange);
-    for (const word of words) best.words.set(word, (best.words.get(word) ?? 0) + 1);
+  const topics = [...Map.groupBy(chosen, ({ exchange }) => exchange)].map(([exchange, sentences]): Topic => {
+    const words = new Map<string, number>();
+    for (const word of new Set(sentences.flatMap((sentence) => [...sentence.words]))) words.set(word, 1);
+    return { words, exchanges: new Set([exchange]), lines: sentences.length };
+  });
+  while (topics.length > 1) {
+    const smallest = topics.reduce((least, topic) => (topic.lines < least.lines ? topic : least));
+    if (smallest.lines >= MIN_LINES) break;
+    topics.splice(topics.indexOf(smallest), 1);
+    merge(smallest, nearestTo(smallest, topics));
   }
-  return topics;
+  return topics.sort((a, b) => Math.min(...a.exchanges) - Math.min(...b.exchanges));
+}
+
+/** The topic that shares most words for its size; of equals, the one that is closest in time. */
+function nearestTo(topic: Topic, others: readonly Topic[]): Topic {
+  let best = others[0]!;
+  let most = -1;
+  let closest = Number.POSITIVE_INFINITY;
+  for (const other of others) {
+    let shared = 0;
+    for (const word of topic.words.keys()) if (other.words.has(word)) shared++;
+    const likeness = shared / Math.sqrt(other.words.size);
+    if (likeness < most) continue;
+    const distance = distanceOf(topic, other);
+    if (likeness > most || distance < closest) [best, most, closest] = [other, likeness, distance];
+  }
+  return best;
+}
+
+function distanceOf(topic: Topic, other: Topic): number {
+  let least = Number.POSITIVE_INFINITY;
+  for (const a of topic.exchanges) for (const b of other.exchanges) least = Math.min(least, Math.abs(a - b));
+  return least;
+}
+
+function merge(from: Topic, into: Topic): void {
+  for (const [word, count] of from.words) into.words.set(word, (into.words.get(word) ?? 0) + count);
+  for (const exchange of from.exchanges) into.exchanges.add(exchange);
+  into.lines += from.lines;
 }
 
 function titleOf(words: ReadonlyMap<string, number>): string {

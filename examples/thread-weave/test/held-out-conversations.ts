@@ -115,6 +115,26 @@ export function createHeldOutConversations(): Conversation[] {
   return parse(SCRIPTS).map((script, n) => perform(script, randomFrom(n + 1)));
 }
 
+/**
+ * Each conversation with the two that follow it in the list, one after the other: three times as many facts for the same
+ * budget, so that not all of them fit.
+ */
+export function joinConversations(conversations: readonly Conversation[]): Conversation[] {
+  return conversations.map((_, n) => {
+    const parts = [0, 1, 2].map((next) => conversations[(n + next) % conversations.length]!);
+    return {
+      blocks: parts.flatMap(({ blocks }, part) =>
+        blocks.map((block) =>
+          block.tool_call_id === undefined
+            ? block
+            : { ...block, tool_call_id: `${part}_${block.tool_call_id}` },
+        ),
+      ),
+      facts: parts.flatMap(({ facts }) => facts),
+    };
+  });
+}
+
 function parse(text: string): Script[] {
   const scripts: Script[] = [];
   const shared: string[][] = [];

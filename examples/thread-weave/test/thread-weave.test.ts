@@ -8,6 +8,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import type { ChainBlock } from "../src/chain-block.ts";
 import { compactChain, plugin } from "../src/thread-weave.ts";
 import { createConversation } from "./conversations.ts";
+import { createHeldOutConversations } from "./held-out-conversations.ts";
 
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const read = (path: string) => readFileSync(`${folder}/${path}`, "utf8");
@@ -122,6 +123,13 @@ test("does not take a rule that begins with no for small talk", () => {
   const least = (word: string) => [...Array(60).keys()].findIndex((n) => found(100 + 20 * n, word));
   expect(least("Utrecht")).toBeGreaterThanOrEqual(0);
   expect(least("Utrecht")).toBeLessThan(least("Leuven"));
+});
+
+test("spends no block and title on a topic of a few lines", () => {
+  const blocks = createHeldOutConversations()[3]!.blocks.map((block, n) => ({ ...block, entry_id: n + 2 }));
+  const woven = seedOf(requestOf(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
+  expect(woven.length).toBeGreaterThan(1);
+  for (const { content } of woven) expect(content[0]!.text!.split("\n").length).toBeGreaterThan(5);
 });
 
 test("names the newest of the entries that say the same", () => {
