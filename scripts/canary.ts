@@ -1,9 +1,8 @@
 /**
- * Runs after the tests: sums up the canary searches of the suite's gateways (test/support/canary.ts),
- * searches the test reports and the files that a killed test left in the temporary folder, and fails if one
- * copy of the canary is found or if nothing was searched. The check covers the gateways that tests start as
- * processes and the plugins that test support writes for them; modules with their own tests have their own
- * canaries.
+ * Runs after the tests: sums up the canary searches of the suite's gateways (test/support/canary.ts), searches the test
+ * reports and the files that a killed test left in the temporary folder, and fails if any copy of the canary is found
+ * or if nothing was searched. The check covers the gateways that tests start as processes and the plugins that test
+ * support writes for them; modules with their own tests have their own canaries.
  */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -32,7 +31,7 @@ function main(): number {
   for (const name of readdirSync(tmpdir()).filter((folder) => LEFT.test(folder))) {
     searchFolder(join(tmpdir(), name), sum);
   }
-  const where = `${gateways} gateways with ${bindings} bindings of it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
+  const where = `${gateways} gateways with ${bindings} bindings that carry it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
   console.log(`canary: ${sum.hits.length} copies in ${where}`);
   for (const hit of sum.hits) console.error(`  ${hit}`);
   if (bindings > 0) return sum.hits.length === 0 ? 0 : 1;

@@ -1,9 +1,9 @@
 /**
- * One turn: the model asks for one tool, the tool answers, the model answers. The model is instantaneous, the tool
- * inline and read-only; ours goes through bus, strategy, the one door and the tape. The limit is a loop written by
- * hand over the same SQLite (WAL, FULL): four commits a turn, one after another, and nothing else. The Vercel AI
- * SDK is the peer: the same turn with nothing durable at all, answered whole (`generateText`) and, beside our own turns
- * whose model sends its words in parts, as a stream (`streamText`).
+ * One turn: the model asks for one tool, the tool answers, the model answers. The model answers immediately, and the
+ * tool is inline and read-only. A turn of the gateway goes through the bus, the strategy, the door and the tape. The
+ * limit is a minimal loop on the same SQLite (WAL, FULL): four consecutive commits per turn and nothing else. The peer
+ * is the Vercel AI SDK, which stores nothing: `generateText` is compared with turns that answer in one piece,
+ * `streamText` with turns whose model streams its answer.
  */
 
 import { randomFillSync } from "node:crypto";
@@ -28,10 +28,10 @@ import { type Row, row } from "./row.ts";
 const SESSIONS = 100;
 const TURNS = 3_000;
 const SEQUENTIAL = 400;
-const TURNS_A_SESSION = 10;
+const TURNS_PER_SESSION = 10;
 const REPETITIONS = 5;
-/** Sessions whose model sends its words in parts. */
-const IN_PARTS = "parts-";
+/** Prefix of the sessions whose model streams its answer. */
+const STREAMED = "streamed-";
 
 const caller = {
   actor: "bench",
@@ -43,39 +43,45 @@ const caller = {
 
 export async function loopTurn(): Promise<Row[]> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-loop-"));
-  const ours = await openOurs(join(folder, "ours.db"));
-  const hand = openByHand(join(folder, "hand.db"));
+  const gateway = await openGateway(join(folder, "gateway.db"));
+  const minimal = openMinimalLoop(join(folder, "minimal.db"));
   try {
     const rates = {
-      seq: [] as number[],
-      hand: [] as number[],
-      many: [] as number[],
+      sequential: [] as number[],
+      minimal: [] as number[],
+      concurrent: [] as number[],
       ai: [] as number[],
-      parts: [] as number[],
+      streamed: [] as number[],
       stream: [] as number[],
     };
     for (let repetition = 0; repetition <= REPETITIONS; repetition++) {
-      const seq = await rate(SEQUENTIAL, 1, ours.turn);
-      const byHand = await rate(SEQUENTIAL, 1, hand.turn);
-      const many = await rate(TURNS, SESSIONS, ours.turn);
+      const sequential = await rate(SEQUENTIAL, 1, gateway.turn);
+      const minimalRate = await rate(SEQUENTIAL, 1, minimal.turn);
+      const concurrent = await rate(TURNS, SESSIONS, gateway.turn);
       const ai = await rate(TURNS, SESSIONS, aiTurn);
-      const parts = await rate(TURNS, SESSIONS, (lane) => ours.turn(`${IN_PARTS}${lane}`));
+      const streamed = await rate(TURNS, SESSIONS, (lane) => gateway.turn(`${STREAMED}${lane}`));
       const stream = await rate(TURNS, SESSIONS, aiStream);
       if (repetition === 0) continue;
-      rates.seq.push(seq);
-      rates.hand.push(byHand);
-      rates.many.push(many);
+      rates.sequential.push(sequential);
+      rates.minimal.push(minimalRate);
+      rates.concurrent.push(concurrent);
       rates.ai.push(ai);
-      rates.parts.push(parts);
+      rates.streamed.push(streamed);
       rates.stream.push(stream);
     }
     return [
-      row("loop.turn.sequential", "turns/s, durable", "higher", median(rates.seq), median(rates.hand)),
+      row(
+        "loop.turn.sequential",
+        "turns/s, durable",
+        "higher",
+        median(rates.sequential),
+        median(rates.minimal),
+      ),
       row(
         "loop.turn.concurrent",
         `turns/s, ${SESSIONS} sessions, durable`,
         "higher",
-        median(rates.many),
+        median(rates.concurrent),
         null,
         {
           "ai-7": median(rates.ai),
@@ -83,21 +89,24 @@ export async function loopTurn(): Promise<Row[]> {
       ),
       row(
         "loop.turn.streamed",
-        `turns/s, ${SESSIONS} sessions, durable, words in parts`,
+        `turns/s, ${SESSIONS} sessions, durable, streamed`,
         "higher",
-        median(rates.parts),
+        median(rates.streamed),
         null,
         { "ai-7-stream": median(rates.stream) },
       ),
     ];
   } finally {
-    hand.close();
-    await ours.close();
+    minimal.close();
+    await gateway.close();
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** `lanes` lines of turns at once; a line is one conversation after the other. */
+/**
+ * Turns per second with `lanes` concurrent conversations. A lane begins a new conversation after TURNS_PER_SESSION
+ * turns.
+ */
 async function rate(
   turns: number,
   lanes: number,
@@ -108,13 +117,13 @@ async function rate(
   const from = performance.now();
   await Promise.all(
     Array.from({ length: lanes }, async (_, lane) => {
-      for (let n = 0; left-- > 0; n++) await turn(`${run}-${lane}-${Math.floor(n / TURNS_A_SESSION)}`);
+      for (let n = 0; left-- > 0; n++) await turn(`${run}-${lane}-${Math.floor(n / TURNS_PER_SESSION)}`);
     }),
   );
   return (turns / (performance.now() - from)) * 1000;
 }
 
-async function openOurs(
+async function openGateway(
   file: string,
 ): Promise<{ turn: (lane: string) => Promise<void>; close(): Promise<void> }> {
   const store = await openSqliteStore({ file });
@@ -188,7 +197,7 @@ const model: KernelPlugin = {
       last.role === "tool"
         ? { text: String(last.content), tool_calls: [] }
         : { text: "", tool_calls: [{ id: "call_1", name: "add", args: { a: 2, b: 3 } }] };
-    if (event.session_id.startsWith(IN_PARTS) && answer.text !== "") {
+    if (event.session_id.startsWith(STREAMED) && answer.text !== "") {
       await ctx.emit("llm.call.delta", { content: answer.text, request_id: event.id }, event);
     }
     await ctx.emit("llm.call.response", { ...answer, usage, request_id: event.id }, event);
@@ -220,8 +229,8 @@ const adder: KernelPlugin = {
   },
 };
 
-/** The loop as a careful person would write it: message, call, result and answer each on disk before the next step. */
-function openByHand(file: string): { turn: (lane: string) => void; close(): void } {
+/** The minimal durable loop: message, call, result and answer are each on disk before the next step. */
+function openMinimalLoop(file: string): { turn: (lane: string) => void; close(): void } {
   const database = new DatabaseSync(file);
   database.exec("pragma journal_mode = wal; pragma synchronous = full");
   database.exec(

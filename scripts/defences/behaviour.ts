@@ -80,7 +80,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/servers/test/definitions/refresh-definitions.test.ts"],
   },
   {
-    defence: "watchers: what a model thinks reaches them",
+    defence: "watchers: the thinking of a model reaches watchers",
     file: "packages/agent/src/fanout/fanout.ts",
     from: 'if (event.payload.thinking === undefined || event.payload.thinking === "") return;',
     to: "if (event.kind !== undefined) return;",

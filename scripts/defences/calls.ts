@@ -38,7 +38,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/egress/proxy/hold.test.ts"],
   },
   {
-    defence: "secrets by environment only into a sandbox",
+    defence: "secrets reach the environment only in a sandbox",
     file: `${RUNNER}/runner/refuse-request.ts`,
     from: "if (secrets && sandbox === null) {",
     to: "if (secrets && false) {",
@@ -52,7 +52,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
-    defence: "bytes compared when a prewarmed process gets a call",
+    defence: "bytes are compared when a prewarmed process gets a call",
     file: `${RUNNER}/pool/pool.ts`,
     from: "if (worker.verified !== null) await worker.verified;",
     to: "",

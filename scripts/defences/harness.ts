@@ -51,7 +51,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "ends its child runs when it is cancelled",
   },
   {
-    defence: "harness: scopes of what it does not support are withheld",
+    defence: "harness: scopes of unsupported operations are withheld",
     file: "packages/registry/src/grant/effective-grant.ts",
     from: "if (support !== undefined) return supports.includes(support);",
     to: "if (support !== undefined) return true;",
@@ -193,7 +193,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "shows the model of the next turn",
   },
   {
-    defence: "harness: what an agent does requires approval",
+    defence: "harness: an action of an agent requires approval",
     file: "packages/agent/src/harness/action-tool.ts",
     from: "requires_approval: true",
     to: "requires_approval: false",

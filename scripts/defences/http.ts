@@ -6,7 +6,7 @@ const EDGE = ["packages/api/test/http/http-edge.test.ts"];
 
 export const HTTP_DEFENCES: Mutant[] = [
   {
-    defence: "http: one Host header",
+    defence: "http: a request has one Host header",
     file: `${API}/auth/hosts.ts`,
     from: "return count > 1;",
     to: "return false;",
@@ -34,21 +34,21 @@ export const HTTP_DEFENCES: Mutant[] = [
     tests: EDGE,
   },
   {
-    defence: "http: nosniff on responses that Node writes",
+    defence: "http: responses that Node writes have nosniff",
     file: `${API}/http/nosniff-response.ts`,
     from: '    this.setHeader("x-content-type-options", "nosniff");\n',
     to: "",
     tests: EDGE,
   },
   {
-    defence: "http: nosniff on responses written to a socket",
+    defence: "http: responses written to a socket have nosniff",
     file: `${API}/http/socket-response.ts`,
     from: "    NOSNIFF_LINE,\n",
     to: "",
     tests: EDGE,
   },
   {
-    defence: "http: nosniff on a WebSocket handshake",
+    defence: "http: the response to a WebSocket handshake has nosniff",
     file: `${API}/ws/upgrade.ts`,
     from: '  sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));\n',
     to: "",

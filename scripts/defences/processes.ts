@@ -193,7 +193,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     only: "subscribed to a resource",
   },
   {
-    defence: "idle servers: they stop",
+    defence: "idle servers: an idle server stops",
     file: `${RUNNER}/pool/pool.ts`,
     from: 'if (rest <= 0) this.#stop(worker, "it was idle");',
     to: "if (rest <= 0) worker.idle_check = this.#deps.deadlines.set(idle_ms, check);",

@@ -11,7 +11,7 @@ const NO_WAY_AROUND = "no way around the boundary";
 
 export const SANDBOX_DEFENCES: Mutant[] = [
   {
-    defence: "no environment at spawn",
+    defence: "a sandbox is spawned without an environment",
     file: `${RUNNER}/sandbox/spawn-confined.ts`,
     from: "env: {},",
     to: "env: process.env,",
@@ -25,21 +25,21 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: PROCESSES,
   },
   {
-    defence: "system-call filter",
+    defence: "the system-call filter is installed",
     file: `${INIT}/init.c`,
     from: "  install_filter();",
     to: "  close(FILTER_FD); prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); (void)install_filter;",
     tests: PROCESSES,
   },
   {
-    defence: "capabilities dropped by sandbox-init",
+    defence: "sandbox-init drops its capabilities",
     file: `${INIT}/first-process.c`,
     from: "  drop_capabilities();",
     to: "  (void)drop_capabilities;",
     tests: PROCESSES,
   },
   {
-    defence: "descriptors closed",
+    defence: "inherited descriptors are closed",
     file: `${INIT}/init.c`,
     from: "  if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) < 0) goto failed;",
     to: "",
@@ -193,7 +193,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/sandbox/status.test.ts"],
   },
   {
-    defence: "assets hidden without assets_ro",
+    defence: "assets are hidden without assets_ro",
     file: `${RUNNER}/sandbox/plan.ts`,
     from: 'grant.filesystem === "none" && request.has_assets',
     to: "request.has_assets && false",
@@ -208,7 +208,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "no start with a full folder",
+    defence: "a plugin with a full folder is not started",
     file: `${INIT}/init.c`,
     from: "  if (kept_is_full(&wait)) {",
     to: "  wait = 0;\n  if (wait) {",
@@ -244,7 +244,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: TRACE,
   },
   {
-    defence: "trace: IPv6",
+    defence: "trace: IPv6 attempts are reported",
     file: `${INIT}/trace.c`,
     from: "if (open_family(netlink, AF_INET6) < 0) close_sockets(of_four);",
     to: "(void)of_four;",
@@ -258,14 +258,14 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: TRACE,
   },
   {
-    defence: "trace: what was refused last is reported before the exit",
+    defence: "trace: the last refusals are reported before the exit",
     file: `${INIT}/init.c`,
     from: "  if (getpid() == 1) kill(-1, SIGKILL);\n  send_refusals();",
     to: "  if (getpid() == 1) kill(-1, SIGKILL);",
     tests: TRACE,
   },
   {
-    defence: "trace: never in a network that is in use",
+    defence: "trace: a network that is in use is not traced",
     file: `${INIT}/listeners.c`,
     from: '  if (request.ifr_flags & IFF_UP) refuse("a network in use", EBUSY);',
     to: "",

@@ -1,4 +1,4 @@
-/** A binding that moves to another version keeps its settings and loses trust in other bytes. */
+/** A binding that moves to another version keeps its settings, but not the trust that was given to the old bytes. */
 import type { Mutant } from "./mutant.ts";
 
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
@@ -62,14 +62,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: UPGRADE,
   },
   {
-    defence: "upgrade: all bindings or none",
+    defence: "upgrade: all bindings move or none",
     file: "packages/store/src/ops/bindings.ts",
     from: "    if (yield* replaceBinding(change)) continue;\n",
     to: "    if ((yield* replaceBinding(change)) || change.expected > 0) continue;\n",
     tests: ["packages/store/test/contract-sqlite.test.ts"],
   },
   {
-    defence: "upgrade: a rollback to other bytes gives no trust",
+    defence: "upgrade: a rollback to other bytes restores no trust",
     file: UPGRADES,
     from: "const same = to.package.digest === digest;",
     to: 'const same = digest !== "";',
@@ -97,7 +97,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: ["packages/cli/test/commands/plugin/upgrade.test.ts"],
   },
   {
-    defence: "upgrade: what changes is shown first",
+    defence: "upgrade: the changes are shown before the upgrade",
     file: "packages/cli/src/commands/plugin/upgrade-plugin.ts",
     from: "  await showChanges(context, target, moving);\n",
     to: "",
@@ -167,21 +167,21 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: REPLAY,
   },
   {
-    defence: "replay: it needs the sandbox",
+    defence: "replay: a replay needs the sandbox",
     file: REPLAYS,
     from: "if (available && enabled) return;",
     to: "if (available || !enabled) return;",
     tests: REPLAY,
   },
   {
-    defence: "replay: a connection that only the candidate attempts holds it",
+    defence: "replay: a connection that only the candidate attempts holds the candidate",
     file: REPLAYS,
     from: "const held = requested.length + attempted.size > 0;",
     to: "const held = requested.length > 0;",
     tests: REPLAY,
   },
   {
-    defence: "replay: a permission that only the candidate requests holds it",
+    defence: "replay: a permission that only the candidate requests holds the candidate",
     file: REPLAYS,
     from: "const held = requested.length + attempted.size > 0;",
     to: "const held = attempted.size > 0;",
@@ -202,14 +202,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: TRIALS,
   },
   {
-    defence: "trial: it ends with its time",
+    defence: "trial: a trial ends after its time",
     file: WATCH,
     from: "if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return;",
     to: "",
     tests: TRIALS,
   },
   {
-    defence: "trial: a change by an operator ends it",
+    defence: "trial: a change by an operator ends the trial",
     file: PLAN,
     from: "const kept = trial?.until === null ? { trial } : {};",
     to: "const kept = trial === undefined ? {} : { trial };",
@@ -265,7 +265,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: TRIALS,
   },
   {
-    defence: "upgrade: no operator gives a permission that an upgrade holds",
+    defence: "upgrade: an operator cannot grant a permission that an upgrade holds",
     file: "packages/registry/src/bindings/held-permissions.ts",
     from: 'if (atLeast(caller.role, "admin")) return;',
     to: 'if (atLeast(caller.role, "user")) return;',

@@ -231,7 +231,7 @@ verifies(
     expect(processesWith(SILENT_SERVER)).not.toEqual([]);
     command.child.kill("SIGINT");
     expect(await command.exited).toBe(130);
-    expect(command.stderr()).toContain("may be installed already");
+    expect(command.stderr()).toContain("may already be installed");
     await expect.poll(() => processesWith(SILENT_SERVER)).toEqual([]);
     const { stdout } = await gateway.cli("plugin", "list", "--json");
     expect(stdout).toContain("npm/acme-silent");

@@ -1,4 +1,4 @@
-// The types belong to the tool format; an import of their package always works and contains no code.
+// These types belong to the tool format. They can always be imported, and the import loads no code.
 import type { ToolContext, ToolExecutionResult } from "@vellumai/plugin-api";
 import { countWords } from "../count-words";
 

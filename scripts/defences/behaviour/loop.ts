@@ -250,7 +250,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: STATE,
   },
   {
-    defence: "turn: it ends after its calls",
+    defence: "turn: a turn ends after its calls",
     file: TURN,
     from: "while (this.#calls.size > 0) await Promise.allSettled(this.#calls);",
     to: "",
@@ -386,7 +386,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: MODELS,
   },
   {
-    defence: "compaction: it begins at the threshold of the model's window",
+    defence: "compaction: a compaction begins at the threshold of the model's window",
     file: COMPACTION,
     from: "model === null || tokens < model.window * COMPACTION_LIMITS.threshold",
     to: "model === null || tokens < model.window",
@@ -422,7 +422,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: COMPACTED,
   },
   {
-    defence: "compaction: it is retried",
+    defence: "compaction: a failed compaction is retried",
     file: COMPACTION,
     from: "attempt >= COMPACTION_LIMITS.tries",
     to: "attempt > COMPACTION_LIMITS.tries",

@@ -59,21 +59,21 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: a role's denied origins",
+    defence: "policy: a role's denied origins are refused",
     file: RULES,
     from: "if (denied.origins?.has(tool.origin))",
     to: "if (denied.origins?.has(tool.origin) && allow === null)",
     tests: POLICIES,
   },
   {
-    defence: "policy: a role's denied tools",
+    defence: "policy: a role's denied tools are refused",
     file: RULES,
     from: "if (denied.tools?.(tool.name))",
     to: "if (denied.tools?.(tool.name) && !allow?.tools?.(tool.name))",
     tests: POLICIES,
   },
   {
-    defence: "policy: a role's denied categories",
+    defence: "policy: a role's denied categories are refused",
     file: RULES,
     from: "tool.category !== undefined && denied.categories?.has(normalizeCategory(tool.category))",
     to: "tool.category !== undefined && denied.categories?.has(tool.category)",
@@ -115,7 +115,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: allowed origins",
+    defence: "policy: only allowed origins pass",
     file: RULES,
     from: "if (policy.origins.has(origin)) return PASS;",
     to: "if (policy.origins.size === 0 || policy.origins.has(origin)) return PASS;",

@@ -85,7 +85,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: ENTRY_FOR,
   },
   {
-    defence: "context: it begins at the last anchor",
+    defence: "context: the context begins at the last anchor",
     file: CONTEXT,
     from: "    this.#messages = [];\n    this.#open = null;\n",
     to: "    this.#open = null;\n",

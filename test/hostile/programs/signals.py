@@ -18,5 +18,5 @@ for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
 try:
     os.kill(-1, signal.SIGTERM)
 except OSError:
-    pass  # Nobody is left but PID 1, whom it does not reach.
+    pass  # Only PID 1 is left, and kill(-1) does not reach it.
 print(json.dumps({"tries": tries, "hits": hits}))

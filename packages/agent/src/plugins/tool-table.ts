@@ -61,7 +61,7 @@ export class PluginTools implements ToolTable {
     const plugins = { typed: typed.plugin, legacy: legacy.plugin };
     this.#log.warn(
       { tool: tool.spec.name, ...plugins },
-      "a typed and a legacy tool have one name; the typed one is used",
+      "a typed and a legacy tool have the same name; the typed one is used",
     );
   }
 

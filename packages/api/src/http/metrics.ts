@@ -65,7 +65,7 @@ export function createMetrics(): Metrics {
         lines,
         "backplane_invocations_total",
         "counter",
-        "Calls that ended on this gateway, whoever asked for them, by kind, execution class and final status.",
+        "Calls of all callers that ended on this gateway, by kind, execution class and final status.",
       );
       for (const { kind, class: runs_as, status, count } of health.ended)
         lines.push(

@@ -30,9 +30,7 @@ const InstallBody = InstallationSettingsSchema.pick({
     .string()
     .max(1_024)
     .optional()
-    .describe(
-      "The artifact of the card that was decided about. Another one is refused (`marketplace.mismatch`).",
-    ),
+    .describe("The artifact of the card that was approved. Another one is refused (`marketplace.mismatch`)."),
 });
 
 export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {

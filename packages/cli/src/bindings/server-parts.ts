@@ -15,7 +15,7 @@ import { ifAllowed } from "./report-tools.ts";
 const SERVER_FLAGS = ["name", "args", "env", "unsetEnv", "idleTimeout"] as const;
 
 /**
- * A server on stdio receives a secret in a variable of its slot's name, in capitals, unless the binding names another
+ * A server on stdio receives a secret in a variable named after its slot, in capitals, unless the binding names another
  * variable or the configuration says where the secret belongs.
  */
 export async function completeServerParts(
@@ -36,7 +36,7 @@ export async function completeServerParts(
   const { args = null, env = null } = parts.config ?? present.config;
   const placed = new Set([...placeholderSlots([args, env]), ...Object.keys(present.policy.secret_env ?? {})]);
   const added = slots.filter((slot) => !placed.has(slot));
-  // A slot that only the binding knows ends with its secret.
+  // A slot that only the binding defines is removed together with its secret.
   const declared = runtime?.permissions?.secret_slots ?? [];
   const ended = unset.filter(
     (slot) => !declared.includes(slot) && present.policy.secret_env?.[slot] !== undefined,

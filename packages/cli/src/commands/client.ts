@@ -96,7 +96,7 @@ export function addClientCommands(program: Command, toAction: ToAction): void {
     command
       .option("--folder <dir>", "edit the client's file of this project folder instead of the user's file")
       .option("--name <name>", "name of the entry in the client's file", "backplane");
-  const dryRun = (command: Command) => command.option("--dry-run", "print the change and make none");
+  const dryRun = (command: Command) => command.option("--dry-run", "print the change without making it");
   dryRun(
     withFile(client.command("connect <client>").description(`Connect a client: ${NAMES}.`))
       .addOption(new Option("--role <role>", "role of the client's key").choices(ROLES))
@@ -132,7 +132,7 @@ async function connect(
   if (entry !== undefined && connection === null) throw conflict(opened, options.name);
   const keep = connection?.url === url && options.tools === undefined && options.role === undefined;
   if (keep && (await findProblem(connection)) === null) {
-    report(context, opened, url, false, () => `${client.title} is connected to ${url} already.`);
+    report(context, opened, url, false, () => `${client.title} is already connected to ${url}.`);
     return undefined;
   }
   const build = (token: string) => mergeEntry(client, entry, { url, token });
@@ -160,7 +160,7 @@ async function connect(
     backup,
   });
   if (out.json) return undefined;
-  if (backup !== null) out.note(`The file as it was: ${backup}`);
+  if (backup !== null) out.note(`Backup of the file: ${backup}`);
   if (isReadableByOthers(file))
     out.note(`Other users can read the key in ${file.path}. Run: chmod 600 ${file.target}`);
   if (options.folder !== undefined) out.note(`${file.path} contains a key. Do not commit it.`);

@@ -18,7 +18,7 @@ export function createRequestObserver(io: Io, out: Output): NonNullable<ClientOp
     let step: ProgressStep | null = null;
     const stopListening = io.onSignal(() => {
       if (stop.signal.aborted) return io.exit(EXIT.interrupted);
-      const message = "Interrupted. The gateway stops the work; changes that it has stored already stay.";
+      const message = "Interrupted. The gateway stops the work; changes that are already stored are kept.";
       stop.abort(new BackplaneError("request.cancelled", message, { details: { signal: "SIGINT", step } }));
     });
     return {

@@ -44,7 +44,7 @@ export function interruptedInstallation(error: unknown, label: string): Backplan
   const step = PROGRESS_STEPS.indexOf(details?.step ?? "read");
   const stored = step >= PROGRESS_STEPS.indexOf("store");
   const message = stored
-    ? `Interrupted. ${label} may be installed already; the gateway stopped what came after.`
+    ? `Interrupted. ${label} may already be installed; the gateway stopped the remaining steps.`
     : `Interrupted. The gateway stopped the installation of ${label}; nothing was installed.`;
   return new BackplaneError("request.cancelled", message, {
     ...(details === undefined ? {} : { details }),

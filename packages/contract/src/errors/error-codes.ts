@@ -282,7 +282,7 @@ export const ERROR_CODES = {
 
   "package.source_mismatch": refusalSpec(
     422,
-    "The package names another source than the one it comes from.",
+    "The package names a source other than the one it comes from.",
     "Install it from the source that it names. If you made the copy yourself: backplane plugin install REFERENCE --accept-source",
   ),
   "package.digest_mismatch": refusalSpec(
@@ -337,11 +337,11 @@ export const ERROR_CODES = {
   "provenance.invalid": refusalSpec(
     422,
     "The registry has a provenance attestation for the package, but it is not valid.",
-    "Do not install it. Try again later or another version. If the error persists, tell the publisher and the operator of the registry.",
+    "Do not install it. Try again later, or try another version. If the error persists, tell the publisher and the operator of the registry.",
   ),
   "provenance.mismatch": refusalSpec(
     422,
-    "The provenance attestation is valid, but it belongs to something else than this package.",
+    "The provenance attestation is valid, but it belongs to something other than this package.",
     "Do not install it. Tell the publisher and the operator of the registry; details has what the attestation names.",
   ),
   "trusted_key.not_found": refusalSpec(

@@ -36,7 +36,7 @@ const SecretVariableSchema = z
   .refine(
     (name) =>
       !/^(?:PATH|HOME|TMPDIR|LANG|IFS|ENV|(?:LD|NODE|PYTHON|BASH|PERL|RUBY|JAVA|BACKPLANE)_.*)$/.test(name),
-    "is a name that programs or the sandbox give a meaning of their own",
+    "is a name that programs or the sandbox interpret themselves",
   );
 
 export const BindingPolicySchema = z.strictObject({

@@ -25,7 +25,7 @@ export const UsedCompactorSchema = z.object({
   invocation_id: z.string(),
 });
 
-/** A compactor that was chosen before the one that served, and why it did not serve. */
+/** A compactor that was tried before the one that was used, and why it failed. */
 export const FailedCompactorSchema = z.object({
   binding_id: z.string(),
   export_id: z.string(),

@@ -20,7 +20,7 @@ export function preApprove(
   const args = isObject(call.input) ? call.input : {};
   return tool.preApprove(args).then((passed) => {
     if (passed) return verdict;
-    const message = `The tool ${tool.spec.name} denied this call before it was put up for approval.`;
+    const message = `The tool ${tool.spec.name} denied this call before an approval was requested.`;
     return {
       verdict: "refused",
       call,

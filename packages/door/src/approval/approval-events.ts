@@ -1,7 +1,7 @@
 /**
- * Approvals on the bus (approval.flow). Requests and cancellations are published on the reserved kernel session, because
- * the session that needs the approval is blocked until it is answered. Answers of adapters arrive the same way and pass
- * the same checks as answers over HTTP.
+ * Approvals on the bus (approval.flow). Requests and cancellations are published on the reserved kernel session,
+ * because the session that needs the approval is blocked until it is answered. Answers from adapters arrive the same
+ * way and pass the same checks as answers over HTTP.
  */
 
 import {

@@ -186,7 +186,7 @@ function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, 
 const WHY: Record<Origin, string> = {
   workspace: "workspace tools come first",
   core: "core tools come first",
-  bundled: "bundled plugins come before what was installed",
+  bundled: "bundled plugins come before installed ones",
   mcp: "it was installed first",
   plugin: "it was installed first",
 };

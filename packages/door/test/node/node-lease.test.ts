@@ -26,7 +26,7 @@ function setUp(shared = true) {
   return { lease, state, later };
 }
 
-test("holds a lease for less than its time, counted from before the request", async () => {
+test("holds a lease for less than its duration, counted from before the request", async () => {
   const { lease, state, later } = setUp();
   expect(lease.held()).toBe(false);
   state.during = 4_000;

@@ -47,7 +47,7 @@ export interface NameAuthority {
   ): Promise<NameClaim | null>;
 }
 
-/** Limits the attempts of a write that always finds other changes in between. */
+/** Limits the attempts of a write that keeps conflicting with other changes. */
 const MAX_WRITES = 200;
 
 /**
@@ -179,7 +179,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
   };
 }
 
-/** Throws if two servers that are bound together have one name. */
+/** Throws if two servers that are bound together have the same name. */
 export function requireDistinctNames(bound: readonly { row: Binding; found: CheckedExport }[]): void {
   const servers = bound.filter(({ found }) => isServer(found.package)).map(({ row }) => row);
   for (const [at, row] of servers.entries()) {

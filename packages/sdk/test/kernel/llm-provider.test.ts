@@ -111,7 +111,7 @@ verifies("llm.provider", "emits one typed error that states whether a retry is u
   }
 });
 
-test("emits a failure after the deltas before it", async () => {
+test("emits a failure after the deltas that preceded it", async () => {
   const { bus } = createLlmBus(async function* () {
     yield { type: "content", text: "half " };
     throw new LlmCallError({ kind: "connection", message: "gone" });
@@ -136,7 +136,7 @@ test("lets the provider's classification decide whether an error is retried", as
   ]);
 });
 
-test("fails a call whose arguments are not a JSON object as retryable", async () => {
+test("emits a retryable error for a tool call whose arguments are not a JSON object", async () => {
   for (const args of ['{"a":', "[1]", '"text"']) {
     const { bus } = createLlmBus(() => parts({ type: "tool_call", index: 0, id: "c", name: "add", args }));
     const { payload } = await bus.call();

@@ -94,7 +94,7 @@ test("records date, id, source and request id of the event", () => {
   });
 });
 
-verifies("tape.durable", "messages, calls and results cannot opt out of the tape, other events can", () => {
+verifies("tape.durable", "keeps messages, calls and results on the tape, and lets other events opt out", () => {
   const essential = (kind: string, payload = {}) => entryFor(event(kind, payload))?.essential;
   for (const kind of [
     "user.message.received",
@@ -162,7 +162,7 @@ test("the digest of shared messages equals the digest of their JSON on repeated 
 
 verifies(
   "content.blocks",
-  "names a model call by its references, whether their data was loaded or not",
+  "computes the digest of a model call from its references, whether their data was loaded or not",
   () => {
     const stored = {
       type: "image",

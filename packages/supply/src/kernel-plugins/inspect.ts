@@ -1,4 +1,4 @@
-/** Reads the plugins of a source, if necessary in a temporary folder. Nothing of it is executed. */
+/** Reads the plugins of a source, if necessary in a temporary folder. None of its code is executed. */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { mkdtemp, readdir, rm, stat } from "node:fs/promises";

@@ -1,16 +1,16 @@
 /**
  * Ajv with a linear-time regular expression engine. Loaded on first use, so that an idle gateway does not need it
- * (bench row boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so another module may be imported
- * for its types only.
+ * (bench row boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so it may import other modules only
+ * for their types.
  */
 import type { SchemaIssue } from "@backplane/ports";
 import type { AnySchema, ErrorObject, Options } from "ajv";
 
-/** No issues: the value is valid. `all` collects every issue instead of stopping at the first. */
+/** Returns no issues if the value is valid. `all` collects every issue instead of stopping at the first. */
 export type Validator = (value: unknown, all: boolean) => SchemaIssue[];
 
 export interface Compiler {
-  /** `checked`: the schema was already validated against its meta-schema. Throws the errors of Ajv. */
+  /** `checked` is true if the schema was already validated against its meta-schema. Throws the errors of Ajv. */
   compile(schema: AnySchema, checked: boolean): Validator;
   /** Compiles one pattern; look-around and back-references are refused. */
   pattern(source: string): { test(text: string): boolean };
@@ -47,7 +47,7 @@ export async function loadCompiler(): Promise<Compiler> {
     const options: Options = { strict: false, logger: false, code: { regExp }, ...more };
     const ajv = draft_07 ? new Ajv(options) : new Ajv2020(options);
     formats.default.default(ajv);
-    // The expression of the library for this format backtracks.
+    // The library's expression for this format backtracks.
     ajv.addFormat("url", (text: string) => /^(https?|ftp):\/\//i.test(text) && URL.canParse(text));
     return ajv;
   };

@@ -19,7 +19,7 @@ export async function readDockerLogin(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<Login | null> {
   const config = readConfig(join(env.DOCKER_CONFIG ?? join(env.HOME ?? homedir(), ".docker"), "config.json"));
-  // Docker stores its own registry under the name of its first version.
+  // Docker stores the login for its own registry under the address of API version 1.
   const names =
     registry === "docker.io" ? ["https://index.docker.io/v1/", registry] : [registry, `https://${registry}`];
   const helpers = isObject(config.credHelpers) ? config.credHelpers : {};

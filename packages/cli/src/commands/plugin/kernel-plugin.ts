@@ -52,7 +52,7 @@ export async function installKernelPlugin(
   return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
 }
 
-/** The provenance of a package from npm, and what changes about it if the plugin is installed already. */
+/** The provenance of a package from npm, and what changes about it if the plugin is already installed. */
 async function describeOrigin(
   context: CommandContext,
   { name, provenance }: Pick<PluginView, "name" | "provenance">,

@@ -141,7 +141,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--withhold-permissions", "upgrade without them; otherwise the upgrade waits for an admin")
     .option(
       "--trial <seconds>",
-      "how long a version that fails is rolled back by the gateway (default: 60)",
+      "how long the gateway watches the version and rolls it back if it fails (default: 60)",
       wholeNumber("--trial", 0, 86_400),
     )
     .option("--org-wide", "bindings of the whole organisation instead of one project")

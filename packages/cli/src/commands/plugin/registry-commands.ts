@@ -26,7 +26,7 @@ export async function pushPlugin(
   if (reference.tag === null || reference.digest !== null)
     throw new BackplaneError(
       "cli.usage",
-      `${target} is not a place for an upload: it needs a tag and no digest.`,
+      `${target} cannot be the target of an upload: it must have a tag and no digest.`,
       {
         fix: `backplane plugin push ${source} oci://HOST/NAME:TAG`,
       },

@@ -162,7 +162,7 @@ async function compact(
       `Compacted ${id} onto chain ${created.chain.id}: ${created.tokens_before} → ${created.tokens_after} tokens`,
   );
   for (const { export_id, code } of created.failed_compactors)
-    context.out.note(`The compactor ${export_id} did not serve: ${code}`);
+    context.out.note(`The compactor ${export_id} failed: ${code}`);
   context.out.note(`What was dropped: backplane session loss ${id}`);
   context.out.note(`To undo: backplane session undo ${id}`);
   return undefined;

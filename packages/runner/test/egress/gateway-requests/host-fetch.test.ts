@@ -68,7 +68,7 @@ test("returns binary data as base64 and does not follow redirects", async () => 
   });
 });
 
-test("refuses everything else by name and dials nothing", async () => {
+test("refuses every other destination with its reason and opens no connection", async () => {
   let reached = 0;
   const port = await server((_, response) => {
     reached++;
@@ -100,7 +100,7 @@ test("refuses everything else by name and dials nothing", async () => {
   expect(await opened.fetch(ask(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
 });
 
-test("fails with a retryable error: no server, unknown name, no TLS, timeout, too much data", async () => {
+test("fails with a retryable error without a server, a known name or TLS, after the timeout, and on too much data", async () => {
   const port = await server((request, response) => {
     if (request.url === "/much") response.end(Buffer.alloc(9 * 1024 * 1024));
   });

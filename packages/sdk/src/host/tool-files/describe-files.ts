@@ -66,7 +66,7 @@ export async function describeFiles(
   await inTurns(alone, async (file) => {
     const import_ms = Math.min(parts.import_ms, end - Date.now());
     const batch = import_ms > 0 ? await importIn([file], { ...parts, import_ms }) : null;
-    const error = batch?.failed.get(file) ?? "other files took the time that there is for all";
+    const error = batch?.failed.get(file) ?? "other files used up the time limit of the package";
     described.set(file, batch?.described.get(file) ?? broken(file, error));
   });
   return files.map((file) => described.get(file)!);

@@ -14,7 +14,7 @@ export interface WriteCall {
   input: unknown;
 }
 
-/** values[i] is the result of call i, unless failures names i. `broken`: nothing of the batch was written. */
+/** values[i] is the result of call i, unless failures names i. If `broken` is set, no call of the batch was written. */
 export interface BatchResult {
   values: unknown[];
   failures: [index: number, failure: StoreFailure][];
