@@ -133,18 +133,23 @@ function problems(file: string, text: string): string[] {
   return found;
 }
 
-/** Names of functions such as `statusOf` that take several arguments; a projection has one, any other name is a verb. */
+/**
+ * Names of functions and methods such as `statusOf` that take several arguments; a projection has one, any other name is a
+ * verb.
+ */
 function wideProjections(text: string): string[] {
-  const heads = text.matchAll(/\bfunction (?!is|one)(\w+Of)(?:<[^()]*>)?\(/g);
-  return [...heads].flatMap(({ 0: head, 1: name, index }) => {
-    const rest = text.slice(index + head.length).replaceAll("=>", "");
-    let depth = 1;
-    for (let at = 0; depth > 0; at++) {
+  const heads = text.matchAll(/(\bfunction |^ +(?:async )?#?)(?!is|one)(\w+Of|of)(?:<[^()]*>|: )?\(/gm);
+  return [...heads].flatMap(({ 0: head, 1: start, 2: name, index }) => {
+    const rest = text.slice(index + head.length).replaceAll("=>", "  ");
+    let [depth, at, wide] = [1, 0, false];
+    for (; depth > 0; at++) {
       if ("([{<".includes(rest[at]!)) depth += 1;
       else if (")]}>".includes(rest[at]!)) depth -= 1;
-      else if (depth === 1 && /^,\s*[^\s)]/.test(rest.slice(at, at + 100))) return [name!];
+      else if (depth === 1 && /^,\s*[^\s)]/.test(rest.slice(at, at + 100))) wide = true;
     }
-    return [];
+    // A method is declared with a type; anything else is a call.
+    const declared = start === "function " || /^(?:: | {4})/.test(rest.slice(at, at + 4));
+    return wide && declared ? [name!] : [];
   });
 }
 
@@ -164,6 +169,8 @@ test("a function named like a projection has one argument", () => {
   );
   expect(wide).toEqual([]);
   expect(wideProjections("function keyOf(row: Row, { a, b }: Pair): string {")).toEqual(["keyOf"]);
+  expect(wideProjections("  queueOf(scope: Scope, id: string): Queue {")).toEqual(["queueOf"]);
+  expect(wideProjections("    queueOf(scope, id),")).toEqual([]);
   expect(wideProjections("function idOf<T>({ a, b }: Map<A, B>): string { return join(a, b); }")).toEqual([]);
 });
 

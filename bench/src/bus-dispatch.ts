@@ -22,7 +22,7 @@ type Round = () => Promise<void>;
 export async function busDispatch(): Promise<Row[]> {
   const sessions = Array.from({ length: SESSIONS }, (_, i) => `sess_bench_${i}`);
   const contenders = {
-    ours: ourBus(sessions),
+    ours: gatewayBus(sessions),
     awaited: promiseChain(sessions),
     unawaited: bareEmit(sessions),
   };
@@ -42,7 +42,7 @@ export async function busDispatch(): Promise<Row[]> {
 }
 
 /** Each session has one publisher that continues when the bus accepts its event; ends when all were handled. */
-function ourBus(sessions: string[]): Round {
+function gatewayBus(sessions: string[]): Round {
   const bus = createBus({
     clock,
     ids: createIdSource(

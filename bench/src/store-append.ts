@@ -18,7 +18,7 @@ export async function storeAppend(): Promise<Row[]> {
   const bare = openBare(join(folder, "bare.db"));
   let next = 0;
   try {
-    const oursOnce = async () => {
+    const measureStore = async () => {
       let left = ROWS;
       const writer = async () => {
         while (left-- > 0) await store.invocations.open(invocationRow(next++), { records: {} });
@@ -27,7 +27,7 @@ export async function storeAppend(): Promise<Row[]> {
       await Promise.all(Array.from({ length: WRITERS }, writer));
       return (ROWS / (performance.now() - from)) * 1000;
     };
-    const bareOnce = () => {
+    const measureBare = () => {
       const from = performance.now();
       for (let done = 0; done < ROWS; done += WRITERS) {
         bare.group(next, WRITERS);
@@ -35,13 +35,13 @@ export async function storeAppend(): Promise<Row[]> {
       }
       return (ROWS / (performance.now() - from)) * 1000;
     };
-    await oursOnce();
-    bareOnce();
+    await measureStore();
+    measureBare();
     const ours: number[] = [];
     const limit: number[] = [];
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {
-      ours.push(await oursOnce());
-      limit.push(bareOnce());
+      ours.push(await measureStore());
+      limit.push(measureBare());
     }
     return [row("store.append", "durable rows/s, 100 writers", "higher", median(ours), median(limit))];
   } finally {

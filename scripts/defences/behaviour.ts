@@ -238,7 +238,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/session/test/sessions/sessions.test.ts"],
   },
   {
-    defence: "tape names: workspace before session",
+    defence: "tape names: the workspace comes before the session",
     file: "packages/session/src/sessions/sessions.ts",
     from: "const session = { key, name: tapeName(key.workspace, key.session_id), metadata };",
     to: "const session = { key, name: tapeName(key.session_id, key.workspace), metadata };",

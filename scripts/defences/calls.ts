@@ -3,14 +3,14 @@ import { type Mutant, RUNNER } from "./mutant.ts";
 
 export const CALL_DEFENCES: Mutant[] = [
   {
-    defence: "no egress without a call",
+    defence: "egress is refused without a call",
     file: `${RUNNER}/pool/worker.ts`,
     from: "return !this.resident && this.#unanswered === 0 && this.waiting === 0;",
     to: "return false;",
     tests: ["packages/runner/test/sandbox/egress.test.ts"],
   },
   {
-    defence: "no egress after the answer of a call",
+    defence: "egress is refused after the answer of a call",
     file: `${RUNNER}/calls/call.ts`,
     from: "if (wasSent) this.#worker!.callAnswered(this);",
     to: "",
@@ -24,7 +24,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/egress/proxy/hold.test.ts"],
   },
   {
-    defence: "no connection of an answered call after its destination was resolved",
+    defence: "a call that was answered while its destination was resolved gets no connection",
     file: `${RUNNER}/egress/proxy/forward-request.ts`,
     from: "  await connection.state.whenReleased();\n  if (connection.ended) return;\n  if (!connection.acquireSlot())",
     to: "  if (!connection.acquireSlot())",

@@ -88,7 +88,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: DESTINATION,
   },
   {
-    defence: "credential: not sent to another server",
+    defence: "credential: a credential is not sent to another server",
     file: "packages/registry/src/bindings/move-binding.ts",
     from: "return old.url !== next.url;",
     to: "return false;",
@@ -186,7 +186,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     tests: DESTINATION,
   },
   {
-    defence: "credential: not copied into an instance with another destination",
+    defence: "credential: a credential is not copied into an instance with another destination",
     file: "packages/agent/src/providers/bootstrap.ts",
     from: "!(elsewhere && isSecretConfigKey(key))",
     to: 'key !== ""',

@@ -78,7 +78,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "turn-once: no reset, compaction or undo beside a turn",
+    defence: "turn-once: a reset, compaction or undo is refused during a turn",
     file: `${STORE}/ops/holds.ts`,
     from: "if (running !== undefined) refuseBusy",
     to: "if (running === null) refuseBusy",
@@ -106,7 +106,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: LEASE,
   },
   {
-    defence: "lease: nothing is dispatched without it",
+    defence: "lease: nothing is dispatched without a lease",
     file: "packages/door/src/invoke/run.ts",
     from: "!door.lease.held() || live.lease_lapses",
     to: "live.lease_lapses",

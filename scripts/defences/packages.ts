@@ -60,7 +60,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     tests: NPM_SOURCES,
   },
   {
-    defence: "npm: runs behind the proxy",
+    defence: "npm: npm runs behind the proxy",
     file: `${NPM}/npm-command.ts`,
     from: '["install", ...flags, ...args]',
     to: '["install", ...args]',
@@ -367,7 +367,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "foreign-org",
   },
   {
-    defence: "images: the top of an image is limited",
+    defence: "images: the entries at the top of an image are limited",
     file: "packages/supply/src/import/mcp/image-server.ts",
     from: "if (tree.root.children.size > MAX_TOP_ENTRIES)",
     to: "if (tree.root.children.size > MAX_TOP_ENTRIES * 99)",
@@ -383,7 +383,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "its configuration does not describe",
   },
   {
-    defence: "images: no manifest of an author is an image",
+    defence: "images: a manifest of an author cannot declare an image",
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "manifest.runtime.image === undefined",
     to: "manifest.runtime.image !== null",
@@ -399,7 +399,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "packs the image",
   },
   {
-    defence: "images: nothing of the host's system is shown",
+    defence: "images: no system files of the host are shown",
     file: "packages/runner/src/sandbox/plan.ts",
     from: "  if (image === undefined)\n    return host.system",
     to: "  if (image?.root !== null)\n    return host.system",
@@ -407,14 +407,14 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "the files of an image",
   },
   {
-    defence: "pack: no packages of the development",
+    defence: "pack: packages for development are left out",
     file: "packages/supply/src/pack/survey-folder.ts",
     from: "development.has(path) || own(path, isFolder)",
     to: "own(path, isFolder)",
     tests: ["packages/supply/test/pack-folder.test.ts"],
   },
   {
-    defence: "pack: a package that the plugin needs as well stays",
+    defence: "pack: a development package that the plugin also needs is kept",
     file: "packages/supply/src/pack/development-packages.ts",
     from: "  for (const path of needed) found.delete(path);\n",
     to: "  void needed;\n",

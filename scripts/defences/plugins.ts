@@ -8,7 +8,7 @@ const INSTRUMENTS = ["packages/servers/test/instruments/instruments.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
-    defence: "hosted: no plain process instead of a sandbox",
+    defence: "hosted: a plain process never replaces a sandbox",
     file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "if (refusal === null) return sandbox;",
     to: "if (refusal === null || sandbox === null) return sandbox;",
@@ -29,21 +29,21 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: PLUGIN_TREE,
   },
   {
-    defence: "hosted: no network except the operator's names",
+    defence: "hosted: only the operator's names are reachable",
     file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "const grant = grantOf(network);",
     to: 'const grant = grantOf({ ...network, allowed_domains: ["*", "localhost"] });',
     tests: LOADER,
   },
   {
-    defence: "hosted: only what is installed beside it, not the gateway's folder",
+    defence: "hosted: a plugin sees the packages beside it, not the gateway's folder",
     file: `${RUNNER}/module-host/plugin-tree.ts`,
     from: "return { root, siblings: [join(root, MODULES)] };",
     to: "return { root, siblings: [root] };",
     tests: LOADER,
   },
   {
-    defence: "hosted: one user per state folder",
+    defence: "hosted: each state folder has one user",
     file: `${RUNNER}/sandbox/state-user.ts`,
     from: "if (others.has(uid)) continue;",
     to: "",

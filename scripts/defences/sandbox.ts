@@ -74,7 +74,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: FILES,
   },
   {
-    defence: "no devices except those of /dev",
+    defence: "only the devices of /dev exist",
     file: `${INIT}/root.c`,
     from: " | (how & BIND_DEVICE ? 0 : NO_DEVICES)",
     to: "",

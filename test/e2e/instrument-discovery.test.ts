@@ -20,7 +20,7 @@ import { verifies } from "../support/verifies.ts";
 useInstrumentGateway();
 
 /** A provider that logs its lifecycle. */
-function diary(id: string): string {
+function providerWithLog(id: string): string {
   return `
     import { appendFileSync } from "node:fs";
     import { join } from "node:path";
@@ -50,7 +50,7 @@ verifies(
       ["d-elsewhere", [], { platforms: ["Windows"] }],
       ["z-parent", [], {}],
     ] as const) {
-      const folder = plugin(id, { isolationMode: "External", dependencies, ...more }, diary(id));
+      const folder = plugin(id, { isolationMode: "External", dependencies, ...more }, providerWithLog(id));
       const files = ["META-INF/hefty-plugin.json", "provider.mjs"];
       const bytes = zip(files.map((name) => ({ name, body: readFileSync(join(folder, name)) })));
       writeFileSync(join(home, "plugins", `${id}.zip`), bytes);

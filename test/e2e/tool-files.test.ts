@@ -2,12 +2,12 @@
 import { expect } from "vitest";
 import {
   call,
+  callForText,
   cli,
   type EndedCall,
   folder,
   gateway,
   type ToolList,
-  callForText,
   useToolFolders,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";

@@ -2,7 +2,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { call, cli, folder, gateway, says, callForText, useToolFolders } from "../support/tool-folders.ts";
+import { call, callForText, cli, folder, gateway, says, useToolFolders } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
 useToolFolders();

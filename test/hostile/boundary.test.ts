@@ -13,7 +13,7 @@ const NAMESPACES = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"];
 const MOUNTS = ["/dev", "/etc", "/plugin", "/proc", "/sandbox/scratch", "/usr"];
 const SHOWN = ["bin", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"];
 
-function whatTheHostKnows(): string {
+function describeHost(): string {
   const names = readdirSync("/").filter((name) => !SHOWN.includes(name));
   const namespaces = Object.fromEntries(
     NAMESPACES.map((name) => [name, readlinkSync(`/proc/self/ns/${name}`)]),
@@ -34,7 +34,7 @@ async function findings(...changes: Change[]) {
   const sandbox = await openTestSandbox(change);
   shareMemory();
   const grant = { filesystem: "scratch" as const };
-  return (await attack(sandbox, "boundary.py", [whatTheHostKnows()], { grant })).findings;
+  return (await attack(sandbox, "boundary.py", [describeHost()], { grant })).findings;
 }
 
 verifies(

@@ -3,7 +3,7 @@ import { cpSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { call, cli, gateway, restart, callForText, useToolFolders } from "../support/tool-folders.ts";
+import { call, callForText, cli, gateway, restart, useToolFolders } from "../support/tool-folders.ts";
 
 useToolFolders();
 

@@ -1,4 +1,4 @@
-// The same with one line per frame.
+// A lower bound for frames of one line: the smallest program that echoes them, without checks and limits.
 let rest = "";
 process.stdin.setEncoding("utf8");
 process.stdin.on("data", (chunk) => {

@@ -46,7 +46,7 @@ export function createKernel(host_deps: KernelDeps): Kernel {
     tokens,
     revocation,
     core_tools: host.core_tools,
-    callerOf: (plugin, as) => host.plugins.callers.resolve(plugin, as).caller,
+    resolveCaller: (plugin, as) => host.plugins.callers.resolve(plugin, as).caller,
   });
   const attempt = createAttempt(deps);
   const lifecycle = createLifecycle(door.door, changes, (recoverCalls) =>

@@ -17,9 +17,9 @@ Copy this file beside your plugin (``lib/`` in the examples) and write::
         plugin.serve()
 
 The protocol (``vai.rpc.v1``) owns stdin and stdout. ``print`` goes to stderr, which the gateway keeps with
-the invocation; so does what a child process prints. Every call runs in its own thread. A call that is
+the invocation, as does the output of child processes. Every call runs in its own thread. A call that is
 cancelled, or whose deadline passes, finds ``call.cancelled`` set: ``call.sleep``, ``call.blocking`` and
-``call.check`` then raise ``Cancelled``. A handler that ignores it is killed with its process after a grace.
+``call.check`` then raise ``Cancelled``. A handler that ignores it is killed with its process after a grace period.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def retry_later(message: str) -> NoReturn:
 
 
 class CancelEvent(threading.Event):
-    """Set by a cancel of the host, and when the deadline has passed."""
+    """Set when the host cancels the call or its deadline passes."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -138,9 +138,9 @@ class Call:
         self.cancelled = CancelEvent((self.deadline - datetime.now(timezone.utc)).total_seconds())
         #: The host's reason for the cancel, once it has cancelled.
         self.cancel_reason = "deadline_exceeded"
-        #: Tools: unchanged over retries of one call, so it can key an idempotent write.
+        #: Tools: the same for all retries of one call, so it can key an idempotent write.
         self.tool_execution_id: str = body.get("tool_execution_id", "")
-        #: Hooks: unchanged over all deliveries of one event.
+        #: Hooks: the same for all deliveries of one event.
         self.delivery_id: str = body.get("delivery_id", "")
         self.attempt: int = body.get("attempt", 1)
 
@@ -216,7 +216,7 @@ class Call:
         with open(self._scratch_file(reference["path"]), "rb") as file:
             data = file.read()
         if _sha256(data) != reference.get("sha256"):
-            fail(f"{reference['path']} is not the file referred to.")
+            fail(f"{reference['path']} is not the referenced file.")
         return data
 
     def _scratch_file(self, path: str) -> str:
@@ -490,7 +490,7 @@ class _Serving:
         self.send_for(call, data, last=True)
 
     def send_for(self, call: Call, data: bytes, last: bool) -> None:
-        """No event follows a reply, and no second reply the first."""
+        """Sends nothing after the reply of the call: neither an event nor another reply."""
         with self._pipe:
             if call._replied:
                 return

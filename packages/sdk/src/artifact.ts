@@ -30,7 +30,7 @@ export async function writeArtifact(
 export async function readArtifact(scratch_dir: string | undefined, reference: ArtifactRef): Promise<Buffer> {
   const bytes = await readFile(resolveFile(scratch_dir, reference.path));
   if (hash("sha256", bytes, "hex") !== reference.sha256)
-    fail(`${reference.path} is not the file referred to.`);
+    fail(`${reference.path} is not the referenced file.`);
   return bytes;
 }
 

@@ -45,12 +45,12 @@ export interface Call<Config = JsonObject> {
 }
 
 export interface ToolCall<Config = JsonObject> extends Call<Config> {
-  /** Unchanged over retries of one call, so it can key an idempotent write. */
+  /** The same for all retries of one call, so it can key an idempotent write. */
   readonly tool_execution_id: string;
 }
 
 export interface HookCall<Config = JsonObject> extends Call<Config> {
-  /** Unchanged over all deliveries of one event. */
+  /** The same for all deliveries of one event. */
   readonly delivery_id: string;
   readonly attempt: number;
 }

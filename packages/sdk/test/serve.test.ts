@@ -88,7 +88,7 @@ test("Python: answers a cancel without waiting for a blocking function", async (
   const stop = new AbortController();
   const outcome = await run.invoke("slow_blocking", {}, { signal: stop.signal, onEvent: () => stop.abort() });
   expect(outcome.status).toBe("cancelled");
-  const late = await run.invoke("slow_blocking", {}, { context: { deadline_at: soon(100) } });
+  const late = await run.invoke("slow_blocking", {}, { context: { deadline_at: isoTimeIn(100) } });
   expect(late).toMatchObject({ status: "cancelled", text: expect.stringContaining("deadline") });
   run.close();
   expect(await run.ended).toEqual({ code: 0, signal: null });
@@ -130,7 +130,7 @@ const hello = encodeContentLength({
 });
 
 describe.each(Object.entries(languages))("%s and invalid requests", (_language, entrypoint) => {
-  const context = { invocation_id: "inv_1", deadline_at: soon(20_000) };
+  const context = { invocation_id: "inv_1", deadline_at: isoTimeIn(20_000) };
   const request = (id: string, change: object) => ({
     protocol: "vai.rpc.v1",
     type: "request",
@@ -196,7 +196,7 @@ describe("Python framing", () => {
       type: "request",
       id: "req_1",
       op: "tool.invoke",
-      body: { export_id: "echo", context: { deadline_at: soon(20_000) }, input: "ů🐎" },
+      body: { export_id: "echo", context: { deadline_at: isoTimeIn(20_000) }, input: "ů🐎" },
     };
     const json = JSON.stringify(request);
     const stream = `${hello}X-Trace: 1\r\ncontent-LENGTH:  ${Buffer.byteLength(json)}\r\n\r\n${json}`;
@@ -214,7 +214,7 @@ describe("Python framing", () => {
   });
 });
 
-function soon(ms: number): string {
+function isoTimeIn(ms: number): string {
   return new Date(Date.now() + ms).toISOString();
 }
 

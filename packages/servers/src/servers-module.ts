@@ -21,7 +21,7 @@ interface ServersParts {
   /** The kernel's own tools by name; this module adds its tools. */
   core_tools: Map<string, RegisteredTool>;
   /** Returns the caller behind the handle of a running tool call; null outside a turn. */
-  callerOf: (plugin: string, as: string) => Caller | null;
+  resolveCaller: (plugin: string, as: string) => Caller | null;
 }
 
 interface ServersModule {
@@ -53,7 +53,7 @@ export function createServersModule(deps: KernelDeps, parts: ServersParts): Serv
   });
   changes.on("bindings.changed", ({ bindings }) => instruments.reloadDependents(bindings));
   const admin_tools = createInstrumentAdminTools(instruments.facade, deps.version ?? "0.0.0", (as) =>
-    parts.callerOf(CORE, as),
+    parts.resolveCaller(CORE, as),
   );
   for (const tool of admin_tools) core_tools.set(tool.spec.name, tool);
   return {

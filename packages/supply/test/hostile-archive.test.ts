@@ -6,7 +6,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { END, entry, pax, type TarEntry, tar } from "./tar-bytes.ts";
-import { folder, expectRefusal, small, useUnpackFolder } from "./unpack-folder.ts";
+import { expectRefusal, folder, small, useUnpackFolder } from "./unpack-folder.ts";
 
 useUnpackFolder();
 

@@ -67,7 +67,7 @@ const SECURE = parseReference("oci://registry.test/acme/devkit:1.0.0");
 
 verifies(
   "pkg.oci",
-  "follows no redirect and no token server from TLS to a connection without it",
+  "refuses a redirect or a token server that leads from TLS to a connection without it",
   async () => {
     const redirected = answering(() => ({ status: 307, headers: { location: LOCAL } }));
     expect((await registryRefusal(redirected.client.fetchManifest(SECURE))).code).toBe("registry.invalid");
@@ -79,7 +79,7 @@ verifies(
   },
 );
 
-verifies("pkg.oci", "uploads to no address without TLS that a registry with TLS names", async () => {
+verifies("pkg.oci", "refuses an upload address without TLS from a registry with TLS", async () => {
   const { urls, client } = answering(({ method }) =>
     method === "POST" ? { status: 202, headers: { location: LOCAL } } : {},
   );
@@ -111,7 +111,7 @@ async function publish(): Promise<PackedLayout[]> {
   return all;
 }
 
-verifies("pkg.oci", "reads one package to its end when the tag moves to another meanwhile", async () => {
+verifies("pkg.oci", "reads one package completely although the tag moves to another meanwhile", async () => {
   const [first, second] = (await publish()) as [PackedLayout, PackedLayout];
   registry.manifests.set("1.0.0", registry.manifests.get(first.manifest_digest)!);
   let tags = 0;

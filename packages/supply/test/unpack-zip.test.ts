@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
 import { inPieces } from "./tar-bytes.ts";
-import { folder, expectRefusal, small, unpack, useUnpackFolder } from "./unpack-folder.ts";
+import { expectRefusal, folder, small, unpack, useUnpackFolder } from "./unpack-folder.ts";
 import { type ZipPart, zip } from "./zip-bytes.ts";
 
 useUnpackFolder();

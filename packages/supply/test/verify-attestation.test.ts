@@ -87,7 +87,7 @@ const FORGERIES: [what: string, reason: string, make: () => unknown][] = [
   ],
   ["for another archive", "names the digest", () => signedFor({ archive: Buffer.from("other") })],
   [
-    "that names another repository than its certificate",
+    "that names a different repository than its certificate",
     "names the repository https://github.com/a/b",
     () =>
       sigstore.sign(
@@ -95,7 +95,7 @@ const FORGERIES: [what: string, reason: string, make: () => unknown][] = [
       ),
   ],
   [
-    "that names another commit than its certificate",
+    "that names a different commit than its certificate",
     "names the commit 0000",
     () =>
       sigstore.sign(provenanceStatement({ ...about, archive }, { ...ACME_BUILD, commit: "0".repeat(40) })),

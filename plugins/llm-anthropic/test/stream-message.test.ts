@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import {
   expectInterrupted,
   expectNoKeyFromEnvironment,

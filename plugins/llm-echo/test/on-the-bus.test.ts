@@ -4,7 +4,7 @@
  */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { openBus, scope, until } from "../../../packages/session/test/bus/open-bus.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";

@@ -1,6 +1,6 @@
 import type { ChatMessage, ToolCallRequest } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
-import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { plugin } from "../src/plugin.ts";
 
 function newBus(): LlmBus {

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect } from "vitest";
-import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { json, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { makeInstance, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { LlmBus, makeInstance } from "../../../packages/sdk/test/kernel/llm-bus.ts";
 import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";

@@ -22,7 +22,7 @@ afterEach(() => {
   rmSync(dir, { recursive: true });
 });
 
-function notesOf(fullText = true): Notes {
+function openNotes(fullText = true): Notes {
   const database = openDatabase({ file: join(dir, "memory.db"), fullText });
   open.push(database);
   return createNotes(database);
@@ -50,7 +50,7 @@ describe.each([
   ["LIKE", false],
 ])("by %s", (_name, fullText) => {
   test("ranks the entry that shares more words first and returns at most k", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     keep(notes, "The red bicycle is in the cellar");
     keep(notes, "A red car");
     keep(notes, "Tomorrow it rains");
@@ -61,7 +61,7 @@ describe.each([
   });
 
   test("stores the same text once, with the newer date", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     keep(notes, "The key is under the mat", { at: NOW - DAY });
     keep(notes, "The key is under the mat", { at: NOW });
     keep(notes, "The key is under the mat", { at: NOW - 2 * DAY });
@@ -72,7 +72,7 @@ describe.each([
   });
 
   test("replaces the entry of a known id and no longer finds its old words", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     keep(notes, "lives in Rome", { id: "home" });
     keep(notes, "lives in Oslo", { id: "home" });
     expect(texts(notes, "Rome")).toEqual([]);
@@ -84,7 +84,7 @@ describe.each([
   });
 
   test("deletes the oldest entries beyond the limit, even when the limit shrinks", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     for (let index = 0; index < 20; index += 1) {
       keep(notes, `apple number${index}`, { at: NOW + index, max: 10 });
     }
@@ -96,7 +96,7 @@ describe.each([
   });
 
   test("neither finds, deletes nor replaces entries of another scope", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     const others: NoteScope[] = [
       { org_id: "org_acme", project_id: "proj_b" },
       { org_id: "org_acme", project_id: null },
@@ -118,7 +118,7 @@ describe.each([
   });
 
   test("ranks a new entry above an old one with a half-life", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     keep(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
     keep(notes, "coffee without sugar or milk", { at: NOW });
     for (let index = 0; index < 9; index += 1) keep(notes, `tea ${index}`);
@@ -127,7 +127,7 @@ describe.each([
   });
 
   test("finds any text by its own words, and no query fails", () => {
-    const notes = notesOf(fullText);
+    const notes = openNotes(fullText);
     fc.assert(
       fc.property(
         fc.string({ unit: "binary", maxLength: 40 }),
@@ -146,7 +146,7 @@ describe.each([
 });
 
 test("ignores accents and case and matches a partly typed last word", () => {
-  const notes = notesOf();
+  const notes = openNotes();
   keep(notes, "Das Café heißt Zürichberg");
   expect(texts(notes, "cafe")).toHaveLength(1);
   expect(texts(notes, "CAFÉ")).toHaveLength(1);
@@ -157,7 +157,7 @@ test("ignores accents and case and matches a partly typed last word", () => {
 });
 
 test("computes the rarity of a word in each scope independently", () => {
-  const notes = notesOf();
+  const notes = openNotes();
   const score = () => notes.query({ scope: acme, query: "apple", k: 1, now: NOW })[0]!.score;
   for (const text of ["apple pie", "plum", "pear", "fig"]) keep(notes, text);
   const before = score();
@@ -167,7 +167,7 @@ test("computes the rarity of a word in each scope independently", () => {
 });
 
 test("limits an answer to a megabyte but always includes the best hit", () => {
-  const notes = notesOf();
+  const notes = openNotes();
   for (let index = 0; index < 40; index += 1) keep(notes, `word ${index} ${"x".repeat(60_000)}`);
   const found = texts(notes, "word", 50);
   expect(found.length).toBeGreaterThan(10);
@@ -175,10 +175,10 @@ test("limits an answer to a megabyte but always includes the best hit", () => {
 });
 
 test("indexes entries written without FTS5 as soon as it is available, and the reverse", () => {
-  keep(notesOf(false), "written without an index");
-  const indexed = notesOf(true);
+  keep(openNotes(false), "written without an index");
+  const indexed = openNotes(true);
   expect(texts(indexed, "without")).toHaveLength(1);
-  keep(notesOf(false), "written behind its back", { id: "late" });
+  keep(openNotes(false), "written behind its back", { id: "late" });
   expect(texts(indexed, "behind")).toHaveLength(1);
   keep(indexed, "replaced", { id: "late" });
   expect(texts(indexed, "behind")).toEqual([]);
@@ -192,7 +192,7 @@ test("refuses a file of a newer release", () => {
 });
 
 test("rolls back the whole batch when a write fails", () => {
-  const notes = notesOf();
+  const notes = openNotes();
   const note = { text: "good", at: NOW };
   const bad = { text: "bad", at: 0.5 };
   expect(() =>

@@ -103,7 +103,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: DURABLE,
   },
   {
-    defence: "approval: one with the usual timeout is not durable",
+    defence: "approval: an approval with the usual timeout is not durable",
     file: NEW,
     from: "durable: timeout_ms > APPROVAL_TIMEOUT_MS",
     to: "durable: timeout_ms >= APPROVAL_TIMEOUT_MS",

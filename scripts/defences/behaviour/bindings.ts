@@ -309,7 +309,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: PICKED,
   },
   {
-    defence: "rollout: two packages of one level are not mixed",
+    defence: "rollout: two packages at the same level are not mixed",
     file: ROLLOUT,
     from: "if (packages.size < 2) return;",
     to: "if (packages.size >= 2) return;",

@@ -156,7 +156,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: EFFECTIVE,
   },
   {
-    defence: "grant: no domains without network",
+    defence: "grant: a grant without network has no domains",
     file: GRANT,
     from: 'network === "none" ? [] : [...(level.allowed_domains ?? [])]',
     to: "[...(level.allowed_domains ?? [])]",

@@ -104,7 +104,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "loop: no tool step without tool calls",
+    defence: "loop: a tool step has tool calls",
     file: RUN,
     from: '(decision.next !== "tool" || pending > 0)',
     to: '(decision.next !== "tool" || pending >= 0)',
@@ -243,7 +243,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: STATE,
   },
   {
-    defence: "turn: no call begins while it ends",
+    defence: "turn: no call begins while the turn ends",
     file: TURN,
     from: "!this.closing && step === this.step",
     to: "step === this.step",
@@ -407,7 +407,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: COMPACTED,
   },
   {
-    defence: "compaction: one that saves nothing is refused",
+    defence: "compaction: a compaction that saves nothing is refused",
     file: COMPACTION,
     from: "if (tokens_after >= tokens_before) {",
     to: "if (tokens_after > tokens_before * 100) {",

@@ -65,7 +65,7 @@ export function createAgentHost(deps: KernelDeps, parts: AgentHostParts): AgentH
   const turns = new ActiveTurns(calls.live);
   const active_models = new ActiveModels(registry.cached_config);
   const owners: ProviderOwners = (org_id, provider) =>
-    calls.store_wait.run("a model call", () => plugins.providerOf(org_id, provider));
+    calls.store_wait.run("a model call", () => plugins.findProviderOwner(org_id, provider));
   const models = new ModelCalls(port, clock, owners, createContentLoader(deps));
   const services = new Map<string, KernelService>();
   const plugins: PluginSystem = createPluginSystem({

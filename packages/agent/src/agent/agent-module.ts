@@ -84,7 +84,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     histories,
     log,
     pins,
-    windowOf: (org_id, provider) => active_models.of(org_id, provider),
+    chooseModel: (org_id, provider) => active_models.choose(org_id, provider),
     countCompaction: (caller) => countUse(store, caller, "compactions"),
     findCompactors: async ({ scope }, choice) =>
       chooseCompactors(await store.bindings.discover(scope, "compactor"), choice),
@@ -127,7 +127,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     store_wait: door.store_wait,
     atStep: (turn) => loopStep(door, histories, turn),
     countStep: (caller) => countUse(store, caller, "steps"),
-    activeModel: (org_id, provider) => active_models.of(org_id, provider),
+    activeModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
     strategyProblem: (strategy) =>
@@ -179,7 +179,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     door,
     active_models,
     prepare: (org_id) => plugins.prepare(org_id),
-    pluginOf: (org_id, provider) => plugins.providerPlugin(org_id, provider),
+    findPlugin: (org_id, provider) => plugins.providerPlugin(org_id, provider),
   });
   const embedTexts = createEmbedTexts(models, active_models);
   const facade: AgentModule["facade"] = {

@@ -66,7 +66,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
         if (!Number.isInteger(max_tokens) || max_tokens < 1) {
           throw new BackplaneError("request.invalid", "maxTokens must be a whole number of at least 1.");
         }
-        const chosen = await active.of(who.org_id);
+        const chosen = await active.choose(who.org_id);
         if (chosen === null) {
           throw new BackplaneError("llm.failed", "No provider instance is active.", {
             fix: "Create and activate one: backplane provider add",

@@ -16,7 +16,7 @@ import type { Caller, ChangeCause, NewEntry } from "@backplane/ports";
 import { blockOf } from "@backplane/session";
 import type { CompactorCandidate } from "./choose-compactor.ts";
 import { projectContent, restoreContent } from "./projected-content.ts";
-import { copyOf, type RetainedEntries, type RetentionPolicy, buildSeed } from "./retained.ts";
+import { buildSeed, copyOf, type RetainedEntries, type RetentionPolicy } from "./retained.ts";
 import { estimateTokens } from "./tokens.ts";
 
 /** The input of a compactor. */

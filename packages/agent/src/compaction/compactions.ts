@@ -54,7 +54,7 @@ export interface CompactionDeps {
   /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
   countCompaction(caller: Caller): Promise<void>;
   /** Returns the context window of the instance's model in tokens, and which model it is. */
-  windowOf(org_id: string, provider: string | null): Promise<ChosenModel | null>;
+  chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
   /** The compactors that may serve, in order. Throws if the caller named one that is not bound. */
   findCompactors(caller: Caller, choice: CompactorChoice): Promise<CompactorCandidate[]>;
   callCompactor(
@@ -89,7 +89,7 @@ export class Compactions {
     const { tokens } = turn.history;
     // Reading the window costs a configuration lookup, and most contexts are far below the smallest window.
     if (tokens < SMALLEST_WINDOW * COMPACTION_LIMITS.threshold || this.#failed.has(turn)) return;
-    const model = await this.#deps.windowOf(turn.key.scope.org_id, provider);
+    const model = await this.#deps.chooseModel(turn.key.scope.org_id, provider);
     if (model === null || tokens < model.window * COMPACTION_LIMITS.threshold) return;
     const { key, signal, hold } = turn;
     try {
@@ -107,7 +107,7 @@ export class Compactions {
 
   /** Compacts on request, whatever the size of the context. */
   async compact(key: SessionKey, caller: Caller, options: CompactionOptions): Promise<Chain> {
-    const model = await this.#deps.windowOf(key.scope.org_id, null);
+    const model = await this.#deps.chooseModel(key.scope.org_id, null);
     if (model === null) throw new BackplaneError("llm.failed", "No provider instance is active.");
     const { tokens } = await this.#deps.histories.open(key);
     // The user asked for this compaction, so the window is lowered to the size of the conversation.

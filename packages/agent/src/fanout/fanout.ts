@@ -57,7 +57,7 @@ export interface FanoutDeps {
   /**
    * Resolves the workspace of a session id on the bus. Without it, an event reaches every watched workspace.
    */
-  live?: Pick<LiveSessions, "keyOf">;
+  live?: Pick<LiveSessions, "findKey">;
   clock: Clock;
   ids: IdSource;
   log: Logger;
@@ -184,7 +184,7 @@ class SessionFanout implements FanoutService {
     }
     if (event.session_id !== KERNEL_SESSION) {
       if (!isTaped(event))
-        for (const hub of this.#hubsOf(event, this.#workspaceOf(event))) hub.publish(event);
+        for (const hub of this.#findHubs(event, this.#workspaceOf(event))) hub.publish(event);
       return;
     }
     const subject = subjectOf(event);
@@ -212,7 +212,7 @@ class SessionFanout implements FanoutService {
 
   #delta(event: BusEvent<"assistant.message.delta">): void {
     const workspace = this.#workspaceOf(event);
-    const hubs = this.#hubsOf(event, workspace);
+    const hubs = this.#findHubs(event, workspace);
     if (hubs.some((hub) => hub.isLate(event))) return;
     this.#partials.add(event, workspace, this.#deps.clock.monotonic());
     if (this.#timer === null) this.#arm();
@@ -225,14 +225,15 @@ class SessionFanout implements FanoutService {
    */
   #thinking(event: BusEvent<"llm.call.delta">): void {
     if (event.payload.thinking === undefined || event.payload.thinking === "") return;
-    for (const hub of this.#hubsOf(event, this.#workspaceOf(event))) if (!hub.isLate(event)) hub.delta(event);
+    for (const hub of this.#findHubs(event, this.#workspaceOf(event)))
+      if (!hub.isLate(event)) hub.delta(event);
   }
 
   #workspaceOf(event: BusEvent): string | null {
-    return this.#deps.live?.keyOf(event, event.session_id).workspace ?? null;
+    return this.#deps.live?.findKey(event, event.session_id).workspace ?? null;
   }
 
-  #hubsOf(event: BusEvent, workspace: string | null): readonly Hub[] {
+  #findHubs(event: BusEvent, workspace: string | null): readonly Hub[] {
     const hubs = this.#hubs.about(event, event.session_id);
     return workspace === null ? hubs : hubs.filter(({ key }) => key.workspace === workspace);
   }

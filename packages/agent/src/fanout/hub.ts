@@ -1,7 +1,7 @@
 /**
- * One watched session: its connections, and the events that they missed while they were reading the tape.
- * `recent` holds everything since the first of them began to read, so that the change from the tape to live
- * leaves no gap.
+ * One watched session: its connections, and the events that they missed while they were reading the tape. `recent`
+ * holds everything since the first of them began to read, so that the switch from the tape to live events leaves no
+ * gap.
  */
 
 import type { BusEvent, Entry } from "@backplane/contract";
@@ -44,7 +44,7 @@ export class Hub {
 
   get partial(): UnfinishedAnswer | undefined {
     const { scope, workspace, session_id } = this.key;
-    const partial = this.#deps.partials.of(scope, session_id);
+    const partial = this.#deps.partials.get(scope, session_id);
     return partial?.workspace === null || partial?.workspace === workspace ? partial : undefined;
   }
 

@@ -50,7 +50,7 @@ export class Partials {
     partial.truncated = true;
   }
 
-  of(scope: Scope, session_id: string): UnfinishedAnswer | undefined {
+  get(scope: Scope, session_id: string): UnfinishedAnswer | undefined {
     return this.#open.get(joinName(scope, session_id));
   }
 
@@ -60,7 +60,7 @@ export class Partials {
 
   /** The end of an answer may arrive from the tape before it arrives from the bus. */
   finished(scope: Scope, session_id: string, event_id: string): void {
-    const partial = this.of(scope, session_id);
+    const partial = this.get(scope, session_id);
     if (partial !== undefined && partial.first_id < event_id) this.drop(scope, session_id);
   }
 

@@ -20,19 +20,19 @@ export interface OfferedModel extends LlmModel {
 export interface OfferedModelsDeps {
   active_models: Pick<ActiveModels, "list">;
   /** The loaded plugin that serves an instance, or null. */
-  pluginOf: (org_id: string, provider: string) => Promise<KernelPlugin | null>;
+  findPlugin: (org_id: string, provider: string) => Promise<KernelPlugin | null>;
 }
 
 /** The models of the active instance come first. `allowed` are the patterns of a key. */
 export async function listOfferedModels(
-  { active_models, pluginOf }: OfferedModelsDeps,
+  { active_models, findPlugin }: OfferedModelsDeps,
   org_id: string,
   allowed: LlmKeyLimits["models"],
 ): Promise<OfferedModel[]> {
   const matches = allowed === undefined ? () => true : compileToolPatterns(allowed);
   const offered: OfferedModel[] = [];
   for (const { id: provider, label, config } of await active_models.list(org_id)) {
-    const plugin = await pluginOf(org_id, provider);
+    const plugin = await findPlugin(org_id, provider);
     if (plugin === null) continue;
     for (const model of listModels(config, plugin)) {
       const id = `${provider}/${model}`;

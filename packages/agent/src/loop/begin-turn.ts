@@ -59,7 +59,7 @@ export interface TurnRequest {
   subagent?: SubagentRun;
   /** An Idempotency-Key that is claimed in the transaction that writes the run. */
   once?: IdempotencyClaim;
-  /** The event of a message that an adapter has published already. */
+  /** The event of a message that an adapter has already published. */
   event?: BusEvent<"user.message.received">;
 }
 
@@ -92,7 +92,7 @@ export async function beginTurn(
   const { key, caller } = request;
   await deps.permit({ ...caller, scope: key.scope });
   await deps.enter(key.scope.org_id);
-  const rules = await deps.settings.of(key, request.strategy);
+  const rules = await deps.settings.read(key, request.strategy);
   const problem = deps.strategyProblem(rules.strategy);
   if (problem !== null) throw new BackplaneError("request.invalid", problem);
   const run = newRun(deps, request, rules, items[0]?.entry.date);

@@ -15,7 +15,7 @@ import {
   type Run,
   toBackplaneError,
 } from "@backplane/contract";
-import { toDelegatedCaller, type NodeLease } from "@backplane/door";
+import { type NodeLease, toDelegatedCaller } from "@backplane/door";
 import {
   type AcceptedMessage,
   type Caller,
@@ -82,7 +82,7 @@ export class Loop {
     const { port } = deps;
     port.subscribe("user.message.received", (event) => this.#onMessage(event));
     port.subscribe("user.interrupt", (event) => {
-      this.interrupt(deps.live.keyOf(event, event.session_id), "user");
+      this.interrupt(deps.live.findKey(event, event.session_id), "user");
     });
   }
 
@@ -189,7 +189,7 @@ export class Loop {
   }
 
   turnAt(scope: Scope, session_id: string): Turn | undefined {
-    return this.#slots.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
+    return this.#slots.get(sessionName(this.#deps.live.findKey(scope, session_id)))?.running ?? undefined;
   }
 
   /** Resolves when the turn of the session has begun or resumed; undefined if the session has none here. */
@@ -300,7 +300,7 @@ export class Loop {
   async #onMessage(event: BusEvent<"user.message.received">): Promise<void> {
     if (this.#published.delete(event.id)) return;
     const { org_id, project_id, session_id, payload, source } = event;
-    const key = this.#deps.live.keyOf({ org_id, project_id }, session_id);
+    const key = this.#deps.live.findKey({ org_id, project_id }, session_id);
     const caller: Caller = {
       actor: `plugin:${source}`,
       scope: key.scope,

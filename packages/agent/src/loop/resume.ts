@@ -42,7 +42,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
   await wait(() => deps.permit(caller));
   await wait(() => deps.enter(key.scope.org_id));
-  const rules = await wait(() => settings.of(key, run.strategy));
+  const rules = await wait(() => settings.read(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${INTERRUPTED}; ${missing}`);
   const before = readTurnProgress((await wait(() => sessions.hydrate(key))).entries, run.first_entry_id);

@@ -33,7 +33,7 @@ export class LoopSettings {
     });
   }
 
-  async of(key: SessionKey, requested: string | undefined): Promise<TurnRules> {
+  async read(key: SessionKey, requested: string | undefined): Promise<TurnRules> {
     const rules = await this.#rules(key.scope.org_id);
     const strategy = requested ?? (await this.#strategyOf(key)) ?? rules.strategy;
     return { ...rules, strategy };

@@ -39,7 +39,7 @@ export class ActiveModels {
   }
 
   /** Returns the named instance or the active one, or null when there is none. */
-  async of(org_id: string, provider: string | null = null): Promise<ChosenModel | null> {
+  async choose(org_id: string, provider: string | null = null): Promise<ChosenModel | null> {
     const { active, all } = await this.#instances(org_id);
     const instance = all.get(provider ?? active ?? "");
     if (instance === undefined) return null;
@@ -89,7 +89,7 @@ const PROBE_MS = 5_000;
 /** Sends one small request to an instance, so that a user can test a new API key. */
 export function createProbe(models: ModelCalls, active: ActiveModels, clock: Clock): AgentProviders["test"] {
   return async (caller, id) => {
-    const chosen = await active.of(caller.scope.org_id, id);
+    const chosen = await active.choose(caller.scope.org_id, id);
     if (chosen === null) throw new BackplaneError("provider.not_found");
     const began = clock.monotonic();
     const latency = () => Math.round(clock.monotonic() - began);

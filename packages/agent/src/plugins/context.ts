@@ -27,7 +27,7 @@ export interface ContextParts {
   subscriptions: PluginSubscriptions;
   service: ServiceAccess;
   /** Returns the scope of the call or request behind `as`, or null when `as` is not tied to one. */
-  scopeOf(plugin: string, as: string): Scope | null;
+  resolveScope(plugin: string, as: string): Scope | null;
   enter(org_id: string): void;
   register(instance: Instance, tool: KernelTool): void;
 }
@@ -49,7 +49,7 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
     checkAlive();
     const { session_id, as } = options;
     if (category === "tool" && kind === "tool.call.result") return takeResult(payload, session_id);
-    const at = (as === undefined ? null : parts.scopeOf(name, as)) ?? scope;
+    const at = (as === undefined ? null : parts.resolveScope(name, as)) ?? scope;
     parts.enter(at.org_id);
     const where = { session_id, project_id: at.project_id };
     const { id } = await subscriptions.port(name, at.org_id).publish(kind, payload, where);

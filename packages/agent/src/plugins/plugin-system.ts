@@ -53,7 +53,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
           deps,
           subscriptions,
           service,
-          scopeOf: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
+          resolveScope: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
           enter,
           register: (who, tool) => lifecycle.register(who, tool),
         },
@@ -105,7 +105,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
   }
 
   async function providerInstance(org_id: string, provider: string): Promise<Instance | null> {
-    const owner = await owners.of(org_id, provider);
+    const owner = await owners.find(org_id, provider);
     for (const instance of lifecycle.loaded) {
       const { entry, plugin, name } = instance;
       if (entry.category !== "llm-provider") continue;
@@ -166,7 +166,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       [...lifecycle.loaded]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
-    providerOf: async (org_id, provider) => (await providerInstance(org_id, provider))?.name ?? null,
+    findProviderOwner: async (org_id, provider) => (await providerInstance(org_id, provider))?.name ?? null,
     providerPlugin: async (org_id, provider) => (await providerInstance(org_id, provider))?.plugin ?? null,
     memories: () =>
       [...lifecycle.loaded]

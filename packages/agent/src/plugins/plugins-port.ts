@@ -128,7 +128,7 @@ export interface PluginSystem {
   prepare(org_id: string): Promise<void>;
   strategies(): { strategy_id: string; plugin: string }[];
   /** Returns the loaded plugin that serves this provider instance, or null. */
-  providerOf(org_id: string, provider: string): Promise<string | null>;
+  findProviderOwner(org_id: string, provider: string): Promise<string | null>;
   providerPlugin(org_id: string, provider: string): Promise<KernelPlugin | null>;
   /** The loaded memory plugins. */
   memories(): MemoryStore[];

@@ -51,6 +51,6 @@ function ownsProvider(
   const { provider } = event.payload as { provider?: unknown };
   if (typeof provider !== "string") return false;
   const mine = (owner: string | null) => (owner === null ? provider === plugin.providerId : owner === name);
-  const owner = owners.of(event.org_id, provider);
+  const owner = owners.find(event.org_id, provider);
   return owner instanceof Promise ? owner.then(mine) : mine(owner);
 }

@@ -19,7 +19,7 @@ export class InstanceOwners {
   }
 
   /** Null when the instance does not exist. */
-  of(org_id: string, id: string): string | null | Promise<string | null> {
+  find(org_id: string, id: string): string | null | Promise<string | null> {
     const known = this.#orgs.get(org_id) ?? this.#read(org_id);
     return known instanceof Promise
       ? known.then((owners) => owners.get(id) ?? null)

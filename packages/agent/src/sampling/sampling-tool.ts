@@ -45,7 +45,7 @@ export function samplingTool({ deps, models, active_models, open }: SamplingTool
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
       const request = open.get(args.request_id as string);
       if (request === undefined) return refused("model_sampling answers only requests of MCP servers");
-      const chosen = await active_models.of(scope.org_id);
+      const chosen = await active_models.choose(scope.org_id);
       if (chosen === null) return refused("no provider instance is active: backplane provider add");
       const { provider, model } = chosen;
       const answer = await models.call(

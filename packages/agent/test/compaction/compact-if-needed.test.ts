@@ -41,7 +41,7 @@ function createCompactions(summarize: () => Promise<string>) {
     histories: { forget() {}, open: async () => ({ tokens: 10 }) },
     log: logTo(),
     countCompaction: async () => {},
-    windowOf: async () => ({ provider: "p", model: "m", window: 2_000 }),
+    chooseModel: async () => ({ provider: "p", model: "m", window: 2_000 }),
     ids: { next: () => "s2" },
     pins: { withPinned: async () => ({ pins: new Set(), entries }) },
     findCompactors: async () => [],

@@ -124,7 +124,7 @@ function openEndpoints() {
     port: { tryPublish() {} },
     prepare: async () => {},
     active_models: { list: async () => [{ id: "llm-silent", label: "", config: { model: "m" } }] },
-    pluginOf: async () => silentProvider(),
+    findPlugin: async () => silentProvider(),
   } as unknown as Parameters<typeof createLlmEndpoints>[0];
   const module = createLlmEndpoints(parts);
   const call = (actor: string, body = request.body) =>

@@ -20,18 +20,18 @@ function createSettings(config: Record<string, Json>, own: string | null = null)
 
 test("prefers the requested strategy to the session's, and that to the org's", async () => {
   const { settings, state } = createSettings({ "kernel.strategy": "org" }, "own");
-  expect((await settings.of(key, "requested")).strategy).toBe("requested");
-  expect((await settings.of(key, undefined)).strategy).toBe("own");
+  expect((await settings.read(key, "requested")).strategy).toBe("requested");
+  expect((await settings.read(key, undefined)).strategy).toBe("own");
   state.own = null;
   settings.forget(key);
-  expect((await settings.of(key, undefined)).strategy).toBe("org");
-  expect((await createSettings({}).settings.of(key, undefined)).strategy).toBe("default");
+  expect((await settings.read(key, undefined)).strategy).toBe("org");
+  expect((await createSettings({}).settings.read(key, undefined)).strategy).toBe("default");
 });
 
 test("applies a changed setting of the org to the next turn and ignores invalid numbers", async () => {
   const config: Record<string, Json> = { "kernel.max_iterations": 7, "kernel.strategy": "a" };
   const { settings, state } = createSettings(config);
-  expect(await settings.of(key, undefined)).toEqual({ strategy: "a", max_iterations: 7 });
+  expect(await settings.read(key, undefined)).toEqual({ strategy: "a", max_iterations: 7 });
   for (const [value, expected] of [
     [9, 9],
     [0, LOOP_LIMITS.iterations],
@@ -41,9 +41,9 @@ test("applies a changed setting of the org to the next turn and ignores invalid 
   ] as const) {
     config["kernel.max_iterations"] = value;
     state.updated({ key: "kernel.max_iterations" }, scope.org_id);
-    expect((await settings.of(key, undefined)).max_iterations).toBe(expected);
+    expect((await settings.read(key, undefined)).max_iterations).toBe(expected);
   }
   config["kernel.strategy"] = "b";
   state.updated({ key: "kernel.strategy" }, scope.org_id);
-  expect((await settings.of(key, undefined)).strategy).toBe("b");
+  expect((await settings.read(key, undefined)).strategy).toBe("b");
 });

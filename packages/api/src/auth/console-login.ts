@@ -8,7 +8,7 @@ import type { Clock } from "@backplane/ports";
 export const CODE_TTL_MS = 5 * 60_000;
 export const SESSION_TTL_MS = 12 * 3_600_000;
 const COOKIE = "backplane_session";
-/** The oldest is evicted. */
+/** The maximum number of codes and of sessions. Beyond it, the oldest is evicted. */
 const MAX_OPEN = 256;
 
 export interface ConsoleLogin {
@@ -19,7 +19,7 @@ export interface ConsoleLogin {
   end(cookie: string): void;
 }
 
-/** Keeps the sessions over a restart. */
+/** Keeps the sessions across a restart. */
 export interface SavedLogins {
   /** Hashes of cookies with the time at which they expire, in ms since the epoch. */
   load(): readonly (readonly [string, number])[];

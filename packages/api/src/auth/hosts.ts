@@ -2,7 +2,7 @@
  * Checks Host and Origin before any credential. A page of another site whose name resolves to this machine (DNS
  * rebinding) still sends its own name in Host, and a page of another origin sends its own Origin. A request must name
  * one host: with two Host headers, or with a target such as `http://other/path` beside the Host header, a proxy in
- * front may have checked another name than the one that is checked here.
+ * front may have checked a different name than this check does.
  */
 
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";

@@ -65,7 +65,7 @@ export class ResponseStream implements EndpointStream {
     const output_index = block.index;
     const item_id = this.#items.idOf(block);
     const at = { item_id, output_index };
-    const item = (done: boolean) => this.#items.itemOf(block, done);
+    const item = (done: boolean) => this.#items.toItem(block, done);
     if (event.type === "open") {
       const added = this.#send("response.output_item.added", { output_index, item: item(false) });
       if (block.type === "text") {
@@ -169,7 +169,7 @@ class ResponseItems {
     return `${kind}_${this.#context.id}_${block.index}`;
   }
 
-  itemOf(block: AnswerBlock, done: boolean): JsonObject {
+  toItem(block: AnswerBlock, done: boolean): JsonObject {
     const { type, text, seal, name } = block;
     const id = this.idOf(block);
     const status = done ? "completed" : "in_progress";
@@ -207,7 +207,7 @@ function endedResponse(
 ): JsonObject {
   const ending = toAnswerEnding(stop_reason, answer.has_calls);
   const reason = INCOMPLETE[ending];
-  const output = answer.blocks.map((block) => items.itemOf(block, true));
+  const output = answer.blocks.map((block) => items.toItem(block, true));
   return {
     ...buildResponse(context, reason === undefined ? "completed" : "incomplete", output),
     incomplete_details: reason === undefined ? null : { reason },

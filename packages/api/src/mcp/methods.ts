@@ -92,7 +92,7 @@ async function subscribe(
   { uri }: JsonObject,
   { caller, view, session, stateless }: McpExchange,
 ): Promise<JsonObject> {
-  const server = await resources.serverOf(caller, view, uri, stateless);
+  const server = await resources.findServer(caller, view, uri, stateless);
   if (session === null)
     throw new McpError(
       MCP_ERRORS.invalid_request,

@@ -11,9 +11,9 @@ import {
   listSchema,
   nameOf,
   PageQuery,
-  toSessionRef,
   SessionId,
   splitPage,
+  toSessionRef,
   Workspace,
   WorkspaceQuery,
 } from "../requests/parameters.ts";

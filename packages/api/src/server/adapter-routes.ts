@@ -1,6 +1,7 @@
 /**
- * Routes of adapters (plug.web-adapter): `/api/*` and `/x/*` serve what the loaded plugins mount there at the moment. The
- * gate is the same as for every other route and comes before the body is read. Plugins receive and return plain values.
+ * Routes of adapters (plug.web-adapter): `/api/*` and `/x/*` serve the routes that the loaded plugins have mounted
+ * there. The gate is the same as for every other route and comes before the body is read. Plugins receive and return
+ * plain values.
  */
 import { BackplaneError, type Json } from "@backplane/contract";
 import type { AdapterMount, Adapters } from "@backplane/ports";

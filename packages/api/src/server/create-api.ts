@@ -30,7 +30,7 @@ export interface ApiOptions {
   /** Lower-case hex SHA-256 of the admin token. */
   auth: {
     admin_token_sha256: string;
-    /** Keeps sessions of the console over a restart; without it a restart ends them. */
+    /** Keeps sessions of the console across a restart; without it a restart ends them. */
     saved_logins?: SavedLogins;
   };
   listen: {
@@ -69,7 +69,7 @@ const UPLOAD_BYTES = 256 * 1024 * 1024;
 const EVENT_STREAMS = 512;
 const SOCKETS = 10_000;
 
-/** Routes check requests with their own schemas, so Fastify need not load its compilers, which take long to load. */
+/** Routes check requests with their own schemas, so Fastify need not load its compilers, which are slow to load. */
 const NO_SCHEMAS = {
   buildValidator: () => rejectSchema,
   buildSerializer: () => rejectSchema,

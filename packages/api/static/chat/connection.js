@@ -96,7 +96,7 @@ export function createConnection(handlers) {
     heartbeat = setInterval(() => {
       send({ op: "heartbeat" });
       silence ??= setTimeout(() => {
-        // The browser takes long to close a broken connection, so the page does not wait for it.
+        // The browser takes a long time to close a broken connection, so the page does not wait for it.
         socket?.close();
         void reconnect();
       }, ANSWER_MS);

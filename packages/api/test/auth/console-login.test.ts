@@ -26,7 +26,7 @@ test("redeems a code only once", () => {
   expect(console_login.redeem("never minted")).toBeNull();
 });
 
-test("keeps sessions over a restart for the life of their cookie, but not ended ones", () => {
+test("keeps sessions across a restart for the life of their cookie, but not ended ones", () => {
   let now = 1_000;
   const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
   let kept: readonly (readonly [string, number])[] = [];

@@ -33,7 +33,7 @@ const shown = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const run = (session_id: string, text: string, query = "?wait=true") =>
   t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
 /** Enough messages for a compaction in a small context window. */
-const talkLong = async (session_id: string) => {
+const sendLongMessages = async (session_id: string) => {
   await t.kernel.config.set(ADMIN, { "providers.llm-echo.context_window": 10_000 });
   for (const n of [1, 2, 3]) await run(session_id, `${"many words ".repeat(400)}${n}`);
 };
@@ -258,7 +258,7 @@ test("follows all events of a session without creating it", async () => {
 });
 
 test("compacts onto a new chain and undoes that once", async () => {
-  await talkLong("compact-1");
+  await sendLongMessages("compact-1");
   const { json: before } = await t.call("GET", "/v1/sessions/compact-1");
   const created = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
   expect(created.status, created.text).toBe(201);
@@ -283,7 +283,7 @@ verifies(
   "compactor.loss",
   "shows the loss of a compaction entry by entry, and its chain from the summary on",
   async () => {
-    await talkLong("loss-1");
+    await sendLongMessages("loss-1");
     const made = await t.call("POST", "/v1/compactions", {
       body: { session_id: "loss-1", compactor: "model", policy: { retain_system: false } },
     });
@@ -331,7 +331,7 @@ verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () 
 });
 
 verifies("api.sessions", "honours Idempotency-Key on every create", async () => {
-  await talkLong("once-1");
+  await sendLongMessages("once-1");
   const { json: session } = await t.call("GET", "/v1/sessions/once-1");
   const chain = session.head_chain_id as string;
   const creates: [string, unknown, unknown][] = [

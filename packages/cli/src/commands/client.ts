@@ -32,10 +32,10 @@ import {
 import {
   type ClientPlace,
   type Connection,
-  readConnection,
   isPresent,
   KNOWN_CLIENTS,
   type KnownClient,
+  readConnection,
 } from "../clients/known-clients.ts";
 import { EXIT } from "../command-line/exit-codes.ts";
 import { parseList } from "../command-line/parse-flags.ts";

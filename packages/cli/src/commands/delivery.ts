@@ -97,9 +97,9 @@ function report({ out }: CommandContext, found: Delivery): undefined {
   return undefined;
 }
 
-/** How often and how long `hook test` looks for the outcome. A paused hook receives the event after a resume. */
-const LOOK_MS = 200;
-const LOOK_TIMES = 150;
+/** `hook test` polls for the outcome at this interval, at most this many times. A paused hook receives the event after a resume. */
+const POLL_MS = 200;
+const MAX_POLLS = 150;
 
 async function test(
   context: CommandContext,
@@ -108,8 +108,8 @@ async function test(
 ): Promise<undefined> {
   const { deliveries } = context.client();
   let found = await deliveries.test(id, type === undefined ? {} : { type });
-  for (let looks = 0; looks < LOOK_TIMES && isOpen(found); looks++) {
-    await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
+  for (let polls = 0; polls < MAX_POLLS && isOpen(found); polls++) {
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     found = await deliveries.get(found.id);
   }
   return report(context, found);

@@ -10,7 +10,7 @@ import {
   removeServerEntry,
   setServerEntry,
 } from "../../src/clients/edit-entry.ts";
-import { readConnection, KNOWN_CLIENTS } from "../../src/clients/known-clients.ts";
+import { KNOWN_CLIENTS, readConnection } from "../../src/clients/known-clients.ts";
 
 const ENTRY: JsonObject = { type: "http", url: "http://127.0.0.1:7420/mcp" };
 

@@ -72,7 +72,7 @@ test("installs, binds, invokes and removes a plugin", async () => {
   expect((await client.secrets.list()).items).toEqual([]);
 });
 
-test("approvals and keys", async () => {
+test("answers approvals, and creates, uses and revokes allow rules and keys", async () => {
   const { binding_id } = await client.bindings.create({
     package_id: PACKAGE_ID,
     package_version: "1.0.0",
@@ -129,7 +129,7 @@ test("reconnects a broken stream without missing or repeating an event", async (
   const before = t.runner.requests.length;
   const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
   await t.runner.started(before + 1);
-  // Every first stream is cut after its first event.
+  // The first stream is cut after its first event.
   let cuts = 0;
   const cutting: typeof fetch = async (input, init) => {
     const response = await fetch(input, init);

@@ -2,7 +2,7 @@
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
-import { narrowGrant, computeRisk } from "@backplane/registry";
+import { computeRisk, narrowGrant } from "@backplane/registry";
 import type { Opened } from "../open/open.ts";
 import { type AdmissionState, RULES, type Rule, type RuleDecision } from "./rules.ts";
 

@@ -12,10 +12,10 @@ import {
 } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
 import {
+  computeRisk,
   type EffectivePolicy,
   type ExportPlan,
   type RuleHit,
-  computeRisk,
   widerParts,
 } from "@backplane/registry";
 import type { RootCaller } from "../calls/revocation.ts";

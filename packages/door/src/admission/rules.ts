@@ -16,8 +16,8 @@ import type { AllowRuleRow } from "@backplane/ports";
 import {
   type CompiledLimits,
   type CompiledSelection,
-  normalizeCategory,
   computeRisk,
+  normalizeCategory,
   toleranceFor,
 } from "@backplane/registry";
 import { revokedByPolicy } from "../calls/revocation.ts";

@@ -17,12 +17,12 @@ import {
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
 import {
   combineTools,
+  computeRisk,
   type EffectivePolicy,
   type ExportPlan,
   effectiveClass,
   NO_RULES,
   poolKey,
-  computeRisk,
   standingLevel,
   toGrant,
 } from "@backplane/registry";

@@ -30,7 +30,7 @@ import {
   requireWholeOrg,
   type Scope,
 } from "@backplane/ports";
-import { combineGrants, type ExportPlan, narrowGrant, type Policies, computeRisk } from "@backplane/registry";
+import { combineGrants, computeRisk, type ExportPlan, narrowGrant, type Policies } from "@backplane/registry";
 import { findLastingRefusal, type LastingRefusal } from "../admission/lasting-permission.ts";
 import { widestGrant } from "../admission/visibility.ts";
 import type { Authority } from "../authority/authority.ts";

@@ -8,7 +8,7 @@ import type { LiveCall } from "../calls/live-calls.ts";
 import type { Revocation } from "../calls/revocation.ts";
 import type { Authority, Principal } from "./authority.ts";
 
-/** A revocation takes effect within a second, which has to suffice for a pass, its reads and the stop. */
+/** A revocation takes effect within a second; a pass, its reads and the stop have to fit into that time. */
 const INTERVAL_MS = 250;
 
 /** The part of a running agent turn that the watch needs. */
@@ -58,7 +58,7 @@ export class RevocationWatch {
     try {
       await this.#checkAll();
     } catch (error) {
-      // Nothing starts in the meantime either, because each step reads the same store first.
+      // Meanwhile nothing starts either, because each step reads the same store first.
       this.#deps.log.warn({ err: error }, "could not read the authority of running work; retrying");
     } finally {
       this.#checking = false;

@@ -10,7 +10,7 @@ import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } fr
 import { findListingDenial } from "../admission/visibility.ts";
 import { ACTION_TOOL, ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, groupByCandidate, rank, selectUsable } from "../tools/precedence.ts";
-import { toCatalogEntry, collisionFix, compareEntries, findLoadError, type Source } from "./catalog-entry.ts";
+import { collisionFix, compareEntries, findLoadError, type Source, toCatalogEntry } from "./catalog-entry.ts";
 import {
   deferByBudget,
   deferByProfile,

@@ -19,7 +19,7 @@ import {
   requireOperator,
   type Scope,
 } from "@backplane/ports";
-import { type ExportPlan, type Policies, computeRisk, toleranceFor } from "@backplane/registry";
+import { computeRisk, type ExportPlan, type Policies, toleranceFor } from "@backplane/registry";
 import { type AdmissionState, RULES, type RuleDecision, type RuleInput } from "../admission/rules.ts";
 import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
 import { widestGrant } from "../admission/visibility.ts";

@@ -18,10 +18,10 @@ import {
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
 import {
   bindsWholePackage,
+  computeRisk,
   type EffectivePolicy,
   effectiveClass,
   type Policies,
-  computeRisk,
   sanitizeExport,
   standingLevel,
   takesTraffic,

@@ -5,7 +5,7 @@
 
 import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
-import { type EffectivePolicy, type ExportPlan, computeRisk } from "@backplane/registry";
+import { computeRisk, type EffectivePolicy, type ExportPlan } from "@backplane/registry";
 import { share } from "@backplane/session";
 import { widestGrant } from "../admission/visibility.ts";
 

@@ -20,8 +20,8 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import {
-  buildAudit,
   type BoundPackage,
+  buildAudit,
   type Caller,
   type InvocationRow,
   type Operation,

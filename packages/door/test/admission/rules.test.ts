@@ -251,7 +251,7 @@ describe("a call that needs approval", () => {
     }
   });
 
-  test("is refused while too many wait, unless it waited already", () => {
+  test("is refused while too many wait, unless it was already waiting", () => {
     const state = { areApprovalsFull: () => true };
     const call = { context: "conversation" } as const;
     expect(decide({ item, state, call })).toBe("risk: request.overloaded");

@@ -86,7 +86,7 @@ test.each<[string, Json | null]>([
   ["a block that is a string", { content: ["x"] }],
   ["is_error as a word", { content: [], is_error: "no" }],
   ["retryable as a number", { content: [], retryable: 1 }],
-])("a tool that answers with %s broke the contract", async (_name, result) => {
+])("fails a call whose tool answers with %s", async (_name, result) => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () => ok(result);

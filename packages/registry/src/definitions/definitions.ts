@@ -17,8 +17,8 @@ import {
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import {
-  buildAudit,
   type BoundPackage,
+  buildAudit,
   type Caller,
   type ChangeRecords,
   type Changes,
@@ -274,8 +274,8 @@ export function createDefinitions({
 }
 
 /**
- * Says that an instrument plugin runs in another mode than its manifest declares. Code for the JVM cannot run inside the
- * gateway, so a jar always has its own process.
+ * Says that an instrument plugin runs in a different mode than its manifest declares. Code for the JVM cannot run
+ * inside the gateway, so a jar always has its own process.
  */
 function isolationNotices({ instrument, protocol }: Runtime): string[] {
   if (instrument === undefined || instrument.isolation === "External" || protocol !== "hefty.jsonrpc")

@@ -128,7 +128,7 @@ test("starts a version once for all its exports, and not for a change without a 
   });
 });
 
-test("moves a disabled binding and one that the host cannot start at the moment", async () => {
+test("moves a disabled binding, and a binding that the host currently cannot start", async () => {
   for (const [status, code] of [
     ["disabled", "crashed"],
     ["active", "sandbox.unavailable"],

@@ -66,7 +66,7 @@ test("skips bindings that are disabled, inactive or without traffic", () => {
   expect(share(...others)).toEqual({ none: 1_000 });
 });
 
-test("refuses to choose between packages of one level", () => {
+test("refuses to choose between packages at the same level", () => {
   const other = bound("1.0.0", 50, { package_id: "acme/other" });
   expect(() => pickBinding([bound("1.0.0", 50), other], "k")).toThrow("Several packages offer echo");
   const org = { ...other.binding, scope: { org_id: "org_local", project_id: null } };

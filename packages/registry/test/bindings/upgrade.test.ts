@@ -334,7 +334,7 @@ test("drops secrets of removed slots, and keeps a raised class and a refusal to 
   expect(moved.secrets).toEqual({});
 });
 
-test("does not hold a permission that the operator narrowed already", async () => {
+test("does not hold a permission that the operator has already narrowed", async () => {
   const policy = { permissions: { network: "none" } } as const;
   const { fixture } = await openWith(undefined, { policy });
   await install(fixture, "0.2.0", [slotted("greet", { network: "egress", allowed_domains: ["a.example"] })]);

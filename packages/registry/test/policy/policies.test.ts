@@ -23,7 +23,7 @@ const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(a
 const names = async (fixture: TestKernel, caller: Caller = user) =>
   (await fixture.kernel.catalog.list(caller)).map(({ name }) => name);
 /** Returns the rule that refuses the call, or the status of the call. */
-const fate = (
+const callOutcome = (
   fixture: TestKernel,
   export_id: string,
   input: unknown = {},
@@ -46,7 +46,7 @@ verifies(
     expect(await names(fixture)).toEqual(["edit", "plain", "shell"]);
     await set(fixture, { allowed_tool_categories: ["coding"] });
     expect(await names(fixture)).toEqual(["edit"]);
-    expect(await Promise.all(["edit", "shell", "plain"].map((name) => fate(fixture, name)))).toEqual([
+    expect(await Promise.all(["edit", "shell", "plain"].map((name) => callOutcome(fixture, name)))).toEqual([
       "succeeded",
       "category",
       "category",
@@ -65,7 +65,8 @@ verifies(
       toolExport("look", {}, { category: "coding", effect_class: "idempotent_write" }),
       toolExport("plain"),
     );
-    const tries = async () => await Promise.all(["edit", "look", "plain"].map((name) => fate(fixture, name)));
+    const tries = async () =>
+      await Promise.all(["edit", "look", "plain"].map((name) => callOutcome(fixture, name)));
     const ran = "succeeded";
     await set(fixture, { roles: { user: { allow: { origins: ["core"] } } } });
     expect(await tries()).toEqual(["role", "role", "role"]);
@@ -83,7 +84,7 @@ verifies(
     expect(await tries()).toEqual([ran, "role", ran]);
     expect(await names(fixture)).toEqual(["edit", "plain"]);
     // The policy says nothing about other roles.
-    expect(await fate(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
+    expect(await callOutcome(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
     const hidden = await fixture.kernel.catalog.get(user, "look");
     expect(hidden[0]).toMatchObject({
       status: "hidden",
@@ -97,7 +98,7 @@ test("compares categories without case, and applies the maximum risk to unknown 
     toolExport("run", {}, { category: "Shell" }),
     toolExport("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
   );
-  const tries = async () => await Promise.all(["run", "sly"].map((name) => fate(fixture, name)));
+  const tries = async () => await Promise.all(["run", "sly"].map((name) => callOutcome(fixture, name)));
   await set(fixture, { roles: { user: { deny: { categories: ["shell"] } } } });
   expect(await tries()).toEqual(["role", "succeeded"]);
   await set(fixture, {
@@ -118,9 +119,9 @@ verifies(
       { when: [{ pointer: "/items/*/danger", equals: true }], action: "raise", risk: "critical" },
     ];
     const fixture = await testKernelWith(toolExport("write", {}, { rules: own }), toolExport("other"));
-    expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
-    expect(await fate(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
-    expect(await fate(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
+    expect(await callOutcome(fixture, "write", { path: "/etc/passwd" })).toBe("security");
+    expect(await callOutcome(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
+    expect(await callOutcome(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
     const explanation = async (input: object) => {
       const about = { tool: "write", context: "conversation" as const, input: input as never };
       const { outcome, risk } = await fixture.kernel.policy.explain(admin, about);
@@ -135,9 +136,9 @@ verifies(
         { when: [{ pointer: "/path", one_of: ["/tmp/y"] }], action: "raise", risk: "critical" },
       ],
     });
-    expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
-    expect(await fate(fixture, "write", {})).toBe("security");
-    expect(await fate(fixture, "other", {})).toBe("succeeded");
+    expect(await callOutcome(fixture, "write", { path: "/etc/passwd" })).toBe("security");
+    expect(await callOutcome(fixture, "write", {})).toBe("security");
+    expect(await callOutcome(fixture, "other", {})).toBe("succeeded");
     expect(await explanation({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // A rule that would allow is invalid, so every call is denied.
     const strange = await testKernelWith(toolExport("odd", {}, { rules: [{ when: [], action: "allow" }] }));
@@ -156,14 +157,14 @@ test("applies the rules of the org and of the project, each with all of its cond
     rules: [{ tools: ["t"], when: [at("/c", 1)], action: "deny" }],
   });
   const tries = [{ a: 1 }, { b: 1 }, { a: 1, b: 1 }, { c: 1 }];
-  expect(await Promise.all(tries.map((input) => fate(fixture, "t", input)))).toEqual([
+  expect(await Promise.all(tries.map((input) => callOutcome(fixture, "t", input)))).toEqual([
     "succeeded",
     "succeeded",
     "security",
     "security",
   ]);
   await set(fixture, { rules: [{ when: [], action: "deny" }] });
-  expect(await fate(fixture, "t")).toBe("security");
+  expect(await callOutcome(fixture, "t")).toBe("security");
 });
 
 test("changes a policy field by field, with its generation, and refuses invalid rules and callers without the right", async () => {
@@ -209,7 +210,7 @@ test("requires no approval for a direct API call, and requires one for plugins a
     toolExport("wild", {}, { effect_class: "unknown" }),
     toolExport("tame"),
   );
-  expect(await fate(fixture, "wild")).toBe("succeeded");
+  expect(await callOutcome(fixture, "wild")).toBe("succeeded");
   const { invocations } = fixture.kernel;
   const client = await invocations.invoke(user, { export_id: "wild" }, { context: "conversation" });
   expect(client.invocation.status).toBe("waiting_approval");
@@ -218,7 +219,7 @@ test("requires no approval for a direct API call, and requires one for plugins a
   expect((await invocations.invoke(plugin, { export_id: "wild" })).invocation.status).toBe(
     "waiting_approval",
   );
-  expect(await fate(fixture, "tame", {}, plugin)).toBe("succeeded");
+  expect(await callOutcome(fixture, "tame", {}, plugin)).toBe("succeeded");
   const [approval] = (await fixture.kernel.approvals.list(admin, {}, { limit: 1 })).items;
   expect(approval).toMatchObject({
     risk: "unknown",

@@ -194,7 +194,7 @@ export class InlineInstruments {
 
   #keyOf(request: ProcessRequest): string {
     const shared = request.pool_key.slice(0, request.pool_key.lastIndexOf("/"));
-    return this.#keys.of(shared, secretsKnownAtStart(request, { secrets_at_start: true }, null));
+    return this.#keys.derive(shared, secretsKnownAtStart(request, { secrets_at_start: true }, null));
   }
 
   async #open(request: ProcessRequest, free: Promise<unknown>): Promise<InlineProvider> {

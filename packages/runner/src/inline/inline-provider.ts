@@ -5,10 +5,10 @@
 import {
   BackplaneError,
   codeOf,
+  findInstrumentProvider,
   type InstrumentContext,
   type InstrumentLogger,
   type InstrumentMethods,
-  findInstrumentProvider,
   type JsonObject,
 } from "@backplane/contract";
 import type { Logger, PackageImage, ProcessRequest } from "@backplane/ports";

@@ -123,7 +123,7 @@ export class Pool {
   /** Whether a lease would find an existing process. */
   serves(request: ProcessRequest, dialect: Dialect): boolean {
     if (chooseLifetime(request, dialect) !== "pooled") return false;
-    const key = this.#keys.of(
+    const key = this.#keys.derive(
       request.pool_key,
       secretsKnownAtStart(request, dialect, secretEnvironment(request)),
     );
@@ -136,7 +136,7 @@ export class Pool {
     const { pool_key } = request;
     const env = secretEnvironment(request);
     const known = secretsKnownAtStart(request, dialect, env);
-    const key = this.#keys.of(pool_key, known);
+    const key = this.#keys.derive(pool_key, known);
     const pooled = chooseLifetime(request, dialect) === "pooled";
     // A secret has changed: processes that know the old value get no further call.
     if (known !== null && pooled)

@@ -61,7 +61,7 @@ export function createInstallScripts(parts: InstallScriptParts): InstallScripts 
         await chmod(empty, 0o755);
         const confined = await sandbox.launch({
           grant: NO_RIGHTS,
-          // Without a limit of CPU time: a compiler may need much of it.
+          // Without a limit of CPU time, because a compiler may need a lot of it.
           lifetime: "pooled",
           folder: await realpath(empty),
           program: { kind: "system", file: "/bin/sh", args: ["-c", COMMAND, "sh", ...packages] },

@@ -13,7 +13,7 @@ import { discardOutput } from "../programs/keep-output.ts";
 import { loadPerProcessor } from "../time/sample-tree.ts";
 import { bwrapCommand } from "./bubblewrap-arguments.ts";
 import { chownFolder } from "./chown-folder.ts";
-import { type ExitCause, determineExitCause, keptFolderFull, raiseLimit } from "./exit-cause.ts";
+import { determineExitCause, type ExitCause, keptFolderFull, raiseLimit } from "./exit-cause.ts";
 import { hostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";

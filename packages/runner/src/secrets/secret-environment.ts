@@ -36,7 +36,7 @@ export function secretsKnownAtStart(
 export class ProcessKeys {
   readonly #salt = randomBytes(32);
 
-  of(pool_key: string, known: Record<string, string> | null): string {
+  derive(pool_key: string, known: Record<string, string> | null): string {
     if (known === null) return pool_key;
     const digest = createHmac("sha256", this.#salt).update(JSON.stringify(known)).digest("hex");
     return `${pool_key}/${digest}`;

@@ -111,7 +111,7 @@ function pidOf(outcome: RunOutcome): number {
 }
 
 /** The call ends as malformed, and the process keeps serving the same pool key. */
-async function endsOneCall(
+async function expectOnlyCallFails(
   testRunner: TestRunner,
   request: RequestChange,
   message: JsonObject,
@@ -123,7 +123,7 @@ async function endsOneCall(
 }
 
 /** The reply matches no request: all calls in flight end as malformed, and a new process takes the next call. */
-async function endsTheProcess(
+async function expectProcessReplaced(
   testRunner: TestRunner,
   request: RequestChange,
   message: JsonObject,
@@ -157,7 +157,7 @@ describe("vai.rpc.v1", () => {
     async () => {
       const testRunner = createTestRunner();
       await all(VAI_CASES, (answerCase) =>
-        endsOneCall(testRunner, keyed(request, answerCase), answerCase.message),
+        expectOnlyCallFails(testRunner, keyed(request, answerCase), answerCase.message),
       );
     },
     TEST_MS,
@@ -169,7 +169,7 @@ describe("vai.rpc.v1", () => {
     async () => {
       const testRunner = createTestRunner();
       await all(VAI_WRONG_IDS, (answerCase) =>
-        endsTheProcess(testRunner, keyed(request, answerCase), answerCase.message),
+        expectProcessReplaced(testRunner, keyed(request, answerCase), answerCase.message),
       );
     },
     TEST_MS,
@@ -226,7 +226,7 @@ describe("hefty.jsonrpc", () => {
     async () => {
       const testRunner = createTestRunner({ data_root: dataRoot() });
       await all(INSTRUMENT_CASES, (answerCase) =>
-        endsOneCall(testRunner, own(answerCase), answerCase.message),
+        expectOnlyCallFails(testRunner, own(answerCase), answerCase.message),
       );
     },
     TEST_MS,
@@ -241,7 +241,7 @@ describe("hefty.jsonrpc", () => {
         ...rpcWrongIds(INSTRUMENT_RESULT),
         ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
       ];
-      await all(list, (answerCase) => endsTheProcess(testRunner, own(answerCase), answerCase.message));
+      await all(list, (answerCase) => expectProcessReplaced(testRunner, own(answerCase), answerCase.message));
     },
     TEST_MS,
   );
@@ -342,7 +342,11 @@ describe("mcp.stdio", () => {
     async () => {
       const testRunner = createTestRunner();
       await all(rpcCases(CONTENT), (answerCase) =>
-        endsOneCall(testRunner, { ...keyed(request, answerCase), class: "worker" }, answerCase.message),
+        expectOnlyCallFails(
+          testRunner,
+          { ...keyed(request, answerCase), class: "worker" },
+          answerCase.message,
+        ),
       );
     },
     TEST_MS,
@@ -354,7 +358,11 @@ describe("mcp.stdio", () => {
     async () => {
       const testRunner = createTestRunner();
       await all(rpcWrongIds(CONTENT), (answerCase) =>
-        endsTheProcess(testRunner, { ...keyed(request, answerCase), class: "worker" }, answerCase.message),
+        expectProcessReplaced(
+          testRunner,
+          { ...keyed(request, answerCase), class: "worker" },
+          answerCase.message,
+        ),
       );
     },
     TEST_MS,

@@ -120,7 +120,7 @@ verifies(
   },
 );
 
-/** 1 GB of it is in test/slow/runner-stderr.test.ts. */
+/** test/slow/runner-stderr.test.ts does the same with 1 GB. */
 test("drains a flood of stderr during the call and keeps the last 1 MiB", async () => {
   const outcome = await attack(createTestRunner(), vai("floods-stderr", { input: { megabytes: 32 } }));
   expect(outcome).toMatchObject({ status: "succeeded", result: "done", violations: 0 });

@@ -194,7 +194,7 @@ async function visitors() {
   }, PUBLIC);
   return { seen, port, grant: egress(`a.test:${port}`) };
 }
-const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
+const pause = () => new Promise((resolve) => setTimeout(resolve, 300));
 
 test("holds the egress of a prewarmed process until its call", async () => {
   const testRunner = createConfinedTestRunner({
@@ -206,7 +206,7 @@ test("holds the egress of a prewarmed process until its call", async () => {
   const first = await testRunner.run(request());
   expect(first.result).toMatchObject({ answer: 200 });
   await until(() => testRunner.runner.health().prewarmed === 1);
-  await aWhile();
+  await pause();
   expect(seen).toEqual([expect.stringMatching(/^\/early-/)]);
   const { result } = await testRunner.run(request());
   const { who, answer } = result as { who: string; answer: number };
@@ -230,7 +230,7 @@ test("holds the egress of a process from its answer on, while files of the call 
     const { seen, grant } = await visitors();
     const call = testRunner.run(vai("calls-home", { ...how, grant: { ...grant, filesystem: "scratch" } }));
     await until(() => storing);
-    await aWhile();
+    await pause();
     const requested = [...seen];
     store();
     expect(await call).toMatchObject({ status: "succeeded", result: { answer: 200 } });
@@ -251,7 +251,7 @@ test("holds the egress of a worker without a call until the next one", async () 
   const { seen, grant } = await visitors();
   const { result } = await testRunner.run(vai("calls-home", { grant }));
   const { who } = result as { who: string };
-  await aWhile();
+  await pause();
   expect(seen).toEqual([`/early-${who}`]);
   const next = testRunner.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
   await until(() => seen.length > 1);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type Evidence, determineExitCause } from "../../src/sandbox/exit-cause.ts";
+import { determineExitCause, type Evidence } from "../../src/sandbox/exit-cause.ts";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
 
 const CLEAN_EXIT = { code: 0, signal: 0, cpu_ms: 10, peak_bytes: 1, scratch_full: false, kept_full: false };

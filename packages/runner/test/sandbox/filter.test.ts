@@ -5,8 +5,8 @@ import {
   EXAMINED_CALLS,
   type FilteredArch,
   FORBIDDEN_CALLS,
-  LAST_KNOWN_CALL,
   findCallNumber,
+  LAST_KNOWN_CALL,
 } from "../../src/sandbox/seccomp/system-calls.ts";
 
 const ARCH = { x64: 0xc000003e, arm64: 0xc00000b7 } as const;

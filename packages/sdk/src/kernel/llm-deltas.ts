@@ -10,7 +10,7 @@ export type DeltaPart = Exclude<LlmPart, { type: "usage" | "stop" }>;
 type QueuedPart = Exclude<DeltaPart, { type: "native" }> | { type: "native"; events: JsonObject[] };
 
 const WAITING_CHARS = 256 * 1024;
-/** An estimate, because measuring an event would mean to serialize it. */
+/** An estimate, because measuring an event would mean serializing it. */
 const NATIVE_CHARS = 256;
 
 export class Deltas {

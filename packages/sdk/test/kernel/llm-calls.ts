@@ -1,7 +1,7 @@
 /** Runs a provider plugin on a bus. The test supplies the generator that answers. */
 import type { GenerateRequest, LlmPart, LlmProvider, ProviderInstance } from "@backplane/contract";
 import { type LlmProviderOptions, llmProviderPlugin } from "../../src/kernel/index.ts";
-import { makeInstance, LlmBus } from "./llm-bus.ts";
+import { LlmBus, makeInstance } from "./llm-bus.ts";
 
 type Generate = (request: GenerateRequest, instance: ProviderInstance) => AsyncIterable<LlmPart>;
 

@@ -25,8 +25,8 @@ import {
   type ServerFeature,
 } from "@backplane/door";
 import {
-  buildAudit,
   type BoundPackage,
+  buildAudit,
   type Caller,
   type KernelDeps,
   rejectUnanswered,

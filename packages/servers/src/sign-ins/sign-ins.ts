@@ -11,8 +11,8 @@ import {
   type SignInStarted,
 } from "@backplane/contract";
 import {
-  buildAudit,
   type BoundPackage,
+  buildAudit,
   type Caller,
   type KernelDeps,
   type Login,

@@ -119,7 +119,7 @@ class MemoryBus implements Bus, PortHost {
     return scope;
   }
 
-  queueOf(scope: ScopeSessions, session_id: string): SessionQueue {
+  getQueue(scope: ScopeSessions, session_id: string): SessionQueue {
     let queue = scope.sessions.get(session_id);
     if (queue === undefined) {
       queue = new SessionQueue(scope, session_id, this.#run);
@@ -171,7 +171,7 @@ class MemoryBus implements Bus, PortHost {
     failure: HandlerFailure,
   ): void {
     const scope = this.scopeOf({ org_id, project_id });
-    const queue = this.queueOf(scope, KERNEL_SESSION);
+    const queue = this.getQueue(scope, KERNEL_SESSION);
     if (queue.size >= this.limits.queue + this.limits.reserve) {
       this.#deps.log.error(
         { plugin: name },

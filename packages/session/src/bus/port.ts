@@ -26,7 +26,7 @@ export interface PortHost {
   readonly requests: Requests;
   readonly limits: { queue: number; reserve: number };
   scopeOf(scope: Scope): ScopeSessions;
-  queueOf(scope: ScopeSessions, session_id: string): SessionQueue;
+  getQueue(scope: ScopeSessions, session_id: string): SessionQueue;
   stamp(draft: Draft): BusEvent;
   enqueue(queue: SessionQueue, event: BusEvent): void;
   /** Rejects the publishes of `by` that still wait for a place in a queue. */
@@ -100,7 +100,7 @@ export class Port implements KernelPort {
   prepare<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): PreparedEvent<K> {
     const draft = this.#draft(kind, payload, options);
     const event = this.#host.stamp(draft);
-    const publish = () => this.#host.enqueue(this.#host.queueOf(draft.scope, draft.session_id), event);
+    const publish = () => this.#host.enqueue(this.#host.getQueue(draft.scope, draft.session_id), event);
     return { event: event as BusEvent<K>, publish };
   }
 
@@ -114,7 +114,7 @@ export class Port implements KernelPort {
     const request = this.#host.requests.open(this.self, kind, options, (error) => {
       if (waiting !== null)
         this.#host
-          .queueOf(draft.scope, draft.session_id)
+          .getQueue(draft.scope, draft.session_id)
           .rejectWaiting((candidate) => candidate === waiting, error);
     });
     if (request.ended) return request.answer;
@@ -156,7 +156,7 @@ export class Port implements KernelPort {
   /** Returns null when the queue is full. A publisher with a handler that blocks a session may use the reserve. */
   #enqueue(draft: Draft): BusEvent | null {
     const { limits } = this.#host;
-    const queue = this.#host.queueOf(draft.scope, draft.session_id);
+    const queue = this.#host.getQueue(draft.scope, draft.session_id);
     if (this.self.blocking > 0) {
       if (queue.size >= limits.queue + limits.reserve) return null;
     } else if (queue.size >= limits.queue) return null;
@@ -167,7 +167,7 @@ export class Port implements KernelPort {
 
   #wait(draft: Draft, onEnqueued: (event: BusEvent) => void, reject: (error: Error) => void): WaitingPublish {
     const host = this.#host;
-    const queue = host.queueOf(draft.scope, draft.session_id);
+    const queue = host.getQueue(draft.scope, draft.session_id);
     // The queue advances only when the publisher's own handler ends; waiting here would deadlock until its deadline.
     if (this.self.blocking > 0 || queue.waiting >= host.limits.reserve) {
       throw new BackplaneError(

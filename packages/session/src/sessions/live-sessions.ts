@@ -42,7 +42,7 @@ export class LiveSessions {
   }
 
   /** Returns the key of a bus event's session; the same object as long as the session is in use. */
-  keyOf(scope: Scope, session_id: string): SessionKey {
+  findKey(scope: Scope, session_id: string): SessionKey {
     const { org_id, project_id } = scope;
     const use = this.#scopes.get(org_id)?.get(project_id)?.get(session_id);
     return use?.key ?? { scope: { org_id, project_id }, workspace: DEFAULT_WORKSPACE, session_id };

@@ -21,6 +21,6 @@ export function tapeEvents(port: KernelPort, live: LiveSessions, persister: Pers
     const { kind, session_id } = event;
     if (NOT_RECORDED.has(kind) || WRITTEN_BY_PUBLISHER.has(kind) || session_id === KERNEL_SESSION) return;
     if (session_id.startsWith(BRIDGE_PREFIX)) return;
-    void persister.write(live.keyOf(event, session_id), event);
+    void persister.write(live.findKey(event, session_id), event);
   });
 }

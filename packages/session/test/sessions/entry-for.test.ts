@@ -94,26 +94,30 @@ test("records date, id, source and request id of the event", () => {
   });
 });
 
-verifies("tape.durable", "keeps messages, calls and results on the tape, and lets other events opt out", () => {
-  const essential = (kind: string, payload = {}) => entryFor(event(kind, payload))?.essential;
-  for (const kind of [
-    "user.message.received",
-    "assistant.message.done",
-    "tool.call.request",
-    "tool.call.result",
-    "tool.error",
-  ]) {
-    for (const payload of [{}, { persist: false }, { __persist__: false }]) {
-      expect(essential(kind, payload)).toBe(true);
+verifies(
+  "tape.durable",
+  "keeps messages, calls and results on the tape, and lets other events opt out",
+  () => {
+    const essential = (kind: string, payload = {}) => entryFor(event(kind, payload))?.essential;
+    for (const kind of [
+      "user.message.received",
+      "assistant.message.done",
+      "tool.call.request",
+      "tool.call.result",
+      "tool.error",
+    ]) {
+      for (const payload of [{}, { persist: false }, { __persist__: false }]) {
+        expect(essential(kind, payload)).toBe(true);
+      }
     }
-  }
-  for (const kind of ["llm.call.response", "memory.query", "x.acme.thing"]) {
-    expect(essential(kind)).toBe(false);
-    expect(entryFor(event(kind, { persist: false }))).toBeNull();
-    expect(entryFor(event(kind, { __persist__: false }))).toBeNull();
-    expect(essential(kind, { persist: true })).toBe(false);
-  }
-});
+    for (const kind of ["llm.call.response", "memory.query", "x.acme.thing"]) {
+      expect(essential(kind)).toBe(false);
+      expect(entryFor(event(kind, { persist: false }))).toBeNull();
+      expect(entryFor(event(kind, { __persist__: false }))).toBeNull();
+      expect(essential(kind, { persist: true })).toBe(false);
+    }
+  },
+);
 
 verifies(
   "tape.durable",

@@ -1,6 +1,6 @@
 /** Migrates a schema to the newest version. An advisory lock serializes gateways that start at the same time. */
 import type pg from "pg";
-import { type Migration, expandStatements } from "../migrations/migration.ts";
+import { expandStatements, type Migration } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
   missingSteps,

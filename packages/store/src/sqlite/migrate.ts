@@ -8,7 +8,7 @@ import { dirname } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import type { Logger } from "@backplane/ports";
 import { rowSums } from "../migrations/0014-row-sums.ts";
-import { type Migration, expandStatements } from "../migrations/migration.ts";
+import { expandStatements, type Migration } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
   missingSteps,

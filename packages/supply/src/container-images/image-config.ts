@@ -1,4 +1,4 @@
-/** The configuration of a container image: what its author says about how it is started. */
+/** The configuration of a container image, in which its author describes how it is started. */
 import { BackplaneError, isObject } from "@backplane/contract";
 
 export interface ImageConfig {

@@ -52,7 +52,7 @@ export class NpmTree {
   }
 
   /** Returns undefined if nothing is recorded for this version of the package. */
-  async provenanceOf(name: string, version: string): Promise<Provenance | undefined> {
+  async readProvenance(name: string, version: string): Promise<Provenance | undefined> {
     const root = await this.#root();
     return root === null ? undefined : await readProvenance(root, name, version);
   }
@@ -136,7 +136,7 @@ export class NpmTree {
 
 /** Adds the provenance that is recorded for the package of the plugin. */
 export async function withProvenance(tree: NpmTree, entry: PluginEntry): Promise<PluginEntry> {
-  const provenance = await tree.provenanceOf(entry.source, entry.version);
+  const provenance = await tree.readProvenance(entry.source, entry.version);
   return provenance === undefined ? entry : { ...entry, provenance };
 }
 

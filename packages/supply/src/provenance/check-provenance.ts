@@ -1,5 +1,5 @@
 /**
- * Decides about the provenance of a package before npm fetches its archive. The lock names the hash of the archive, and npm
+ * Checks the provenance of a package before npm fetches its archive. The lock names the hash of the archive, and npm
  * accepts no other archive, so everything that is proven for the hash holds for the files.
  */
 import { BackplaneError, type Provenance } from "@backplane/contract";
@@ -51,7 +51,7 @@ export function createProvenanceCheck({
   };
 }
 
-/** npm accepts an archive that has any of several hashes, so there must be one. */
+/** npm accepts an archive that matches any of the listed hashes, so there must be exactly one. */
 function sha512Of({ name, version, integrity }: LockedPackage): string {
   const [only, ...more] = integrity.split(/\s+/).filter((each) => each.startsWith("sha512-"));
   if (only === undefined || more.length > 0)

@@ -138,7 +138,7 @@ export class FrameDecoder<Frame extends Json> {
         this.#parseOffThread(body);
         return false;
       }
-      this.#handOut(body);
+      this.#callback(body);
       if (this.#stopped()) return false;
       if (count % FRAMES_PER_CLOCK_READ === 0 || body.length > 16_384) now = performance.now();
     }
@@ -152,7 +152,7 @@ export class FrameDecoder<Frame extends Json> {
     return this.#state === "failed";
   }
 
-  #handOut(body: Buffer): void {
+  #callback(body: Buffer): void {
     const onBadBody = this.#options.onBadBody;
     let frame: Json;
     if (onBadBody === undefined) frame = parseFrame(body, this.#limits.json_depth);
@@ -198,9 +198,9 @@ export class FrameDecoder<Frame extends Json> {
     else this.#deliver(() => onBadBody(error));
   }
 
-  #deliver(handOut: () => void): void {
+  #deliver(callback: () => void): void {
     try {
-      handOut();
+      callback();
     } catch (error) {
       this.#fail(toBackplaneError(error));
     }

@@ -70,7 +70,7 @@ async function findTarget(
   { caller, view, stateless }: McpExchange,
 ): Promise<Target | null> {
   if (method === "resources/read") {
-    const server = await deps.resources.serverOf(caller, view, params.uri, stateless);
+    const server = await deps.resources.findServer(caller, view, params.uri, stateless);
     return { server, params: { uri: params.uri! } };
   }
   if (method === "prompts/get") {
@@ -100,7 +100,7 @@ async function findCompletionTarget(
   }
   if (ref.type === "ref/resource")
     return {
-      server: await resources.serverOf(caller, view, ref.uri, stateless),
+      server: await resources.findServer(caller, view, ref.uri, stateless),
       ref: { type: ref.type, uri: ref.uri as string },
     };
   throw new McpError(MCP_ERRORS.invalid_params, "params.ref.type must be ref/prompt or ref/resource");

@@ -17,7 +17,7 @@ export interface Resources {
   list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
   templates(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
   /** Throws when no server offers the URI. */
-  serverOf(caller: Caller, view: View, uri: unknown, stateless: boolean): Promise<ServerInfo>;
+  findServer(caller: Caller, view: View, uri: unknown, stateless: boolean): Promise<ServerInfo>;
 }
 
 export function createResources(lists: ServerLists): Resources {
@@ -31,7 +31,7 @@ export function createResources(lists: ServerLists): Resources {
       const items = view.server === null ? merged(offered, "uriTemplate") : itemsOf(offered);
       return paginate("resourceTemplates", items, cursor);
     },
-    async serverOf(caller, view, uri, stateless) {
+    async findServer(caller, view, uri, stateless) {
       if (typeof uri !== "string")
         throw new McpError(MCP_ERRORS.invalid_params, "params.uri must be a string");
       // A server may have resources that it does not list, so its own endpoint always asks the server.

@@ -136,7 +136,7 @@ async function subscribeAll(
   for (const uri of uris) {
     if (typeof uri !== "string" || subscribed.has(uri)) continue;
     try {
-      const server = await resources.serverOf(caller, view, uri, stateless);
+      const server = await resources.findServer(caller, view, uri, stateless);
       subscribed.set(uri, await subscriptions.subscribe(caller, server, uri));
     } catch {
       // The acknowledgement does not list this URI.

@@ -33,7 +33,7 @@ test.each([
       },
     },
     prompts: { find: async () => ({ server, name: "p" }) },
-    resources: { serverOf: async () => server },
+    resources: { findServer: async () => server },
     clock: { after: () => ({ stop() {} }) },
   };
   const exchange = {

@@ -42,13 +42,15 @@ test("serves a URI of two servers from the first one and lists the other", async
     },
     { uri: "x://two", name: "two", _meta: { "backplane/server": "b" } },
   ]);
-  expect(await resources.serverOf(caller, everything, "x://one", false)).toBe(a);
-  expect(await resources.serverOf(caller, everything, "y://7/data", false)).toBe(b);
-  await expect(resources.serverOf(caller, everything, "z://1", false)).rejects.toMatchObject({
+  expect(await resources.findServer(caller, everything, "x://one", false)).toBe(a);
+  expect(await resources.findServer(caller, everything, "y://7/data", false)).toBe(b);
+  await expect(resources.findServer(caller, everything, "z://1", false)).rejects.toMatchObject({
     code: -32002,
   });
-  await expect(resources.serverOf(caller, everything, "z://1", true)).rejects.toMatchObject({ code: -32602 });
-  expect(await resources.serverOf(caller, { server: b }, "z://1", true)).toBe(b);
+  await expect(resources.findServer(caller, everything, "z://1", true)).rejects.toMatchObject({
+    code: -32602,
+  });
+  expect(await resources.findServer(caller, { server: b }, "z://1", true)).toBe(b);
 });
 
 test("prefixes prompts with the server name so that none hides another", async () => {

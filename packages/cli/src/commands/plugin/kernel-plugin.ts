@@ -27,7 +27,7 @@ export async function installKernelPlugin(
   context: CommandContext,
   source: string,
   options: { editable?: boolean },
-  /** The plugins of the source, if they are known already. */
+  /** The plugins of the source, if they are already known. */
   known?: SourceInspection["plugins"],
 ): Promise<number> {
   const { io, flags, out } = context;

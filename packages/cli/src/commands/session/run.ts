@@ -16,7 +16,7 @@ import { fields } from "../../terminal/output.ts";
 import { plainText } from "../../terminal/plain-text.ts";
 import { readStdin } from "../../terminal/read-input.ts";
 
-import { type HarnessFlags, buildHarness, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
+import { buildHarness, type HarnessFlags, resumeHarnessRun, startHarnessRun } from "./harness-run.ts";
 
 const INPUT_LENGTH = 60;
 

@@ -88,7 +88,7 @@ async function allTools(sendRequest: SendRequest, warnings: string[]): Promise<T
       );
     }
     for (const tool of result.tools) {
-      const problem = unfit(tool, names);
+      const problem = findToolProblem(tool, names);
       if (problem === null) tools.push(tool as Tool);
       else if (warnings.length < MAX_WARNINGS) warnings.push(problem);
     }
@@ -100,7 +100,7 @@ async function allTools(sendRequest: SendRequest, warnings: string[]): Promise<T
       );
     }
     if (tools.length > MAX_TOOLS) {
-      warnings.push(`The server has more than ${MAX_TOOLS} tools; the rest is left out.`);
+      warnings.push(`The server has more than ${MAX_TOOLS} tools; the others are left out.`);
       return tools.slice(0, MAX_TOOLS);
     }
     // A repeated cursor would loop forever.
@@ -108,11 +108,11 @@ async function allTools(sendRequest: SendRequest, warnings: string[]): Promise<T
     if (typeof next !== "string" || next === cursor) return tools;
     cursor = next;
   }
-  warnings.push(`The tool list has more than ${MAX_PAGES} pages; the rest is left out.`);
+  warnings.push(`The tool list has more than ${MAX_PAGES} pages; the others are left out.`);
   return tools;
 }
 
-function unfit(tool: Json, names: Set<string>): string | null {
+function findToolProblem(tool: Json, names: Set<string>): string | null {
   if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "")
     return "A tool without a name is left out.";
   const shown = JSON.stringify(tool.name.slice(0, 80));

@@ -1,7 +1,6 @@
 /**
- * The address rules of plugins for code inside the gateway that makes its own connections, such as the SDK of a
- * model provider. Names are resolved and all addresses checked here; the caller connects to exactly these
- * addresses.
+ * Applies the address rules of plugins to code inside the gateway that makes its own connections, such as the SDK of a
+ * model provider. Names are resolved and all addresses checked here; the caller connects to exactly these addresses.
  */
 import { isIP } from "node:net";
 import { BackplaneError } from "@backplane/contract";
@@ -17,7 +16,7 @@ const CONNECT_MS = 10_000;
 
 export interface AddressCheck {
   /**
-   * `opened` are private destinations of this caller in addition to those of the operator. Rejects with
+   * `opened` lists private destinations of this caller in addition to those of the operator. Rejects with
    * `policy.denied` or ENOTFOUND.
    */
   addresses(destination: Destination, opened: readonly string[]): Promise<readonly string[]>;

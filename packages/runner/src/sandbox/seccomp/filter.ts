@@ -9,8 +9,8 @@ import {
   EXAMINED_CALLS,
   type FilteredArch,
   FORBIDDEN_CALLS,
-  LAST_KNOWN_CALL,
   findCallNumber,
+  LAST_KNOWN_CALL,
 } from "./system-calls.ts";
 
 const AUDIT_ARCH: Record<FilteredArch, number> = { x64: 0xc000003e, arm64: 0xc00000b7 };

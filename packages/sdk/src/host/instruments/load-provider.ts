@@ -7,10 +7,10 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import {
   BackplaneError,
+  findInstrumentProvider,
   INSTRUMENT_API,
   INSTRUMENT_API_SOURCE,
   type InstrumentProvider,
-  findInstrumentProvider,
 } from "@backplane/contract";
 
 /** Errors of the import are rethrown unchanged, so that the author's message survives. */

@@ -1,6 +1,6 @@
 /**
  * Makes a package of an MCP server in a container image: what people start with `docker run -i --rm IMAGE`. The package
- * contains the merged files of its layers, which become the root of the sandbox, and what the image says about its start.
+ * contains the merged files of its layers, which become the root of the sandbox, and the image's own start command.
  */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join, posix } from "node:path";

@@ -9,7 +9,7 @@ import { type AskedMount, readCommand, type ServerOrigin } from "./server-comman
 
 export interface McpServerEntry {
   name: string;
-  /** The name in the names of its tools, if it is not the last part of the package's id. */
+  /** The name that the names of its tools contain, if it is not the last part of the package's id. */
   server_name?: string;
   from: ServerOrigin;
   args: string[];
@@ -93,8 +93,8 @@ export function imageServerEntry(reference: string, args: readonly string[]): Mc
 }
 
 /**
- * `@playwright/mcp` becomes `playwright` and `mcp-server-kubernetes` `kubernetes`: the tools are named `mcp_NAME_…`
- * already.
+ * Shortens `@playwright/mcp` to `playwright` and `mcp-server-kubernetes` to `kubernetes`, because names of tools
+ * already start with `mcp_`.
  */
 function shortServerName(spec: string): string {
   const at = spec.lastIndexOf("@");
@@ -103,8 +103,8 @@ function shortServerName(spec: string): string {
   const short = own
     .replace(/^(?:mcp-server|mcp)[-_.]/, "")
     .replace(/[-_.](?:mcp-server|server-mcp|mcp)$/, "");
-  const says = !/^(?:mcp|server|mcp-server|server-mcp)$/.test(short);
-  return says ? short : (scope ?? own);
+  const isDistinctive = !/^(?:mcp|server|mcp-server|server-mcp)$/.test(short);
+  return isDistinctive ? short : (scope ?? own);
 }
 
 /** Adds slots that the operator names. A server on stdio gets each in the variable of the same name, in capitals. */

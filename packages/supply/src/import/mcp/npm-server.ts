@@ -28,7 +28,7 @@ import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeFile, type TreeListing } from "../../tree/tree-listing.ts";
-import { toPackageId, serverManifest } from "./server-manifest.ts";
+import { serverManifest, toPackageId } from "./server-manifest.ts";
 
 /** Files of npm that contain times; the same tree must have the same digest. */
 const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;

@@ -19,7 +19,7 @@ import { type EntryPoint, SITE_PACKAGES, unpackWheel } from "../../pypi/unpack-w
 import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
 import type { PythonServerSource } from "../parts/source-content.ts";
-import { toPackageId, serverManifest } from "./server-manifest.ts";
+import { serverManifest, toPackageId } from "./server-manifest.ts";
 
 const START_FILE = "start.py";
 /** PEP 751 gives it this name. */

@@ -7,7 +7,7 @@ import { describeImage } from "./image-server.ts";
 import type { McpServerEntry, McpServers } from "./mcp-json.ts";
 import { describeServer } from "./npm-server.ts";
 import { describePythonServer } from "./python-server.ts";
-import { toPackageId, type ServerDraft, serverManifest } from "./server-manifest.ts";
+import { type ServerDraft, serverManifest, toPackageId } from "./server-manifest.ts";
 
 /** Publisher and version of a server whose source names neither. */
 const PUBLISHER = "mcp";
