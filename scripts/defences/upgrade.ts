@@ -3,6 +3,8 @@ import type { Mutant } from "./mutant.ts";
 
 const UPGRADES = "packages/registry/src/bindings/upgrades.ts";
 const WATCH = "packages/door/src/trials/trial-watch.ts";
+const FALL_BACK = "packages/door/src/invoke/fall-back.ts";
+const FALLS_BACK = ["packages/door/test/invoke/fall-back.test.ts"];
 const TRIALS = ["packages/registry/test/bindings/trials.test.ts"];
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
@@ -190,8 +192,8 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "trial: a version that crashes is rolled back",
     file: WATCH,
-    from: "if (isErrorCode(code) && CRASHES.has(code)) return",
-    to: "if (isErrorCode(code) && CRASHES.size === 0) return",
+    from: "return isErrorCode(code) && PROCESS_FAILURES.has(code);",
+    to: "return isErrorCode(code) && PROCESS_FAILURES.size === 0;",
     tests: TRIALS,
   },
   {
@@ -204,7 +206,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   {
     defence: "trial: a trial ends after its time",
     file: WATCH,
-    from: "if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return;",
+    from: "if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return null;",
     to: "",
     tests: TRIALS,
   },
@@ -288,5 +290,112 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: ["packages/registry/test/bindings/trials.test.ts"],
     only: "now has different bytes",
     hangs: true,
+  },
+  {
+    defence: "trial: only a failure of the process lets a call run again",
+    file: FALL_BACK,
+    from: 'if (status !== "failed" || !isProcessFailure(error?.code)) return false;',
+    to: 'if (status !== "failed") return false;',
+    tests: FALLS_BACK,
+    only: "keeps the answer that a version on trial gave",
+  },
+  {
+    defence:
+      "trial: a call that reached the plugin runs again only by the effect class of the version on trial",
+    file: FALL_BACK,
+    from: "return !live.dispatched || isRepeatable(row.effect_class);",
+    to: "return true;",
+    tests: FALLS_BACK,
+    only: "only if a second run does no harm",
+  },
+  {
+    defence:
+      "trial: a call that reached the plugin runs again only by the effect class of the version before",
+    file: FALL_BACK,
+    from: "if (live.dispatched && !isRepeatable(call.plan.effect_class)) return null;",
+    to: "",
+    tests: FALLS_BACK,
+    only: "only if a second run does no harm",
+  },
+  {
+    defence: "trial: a call counts as dispatched once the plugin has seen it",
+    file: "packages/door/src/invoke/run.ts",
+    from: "if (outcome.dispatched) live.dispatched = true;",
+    to: "",
+    tests: FALLS_BACK,
+    only: "only if a second run does no harm",
+  },
+  {
+    defence: "trial: an approved call does not run on other bytes",
+    file: FALL_BACK,
+    from: "if (row.approval_id !== null || live.approved !== null) return false;",
+    to: "",
+    tests: FALLS_BACK,
+    only: "than those a person approved",
+  },
+  {
+    defence: "trial: a call that the version before asks for does not run on it",
+    file: FALL_BACK,
+    from: 'verdict.verdict === "admitted" && verdict.ask === null ? verdict : null',
+    to: 'verdict.verdict === "admitted" ? verdict : null',
+    tests: FALLS_BACK,
+    only: "than those a person approved",
+  },
+  {
+    defence: "trial: the second run has the grant of the version before",
+    file: "packages/door/src/open/open.ts",
+    from: "known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),",
+    to: "row.grant ?? undefined,",
+    tests: FALLS_BACK,
+    only: "with the grant of the version before",
+  },
+  {
+    defence: "trial: the second run keeps the limits of the caller",
+    file: "packages/door/src/open/open.ts",
+    from: "known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),",
+    to: "known?.row === null ? undefined : (row.grant ?? undefined),",
+    tests: FALLS_BACK,
+    only: "with the grant of the version before",
+  },
+  {
+    defence: "trial: a call runs again only on the version from before the upgrade",
+    file: FALL_BACK,
+    from: "if (pack.version !== trial?.from_version) return null;",
+    to: "",
+    tests: FALLS_BACK,
+    only: "an operator has moved the binding on",
+  },
+  {
+    defence: "trial: a call runs again only on the bytes from before the upgrade",
+    file: FALL_BACK,
+    from: "if (binding.share_of === undefined && pack.digest !== previous?.digest) return null;",
+    to: "",
+    tests: FALLS_BACK,
+    only: "an operator has rolled the binding back to other bytes",
+  },
+  {
+    defence: "trial: the second run keeps the deadline",
+    file: FALL_BACK,
+    from: "live.remaining_ms = left;",
+    to: "",
+    tests: FALLS_BACK,
+    only: "keeps the deadline",
+  },
+  {
+    defence: "trial: the row names the version that answers before it is dispatched",
+    file: "packages/store/src/ops/invocations.ts",
+    from: "update invocations set binding_id = $3, retry_count = $4, body = $5 where",
+    to: "update invocations set binding_id = $3, retry_count = $4, body = coalesce(body, $5) where",
+    tests: FALLS_BACK,
+    only: "after the gateway is killed in the second run",
+    hangs: true,
+  },
+  {
+    defence: "trial: the token of the run that crashed is revoked",
+    file: "packages/store/src/ops/invocations.ts",
+    from: '  yield sql("delete from delegations where invocation_id = $1", [p.id]);\n  if (p.delegation !== null)',
+    to: "  if (p.delegation !== null)",
+    tests: FALLS_BACK,
+    only: "revokes the token",
   },
 ];

@@ -111,7 +111,7 @@ export function createRegistryModule(deps: KernelDeps, parts: RegistryParts): Re
     installChecked: installations.installChecked,
     upgrades: {
       ...createUpgradeCandidates(deps, policies, planner),
-      rollBackTrial: (binding, reason) => upgrades.rollBackTrial(binding, reason),
+      rollBackTrial: (binding, cause) => upgrades.rollBackTrial(binding, cause),
     },
     facade: {
       installations: installations.installations,

@@ -2,7 +2,7 @@ import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
 import type { SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
-import { ids, sampleInvocation } from "./samples.ts";
+import { ids, sampleInvocation, sampleSettlement } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function onceCases(store: () => Store): void {
@@ -117,6 +117,49 @@ export function onceCases(store: () => Store): void {
     expect(await invocations.recordRetry(row.id, 1, 3, {})).toBe(true);
     expect(await delegations.byHash(second)).toBeNull();
     expect((await invocations.get(scope, row.id))?.retry_count).toBe(3);
+  });
+
+  test("changes a running call to another version and replaces its token", async () => {
+    const scope = freshOrg();
+    const { invocations, delegations } = store();
+    const row = sampleInvocation(scope);
+    const token = (token_hash: string) => ({
+      token_hash,
+      invocation_id: row.id,
+      scope,
+      scopes: ["chains:read" as const],
+      expires_at: 9_000,
+    });
+    const [first, second] = [ids.next("key"), ids.next("key")];
+    await invocations.open(row, { delegation: token(first), records: {} });
+    const next = {
+      ...row,
+      binding_id: "bind_before",
+      package_version: "0.0.9",
+      retry_count: 1,
+      fallback_from: {
+        binding_id: row.binding_id,
+        binding_generation: row.binding_generation,
+        package_version: row.package_version,
+        package_digest: row.package_digest,
+        error: { code: "crashed", message: "It crashed." },
+        stderr_tail: null,
+      },
+    };
+    expect(await invocations.recordFallback({ ...next, fence: 2 }, { delegation: token(second) })).toBe(
+      false,
+    );
+    expect(await invocations.get(scope, row.id)).toEqual(row);
+    expect(await delegations.byHash(first)).toEqual(token(first));
+    expect(await invocations.recordFallback(next, { delegation: token(second) })).toBe(true);
+    expect(await invocations.get(scope, row.id)).toEqual(next);
+    expect(await delegations.byHash(first)).toBeNull();
+    expect(await delegations.byHash(second)).toEqual(token(second));
+    const { items } = await invocations.list(scope, { binding_id: "bind_before" }, { limit: 5 });
+    expect(items).toMatchObject([{ id: row.id, fallback_from: { error: { code: "crashed" } } }]);
+    await invocations.settle(row.id, row.fence, sampleSettlement(), {});
+    expect(await invocations.recordFallback({ ...next, package_version: "9.9.9" }, {})).toBe(false);
+    expect((await invocations.get(scope, row.id))?.package_version).toBe("0.0.9");
   });
 
   test("stores the depth of a call", async () => {

@@ -87,8 +87,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "open: the recorded grant limits a call that is resumed",
     file: OPEN,
-    from: "ceiling: limitCeiling(row.grant ?? undefined, policy)",
-    to: "ceiling: limitCeiling(undefined, policy)",
+    from: "(row.grant ?? undefined),",
+    to: "undefined,",
     tests: RECOVERED,
   },
   {

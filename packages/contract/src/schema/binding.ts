@@ -110,6 +110,8 @@ export const BindingPatchSchema = z.strictObject({
   policy: BindingPolicySchema.optional(),
 });
 
+const HeldPermissionSchema = z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"]);
+
 /** The version before the last upgrade with its settings, for a rollback. */
 const PreviousVersionSchema = z.object({
   package_version: z.string(),
@@ -122,7 +124,9 @@ const PreviousVersionSchema = z.object({
   /** Trust that the upgrade dropped, because it was given for other bytes. */
   trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
-  permissions_held: z.array(z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"])),
+  permissions_held: z.array(HeldPermissionSchema),
+  /** Such permissions that the policy limited before the upgrade. Only an admin may remove the limit. */
+  permissions_limited: z.array(HeldPermissionSchema).optional(),
   /** The bindings that took a share of the calls during the rollout. Their calls in flight continue here. */
   shares: z.array(z.string()).optional(),
 });
@@ -144,7 +148,13 @@ const HeldUpgradeSchema = z.object({
 });
 
 /** The last version that the gateway itself rolled back. */
-const RolledBackSchema = z.object({ package_version: z.string(), reason: z.string(), at: TimestampSchema });
+const RolledBackSchema = z.object({
+  package_version: z.string(),
+  reason: z.string(),
+  at: TimestampSchema,
+  /** The call that showed it. */
+  invocation_id: z.string().optional(),
+});
 
 export const BindingSchema = z.object({
   binding_id: z.string(),

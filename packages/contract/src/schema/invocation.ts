@@ -120,6 +120,16 @@ export const EgressRecordSchema = z.object({
   ),
 });
 
+/** The run in a version on trial that failed with its process, before the version before answered the call. */
+const FallbackFromSchema = z.object({
+  binding_id: z.string(),
+  binding_generation: z.int(),
+  package_version: z.string(),
+  package_digest: z.string(),
+  error: InvocationErrorSchema,
+  stderr_tail: z.string().nullable(),
+});
+
 export const InvocationSchema = z.object({
   id: z.string(),
   export_kind: z.enum(EXPORT_KINDS),
@@ -155,6 +165,8 @@ export const InvocationSchema = z.object({
   stderr_tail: z.string().nullable(),
   /** Null if no connection was denied. */
   egress: EgressRecordSchema.nullable(),
+  /** Present if the version was on trial and failed with its process; the other fields are of the version that answered. */
+  fallback_from: FallbackFromSchema.optional(),
   requested_by: z.string(),
   created_at: TimestampSchema,
   started_at: TimestampSchema.nullable(),

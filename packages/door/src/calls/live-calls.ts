@@ -77,6 +77,10 @@ export class LiveCall {
   checked_at = Number.NEGATIVE_INFINITY;
   /** The coverage that a person approved; null if the call needed no approval. */
   approved: Coverage | null = null;
+  /** Whether the code of the plugin may have seen the call, in any attempt. */
+  dispatched = false;
+  /** How many attempts the call had in a version on trial before it fell back to the version before. */
+  earlier_attempts = 0;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
   /** Violations of the protocol that the gateway found itself, beside those that the runner counts. */

@@ -14,7 +14,7 @@ import type { SlotReservation } from "../calls/concurrency.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
-import { reopen } from "../open/open.ts";
+import { type Opened, reopen } from "../open/open.ts";
 import type { Door } from "./door.ts";
 import { approvalRequested, type Recorded, reserveSlot } from "./record.ts";
 
@@ -24,6 +24,7 @@ class ApprovedCall {
   declare readonly [approved]: true;
   readonly gate = "open";
   readonly live: LiveCall;
+  readonly opened: Opened;
   readonly plan: ExportPlan;
   readonly grant: Grant;
   readonly pool_key: string;
@@ -33,10 +34,12 @@ class ApprovedCall {
 
   constructor(live: LiveCall, admitted: Admitted, token: string | null, reservation: SlotReservation | null) {
     this.live = live;
+    this.opened = admitted.call;
     this.plan = admitted.call.plan;
     this.grant = admitted.grant;
     this.pool_key = admitted.pool_key;
-    this.attempt = admitted.call.delivery?.attempt ?? 1;
+    // The runner tells the runs of one call apart by their number.
+    this.attempt = (admitted.call.delivery?.attempt ?? 1) + live.earlier_attempts;
     this.token = token;
     this.reservation = reservation;
   }

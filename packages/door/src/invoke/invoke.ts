@@ -20,9 +20,10 @@ import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { openIdempotent } from "../idempotency/idempotency.ts";
 import { type InvocationRequest, open } from "../open/open.ts";
-import { approve } from "./approve.ts";
+import { type Approved, approve } from "./approve.ts";
 import { cancel } from "./cancel.ts";
 import type { Door } from "./door.ts";
+import { fallBack } from "./fall-back.ts";
 import { publicInvocation, type Recorded, record } from "./record.ts";
 import { run } from "./run.ts";
 import { releaseToOtherNode, settle } from "./settle.ts";
@@ -59,7 +60,21 @@ async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding
   const answer = approve(door, recorded);
   // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
   const approved = answer instanceof Promise ? await answer : answer;
-  return approved.gate === "open" ? await run(door, approved) : approved.ending;
+  if (approved.gate === "closed") return approved.ending;
+  return await (approved.plan.bound.binding.trial === undefined
+    ? run(door, approved)
+    : runOnTrial(door, approved));
+}
+
+/** A failure of the process is not the answer of the call if the version before can give one. */
+async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | null> {
+  const deadline = door.deps.clock.monotonic() + approved.live.remaining_ms;
+  const ending = await run(door, approved);
+  if (ending === null) return null;
+  const next = await fallBack(door, approved, ending, deadline);
+  if (next.kind === "end") return next.ending;
+  const again = await approve(door, next.recorded);
+  return again.gate === "open" ? await run(door, again) : again.ending;
 }
 
 function endingOfError(door: Door, invocation_id: string, error: unknown): CallEnding {

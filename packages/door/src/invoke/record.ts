@@ -300,7 +300,7 @@ export function settledEvent(
  * long (bench row http.invoke).
  */
 export function publicInvocation(row: InvocationRow): Invocation {
-  return {
+  const invocation: Invocation = {
     id: row.id,
     export_kind: row.export_kind,
     export_id: row.export_id,
@@ -336,4 +336,6 @@ export function publicInvocation(row: InvocationRow): Invocation {
     started_at: row.started_at,
     ended_at: row.ended_at,
   };
+  if (row.fallback_from !== undefined) invocation.fallback_from = row.fallback_from;
+  return invocation;
 }

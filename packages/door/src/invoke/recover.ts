@@ -42,6 +42,7 @@ export async function recoverCalls(door: Door): Promise<number> {
 
 async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   const live = door.live.add(row);
+  live.dispatched = true;
   if (isDelivery(row)) {
     return await endUnknown(door, live, "Its delivery is retried under the same id.");
   }

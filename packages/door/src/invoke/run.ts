@@ -39,16 +39,9 @@ import { storeContent } from "./store-content.ts";
 /** Resolves with null when another node owns the row now and will end it. */
 export function run(door: Door, call: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + call.live.remaining_ms;
-  const { binding } = call.plan.bound;
-  const ended =
-    call.reservation === null
-      ? runAttempts(door, call, deadline, null)
-      : runQueued(door, call, deadline, call.reservation);
-  if (binding.trial === undefined) return ended;
-  return ended.then((ending) => {
-    if (ending !== null) door.trials.observe(binding, ending);
-    return ending;
-  });
+  return call.reservation === null
+    ? runAttempts(door, call, deadline, null)
+    : runQueued(door, call, deadline, call.reservation);
 }
 
 async function runQueued(
@@ -124,6 +117,7 @@ async function runAttempts(
     const flushing = listener.flush?.();
     // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
     if (flushing !== undefined) await flushing;
+    if (outcome.dispatched) live.dispatched = true;
     if (live.lost || isInterrupted(live, outcome)) return null;
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
       const challenge = await door.tokens.handleChallenge(plan.bound, outcome.error);

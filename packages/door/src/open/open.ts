@@ -253,15 +253,18 @@ function limitTime(timeout_ms: number, deadline: number | null, now: number): nu
   return deadline === null ? timeout_ms : Math.max(1, Math.min(timeout_ms, deadline - now));
 }
 
-/** Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. */
-export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened> {
+/**
+ * Opens a call from its row alone. The recorded grant stays a ceiling, so a call never gains rights while it waits. A call
+ * that continues with another version (`known`) keeps the limits of its caller instead: the grant was for other bytes.
+ */
+export async function reopen(door: OpenDeps, row: InvocationRow, known?: Opened): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
   const checked_at = door.deps.clock.monotonic();
   const stored = await door.bindings.get(scope, row.binding_id);
   const bound =
     stored === null ? await findSuccessor(door.bindings, row) : selectExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
-  const caller: Caller = {
+  const caller: Caller = known?.caller ?? {
     actor: row.requested_by,
     scope,
     role: row.role,
@@ -277,15 +280,18 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   return new OpenedCall({
     id: row.id,
     caller,
-    body: {},
+    body: known?.body ?? {},
     plan,
     input: row.input,
     issues: await inputIssues(plan, row.input, door.deps.host),
     policy,
     // The context decides only whether a person must approve, and that was decided before the row was written.
-    context: "direct",
+    context: known?.context ?? "direct",
     hits: await ruleHits(plan, policy, row.input),
-    ceiling: limitCeiling(row.grant ?? undefined, policy),
+    ceiling: limitCeiling(
+      known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),
+      policy,
+    ),
     timeout_ms: row.timeout_ms,
     execution_id: row.execution_id,
     delivery: row.export_kind === "hook" ? { delivery_id: row.execution_id, attempt: 1 } : null,

@@ -4,11 +4,11 @@
  */
 import { type Binding, ERROR_CODES, type ErrorCode, isErrorCode } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
-import type { RegistryModule } from "@backplane/registry";
+import type { RegistryModule, TrialFailure } from "@backplane/registry";
 import type { CallEnding } from "../calls/ending.ts";
 
 /** The program itself is broken, whatever the call was about. One such call is enough. */
-const CRASHES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+const PROCESS_FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "crashed",
   "crash_loop",
   "launch_failed",
@@ -24,7 +24,8 @@ const MAX_COUNTED = 1_000;
 interface TrialCounts {
   calls: number;
   failed: number;
-  rolling_back: boolean;
+  /** Never rejects. Null before the trial has failed, and again after a rollback that failed. */
+  rollback: Promise<void> | null;
 }
 
 type ObservedEnding = Pick<CallEnding, "status" | "error">;
@@ -41,29 +42,31 @@ export class TrialWatch {
     this.#upgrades = upgrades;
   }
 
-  /** `binding` is the one that the call used, so its generation is the one that is on trial. */
-  observe(binding: Binding, ending: ObservedEnding): void {
+  /**
+   * `binding` is the one that the call used, so its generation is the one that is on trial. Returns the rollback of this
+   * trial, if there is one, whichever call has caused it. It resolves when the rollback has succeeded or failed.
+   */
+  observe(binding: Binding, ending: ObservedEnding, invocation_id: string): Promise<void> | null {
     const { trial } = binding;
-    if (trial === undefined || ending.status === "cancelled") return;
-    if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return;
+    if (trial === undefined || ending.status === "cancelled") return null;
+    if (trial.until !== null && this.#deps.clock.now() > Date.parse(trial.until)) return null;
     const counted = this.#count(`${binding.binding_id}@${binding.generation}`);
     counted.calls++;
     if (isFailure(ending)) counted.failed++;
     const reason = findReason(ending, counted, trial.max_error_percent);
-    if (reason === null || counted.rolling_back) return;
-    counted.rolling_back = true;
-    void this.#rollBack(binding, reason, counted);
+    if (reason !== null) counted.rollback ??= this.#rollBack(binding, { reason, invocation_id }, counted);
+    return counted.rollback;
   }
 
-  async #rollBack(binding: Binding, reason: string, counted: TrialCounts): Promise<void> {
+  async #rollBack(binding: Binding, cause: TrialFailure, counted: TrialCounts): Promise<void> {
     const { binding_id, package_id, package_version } = binding;
-    const fields = { binding_id, package_id, package_version, reason };
+    const fields = { binding_id, package_id, package_version, ...cause };
     try {
-      if (await this.#upgrades.rollBackTrial(binding, reason))
+      if (await this.#upgrades.rollBackTrial(binding, cause))
         this.#deps.log.warn(fields, "rolled back a version that failed its trial");
     } catch (error) {
       // The next failed call tries again.
-      counted.rolling_back = false;
+      counted.rollback = null;
       this.#deps.log.error({ ...fields, err: error }, "could not roll back a version that failed its trial");
     }
   }
@@ -71,11 +74,16 @@ export class TrialWatch {
   #count(key: string): TrialCounts {
     const known = this.#counts.get(key);
     if (known !== undefined) return known;
-    const counted = { calls: 0, failed: 0, rolling_back: false };
+    const counted: TrialCounts = { calls: 0, failed: 0, rollback: null };
     this.#counts.set(key, counted);
     if (this.#counts.size > MAX_COUNTED) this.#counts.delete(this.#counts.keys().next().value as string);
     return counted;
   }
+}
+
+/** Whether the process failed, and not the plugin's answer to this call. */
+export function isProcessFailure(code: string | undefined): boolean {
+  return isErrorCode(code) && PROCESS_FAILURES.has(code);
 }
 
 /** Refusals and faults come from the gateway and do not count. An error code that the author defined counts. */
@@ -91,8 +99,7 @@ function findReason(
   { calls, failed }: TrialCounts,
   max_error_percent: number,
 ): string | null {
-  const code = error?.code;
-  if (isErrorCode(code) && CRASHES.has(code)) return `A call ended with ${code}.`;
+  if (isProcessFailure(error?.code)) return `A call ended with ${error?.code}.`;
   if (calls < MIN_CALLS || failed * 100 <= calls * max_error_percent) return null;
   return `${failed} of ${calls} calls failed.`;
 }

@@ -140,6 +140,11 @@ export interface InvocationStore {
     renewed?: { delegation?: NewDelegation },
   ): Promise<boolean>;
   /**
+   * Changes a running row to another binding and version, with which the call continues, and replaces its tokens. Resolves
+   * to false if fence or status have changed.
+   */
+  recordFallback(row: InvocationRow, renewed: { delegation?: NewDelegation }): Promise<boolean>;
+  /**
    * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. Resolves to false if the
    * row is already terminal or another node owns it. `delivered` is completed in the same transaction, unless another
    * node has taken it over.

@@ -42,9 +42,15 @@ interface UpgradesParts {
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
 }
 
+/** Why a trial ends, and the call that showed it. */
+export interface TrialFailure {
+  reason: string;
+  invocation_id: string;
+}
+
 export interface Upgrades extends Pick<Kernel["bindings"], "upgrade" | "rollback"> {
   /** Ends the trial that this binding is on. Resolves to false if the binding has changed since. */
-  rollBackTrial(binding: Binding, reason: string): Promise<boolean>;
+  rollBackTrial(binding: Binding, cause: TrialFailure): Promise<boolean>;
 }
 
 /** The rows that one step of an upgrade stores. `created` are shares, each with the binding that it takes calls from. */
@@ -289,7 +295,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     );
   }
 
-  async function rollBackTrial(failed: Binding, reason: string): Promise<boolean> {
+  async function rollBackTrial(failed: Binding, cause: TrialFailure): Promise<boolean> {
     const { scope, package_id, package_version } = failed;
     const kernel: Caller = { actor: "kernel", scope, role: "owner", scopes: [], admin: false };
     const listed = await planner.listInScope(scope, package_id);
@@ -306,7 +312,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const changes: PlannedMove[] = [];
     for (const before of trials) if (before.share_of === undefined) await requireSameBytes(before);
     for (const before of trials) {
-      const rolled_back = { package_version, reason, at };
+      const rolled_back = { package_version, ...cause, at };
       // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.
       const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
       const change =
@@ -320,7 +326,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
               records: {},
             };
       const row = { ...change.row, rolled_back };
-      const details = { reason, version: package_version };
+      const details = { ...cause, version: package_version };
       const records = withDetails(planner.records(kernel, row, "binding.rollback"), details);
       changes.push({ ...change, row, records });
     }

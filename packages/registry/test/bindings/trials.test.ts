@@ -60,7 +60,7 @@ verifies("bind.hot", "rolls all bindings of a version back when one of its calls
     expect.objectContaining({ from_version: "0.1.0" }),
   ]);
   endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
-  expect(await greet(fixture)).toMatchObject({ status: "failed", package_version: "0.2.0" });
+  expect(await greet(fixture)).toMatchObject({ fallback_from: { package_version: "0.2.0" } });
   await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
   const back = await fixture.kernel.bindings.get(admin, bound.binding_id);

@@ -116,6 +116,25 @@ export function* recordRetry(p: {
   return true;
 }
 
+/** The call continues with another version, so the row is changed to what runs now. Its delegation is replaced. */
+export function* recordFallback(p: {
+  id: string;
+  fence: number;
+  binding_id: string;
+  retry_count: number;
+  body: string;
+  delegation: SqlValue[] | null;
+}): Op<boolean> {
+  const updated = yield sql(
+    "update invocations set binding_id = $3, retry_count = $4, body = $5 where id = $1 and fence = $2 and status = 'running' returning id",
+    [p.id, p.fence, p.binding_id, p.retry_count, p.body],
+  );
+  if (updated.length === 0) return false;
+  yield sql("delete from delegations where invocation_id = $1", [p.id]);
+  if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
+  return true;
+}
+
 export interface SettleInvocation {
   id: string;
   fence: number;

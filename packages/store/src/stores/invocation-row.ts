@@ -30,7 +30,7 @@ type FixedFields = Pick<
   | "delivery_id"
   | "turn"
 > &
-  Partial<Pick<InvocationRow, "depth" | "role" | "channel" | "within" | "harness_run">> & {
+  Partial<Pick<InvocationRow, "depth" | "role" | "channel" | "within" | "harness_run" | "fallback_from">> & {
     allowed_by?: string;
   };
 
@@ -73,6 +73,7 @@ export function encodeFixed(row: InvocationRow): string {
   if (row.channel !== null) fixed.channel = row.channel;
   if (row.within !== null) fixed.within = row.within;
   if (row.harness_run !== null) fixed.harness_run = row.harness_run;
+  if (row.fallback_from !== undefined) fixed.fallback_from = row.fallback_from;
   return JSON.stringify(fixed);
 }
 

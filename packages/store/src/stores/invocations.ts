@@ -64,6 +64,15 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         retry_count,
         renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
       }),
+    recordFallback: (row, renewed) =>
+      backend.write("recordFallback", {
+        id: row.id,
+        fence: row.fence,
+        binding_id: row.binding_id,
+        retry_count: row.retry_count,
+        body: encodeFixed(row),
+        delegation: encodeDelegation(renewed.delegation),
+      }),
     async settle(id, fence, end, records, delivered) {
       const settlement = encodeSettlement(id, fence, end, records);
       if (delivered !== undefined) settlement.job = { ...delivered, now: backend.callerTime(delivered.now) };

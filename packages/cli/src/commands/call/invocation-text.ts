@@ -57,6 +57,7 @@ export function describeInvocation(invocation: Invocation): string {
     allowed_by: invocation.allowed_by ?? undefined,
     requested_by,
     retries: retry_count,
+    fallback_from: fallbackText(invocation),
     violations: invocation.violations === 0 ? undefined : invocation.violations,
     created: invocation.created_at,
     started: invocation.started_at,
@@ -71,7 +72,19 @@ export function describeInvocation(invocation: Invocation): string {
   if (result !== "") parts.push(`result:\n${result}`);
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
   if (invocation.stderr_tail) parts.push(`stderr:\n${plainText(invocation.stderr_tail).trimEnd()}`);
+  const { fallback_from } = invocation;
+  if (fallback_from?.stderr_tail)
+    parts.push(
+      `stderr of ${fallback_from.package_version}:\n${plainText(fallback_from.stderr_tail).trimEnd()}`,
+    );
   return parts.join("\n");
+}
+
+/** The version on trial that failed before the version above ran. */
+function fallbackText({ fallback_from }: Invocation): string | undefined {
+  if (fallback_from === undefined) return undefined;
+  const { package_version, error } = fallback_from;
+  return `${package_version} ended with ${error.code}: ${error.message}`;
 }
 
 /** The kind of a failed tool call, the author's own code, and whether a retry may help. */

@@ -1,0 +1,136 @@
+/**
+ * Lets the version before answer a call that failed with the process of a version on trial. The gateway waits until the
+ * trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and the
+ * grant of the version before, and the authority of the caller is read again. The row changes to that version before the
+ * call is dispatched, and keeps the first run in `fallback_from`.
+ *
+ * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions declare an
+ * effect class that may run twice under the same key. A person's approval is for the bytes that crashed, so a call that
+ * was approved, or that the version before would ask for, stays failed.
+ */
+import { codeOf } from "@backplane/contract";
+import type { InvocationRow } from "@backplane/ports";
+import type { Admitted } from "../admission/admit.ts";
+import { admitAllowed } from "../approval/allowed-calls.ts";
+import { type CallEnding, cancelledBy } from "../calls/ending.ts";
+import type { LiveCall } from "../calls/live-calls.ts";
+import { mintDelegation } from "../keys/mint-delegation.ts";
+import { reopen } from "../open/open.ts";
+import { isProcessFailure } from "../trials/trial-watch.ts";
+import type { Approved } from "./approve.ts";
+import type { Door } from "./door.ts";
+import { type Recorded, resumeRecorded } from "./record.ts";
+import { isDelivery, isRepeatable } from "./run.ts";
+
+/** The ending is null when another node owns the call now. */
+type NextRun = { kind: "run"; recorded: Recorded } | { kind: "end"; ending: CallEnding | null };
+
+/** `deadline` is the one of the call, on the monotonic clock. */
+export async function fallBack(
+  door: Door,
+  failed: Approved,
+  ending: CallEnding,
+  deadline: number,
+): Promise<NextRun> {
+  const { live, plan } = failed;
+  const rollback = door.trials.observe(plan.bound.binding, ending, live.row.id);
+  const stays: NextRun = { kind: "end", ending };
+  if (rollback === null || !mayFallBack(live, ending)) return stays;
+  await waitFor(door, live, rollback, deadline);
+  const retries = Math.max(live.row.retry_count, ending.retry_count);
+  if (live.stopped !== null) return { kind: "end", ending: cancelledBy(live.stopped, retries) };
+  const admitted = await admitBefore(door, failed);
+  const left = deadline - door.deps.clock.monotonic();
+  if (admitted === null || left <= 0) return stays;
+  return await recordFallback(door, failed, admitted, ending, left);
+}
+
+/** A delivery is repeated by its job, and a harness continues from a checkpoint that its own version has written. */
+function mayFallBack(live: LiveCall, { status, error }: CallEnding): boolean {
+  const { row } = live;
+  if (status !== "failed" || !isProcessFailure(error?.code)) return false;
+  if (row.export_kind === "harness" || isDelivery(row)) return false;
+  if (row.approval_id !== null || live.approved !== null) return false;
+  return !live.dispatched || isRepeatable(row.effect_class);
+}
+
+async function waitFor(door: Door, live: LiveCall, rollback: Promise<void>, deadline: number): Promise<void> {
+  const { clock } = door.deps;
+  const stopped = Promise.withResolvers<void>();
+  const timer = clock.after(Math.max(0, deadline - clock.monotonic()), stopped.resolve);
+  live.interrupt = stopped.resolve;
+  if (live.stopped !== null) stopped.resolve();
+  await Promise.race([rollback, stopped.promise]);
+  timer.stop();
+  live.interrupt = null;
+}
+
+/** The call as the version before the trial would run it now; null if it may not. */
+async function admitBefore(door: Door, { live, plan, opened }: Approved): Promise<Admitted | null> {
+  const { binding } = plan.bound;
+  const row: InvocationRow = { ...live.row, binding_id: binding.share_of ?? binding.binding_id };
+  const call = await reopen(door, row, opened).catch((error: unknown) => {
+    // For example, the binding was removed, or the version before does not have this tool.
+    if (codeOf(error) !== undefined) return null;
+    throw error;
+  });
+  if (call === null) return null;
+  const { package: pack } = call.plan.bound;
+  const { trial, previous } = binding;
+  if (pack.version !== trial?.from_version) return null;
+  if (binding.share_of === undefined && pack.digest !== previous?.digest) return null;
+  if (live.dispatched && !isRepeatable(call.plan.effect_class)) return null;
+  const verdict = await admitAllowed(door, call);
+  return verdict.verdict === "admitted" && verdict.ask === null ? verdict : null;
+}
+
+async function recordFallback(
+  door: Door,
+  { live, opened }: Approved,
+  admitted: Admitted,
+  ending: CallEnding,
+  left: number,
+): Promise<NextRun> {
+  const { deps } = door;
+  const { row } = live;
+  const { plan, caller, context } = admitted.call;
+  const { binding, package: pack } = plan.bound;
+  const retries = Math.max(row.retry_count, ending.retry_count);
+  const next: InvocationRow = {
+    ...row,
+    binding_id: binding.binding_id,
+    binding_generation: binding.generation,
+    package_version: pack.version,
+    package_digest: pack.digest,
+    class: admitted.grant.class,
+    effect_class: plan.effect_class,
+    grant: admitted.grant,
+    allowed_by: admitted.allowed_by,
+    retry_count: retries + 1,
+    fallback_from: {
+      binding_id: row.binding_id,
+      binding_generation: row.binding_generation,
+      package_version: row.package_version,
+      package_digest: row.package_digest,
+      error: ending.error!,
+      stderr_tail: ending.stderr_tail,
+    },
+  };
+  const minted = mintDelegation(deps, next, admitted.grant, deps.clock.now(), left);
+  const renewed = minted === null ? {} : { delegation: minted.delegation };
+  const owned = await door.store_wait.run(
+    "a call",
+    () => deps.store.invocations.recordFallback(next, renewed),
+    undefined,
+    left,
+  );
+  if (!owned) return { kind: "end", ending: null };
+  live.earlier_attempts += retries - row.retry_count + 1;
+  live.remaining_ms = left;
+  live.violations += ending.violations;
+  // A call that was resumed has no client that could answer requests of the plugin.
+  if (opened.row === null)
+    live.sample = door.samplingAccess(door, live, { caller, context, bound: plan.bound });
+  Object.assign(row, next);
+  return { kind: "run", recorded: resumeRecorded(door, admitted, live, minted?.token ?? null) };
+}
