@@ -339,22 +339,22 @@ export const BINDING_MUTANTS: Mutant[] = [
   {
     defence: "move: new domains are withheld",
     file: MOVE,
-    from: "...(wider ? { allowed_domains: known } : {}),",
+    from: "...(domains === null || domains.limits ? {} : { allowed_domains: domains.known }),",
     to: "",
     tests: MOVED,
   },
   {
     defence: "move: new scopes are withheld",
     file: MOVE,
-    from: "narrowed.gateway_api_scopes = scopes.filter((scope) => from.gateway_api_scopes.includes(scope));",
+    from: "if (!limits) narrowed.gateway_api_scopes = scopes.filter(isKnown);",
     to: "",
     tests: MOVED,
   },
   {
     defence: "move: permissions that the operator narrowed are not reported as held",
     file: MOVE,
-    from: "&& narrowed.network === undefined) {",
-    to: ") {",
+    from: '(narrowed.network === "none" ? limited : withheld).push("network");',
+    to: 'withheld.push("network");',
     tests: MOVED,
   },
   {

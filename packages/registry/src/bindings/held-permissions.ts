@@ -8,6 +8,7 @@ import { standingLevel, toGrant } from "../grant/effective-grant.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { widerParts } from "../grant/wider-parts.ts";
 import type { CheckedExport } from "./check-binding.ts";
+import { withholdPermissions } from "./move-binding.ts";
 
 type HeldPermission = NonNullable<Binding["previous"]>["permissions_held"][number];
 
@@ -20,11 +21,18 @@ interface BoundVersion {
 
 export interface HeldPermissions {
   /**
-   * Throws `policy.denied` if the caller grants a permission that is held. `set` is the policy that the caller sets.
+   * Throws `policy.denied` if the caller gives a permission that is held. `set` is the policy that the caller sets.
+   * `beside` are versions of the export that are bound beside this one.
    */
-  require(caller: Caller, from: BoundVersion, to: BoundVersion, set: BindingPolicy | undefined): void;
-  /** The permissions that were held before the move and that the new version does not get either. */
-  carry(from: BoundVersion, to: BoundVersion): HeldPermission[];
+  require(
+    caller: Caller,
+    from: BoundVersion,
+    to: BoundVersion,
+    set: BindingPolicy | undefined,
+    beside?: readonly CheckedExport[],
+  ): void;
+  /** The permissions that were held or limited before the move and that the new version is not given either. */
+  carry(from: BoundVersion, to: BoundVersion): { held: HeldPermission[]; limited: HeldPermission[] };
 }
 
 export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldPermissions {
@@ -38,14 +46,16 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
   };
 
   return {
-    require(caller, from, to, set) {
+    require(caller, from, to, set, beside = []) {
       if (atLeast(caller.role, "admin")) return;
-      if (set?.permissions === undefined && set?.allowed_domains === undefined && !dropsPolicy(from, to))
-        return;
       const moves = from.binding.package_version !== to.binding.package_version;
+      const sets = set?.permissions !== undefined || set?.allowed_domains !== undefined;
+      if (!moves && !sets && !dropsPolicy(from, to)) return;
       // A share serves a version that its binding has not moved to yet.
       const all = moves || from.binding.share_of !== undefined;
-      const held = all ? HELD : (from.binding.previous?.permissions_held ?? []);
+      const held: readonly string[] = all
+        ? HELD
+        : [...heldBefore(from.binding), ...requestedBeyond(beside, to.found)];
       const wider = widerIn(from, to).filter((name) => held.includes(name));
       if (wider.length === 0) return;
       throw new BackplaneError(
@@ -58,16 +68,36 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       );
     },
     carry(from, to) {
-      const held = from.binding.previous?.permissions_held ?? [];
-      if (held.length === 0) return [];
+      const { permissions_held: held = [], permissions_limited: limited = [] } = from.binding.previous ?? {};
+      if (held.length + limited.length === 0) return { held: [], limited: [] };
       const { permissions: _permissions, allowed_domains: _domains, ...policy } = to.binding.policy;
-      const wanted = { ...to, binding: { ...to.binding, policy } };
-      return widerIn(to, wanted).filter((name) => held.includes(name));
+      const wider = widerIn(to, { ...to, binding: { ...to.binding, policy } });
+      return {
+        held: wider.filter((name) => held.includes(name)),
+        limited: wider.filter((name) => limited.includes(name)),
+      };
     },
   };
 }
 
-/** A policy that leaves out a limit grants what the limit withheld. */
+function heldBefore({ previous }: Binding): HeldPermission[] {
+  return [...(previous?.permissions_held ?? []), ...(previous?.permissions_limited ?? [])];
+}
+
+/** A second binding beside another version starts with what that version has, so its further requests are held too. */
+function requestedBeyond(beside: readonly CheckedExport[], { export: item }: CheckedExport): string[] {
+  return beside.flatMap((other) => {
+    const { withheld }: { withheld: string[] } = withholdPermissions(
+      {},
+      other.export.permissions,
+      item.permissions,
+    );
+    // The domains of a version that may use the network for the first time come with the network.
+    return withheld.includes("network") ? [...withheld, "allowed_domains"] : withheld;
+  });
+}
+
+/** A policy that leaves out a limit gives what the limit withheld. */
 function dropsPolicy(from: BoundVersion, to: BoundVersion): boolean {
   const [before, after] = [from.binding.policy, to.binding.policy];
   return (

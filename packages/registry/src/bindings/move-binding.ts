@@ -13,7 +13,9 @@ import {
   type Permissions,
 } from "@backplane/contract";
 import { buildAudit, type Caller, type KernelDeps } from "@backplane/ports";
+import { normalizeDomains } from "../grant/domains.ts";
 import { lowersIsolation } from "../grant/execution-class.ts";
+import { intersect } from "../grant/intersect.ts";
 import { listSlots } from "../grant/server-slots.ts";
 import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport, type PackageFinder } from "./check-binding.ts";
@@ -45,49 +47,83 @@ export function carrySettings(before: Binding, to: CheckedExport): CarriedSettin
   };
 }
 
-/** Narrows the policy to the permissions of the old version. `withheld` names the permissions that it removes. */
+type HeldPermission = NonNullable<Binding["previous"]>["permissions_held"][number];
+
+export interface WithheldPermissions {
+  policy: BindingPolicy;
+  /** Permissions that only the new version requests, and that the upgrade removes. */
+  withheld: HeldPermission[];
+  /** Such permissions that the policy limited already. Without the limit the new version would get them. */
+  limited: HeldPermission[];
+}
+
+/**
+ * Narrows the policy to the permissions of the old version. A value that the policy had before the move was not chosen for
+ * the new version, so it gives nothing; `set` is the policy that the change itself sets.
+ */
 export function withholdPermissions(
   policy: BindingPolicy,
   from: Permissions,
   to: Permissions,
-): { policy: BindingPolicy; withheld: string[] } {
+  set: BindingPolicy = {},
+): WithheldPermissions {
   const narrowed = { ...policy.permissions };
-  const withheld: string[] = [];
-  if (to.network === "egress" && from.network === "none" && narrowed.network === undefined) {
+  const withheld: HeldPermission[] = [];
+  const limited: HeldPermission[] = [];
+  if (to.network === "egress" && from.network === "none" && set.permissions?.network !== "egress") {
+    (narrowed.network === "none" ? limited : withheld).push("network");
     narrowed.network = "none";
-    withheld.push("network");
   }
   const rank = (access: Permissions["filesystem"]) => FILESYSTEM_ACCESS.indexOf(access);
-  const requested_rank = Math.min(rank(to.filesystem), rank(narrowed.filesystem ?? to.filesystem));
-  if (requested_rank > rank(from.filesystem)) {
-    narrowed.filesystem = from.filesystem;
-    withheld.push("filesystem");
+  if (rank(to.filesystem) > rank(from.filesystem)) {
+    const limits = rank(narrowed.filesystem ?? to.filesystem) <= rank(from.filesystem);
+    (limits ? limited : withheld).push("filesystem");
+    if (!limits) narrowed.filesystem = from.filesystem;
   }
-  const scopes = to.gateway_api_scopes.filter(
-    (scope) => narrowed.gateway_api_scopes?.includes(scope) ?? true,
-  );
-  if (scopes.some((scope) => !from.gateway_api_scopes.includes(scope))) {
-    narrowed.gateway_api_scopes = scopes.filter((scope) => from.gateway_api_scopes.includes(scope));
-    withheld.push("gateway_api_scopes");
+  const isKnown = (scope: Permissions["gateway_api_scopes"][number]) =>
+    from.gateway_api_scopes.includes(scope);
+  if (!to.gateway_api_scopes.every(isKnown)) {
+    const scopes = to.gateway_api_scopes.filter(
+      (scope) => narrowed.gateway_api_scopes?.includes(scope) ?? true,
+    );
+    const limits = scopes.every(isKnown);
+    (limits ? limited : withheld).push("gateway_api_scopes");
+    if (!limits) narrowed.gateway_api_scopes = scopes.filter(isKnown);
   }
-  const known = from.allowed_domains ?? [];
-  // A version that no longer names its domains would get those that the gateway allows by default.
-  const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
-  const domains = policy.allowed_domains === undefined ? (to.allowed_domains ?? []) : [];
-  const wider =
-    from.network === "egress" &&
-    to.network === "egress" &&
-    policy.allowed_domains === undefined &&
-    (unbounded || domains.some((domain) => !known.includes(domain)));
-  if (wider) withheld.push("allowed_domains");
+  const domains = withholdDomains(policy, from, to, set);
+  if (domains !== null) (domains.limits ? limited : withheld).push("allowed_domains");
   return {
     policy: {
       ...policy,
       ...(Object.keys(narrowed).length === 0 ? {} : { permissions: narrowed }),
-      ...(wider ? { allowed_domains: known } : {}),
+      ...(domains === null || domains.limits ? {} : { allowed_domains: domains.known }),
     },
     withheld,
+    limited,
   };
+}
+
+/**
+ * The domains that the policy has to allow so that the new version reaches no further ones, and whether its own list does
+ * that already. Null if the new version requests no further domains, or if the change itself allows them.
+ */
+function withholdDomains(
+  { allowed_domains: listed }: BindingPolicy,
+  from: Permissions,
+  to: Permissions,
+  set: BindingPolicy,
+): { known: string[]; limits: boolean } | null {
+  if (from.network !== "egress" || to.network !== "egress") return null;
+  const known = from.allowed_domains ?? [];
+  // A version that no longer names its domains would get those that the gateway allows by default.
+  const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
+  if (!unbounded && (to.allowed_domains ?? []).every((domain) => known.includes(domain))) return null;
+  if (listed === undefined) return { known, limits: false };
+  // The old version named no domains, so the list of the policy was its only limit and still is one.
+  if (from.allowed_domains === undefined) return null;
+  const common = intersect({ allowed_domains: listed }, { allowed_domains: known }).allowed_domains ?? [];
+  const limits = normalizeDomains(listed).every((domain) => common.includes(domain));
+  return !limits && set.allowed_domains !== undefined ? null : { known: [...common], limits };
 }
 
 function pickSlots(secrets: Record<string, string>, slots: readonly string[]): Record<string, string> {

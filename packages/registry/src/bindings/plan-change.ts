@@ -224,12 +224,26 @@ export function createBindingPlanner(
     if (moves) {
       const keeps = set?.approval === "never" && !back;
       const trust = kept.trust_dropped;
-      await recordMove(before, from, found, draft, { trust, back, grants, keeps_never: keeps });
+      await recordMove(before, from, found, draft, { trust, back, grants, keeps_never: keeps, set });
     }
-    if (!back) held.require(caller, { binding: before, found: from }, { binding: draft, found }, set);
+    const beside = back || moves || body.policy === undefined ? [] : await findBeside(before);
+    if (!back) held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, beside);
     const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
     return { before, row, found, names, records: records(caller, row, action, renameOf(found, before, row)) };
+  }
+
+  /** The other versions in which the export of this binding is bound in the same scope. */
+  async function findBeside({
+    scope,
+    package_id,
+    package_version,
+    export_id,
+  }: Binding): Promise<CheckedExport[]> {
+    const others = (await listInScope(scope, package_id)).filter(
+      (other) => other.export_id === export_id && other.package_version !== package_version,
+    );
+    return await Promise.all(others.map((other) => findExport(packages, scope.org_id, other)));
   }
 
   /** Withholds new permissions and stores in the draft what a rollback needs. */
@@ -243,12 +257,19 @@ export function createBindingPlanner(
       back,
       grants,
       keeps_never,
-    }: { trust: readonly string[]; back: boolean; grants: boolean; keeps_never: boolean },
+      set,
+    }: {
+      trust: readonly string[];
+      back: boolean;
+      grants: boolean;
+      keeps_never: boolean;
+      set: BindingPolicy | undefined;
+    },
   ): Promise<void> {
     const narrowed =
       back || grants
-        ? { policy: draft.policy, withheld: [] }
-        : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
+        ? { policy: draft.policy, withheld: [], limited: [] }
+        : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions, set);
     draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
@@ -259,7 +280,13 @@ export function createBindingPlanner(
       }
     }
     const carried =
-      back || grants ? [] : held.carry({ binding: before, found: from }, { binding: draft, found });
+      back || grants
+        ? { held: [], limited: [] }
+        : held.carry({ binding: before, found: from }, { binding: draft, found });
+    const permissions_held = [...new Set([...narrowed.withheld, ...carried.held])];
+    const permissions_limited = [...new Set([...narrowed.limited, ...carried.limited])].filter(
+      (name) => !permissions_held.includes(name),
+    );
     type Previous = NonNullable<Binding["previous"]>;
     const lost = before.policy.approval === "never" ? [...trust, "approval"] : trust;
     const dropped = (lost as Previous["trust_dropped"]).filter(
@@ -274,7 +301,8 @@ export function createBindingPlanner(
       policy: before.policy,
       class_lowered_by: before.class_lowered_by,
       trust_dropped: dropped,
-      permissions_held: [...new Set([...narrowed.withheld, ...carried])] as Previous["permissions_held"],
+      permissions_held,
+      ...(permissions_limited.length === 0 ? {} : { permissions_limited }),
     };
   }
 

@@ -317,6 +317,122 @@ verifies(
   },
 );
 
+const WIDER_PERMISSIONS: Record<string, object> = {
+  network: { network: "egress", allowed_domains: ["b.example"] },
+  filesystem: { filesystem: "scratch" },
+  gateway_api_scopes: { gateway_api_scopes: ["chains:read"] },
+};
+
+verifies(
+  "upgrade.moves",
+  "does not let an operator get a held permission by limiting it before the upgrade and widening it afterwards",
+  async () => {
+    const limits = { network: "none", filesystem: "none", gateway_api_scopes: [] } as const;
+    for (const [name, permissions] of Object.entries(WIDER_PERMISSIONS)) {
+      const { fixture, bound } = await openBound();
+      await install(fixture, "0.3.0", [toolExport("greet", { permissions }), toolExport("wave")]);
+      const patch = (body: object) =>
+        fixture.kernel.bindings.patch(operator, bound.binding_id, body, undefined);
+      await patch({ policy: { permissions: { [name]: limits[name as keyof typeof limits] } } });
+      const moved = await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+      expect(moved.find(({ binding_id }) => binding_id === bound.binding_id)).toMatchObject({
+        package_version: "0.3.0",
+        previous: { permissions_held: [], permissions_limited: [name] },
+      });
+      await expect(patch({ policy: {} })).rejects.toMatchObject({ code: "policy.denied" });
+      // A further upgrade does not forget the limit.
+      await install(fixture, "0.4.0", [toolExport("greet", { permissions }), toolExport("wave")]);
+      await upgrade(fixture, "0.4.0", { new_permissions: "hold" }, operator);
+      await expect(patch({ policy: {} })).rejects.toMatchObject({ code: "policy.denied" });
+      const given = await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy: {} }, undefined);
+      expect(given).toMatchObject({ package_version: "0.4.0", policy: {} });
+    }
+  },
+);
+
+verifies(
+  "upgrade.moves",
+  "does not let an operator get a held permission by setting it before the upgrade",
+  async () => {
+    for (const [name, permissions] of Object.entries(WIDER_PERMISSIONS)) {
+      const { fixture, bound } = await openBound();
+      await install(fixture, "0.3.0", [toolExport("greet", { permissions }), toolExport("wave")]);
+      const { allowed_domains, ...set } = permissions as { allowed_domains?: string[] };
+      const policy = { permissions: set, ...(allowed_domains === undefined ? {} : { allowed_domains }) };
+      await fixture.kernel.bindings.patch(operator, bound.binding_id, { policy }, undefined);
+      const moved = await upgrade(fixture, "0.3.0", { new_permissions: "withhold" }, operator);
+      expect(moved.find(({ binding_id }) => binding_id === bound.binding_id)).toMatchObject({
+        previous: { permissions_held: [name] },
+      });
+      await greet(fixture);
+      expect(fixture.runner.requests.at(-1)!.grant).toMatchObject({
+        network: "none",
+        allowed_domains: [],
+        filesystem: "none",
+        gateway_api_scopes: [],
+      });
+    }
+  },
+);
+
+verifies(
+  "upgrade.moves",
+  "does not let an operator get further domains by listing them before the upgrade",
+  async () => {
+    const egress = (...allowed_domains: string[]) => [
+      toolExport("greet", { permissions: { network: "egress", allowed_domains } }),
+      toolExport("wave"),
+    ];
+    const { fixture, bound } = await openBound(egress("a.example", "c.example"));
+    await install(fixture, "0.3.0", egress("a.example", "b.example", "c.example"));
+    const patch = (body: object) =>
+      fixture.kernel.bindings.patch(operator, bound.binding_id, body, undefined);
+    await patch({ policy: { allowed_domains: ["a.example", "b.example"] } });
+    const held = await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+    expect(held[0]).toMatchObject({ held_upgrade: { permissions: ["allowed_domains"] } });
+    await upgrade(fixture, "0.3.0", {}, operator);
+    await greet(fixture);
+    expect(fixture.runner.requests.at(-1)!.grant.allowed_domains).toEqual(["a.example"]);
+    for (const policy of [{}, { allowed_domains: ["a.example", "b.example"] }])
+      await expect(patch({ policy })).rejects.toMatchObject({ code: "policy.denied" });
+    // A list of the operator alone limits a version that names no domains itself, so there is nothing to hold.
+    const open = [toolExport("greet", { permissions: { network: "egress" } }), toolExport("wave")];
+    const next = await openBound(open);
+    await next.fixture.kernel.bindings.patch(
+      operator,
+      next.bound.binding_id,
+      { policy: { allowed_domains: ["a.example"] } },
+      undefined,
+    );
+    await install(next.fixture, "0.3.0", egress("a.example", "b.example"));
+    const moved = await upgrade(next.fixture, "0.3.0", { new_permissions: "hold" }, operator);
+    expect(moved.map(({ package_version }) => package_version)).toEqual(["0.3.0", "0.3.0"]);
+  },
+);
+
+verifies(
+  "upgrade.moves",
+  "does not let an operator widen a second binding beside the version that requests less",
+  async () => {
+    const { fixture, bound } = await openBound();
+    await install(fixture, "0.3.0", WIDER);
+    const second = await fixture.kernel.bindings.create(operator, {
+      package_id: bound.package_id,
+      package_version: "0.3.0",
+      export_id: "greet",
+      rollout: { traffic_percent: 10 },
+    });
+    const patch = (id: string, body: object, caller: Caller) =>
+      fixture.kernel.bindings.patch(caller, id, body, undefined);
+    for (const policy of [{}, { permissions: { network: "egress" } }])
+      await expect(patch(second.binding_id, { policy }, operator)).rejects.toMatchObject({
+        code: "policy.denied",
+        details: { permissions: ["network", "allowed_domains"] },
+      });
+    expect((await patch(second.binding_id, { policy: {} }, admin)).policy).toEqual({});
+  },
+);
+
 verifies(
   "upgrade.moves",
   "withholds the domains of the gateway from a version that no longer names its own",
