@@ -52,9 +52,8 @@ export function createLifecycle(
   const { deps, live, pending, concurrency, state, lease } = door;
   const { clock, host, runner, log } = deps;
   const deliverer = new Deliverer(deps, lease, (request) => invoke(door, request));
-  const dispatcher = new Dispatcher(deps, () => deliverer.wake());
-  // A hook that is resumed has deliveries that are due.
-  changes.on("bindings.changed", () => deliverer.wake());
+  const dispatcher = new Dispatcher(deps, (due) => deliverer.add(due));
+  changes.on("bindings.changed", () => deliverer.applyBindings());
   changes.on("deliveries.added", () => deliverer.wake());
   const retention = new Retention(deps);
   const attempt = createAttempt(deps);

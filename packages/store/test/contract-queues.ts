@@ -76,10 +76,51 @@ export function queueCases(store: () => Store): void {
     const moved = await Promise.all(jobs.map((job) => store().outbox.advance(consumer, 0, 5, [job], 1_000)));
     expect(moved.filter(Boolean)).toHaveLength(1);
     expect(await store().outbox.cursor(consumer)).toBe(5);
-    expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBe(true);
-    expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBe(false);
+    expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toEqual([]);
+    expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBeNull();
     const stored = await Promise.all(jobs.map((job) => store().jobs.get(job.id)));
     expect(stored.filter((job) => job !== null)).toHaveLength(1);
+  });
+
+  test("reserves the new jobs that are due, unless gateways share the store", async () => {
+    const scope = freshOrg();
+    const name = queue();
+    const known = sampleJob({ queue: name, lane: "l", scope, group: "b" });
+    await store().jobs.enqueue([known], 1_000);
+    const [alone, first, second, behind] = ["c", "a", "a", "b"].map((group) =>
+      sampleJob({ queue: name, lane: "l", scope, group }),
+    );
+    const jobs = [alone!, first!, second!, behind!, known];
+    const due = (await store().outbox.advance(name, 0, 5, jobs, 1_000))!;
+    if (store().shared) {
+      expect(due).toEqual([]);
+      return;
+    }
+    expect(due.map(({ id }) => id)).toEqual([alone!.id, first!.id]);
+    const read = await store().jobs.reserve(name, "n1", 1_000, 60_000, 9, "l", false, new Set([known.id]));
+    expect(due).toEqual(read);
+    const hold = { id: alone!.id, fence: due[0]!.fence, leased_until: 61_000 };
+    await store().invocations.open(sampleInvocation(scope), { records: {}, job: hold });
+    expect(await store().jobs.get(alone!.id)).toMatchObject({ state: "leased", attempt: 1, fence: 1 });
+  });
+
+  test("leaves reserved jobs as they are when it takes over an expired lease of their lane", async () => {
+    if (store().shared) return;
+    const scope = freshOrg();
+    const name = queue();
+    const expired = sampleJob({ queue: name, lane: "l", scope });
+    await store().jobs.enqueue([expired], 1_000);
+    await store().jobs.claim(name, "n1", 1_000, 100, 1, "l");
+    const [held] = (await store().outbox.advance(
+      name,
+      0,
+      5,
+      [sampleJob({ queue: name, lane: "l", scope })],
+      1_000,
+    ))!;
+    const taken = await store().jobs.reserve(name, "n1", 2_000, 100, 9, "l", false, new Set([held!.id]));
+    expect(taken).toMatchObject([{ id: expired.id, attempt: 2, fence: 2, state: "leased" }]);
+    expect(await store().jobs.get(held!.id)).toMatchObject({ state: "ready", attempt: 0, fence: 0 });
   });
 
   test("leases a job to one claimer, and refuses an old fence", async () => {

@@ -5,7 +5,8 @@
  * polls.
  *
  * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are reserved
- * ahead, so that a delivery does not wait for its own read.
+ * ahead, so that a delivery does not wait for its own read. In a store of its own, a gateway takes new jobs directly from
+ * the write that enqueued them and reads only those that it does not have in memory.
  */
 
 import { codeOf, definedFields, type JsonObject } from "@backplane/contract";
@@ -33,7 +34,14 @@ const LEASE_MS = 30_000;
  * the others that share the queue. In a queue of its own, larger reads cost less per job (bench row hooks.delivery).
  */
 const AHEAD_SHARED = 1;
-const AHEAD_ALONE = 4;
+const AHEAD_ALONE = 16;
+/**
+ * How many new jobs of a lane are taken without a read, for each one that may run at once. The limit bounds the memory and
+ * the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
+ */
+const UNREAD_ALONE = 64;
+/** How many jobs of all lanes are reserved ahead in a queue of its own. */
+const MAX_AHEAD = 4_000;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
 /** The pause of a delivery that did not start, because the gateway or its store could not take it. */
@@ -59,11 +67,21 @@ export class Deliverer {
   #active = 0;
   /** Reserved jobs that are not started yet, by lane. */
   readonly #ahead = new Map<string, Job[]>();
+  /** The ids of all of them. */
+  readonly #ahead_ids = new Set<string>();
+  /**
+   * How many new jobs of a lane may be taken without a read. Absent if the store may have due jobs of the lane that are not
+   * reserved.
+   */
+  readonly #unread = new Map<string, number>();
   /** How many deliveries of a lane may run at once, as last read. */
   readonly #limits = new Map<string, number>();
   #timer: Timer | null = null;
   #claiming = false;
   #again = false;
+  #woken = false;
+  /** The limits of reserved jobs have to be read again. */
+  #limits_changed = false;
   #stopped = true;
 
   constructor(
@@ -93,6 +111,44 @@ export class Deliverer {
     else if (!this.#stopped) void this.#claimAll();
   }
 
+  /** A hook may have been paused or resumed, or have another limit. */
+  applyBindings(): void {
+    this.#unread.clear();
+    this.#limits_changed = true;
+    this.wake();
+  }
+
+  /** Takes jobs that were just enqueued and reserved. A job that is not taken stays due in the store. */
+  add(due: readonly Job[]): void {
+    let refused = due.length === 0;
+    for (const job of due) {
+      // A read may have found the job before the write that enqueued it was reported.
+      if (this.#running.has(job.id) || this.#ahead_ids.has(job.id)) continue;
+      const unread = this.#unread.get(job.lane) ?? 0;
+      if (unread > 0 && this.#ahead_ids.size < MAX_AHEAD && !this.#stopped) {
+        this.#unread.set(job.lane, unread - 1);
+        this.#reserveAhead(job.lane, [job]);
+      } else {
+        this.#unread.delete(job.lane);
+        refused = true;
+      }
+    }
+    this.#startAhead();
+    if (refused) this.wake();
+  }
+
+  /** Deliveries that end in the same turn of the event loop share one read. */
+  #wakeSoon(): void {
+    const { pause } = this.#deps;
+    if (pause === undefined) this.wake();
+    if (pause === undefined || this.#woken) return;
+    this.#woken = true;
+    pause(() => {
+      this.#woken = false;
+      this.wake();
+    });
+  }
+
   /** Makes the deliveries of dead gateways due. Their leases may last much longer than the gateways did. */
   async releaseOrphans(): Promise<void> {
     const { store, node_id, clock } = this.#deps;
@@ -102,8 +158,8 @@ export class Deliverer {
   /** Extends the leases of its jobs and looks for jobs of other nodes. Called at every heartbeat. */
   async extend(): Promise<void> {
     const { store, clock } = this.#deps;
-    const leased = [...this.#running.values()].map(({ job }) => job);
-    const held = [...leased, ...[...this.#ahead.values()].flat()];
+    const running = [...this.#running.values()].map(({ job }) => job);
+    const held = [...running, ...[...this.#ahead.values()].flat().filter(isLeased)];
     // Together, so that they share a commit.
     await Promise.all(held.map(({ id, fence }) => store.jobs.extend(id, fence, clock.now(), LEASE_MS)));
     this.wake();
@@ -134,10 +190,12 @@ export class Deliverer {
    * it.
    */
   async #claimDue(): Promise<number | null> {
-    const { store, clock, node_id, host } = this.#deps;
+    const { store, clock, node_id } = this.#deps;
+    if (this.#limits_changed) await this.#applyLimits();
     let next: number | null = null;
+    if (!this.#mayReserve()) return null;
     for (const { lane, due_in, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
-      if (host.deliveries.concurrency <= this.#active || this.#stopped) return null;
+      if (!this.#mayReserve()) return null;
       const limit = await this.#readLimit(org_id, lane);
       if (limit === 0) {
         // The hook is paused. A change of its binding wakes this.
@@ -145,7 +203,7 @@ export class Deliverer {
         continue;
       }
       const left = this.#ahead.get(lane)?.length ?? 0;
-      const room = limit + this.#aheadOf(limit) - this.#activeIn(lane) - left;
+      const room = this.#roomFor(limit, this.#activeIn(lane) + left);
       if (room <= 0 || hasEnough(left, limit)) continue;
       // Lanes are sorted by due time, so the others are not due either.
       if (due_in > 0) {
@@ -167,9 +225,7 @@ export class Deliverer {
         ready_only,
         held,
       );
-      const ahead = this.#ahead.get(lane);
-      if (ahead !== undefined) ahead.push(...jobs);
-      else if (jobs.length > 0) this.#ahead.set(lane, jobs);
+      this.#reserveAhead(lane, jobs);
       if (this.#stopped) {
         await this.#release(lane);
         return null;
@@ -177,11 +233,45 @@ export class Deliverer {
       this.#startAhead();
       // The end of a running job wakes this when the lane has no room.
       if (jobs.length >= room) continue;
-      if (jobs.length > 0) this.#again = true;
-      // Jobs that were reserved ahead stay due until they are started, and the end of a running one wakes this.
+      if (!store.shared) this.#unread.set(lane, limit * UNREAD_ALONE);
+      // Jobs that were reserved stay due until they are started, so the time of the next one is read later.
+      if (jobs.length > 0 && !store.shared) next ??= 0;
+      else if (jobs.length > 0) this.#again = true;
+      // The end of a running job wakes this.
       else if (!this.#ahead.has(lane)) next ??= due_in;
     }
     return next;
+  }
+
+  /**
+   * In a queue that gateways share, a gateway that runs as many deliveries as it may leaves the others to them. In a queue
+   * of its own a reservation is only a read, so the next jobs are read before the last ones are started.
+   */
+  #mayReserve(): boolean {
+    if (this.#stopped) return false;
+    return !this.#deps.store.shared || this.#active < this.#deps.host.deliveries.concurrency;
+  }
+
+  /** How many more jobs of a lane with this limit may be reserved, if it has so many. */
+  #roomFor(limit: number, held: number): number {
+    const room = limit * (1 + (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_ALONE)) - held;
+    // A lane always gets as many as it may run at once, even if other lanes have reserved many.
+    return Math.min(room, Math.max(limit - held, MAX_AHEAD - this.#ahead_ids.size));
+  }
+
+  #reserveAhead(lane: string, jobs: readonly Job[]): void {
+    if (jobs.length === 0) return;
+    const ahead = this.#ahead.get(lane);
+    if (ahead === undefined) this.#ahead.set(lane, [...jobs]);
+    else ahead.push(...jobs);
+    for (const { id } of jobs) this.#ahead_ids.add(id);
+  }
+
+  async #applyLimits(): Promise<void> {
+    this.#limits_changed = false;
+    for (const [lane, [first]] of [...this.#ahead]) {
+      if ((await this.#readLimit(first?.scope?.org_id ?? "", lane)) === 0) await this.#release(lane);
+    }
   }
 
   /** 0 while the hook is paused. */
@@ -200,11 +290,6 @@ export class Deliverer {
     for (const { job } of this.#running.values()) if (job.lane === lane) held.add(job.id);
     for (const { id } of this.#ahead.get(lane) ?? []) held.add(id);
     return held;
-  }
-
-  /** How many jobs of a lane with this limit are reserved ahead. */
-  #aheadOf(limit: number): number {
-    return limit * (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_ALONE);
   }
 
   #activeIn(lane: string): number {
@@ -230,7 +315,9 @@ export class Deliverer {
       // Moved to the end, so that the other lanes are next and this one is visited again after them.
       this.#ahead.delete(lane);
       if (jobs.length > 0) this.#ahead.set(lane, jobs);
-      if (job !== undefined) this.#start(job);
+      if (job === undefined) continue;
+      this.#ahead_ids.delete(job.id);
+      this.#start(job);
     }
   }
 
@@ -238,11 +325,13 @@ export class Deliverer {
     const { store, clock, log } = this.#deps;
     const jobs = this.#ahead.get(lane) ?? [];
     this.#ahead.delete(lane);
+    this.#unread.delete(lane);
+    for (const { id } of jobs) this.#ahead_ids.delete(id);
     const release = (job: Job) =>
       store.jobs.release(job.id, job.fence, clock.now(), 0).catch((error: unknown) => {
         log.warn({ err: error, job_id: job.id }, "could not release a delivery; its lease expires");
       });
-    await Promise.all(jobs.map(release));
+    await Promise.all(jobs.filter(isLeased).map(release));
   }
 
   #arm(ms: number): void {
@@ -258,7 +347,7 @@ export class Deliverer {
       this.#startAhead();
       // While enough jobs are reserved ahead, there is nothing to read.
       const left = this.#ahead.get(job.lane)?.length ?? 0;
-      if (!hasEnough(left, this.#limits.get(job.lane) ?? 1)) this.wake();
+      if (!hasEnough(left, this.#limits.get(job.lane) ?? 1)) this.#wakeSoon();
     };
     const end = () => {
       if (!delivery.active) return;
@@ -320,6 +409,11 @@ export class Deliverer {
     this.#deps.random(spread);
     return Math.min(base_ms * 2 ** (attempt - 1), max_ms) * (0.75 + spread[0]! / 512);
   }
+}
+
+/** Whether the job is leased in the store. One that is only reserved is unchanged there. */
+function isLeased({ state }: Job): boolean {
+  return state === "leased";
 }
 
 /** Whether a lane with so many jobs reserved ahead need not be read yet. */

@@ -5,7 +5,15 @@
  * are skipped (hook.contract).
  */
 import { definedFields, type Json } from "@backplane/contract";
-import type { BoundPackage, KernelDeps, NewJob, OutboxEvent, OutboxSummary, Timer } from "@backplane/ports";
+import type {
+  BoundPackage,
+  Job,
+  KernelDeps,
+  NewJob,
+  OutboxEvent,
+  OutboxSummary,
+  Timer,
+} from "@backplane/ports";
 import { pickBinding } from "@backplane/registry";
 import { DELIVERIES_QUEUE, type DeliveryPayload } from "./deliver.ts";
 import { matchesFilter } from "./event-filter.ts";
@@ -23,17 +31,20 @@ const RETRY_MS = 1_000;
 
 export class Dispatcher {
   readonly #deps: KernelDeps;
-  readonly #onJobs: () => void;
+  readonly #onJobs: (due: Job[]) => void;
   #timer: Timer | null = null;
   #pass_running: Promise<void> | null = null;
   #again = false;
   /** When the last pass began, on the monotonic clock. */
   #last_pass = Number.NEGATIVE_INFINITY;
+  /** The cursor, if no other gateway can move it; null if it has to be read. */
+  #cursor: number | null = null;
   #has_lease = false;
   #stopped = true;
   #unsubscribe: (() => void) | null = null;
 
-  constructor(deps: KernelDeps, onJobs: () => void) {
+  /** `onJobs` is called after jobs were enqueued, with those that the store has reserved for this gateway. */
+  constructor(deps: KernelDeps, onJobs: (due: Job[]) => void) {
     this.#deps = deps;
     this.#onJobs = onJobs;
   }
@@ -93,6 +104,7 @@ export class Dispatcher {
     try {
       await this.#readAll();
     } catch (error) {
+      this.#cursor = null;
       this.#deps.log.warn({ err: error }, "could not dispatch the outbox; retrying");
       failed = true;
     }
@@ -104,22 +116,43 @@ export class Dispatcher {
   }
 
   async #readAll(): Promise<void> {
-    const { clock } = this.#deps;
     const { outbox } = this.#deps.store;
-    let from = await outbox.cursor(HOOKS_CONSUMER);
+    let from = this.#cursor ?? (await outbox.cursor(HOOKS_CONSUMER));
     while (!this.#stopped) {
       const ahead = await outbox.summarize(from, PAGE);
       if (ahead === null) return;
       const wanted = await this.#hasSubscribers(ahead);
-      const events = wanted ? await outbox.read(from, Math.min(ahead.count, JOBS_PAGE)) : [];
-      const jobs = await this.#buildJobs(events);
-      const to = events.at(-1)?.seq ?? ahead.last_seq;
-      const moved = await outbox.advance(HOOKS_CONSUMER, from, to, jobs, clock.now());
-      if (moved && jobs.length > 0) this.#onJobs();
+      const to = await (wanted ? this.#enqueueJobs(from, ahead) : this.#advance(from, ahead.last_seq, []));
       // Events that were appended in the meantime have scheduled the next pass.
-      if (moved && ahead.count < PAGE && to === ahead.last_seq) return;
-      from = moved ? to : await outbox.cursor(HOOKS_CONSUMER);
+      if (to === ahead.last_seq && ahead.count < PAGE) return;
+      from = to ?? (await outbox.cursor(HOOKS_CONSUMER));
     }
+  }
+
+  /**
+   * Enqueues the jobs of the events up to the first read that contains an event without a hook, because a summary may pass
+   * many of those together. Resolves to the new cursor, or to null if another node was first.
+   */
+  async #enqueueJobs(from: number, { count, last_seq }: OutboxSummary): Promise<number | null> {
+    let to: number | null = from;
+    for (let left = count; left > 0 && to !== null && !this.#stopped; ) {
+      const size = Math.min(left, JOBS_PAGE);
+      const events = await this.#deps.store.outbox.read(to, size);
+      const jobs = await this.#buildJobs(events);
+      to = await this.#advance(to, events.at(-1)?.seq ?? last_seq, jobs);
+      left = jobs.length < size ? 0 : left - size;
+    }
+    return to;
+  }
+
+  /** Resolves to the new cursor, or to null if another node was first. */
+  async #advance(from: number, to: number, jobs: NewJob[]): Promise<number | null> {
+    const { store, clock } = this.#deps;
+    const due = await store.outbox.advance(HOOKS_CONSUMER, from, to, jobs, clock.now());
+    this.#cursor = due === null || store.shared ? null : to;
+    if (due === null) return null;
+    if (jobs.length > 0) this.#onJobs(due);
+    return to;
   }
 
   /** Whether any hook subscribes to any of these events. */

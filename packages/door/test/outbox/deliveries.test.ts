@@ -135,6 +135,35 @@ verifies("hook.contract", "keeps the events of a paused hook and delivers them a
   expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual([1, 1, 1]);
 });
 
+verifies("hook.contract", "starts no reserved or new delivery of a hook after it was paused", async () => {
+  const fixture = await createHookKernel();
+  const gate = Promise.withResolvers<void>();
+  fixture.runner.script = async ({ request }) => {
+    if (request.op === "hook.handle") await gate.promise;
+    return ok(null);
+  };
+  for (let n = 0; n < 5; n++) await fixture.call({ export_id: "echo" });
+  await until(() => fixture.hookCalls().length === 2);
+  const { policy } = await fixture.kernel.bindings.get(admin, fixture.hook);
+  const setPaused = (paused: boolean) =>
+    fixture.kernel.bindings.patch(
+      admin,
+      fixture.hook,
+      { policy: { ...policy, deliveries: { paused } } },
+      undefined,
+    );
+  await setPaused(true);
+  await fixture.call({ export_id: "echo" });
+  gate.resolve();
+  await until(async () => (await fixture.list("delivered")).items.length === 2);
+  await until(async () => (await fixture.list("pending")).items.length === 4);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(fixture.hookCalls()).toHaveLength(2);
+  await setPaused(false);
+  await until(async () => (await fixture.list("delivered")).items.length === 6);
+  expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual([1, 1, 1, 1, 1, 1]);
+});
+
 verifies("hook.contract", "delivers only events that pass the filters of author and binding", async () => {
   const filter = { "summary.export_id": "echo", "summary.status": ["failed"] };
   const fixture = await createHookKernel({ deliveries: { filter, max_attempts: 7 } });

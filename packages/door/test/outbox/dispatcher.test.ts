@@ -90,11 +90,11 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
       read: async (after: number, limit: number) => eventsAfter(after, limit),
       advance: async (_consumer: string, from: number, to: number, more: NewJob[]) => {
         state.beforeAdvance();
-        if (from !== state.cursor) return false;
+        if (from !== state.cursor) return null;
         state.cursor = to;
         jobs.push(...more);
         writes.push(more.length);
-        return true;
+        return [];
       },
     },
     bindings: {
@@ -300,7 +300,7 @@ describe("the deliverer", () => {
     // Not awaited: a delivery that a failed test left open never ends.
     onTestFinished(() => void deliverer.stop());
     deliverer.start();
-    return reports;
+    return { ...reports, add: (due: Job[]) => deliverer.add(due) };
   }
 
   const job = (id: string, attempt = 1): Job =>
@@ -353,15 +353,15 @@ describe("the deliverer", () => {
     await expect.poll(() => ends.length).toBe(4);
     for (const end of ends) end();
     // The settlement of the call has completed each job.
-    expect(reports).toEqual({ done: [], failed: [] });
+    expect(reports).toMatchObject({ done: [], failed: [] });
   });
 
   test.each([
-    { queue: "a queue of its own", shared: false, first: 10 },
+    { queue: "a queue of its own", shared: false, first: 34 },
     { queue: "a queue that gateways share", shared: true, first: 4 },
   ])("reserves $first jobs of a lane at first in $queue", async ({ shared, first }) => {
     const reads: number[] = [];
-    const jobs = Array.from({ length: 30 }, (_, n) => ({ ...job(`j${n}`), lane: "a" }));
+    const jobs = Array.from({ length: 50 }, (_, n) => ({ ...job(`j${n}`), lane: "a" }));
     let started = 0;
     const call = () => {
       started++;
@@ -370,5 +370,42 @@ describe("the deliverer", () => {
     createDeliverer(jobs, call, { shared, reads });
     await expect.poll(() => started).toBe(2);
     expect(reads).toEqual([first]);
+  });
+
+  const jobsOf = (lane: string, from: number, count: number) =>
+    Array.from({ length: count }, (_, n) => ({ ...job(`${lane}${from + n}`), lane }));
+
+  test("starts new jobs without a read only while all due jobs of their lane are reserved", async () => {
+    const reads: number[] = [];
+    const started: string[] = [];
+    const call = async (id: string) => {
+      started.push(id);
+      return { status: "succeeded", error: null } as const;
+    };
+    const { add } = createDeliverer(jobsOf("a", 0, 1), call, { shared: false, reads });
+    // Its lane was never read, so older jobs may be due.
+    add(jobsOf("b", 0, 1));
+    await expect.poll(() => started).toEqual(["a0"]);
+    const before = reads.length;
+    add(jobsOf("a", 1, 128));
+    await expect.poll(() => started.length).toBe(129);
+    expect(reads.length).toBe(before);
+    // A lane takes 64 jobs for each that may run at once. The others are left to reads, which are in due order.
+    add(jobsOf("a", 129, 1));
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    expect(started).not.toContain("a129");
+  });
+
+  test("starts a new job once that a read has found already", async () => {
+    const started: string[] = [];
+    const call = (id: string) => {
+      started.push(id);
+      return new Promise<never>(() => {});
+    };
+    const { add } = createDeliverer(jobsOf("a", 0, 3), call, { shared: false });
+    await expect.poll(() => started.length).toBe(2);
+    add(jobsOf("a", 0, 3));
+    add(jobsOf("a", 3, 1));
+    expect(started).toEqual(["a0", "a1"]);
   });
 });

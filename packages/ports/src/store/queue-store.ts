@@ -21,8 +21,11 @@ export interface OutboxStore {
   /** Summarizes the result of `read` for all orgs without loading the events, since most have no subscriber. */
   summarize(after_seq: number, limit: number): Promise<OutboxSummary | null>;
   cursor(consumer: string): Promise<number>;
-  /** Moves the cursor and enqueues the jobs in one transaction. Resolves to false if another node was first. */
-  advance(consumer: string, from: number, to: number, jobs: NewJob[], now: number): Promise<boolean>;
+  /**
+   * Moves the cursor and enqueues the jobs in one transaction. Resolves to null if another node was first, and otherwise to
+   * the jobs that are due and reserved as by `JobQueue.reserve`. A store that several gateways share reserves none here.
+   */
+  advance(consumer: string, from: number, to: number, jobs: NewJob[], now: number): Promise<Job[] | null>;
   /** Calls the listener after commits that wrote events; one call may cover several commits. */
   onAppended(listener: () => void): () => void;
 }

@@ -38,10 +38,11 @@ export interface JobRow {
 const JOB =
   "id, queue, lane, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt, org_id, project_id, invocation_id, ended_at";
 
+/** On SQLite it returns which of the jobs are due, as indexes: those that were added and wait behind no other job. */
 export function* enqueueJobs(
   { jobs, now }: { jobs: JobRow[]; now: number | null },
   dialect: SqlDialect,
-): Op<void> {
+): Op<number[]> {
   if (dialect === "postgres") {
     const groups = new Set<string>();
     for (const job of jobs) if (job.group !== null) groups.add(groupKey(job.queue, job.group));
@@ -71,6 +72,7 @@ export function* enqueueJobs(
       ],
     );
   }
+  return [];
 }
 
 const HAS_OPEN_JOB = "select exists (select 1 from jobs where queue = $1 and open_group = $2) as waiting";
@@ -78,13 +80,16 @@ const INSERT_JOB = `insert into jobs (id, queue, group_name, open_group, state, 
   values ($1, $2, $3, $3, $4, $5, $6, $7, $7, 0, 0, $8, $9, $10, $11, 0) on conflict (id) do nothing`;
 
 /** The same with plain values, whose checksum costs less than that of an expression. There is no other writer. */
-function* insertJobs(jobs: readonly JobRow[], now: number | null): Op<void> {
-  for (const { id, queue, group, max_attempts, payload, lane, org_id, project_id } of jobs) {
+function* insertJobs(jobs: readonly JobRow[], now: number | null): Op<number[]> {
+  const due: number[] = [];
+  for (const [n, { id, queue, group, max_attempts, payload, lane, org_id, project_id }] of jobs.entries()) {
     const waiting = group !== null && (yield sql(HAS_OPEN_JOB, [queue, group]))[0]!.waiting === 1;
     const due_at = waiting ? null : now;
     const values = [id, queue, group, "ready", now, due_at, max_attempts, payload, lane, org_id, project_id];
-    yield sql(INSERT_JOB, values);
+    const added = (yield sql(INSERT_JOB, values)).length > 0;
+    if (added && !waiting) due.push(n);
   }
+  return due;
 }
 
 export function* claimJobs(
@@ -98,16 +103,20 @@ export function* claimJobs(
     limit: number;
     /** Excludes jobs whose lease has expired. */
     ready_only: boolean;
+    /** SQLite only, with a lane: a JSON list of jobs that are reserved and stay so. */
+    held: string | null;
   },
   dialect: SqlDialect,
 ): Op<Row[]> {
   const ready = p.ready_only ? "and state = 'ready'" : "";
-  const lane = p.lane === null ? "" : "and lane = $4";
+  const values: SqlValue[] = [p.queue, p.now, p.limit];
+  const lane = p.lane === null ? "" : `and lane = $${values.push(p.lane)}`;
+  const held = p.held === null ? "" : `and id not in (${jsonTexts(dialect, `$${values.push(p.held)}`)})`;
   const due = yield selectForUpdate(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
-      where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${ready}
+      where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${held} ${ready}
       order by due_at limit $3 ${rowLock(dialect, "for update skip locked")}`,
-    p.lane === null ? [p.queue, p.now, p.limit] : [p.queue, p.now, p.limit, p.lane],
+    values,
   );
   const claimed: Row[] = [];
   for (const job of due) {

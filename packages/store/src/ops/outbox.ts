@@ -57,10 +57,11 @@ export function* readCursor(consumer: string): Op<number> {
   return ((yield sql("select seq from cursors where consumer = $1", [consumer]))[0]?.seq as number) ?? 0;
 }
 
+/** The result of `enqueueJobs`, or null if another node has moved the cursor. */
 export function* advanceCursor(
   p: { consumer: string; from: number; to: number; jobs: JobRow[]; now: number | null },
   dialect: SqlDialect,
-): Op<boolean> {
+): Op<number[] | null> {
   // The first move creates the row; the insert succeeds for one of two nodes.
   const moved =
     p.from === 0
@@ -74,7 +75,6 @@ export function* advanceCursor(
           p.from,
           p.to,
         ]);
-  if (moved.length === 0) return false;
-  yield* enqueueJobs(p, dialect);
-  return true;
+  if (moved.length === 0) return null;
+  return yield* enqueueJobs(p, dialect);
 }

@@ -8,7 +8,10 @@ import { beforeOf, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 export function createJobQueue(backend: Backend): JobQueue {
-  const claim: JobQueue["claim"] = async (queue, node_id, now, lease_ms, limit, lane, ready_only = false) => {
+  const claim = async (
+    [queue, node_id, now, lease_ms, limit, lane, ready_only = false]: Parameters<JobQueue["claim"]>,
+    held: string | null = null,
+  ): Promise<Job[]> => {
     const rows = await backend.write("claimJobs", {
       queue,
       lane: lane ?? null,
@@ -17,21 +20,25 @@ export function createJobQueue(backend: Backend): JobQueue {
       lease_ms,
       limit,
       ready_only,
+      held,
     });
     return rows.map(decodeJob);
   };
   return {
-    enqueue: (jobs, now) =>
-      backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.callerTime(now) }),
-    claim,
+    async enqueue(jobs, now) {
+      await backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.callerTime(now) });
+    },
+    claim: (...due) => claim(due),
     async reserve(queue, node_id, now, lease_ms, limit, lane, ready_only, held) {
       if (backend.dialect === "sqlite") {
         const due = { queue, lane, now: backend.callerTime(now), limit, ready_only };
-        const rows = await backend.read(() => dueJobs({ ...due, held: JSON.stringify([...held]) }));
-        // An expired lease has to be taken over by a write, which also ends jobs without attempts.
+        const excluded = JSON.stringify([...held]);
+        const rows = await backend.read(() => dueJobs({ ...due, held: excluded }));
         if (rows.every(canBeReserved)) return rows.map(decodeReserved);
+        // An expired lease has to be taken over by a write, which also ends jobs without attempts.
+        return await claim([queue, node_id, now, lease_ms, limit, lane, ready_only], excluded);
       }
-      const claimed = await claim(queue, node_id, now, lease_ms, limit + held.size, lane, ready_only);
+      const claimed = await claim([queue, node_id, now, lease_ms, limit + held.size, lane, ready_only]);
       return claimed.filter(({ id }) => !held.has(id));
     },
     extend: (id, fence, now, lease_ms) =>
@@ -99,6 +106,26 @@ export function encodeJob(job: NewJob): JobRow {
     max_attempts: job.max_attempts,
     org_id: job.scope?.org_id ?? "",
     project_id: projectColumn(job.scope?.project_id ?? null),
+  };
+}
+
+/** A job that has just been enqueued, as `reserve` would return it. */
+export function reservedJob(job: NewJob, now: number): Job {
+  return {
+    id: job.id,
+    queue: job.queue,
+    lane: job.lane ?? "",
+    group: job.group,
+    payload: job.payload,
+    run_at: now,
+    max_attempts: job.max_attempts,
+    attempt: 1,
+    fence: 1,
+    last_error: null,
+    state: "ready",
+    invocation_id: null,
+    ended_at: null,
+    ...(job.scope === undefined ? {} : { scope: job.scope }),
   };
 }
 

@@ -3,7 +3,7 @@ import type { OutboxEvent, OutboxStore, OutboxSummary, TraceIds } from "@backpla
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { readCursor, readOutbox, summarizeOutbox } from "../ops/outbox.ts";
-import { encodeJob } from "./jobs.ts";
+import { encodeJob, reservedJob } from "./jobs.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 const NUMBER_STEP = 1_000;
@@ -44,14 +44,16 @@ export function createOutboxStore(backend: Backend): OutboxStore {
       return summary;
     },
     cursor: (consumer) => backend.read(() => readCursor(consumer)),
-    advance: (consumer, from, to, jobs, now) =>
-      backend.write("advanceCursor", {
+    async advance(consumer, from, to, jobs, now) {
+      const due = await backend.write("advanceCursor", {
         consumer,
         from,
         to,
         jobs: jobs.map(encodeJob),
         now: backend.callerTime(now),
-      }),
+      });
+      return due === null ? null : due.map((index) => reservedJob(jobs[index]!, now));
+    },
     onAppended: (listener) => backend.onAppended(listener),
   };
 }
