@@ -106,7 +106,7 @@ test.each([
     { entry_id: 800 + 2 * n, kind: "input", content: [{ type: "text", text: words }] },
     { entry_id: 801 + 2 * n, kind: "response", content: [{ type: "text", text: "Understood, noted." }] },
   ];
-  const seed = seedOf(requestOf([...tell(earlier, 1), ...tell(later, 2), ...BLOCKS], [], 4_000));
+  const seed = seedOf(makeRequest([...tell(earlier, 1), ...tell(later, 2), ...BLOCKS], [], 4_000));
   const text = seed.map(({ content }) => content[0]?.text).join("\n");
   expect(text).toContain(later);
   // The number may be what tells two things apart, so the earlier sentence is not outdated for certain.
@@ -119,7 +119,7 @@ test("does not take a rule that begins with no for small talk", () => {
     "No, retries towards Leuven whatsoever.",
   ].map((text, n) => ({ entry_id: 800 + n, kind: "input", content: [{ type: "text", text }] }));
   const found = (tokens: number, word: string) =>
-    JSON.stringify(seedOf(requestOf([...told, ...BLOCKS.slice(0, 60)], [], tokens))).includes(word);
+    JSON.stringify(seedOf(makeRequest([...told, ...BLOCKS.slice(0, 60)], [], tokens))).includes(word);
   const least = (word: string) => [...Array(60).keys()].findIndex((n) => found(100 + 20 * n, word));
   expect(least("Utrecht")).toBeGreaterThanOrEqual(0);
   expect(least("Utrecht")).toBeLessThan(least("Leuven"));
@@ -127,7 +127,7 @@ test("does not take a rule that begins with no for small talk", () => {
 
 test("spends no block and title on a topic of a few lines", () => {
   const blocks = createHeldOutConversations()[3]!.blocks.map((block, n) => ({ ...block, entry_id: n + 2 }));
-  const woven = seedOf(requestOf(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
+  const woven = seedOf(makeRequest(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
   expect(woven.length).toBeGreaterThan(1);
   for (const { content } of woven) expect(content[0]!.text!.split("\n").length).toBeGreaterThan(5);
 });
@@ -139,7 +139,7 @@ test("names the newest of the entries that say the same", () => {
     kind: "input",
     content: [{ type: "text", text }],
   });
-  const seed = seedOf(requestOf([tell(800), tell(801), ...BLOCKS]));
+  const seed = seedOf(makeRequest([tell(800), tell(801), ...BLOCKS]));
   const woven = seed.filter(({ content }) => content[0]?.text?.includes(text));
   expect(woven).toHaveLength(1);
   expect(woven[0]!.content[0]!.text!.split(text)).toHaveLength(2);
