@@ -8,6 +8,13 @@ const INSTRUMENTS = ["packages/servers/test/instruments/instruments.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
+    defence: "health: only a configuration key becomes part of a command",
+    file: "packages/agent/src/plugins/plugins.ts",
+    from: 'typeof config_key === "string" && isConfigKey(config_key)',
+    to: 'typeof config_key === "string"',
+    tests: ["packages/agent/test/plugins/plugins.test.ts"],
+  },
+  {
     defence: "hosted: a plain process never replaces a sandbox",
     file: `${RUNNER}/module-host/prepare-plugin.ts`,
     from: "if (refusal === null) return sandbox;",

@@ -13,6 +13,13 @@ const SIGNATURE_TEST = ["packages/registry/test/signatures/signatures.test.ts"];
 
 export const SIGNATURE_DEFENCES: Mutant[] = [
   {
+    defence: "oci: an outdated list of signatures does not replace a newer one",
+    file: `${OCI}/push-layout.ts`,
+    from: "sent === refused ? {} : { condition }",
+    to: "{}",
+    tests: ["packages/supply/test/push-layout.test.ts"],
+  },
+  {
     defence: "oci: a manifest is compared with its digest",
     file: `${OCI}/registry-client.ts`,
     from: "if (digest !== expected) throw digestMismatch(",

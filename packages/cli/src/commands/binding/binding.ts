@@ -228,7 +228,7 @@ async function setStatus(
   return undefined;
 }
 
-/** What becomes of the deliveries of a hook that was disabled. */
+/** Says whether the deliveries of a disabled hook are kept or dropped. */
 function describeWaiting({ binding_id: id, policy, waiting_deliveries: count = 0 }: ChangedBinding): string {
   const pause = `backplane hook pause ${id}`;
   if (count === 0)
