@@ -3,7 +3,7 @@ import { type CompactAnswer, type CompactRequest, compactor, definePlugin } from
 import { type ChainBlock, sizeOf } from "./chain-block.ts";
 import { weave } from "./weave.ts";
 
-const DEFAULT_RECENT_SHARE = 0.4;
+const DEFAULT_RECENT_SHARE = 0.2;
 /** The fraction to which a chain is reduced if no target is given. */
 const DEFAULT_SHARE = 0.4;
 const CHARS_PER_TOKEN = 4;
@@ -19,7 +19,7 @@ const threadWeave = compactor({
         type: "number",
         minimum: 0.1,
         maximum: 0.9,
-        description: "The part of the target for recent context; the rest is for older history. Default 0.4.",
+        description: "The part of the target for recent context; the rest is for older history. Default 0.2.",
       },
     },
     additionalProperties: false,
