@@ -1,0 +1,30 @@
+/**
+ * Writes the JavaScript of every package and plugin without types, where the program that tsc wrote is missing or older
+ * than its source. tsc takes five times as long, because it also writes declarations, which nothing runs.
+ */
+import { globSync, readFileSync, statSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { transform } from "esbuild";
+import { replaceFile } from "./replace-file.ts";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const RELATIVE_SOURCE = /(?<=\b(?:from|import)\s*\(?\s*)"(\.[^"\n]+)\.ts"/g;
+
+async function compile(source: string): Promise<void> {
+  const target = source.replace("/src/", "/dist/").replace(/\.ts$/, ".js");
+  if (modified(target) > modified(source)) return;
+  const text = readFileSync(join(ROOT, source), "utf8").replace(RELATIVE_SOURCE, '"$1.js"');
+  const tsconfigRaw = { compilerOptions: { verbatimModuleSyntax: true } };
+  const { code } = await transform(text, { loader: "ts", target: "es2024", tsconfigRaw, sourcefile: source });
+  replaceFile(join(ROOT, target), Buffer.from(code));
+}
+
+function modified(file: string): number {
+  return statSync(join(ROOT, file), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+}
+
+for (const project of globSync("{packages,plugins}/*/tsconfig.json", { cwd: ROOT })) {
+  const sources = globSync(`${dirname(project)}/src/**/*.ts`, { cwd: ROOT });
+  await Promise.all(sources.filter((path) => !path.endsWith(".d.ts")).map(compile));
+}
