@@ -5,7 +5,16 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { chownSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  chownSync,
+  existsSync,
+  globSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
 import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { delimiter, join, resolve } from "node:path";
@@ -99,7 +108,9 @@ function createNewcomer(uid: number, npm_registry: string): Newcomer {
       spawn(...asUser(command, args), { cwd: work, env, stdio: ["pipe", "pipe", "inherit"] }),
   };
   onTestFinished(async () => {
-    await newcomer.run("npx backplane down --force || true");
+    // Where nothing is installed any more, npx would first install the package in order to stop nothing.
+    if (existsSync(join(home, ".local/share/backplane/gateway.json")))
+      await newcomer.run("npx backplane down --force || true");
     rmSync(folder, { recursive: true, force: true });
   });
   return newcomer;
