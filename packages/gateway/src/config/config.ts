@@ -253,7 +253,8 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
   const file = join(folder, "backplane.toml");
   const raw = existsSync(file) ? readToml(file) : {};
   const merged = layer(layer(raw, fromEnvironment(env)), fromFlags(flags));
-  const parsed = ConfigSchema.safeParse(merged);
+  // zod would generate a parser, which takes longer than the one parse that a process needs.
+  const parsed = ConfigSchema.safeParse(merged, { jitless: true });
   if (!parsed.success) {
     const issue = parsed.error.issues[0]!;
     const key = issue.path.join(".") || "(top level)";
