@@ -88,7 +88,7 @@ export const SIGNATURE_DEFENCES: Mutant[] = [
     from: "if (key.revoked_at !== null)",
     to: "if (false)",
     tests: SIGNATURE_TEST,
-    only: "revoked or has expired since",
+    only: "revoked or expired after the installation",
   },
   {
     defence: "signatures: an older version is refused",

@@ -118,7 +118,7 @@ test("installs npm:NAME with its locked dependencies and without scripts, and ta
   const slots = ["--no-bind", "--secret", "api_key=any"];
   const other = await gateway.cli("plugin", "install", "npm:@acme/mcp-demo@1.2.3", ...slots);
   expect(other.code).toBe(1);
-  expect(other.stderr).toContain("@acme/mcp-demo@1.2.3 is already installed with other secret slots.");
+  expect(other.stderr).toContain("@acme/mcp-demo@1.2.3 is already installed with different secret slots.");
   expect(other.stderr).toContain("backplane binding set NAME --secret SLOT=SECRET");
   const missing = await gateway.cli("plugin", "install", "npm:@acme/nothing-there", "--", "x");
   expect(missing.code).not.toBe(0);

@@ -33,7 +33,7 @@ test("loads each save of a linked package, keeps its bindings and settings, and 
   edit(program, '?? "Hello"', '?? "Servus"');
   const refused = await gateway.cli("plugin", "install", path, "--bind");
   expect(refused.code).toBe(1);
-  expect(refused.stderr).toMatch(/acme\/hello 0\.1\.0 is already installed with other content/);
+  expect(refused.stderr).toMatch(/acme\/hello 0\.1\.0 is already installed with different content/);
   expect(refused.stderr).toMatch(/Raise the version .*--editable/);
 
   const linked = await cli("plugin", "install", path, "--editable");

@@ -1,7 +1,7 @@
 /**
- * Hosts Codex. Its models, tools and approvals are those of the gateway, reached with the token of the call, and what it
- * says and does becomes part of the conversation. Codex keeps nothing: every start begins with the conversation so far, so
- * any other harness, or the gateway's own loop, can continue where Codex ended.
+ * Hosts Codex. Its models, tools and approvals are those of the gateway, reached with the token of the call, and its
+ * messages and actions become part of the conversation. Codex keeps nothing: every start begins with the conversation
+ * so far, so any other harness, or the gateway's own loop, can continue where Codex ended.
  */
 import { existsSync, globSync, mkdirSync } from "node:fs";
 import { join } from "node:path";

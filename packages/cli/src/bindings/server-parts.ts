@@ -38,11 +38,11 @@ export async function completeServerParts(
   const added = slots.filter((slot) => !placed.has(slot));
   // A slot that only the binding defines is removed together with its secret.
   const declared = runtime?.permissions?.secret_slots ?? [];
-  const ended = unset.filter(
+  const removed = unset.filter(
     (slot) => !declared.includes(slot) && present.policy.secret_env?.[slot] !== undefined,
   );
-  if (added.length === 0 && ended.length === 0) return parts;
-  const kept = Object.entries(present.policy.secret_env ?? {}).filter(([slot]) => !ended.includes(slot));
+  if (added.length === 0 && removed.length === 0) return parts;
+  const kept = Object.entries(present.policy.secret_env ?? {}).filter(([slot]) => !removed.includes(slot));
   const variables = added.map((slot) => [slot, slot.toUpperCase()] as const);
   return {
     ...parts,

@@ -26,7 +26,7 @@ export function compareProvenance(
 ): string[] {
   if (after === undefined) return [];
   const [old, next] = [before?.build ?? null, after.build];
-  if (old === null) return next === null ? [] : [`It has provenance now: ${describeProvenance(after)}.`];
+  if (old === null) return next === null ? [] : [`It now has provenance: ${describeProvenance(after)}.`];
   if (next === null)
     return [
       `Its provenance is lost: ${describeProvenance(after)}. The version in use was built from ${old.repository}.`,

@@ -19,7 +19,7 @@ export async function installCandidate(
   if (found !== undefined) return found.package;
   const names = packages.map(({ package: installed }) => installed.package_id).join(", ");
   throw new BackplaneError("cli.usage", `${candidate} is ${names}, not ${package_id}.`, {
-    fix: `Name the package that it is: ${names}`,
+    fix: `Use the name of the package in the source: ${names}`,
   });
 }
 

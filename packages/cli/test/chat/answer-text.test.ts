@@ -12,7 +12,7 @@ function textWrittenBy(act: (text: AnswerText) => void): string {
 }
 
 describe("prints each character once", () => {
-  test("deltas, then the complete text, then the answer", () => {
+  test("for deltas that the complete text and the answer repeat", () => {
     const out = textWrittenBy((text) => {
       text.piece("Hel", 1, false);
       text.piece("lo", 1, false);
@@ -22,7 +22,7 @@ describe("prints each character once", () => {
     expect(out).toBe("Hello\n");
   });
 
-  test("a provider that does not stream", () => {
+  test("for a provider that does not stream", () => {
     const out = textWrittenBy((text) => {
       text.model("first");
       text.step();
@@ -32,7 +32,7 @@ describe("prints each character once", () => {
     expect(out).toBe("first\nsecond\n");
   });
 
-  test("prints the same text of two model calls twice", () => {
+  test("for two model calls with the same text", () => {
     const out = textWrittenBy((text) => {
       text.model("ok");
       text.step();
@@ -42,7 +42,7 @@ describe("prints each character once", () => {
     expect(out).toBe("ok\nok\n");
   });
 
-  test("after a lost connection the whole text replaces its beginning", () => {
+  test("for a text that is sent again from its beginning after a lost connection", () => {
     const out = textWrittenBy((text) => {
       text.piece("one ", 1, false);
       text.piece("one two three", 1, true);
@@ -52,7 +52,7 @@ describe("prints each character once", () => {
     expect(out).toBe("one two three four\n");
   });
 
-  test("completes a missed text from the tape", () => {
+  test("for a text whose end was missed and is read from the tape", () => {
     const out = textWrittenBy((text) => {
       text.piece("look", 1, false);
       text.model("looking it up");
@@ -63,7 +63,7 @@ describe("prints each character once", () => {
     expect(out).toBe("looking it up\nfound it\n");
   });
 
-  test("accepts a late complete text during the next call or after the answer", () => {
+  test("for a complete text that arrives during the next call or after the answer", () => {
     const out = textWrittenBy((text) => {
       text.piece("one", 1, false);
       text.step();
@@ -75,7 +75,7 @@ describe("prints each character once", () => {
     expect(out).toBe("one\ntwo\n");
   });
 
-  test("ignores a delta that arrives after the complete text", () => {
+  test("for a delta that arrives after the complete text", () => {
     const out = textWrittenBy((text) => {
       text.model("all of it");
       text.piece("all of it", 1, false);
@@ -84,7 +84,7 @@ describe("prints each character once", () => {
     expect(out).toBe("all of it\n");
   });
 
-  test("prints an answer of the strategy after the text of the model", () => {
+  test("for an answer of the strategy that follows the text of the model", () => {
     const out = textWrittenBy((text) => {
       text.piece("thinking", 1, false);
       text.answer("the answer");
@@ -92,7 +92,7 @@ describe("prints each character once", () => {
     expect(out).toBe("thinking\nthe answer\n");
   });
 
-  test("two turns", () => {
+  test("for two turns with the same answer", () => {
     const out = textWrittenBy((text) => {
       text.piece("a", 1, false);
       text.answer("a");

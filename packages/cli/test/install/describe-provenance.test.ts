@@ -56,7 +56,7 @@ test("names what an upgrade changes about the provenance", () => {
   expect(compare(verified, none)).toEqual([
     "Its provenance is lost: the publisher published no provenance. The version in use was built from https://github.com/acme/server.",
   ]);
-  expect(compare(none, verified)).toEqual([expect.stringContaining("It has provenance now: built from")]);
+  expect(compare(none, verified)).toEqual([expect.stringContaining("It now has provenance: built from")]);
   expect(compare(undefined, none)).toEqual([]);
   expect(compare(verified, undefined)).toEqual([]);
 });

@@ -266,7 +266,7 @@ export const ERROR_CODES = {
   ),
   "marketplace.mismatch": refusalSpec(
     422,
-    "The artifact is not what the card of the marketplace says.",
+    "The artifact does not match its card in the marketplace.",
     "Do not install it. Report it to the publisher of the catalog.",
   ),
   "package.source_invalid": refusalSpec(

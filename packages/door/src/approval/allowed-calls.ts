@@ -1,4 +1,4 @@
-/** Admits calls with the allow rules that hold for them. */
+/** Admits calls with the allow rules that apply to them. */
 
 import type { MaybePromise } from "@backplane/contract";
 import type { AllowRuleRow, Store } from "@backplane/ports";

@@ -231,7 +231,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "does not run a durably approved call after a restart if its key was revoked since",
+  "does not run a durably approved call after a restart if its key was revoked meanwhile",
   async () => {
     const options = { host: { approval_timeout_ms: 3_600_000 } };
     const first = await createTestKernel(options);

@@ -160,29 +160,33 @@ verifies(
   },
 );
 
-verifies("sec.revocation", "does not resume an interrupted turn whose key was revoked since", async () => {
-  const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
-  const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
-  const first = await createTestSession(options);
-  const key = await createRevocableKey(first);
-  const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
-  await first.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
-  const pending = async (fixture: TestSession) =>
-    (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
-  await until(async () => (await pending(first)).length === 1);
-  await key.revoke();
-  await first.crash();
-  const second = await createTestSession({ ...options, file: first.file });
-  const ended = async () => (await second.kernel.runs.list(admin, {}, { limit: 5 })).items;
-  await until(async () => (await ended()).every(({ status }) => status !== "running"));
-  expect(await ended()).toMatchObject([{ status: "failed", error: { code: "authority.key_revoked" } }]);
-  expect((await ended())[0]!.resumed).toBeUndefined();
-  await until(async () => (await pending(second)).length === 0);
-  const call = async () => (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items[0]!;
-  await until(async () => (await call()).status !== "waiting_approval");
-  expect(await call()).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-  expect(modelCalls(second)).toBe(0);
-});
+verifies(
+  "sec.revocation",
+  "does not resume an interrupted turn whose key was revoked meanwhile",
+  async () => {
+    const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
+    const first = await createTestSession(options);
+    const key = await createRevocableKey(first);
+    const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
+    await first.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
+    const pending = async (fixture: TestSession) =>
+      (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+    await until(async () => (await pending(first)).length === 1);
+    await key.revoke();
+    await first.crash();
+    const second = await createTestSession({ ...options, file: first.file });
+    const ended = async () => (await second.kernel.runs.list(admin, {}, { limit: 5 })).items;
+    await until(async () => (await ended()).every(({ status }) => status !== "running"));
+    expect(await ended()).toMatchObject([{ status: "failed", error: { code: "authority.key_revoked" } }]);
+    expect((await ended())[0]!.resumed).toBeUndefined();
+    await until(async () => (await pending(second)).length === 0);
+    const call = async () => (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items[0]!;
+    await until(async () => (await call()).status !== "waiting_approval");
+    expect(await call()).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+    expect(modelCalls(second)).toBe(0);
+  },
+);
 
 test("does not continue a conversation from an approval of a revoked key", async () => {
   const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };

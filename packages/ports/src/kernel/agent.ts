@@ -128,7 +128,7 @@ export interface AgentSessions {
   pins(caller: Caller, ref: SessionRef): Promise<Pin[]>;
   /** Pins an entry of the current chain; a repeat changes nothing. */
   pin(caller: Caller, ref: SessionRef, entry_id: number): Promise<Pin>;
-  /** Takes a pinned entry or a copy of it. Resolves to false if it is not pinned. */
+  /** Accepts the id of a pinned entry or of a copy of it. Resolves to false if it is not pinned. */
   unpin(caller: Caller, ref: SessionRef, entry_id: number): Promise<boolean>;
 }
 

@@ -1,6 +1,6 @@
 /**
  * Permissions that an upgrade withholds, because only the new version requests them. The right to upgrade a binding
- * does not include the right to grant them: only an owner or admin may, with any request.
+ * does not include the right to grant them: only an owner or admin may do so, whatever the request is.
  */
 import { BackplaneError, type Binding, type BindingPolicy } from "@backplane/contract";
 import { atLeast, type Caller, type KernelDeps } from "@backplane/ports";
@@ -60,7 +60,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       if (wider.length === 0) return;
       throw new BackplaneError(
         "policy.denied",
-        `Only an owner or admin may give ${to.binding.package_id} ${to.binding.package_version} more than the version before: ${wider.join(", ")}.`,
+        `Only an owner or admin may give ${to.binding.package_id} ${to.binding.package_version} more than the previous version: ${wider.join(", ")}.`,
         {
           details: { permissions: wider },
           fix: "Leave the policy of these permissions unchanged, or ask an admin.",

@@ -71,8 +71,8 @@ export interface BindingPlanner {
   /** Plans a new binding, or the move of the binding that the export has in another version. */
   create(caller: Caller, body: BindingCreate): Promise<PlannedChange>;
   /**
-   * Plans the move of all these bindings, of at most one version each, to another version. With `grants` it gets the
-   * permissions that the versions before did not request.
+   * Plans the move of all these bindings, of at most one version each, to another version. With `grants` the new
+   * version gets the permissions that the previous versions did not request.
    */
   moveAll(
     caller: Caller,
@@ -390,8 +390,8 @@ export function createBindingPlanner(
 }
 
 /**
- * A move ends a trial, a held upgrade and the note of a rollback. So does a change of a binding that is on trial after its
- * move: a rollback would undo what the operator has set since. The trial of a share only ends with the share.
+ * A move ends a trial, a held upgrade and the note of a rollback. So does a change of a binding that is on trial after
+ * its move: a rollback would undo the later settings of the operator. The trial of a share ends only with the share.
  */
 function withoutUpgradeState(before: Binding, moves: boolean): Binding {
   const { trial, held_upgrade, rolled_back, ...rest } = before;

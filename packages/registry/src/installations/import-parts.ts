@@ -19,7 +19,7 @@ import type { SignaturePolicy } from "../signatures/signature-policy.ts";
 
 export interface ImportedPart {
   part: SourcePart;
-  /** The row to be stored. If the same bytes are installed, their row. */
+  /** The row to be stored, or the stored row of the same bytes. */
   row: Package;
   highest?: HighestSigned;
 }
@@ -101,20 +101,20 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   if (existing === null) return draft;
   if (existing.digest === digest) return existing;
   const details = { package_id, version, installed: existing.digest, given: digest };
-  const message = `${package_id} ${version} is already installed with other content.`;
+  const message = `${package_id} ${version} is already installed with different content.`;
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
   const same = slots(existing) === slots(draft);
   const built = draft.manifest.source.includes(SCRIPTS_MARK);
   const other = !same
-    ? "other secret slots"
+    ? "different secret slots"
     : built
-      ? "other results of install scripts"
-      : "other dependencies";
+      ? "different results of install scripts"
+      : "different dependencies";
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
     details,
     fix:
-      other === "other secret slots"
+      other === "different secret slots"
         ? "Add the secret to its binding: backplane binding set NAME --secret SLOT=SECRET"
         : "To change its settings: backplane binding set NAME. To replace it, remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
   });

@@ -88,7 +88,7 @@ export function createMarketplace(
       if (seen !== undefined && seen !== entry.oci)
         throw new BackplaneError(
           "marketplace.mismatch",
-          `${entry.name} has another artifact now: ${entry.oci ?? "none"}.`,
+          `${entry.name} now has a different artifact: ${entry.oci ?? "none"}.`,
           { details: { id, expected: seen, actual: entry.oci } },
         );
       if (entry.status !== "available" || entry.oci === null)
@@ -123,7 +123,7 @@ function selectSignatures(entry: MarketplaceEntry, signatures: readonly unknown[
     throw mismatch(entry, `the artifact is not signed with ${key_id}`);
   const lock = canonicalJson(entry.dependency_lock ?? []);
   const same = found.filter((signature) => canonicalJson(Object(signature).dependency_lock ?? []) === lock);
-  if (found.length > 0 && same.length === 0) throw mismatch(entry, "the artifact has other dependencies");
+  if (found.length > 0 && same.length === 0) throw mismatch(entry, "the artifact has different dependencies");
   return same;
 }
 
@@ -174,7 +174,7 @@ function findWider(card: Permissions, asked: Permissions): string | null {
 }
 
 function mismatch({ id, name }: MarketplaceEntry, problem: string): BackplaneError {
-  return new BackplaneError("marketplace.mismatch", `${name} is not what its card says: ${problem}.`, {
+  return new BackplaneError("marketplace.mismatch", `${name} does not match its card: ${problem}.`, {
     details: { id },
   });
 }

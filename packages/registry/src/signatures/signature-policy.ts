@@ -1,4 +1,4 @@
-/** Applies `packages.require_signature` to what is about to be installed, and protects against older versions. */
+/** Applies `packages.require_signature` to packages that are about to be installed, and refuses older versions. */
 
 import { BackplaneError, codeOf, type Package, type SignatureState } from "@backplane/contract";
 import type { Caller, HighestSigned, ImportedPackage, KernelDeps } from "@backplane/ports";

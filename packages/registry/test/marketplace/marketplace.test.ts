@@ -82,7 +82,7 @@ const LIES: [what: string, artifact: Artifact, message: string][] = [
   [
     "other dependencies",
     { signatures: [{ ...own, dependency_lock: [{ ...LOCK[0], sha256: "2".repeat(64) }] }] },
-    "has other dependencies",
+    "has different dependencies",
   ],
 ];
 

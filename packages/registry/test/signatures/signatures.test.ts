@@ -166,7 +166,7 @@ verifies("pkg.sign", "refuses what a revoked key has signed and names the reason
 
 verifies(
   "pkg.sign",
-  "shows that the key of an installed package was revoked or has expired since",
+  "shows that the key of an installed package was revoked or expired after the installation",
   async () => {
     const { id } = await trust(acme);
     const other = generateSigningKey();

@@ -127,7 +127,7 @@ describe("instr.lifecycle", () => {
     return parent;
   });
 
-  test("offers nothing of a plugin whose dependency was removed or failed, and keeps the others", async () => {
+  test("offers no tool of a plugin whose dependency was removed or failed, and keeps the others", async () => {
     const { bind, fixture, list, offered, runner } = await open();
     const parent = await bind("parent");
     await bind("child", ["parent"]);
@@ -336,7 +336,7 @@ test("moves a plugin that is bound for the whole org when it is installed from a
   expect(items).toMatchObject([{ binding_id: bound.binding_id, package_version: "2.0.0" }]);
 });
 
-test("stores nothing of a folder that is not an instrument plugin", async () => {
+test("does not store a folder that is not an instrument plugin", async () => {
   const { fixture } = await open();
   const next = fixture.importer.add(manifest([toolExport("echo")]));
   const { path } = next as { path: string };

@@ -54,7 +54,7 @@ export function* openLlmCall(p: {
   );
 }
 
-/** Resolves to false if the call has been settled before. */
+/** Resolves to false if the call was already settled. */
 export function* settleLlmCall(p: {
   id: string;
   status: string;

@@ -21,7 +21,7 @@ export function* insertPackage(p: InsertPackage): Op<string | null> {
   const [existing] = yield findPackage(p.org_id, p.package_id, p.version);
   if (existing !== undefined) {
     if (existing.digest === p.digest) return existing.body as string;
-    refuse("package.conflict", `${p.package_id} ${p.version} is already installed with other content.`, {
+    refuse("package.conflict", `${p.package_id} ${p.version} is already installed with different content.`, {
       package_id: p.package_id,
       version: p.version,
       installed: existing.digest,

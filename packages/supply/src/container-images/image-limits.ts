@@ -1,4 +1,4 @@
-/** Limits on the resources that an image can use. A hostile image reaches each of them. */
+/** Limits on the resources that an image can use. A hostile image could reach each of them. */
 export interface ImageLimits {
   /** The entries of all layers together, including files that a later layer removes and folders that no entry names. */
   entries: number;

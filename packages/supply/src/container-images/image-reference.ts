@@ -1,4 +1,6 @@
-/** References of container images as `docker run` takes them: `mcp/time`, `ghcr.io/acme/server:1.2`, `name@sha256:…`. */
+/**
+ * References of container images as `docker run` accepts them: `mcp/time`, `ghcr.io/acme/server:1.2`, `name@sha256:…`.
+ */
 import { BackplaneError } from "@backplane/contract";
 import type { OciReference } from "../oci/reference.ts";
 import { DOCKER_HUB, DOCKER_HUB_NAMES, parseReference } from "../oci/reference.ts";

@@ -107,7 +107,7 @@ export class ImageTree {
     return this.#walk(parts, null);
   }
 
-  /** Parents before their children, in the order of their bytes. */
+  /** Parents before their children, names in byte order. */
   *entries(): Generator<ImageEntry> {
     yield* list(this.root, "");
   }
@@ -186,7 +186,10 @@ export function partsOf(path: string): string[] {
   return parts;
 }
 
-/** A second time in the same layer there is nothing to remove, and a layer can ask for it with each of its entries. */
+/**
+ * Done once per layer: afterwards nothing is left to remove, and a hostile layer could request it with each of its
+ * entries.
+ */
 function removeLower(folder: ImageFolder, layer: number): void {
   if (folder.cleared === layer) return;
   folder.cleared = layer;

@@ -49,7 +49,7 @@ export async function pullImage(
     return await pullWithin(registry, reference, host, folder, limited, limits);
   } catch (error) {
     if (!late.aborted || operation.signal.aborted) throw error;
-    throw unreachableRegistry(reference.registry, "the image takes too long", error);
+    throw unreachableRegistry(reference.registry, "pulling the image took too long", error);
   }
 }
 
@@ -79,7 +79,7 @@ async function pullWithin(
   if (config.diff_ids.length !== manifest.layers.length)
     throw new BackplaneError(
       "package.invalid",
-      `${shown} lists other layers in its manifest than in its configuration.`,
+      `${shown} lists different numbers of layers in its manifest and in its configuration.`,
     );
   const spool: LayerSpool = {
     handle: await open(join(folder, "spool"), "wx+", 0o600),
@@ -158,7 +158,7 @@ function wrongPlatform(shown: string, host: HostPlatform, supported: readonly st
 function wrongLayer(shown: string, expected: string, actual: string): BackplaneError {
   return new BackplaneError(
     "package.digest_mismatch",
-    `A layer of ${shown} does not contain what the configuration of the image says.`,
+    `A layer of ${shown} does not match the configuration of the image.`,
     { details: { expected, actual } },
   );
 }

@@ -39,13 +39,13 @@ export async function pullLayout(
       ...(artifact_type === null ? {} : { artifactType: artifact_type }),
     });
   };
-  const putBlob = async (blob: Descriptor, most: number) =>
-    await put(blob.digest, await store.read(blob, most));
+  const putBlob = async (blob: Descriptor, max_bytes: number) =>
+    await put(blob.digest, await store.read(blob, max_bytes));
   const root = await store.manifest(artifact.manifest_digest);
   await putManifest(root);
   if (root.document.kind === "manifest") await putBlob(root.document.config, MAX_LISTING_BYTES);
   await store.file(artifact.layer);
-  // Exactly the signatures that were read: a second list could be another one, of any length.
+  // Exactly the signatures that were read, because a second list could differ and have any length.
   for (const { manifest, config, blob } of artifact.signature_artifacts) {
     await putManifest(manifest);
     await putBlob(config, MAX_SIGNATURE_BYTES);

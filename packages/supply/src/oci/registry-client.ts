@@ -49,7 +49,10 @@ export interface Download {
 export interface RegistryClient {
   /** Reads a manifest or an index. With a digest in the reference, the bytes have this digest. */
   fetchManifest(reference: OciReference, download?: Download): Promise<FetchedManifest>;
-  /** Writes the blob to a new file, resuming after an interruption. A file that exists afterwards has digest and size. */
+  /**
+   * Writes the blob to a new file, resuming after an interruption. A file that exists afterwards has this digest and
+   * size.
+   */
   fetchBlob(reference: OciReference, blob: Descriptor, file: string, download?: Download): Promise<void>;
   /** Reads a small blob into memory. Throws `registry.invalid` when it is larger than `max_bytes`. */
   readBlob(
@@ -177,7 +180,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     let path: RepositoryRequest["path"] = `referrers/${digest}?artifactType=${encodeURIComponent(type)}`;
     for (let page = 1; ; page++) {
       const response = await get(place, path, { accept: ACCEPTED_TYPES }, signal);
-      // A registry without the API says 404. Some answer 400 because they mistake the path for a name.
+      // A registry without the API answers 404. Some answer 400 because they mistake the path for a name.
       if (page === 1 && [400, 404, 405].includes(response.status)) {
         await discardBody(response, limits.message_bytes);
         return await taggedReferrersAt(place, digest, signal);
@@ -195,7 +198,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     }
   };
 
-  /** Registries without the API keep an index of the referrers under a tag that is made of the digest. */
+  /** Registries without the API keep an index of the referrers under a tag that is derived from the digest. */
   const taggedReferrersAt = async (place: OciReference, digest: string, signal: AbortSignal) => {
     const at = { ...place, tag: referrersTag(digest), digest: null };
     try {

@@ -15,7 +15,7 @@ export interface RegistryCredential {
   password: string;
 }
 
-/** The credential for this host, with its port; null for none. */
+/** The credential for this host, with its port; null if there is none. */
 export type FindCredential = (registry: string) => Promise<RegistryCredential | null>;
 
 export interface SessionOptions {

@@ -55,7 +55,10 @@ export function createProvenanceCheck({
 function sha512Of({ name, version, integrity }: LockedPackage): string {
   const [only, ...more] = integrity.split(/\s+/).filter((each) => each.startsWith("sha512-"));
   if (only === undefined || more.length > 0)
-    throw invalidProvenance({ name, version }, "the registry does not name one SHA-512 of the archive");
+    throw invalidProvenance(
+      { name, version },
+      "the registry does not name exactly one SHA-512 of the archive",
+    );
   return Buffer.from(only.slice("sha512-".length).replace(/\?.*$/, ""), "base64").toString("hex");
 }
 

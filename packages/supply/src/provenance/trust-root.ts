@@ -24,7 +24,7 @@ export interface TrustRootOptions {
   /** Where updates of the public root are kept. */
   folder: string;
   now: () => number;
-  /** Fetches the current root of the public Sigstore. Default: with TUF, into the folder. */
+  /** Fetches the current root of the public Sigstore; by default with TUF, which keeps its files in the folder. */
   update?: (folder: string) => Promise<string>;
 }
 

@@ -75,7 +75,7 @@ function permissionChanges(who: string, old = NO_PERMISSIONS, next = NO_PERMISSI
   return lines;
 }
 
-/** Changes of what callers and models see of a tool. */
+/** Changes to the parts of a tool that callers and models see. */
 function definitionChanges(before: Package, old: PluginExport, after: Package, next: PluginExport): string[] {
   if (old.kind !== "tool" || next.kind !== "tool") return [];
   const { id } = next;

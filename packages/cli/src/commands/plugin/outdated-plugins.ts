@@ -26,7 +26,7 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
   return undefined;
 }
 
-/** The changes are known for a version that is installed; another one is installed by the command that shows them. */
+/** Changes are known only for an installed version; for any other, the command that shows them installs it first. */
 async function describeUpgrade(
   context: CommandContext,
   { package_id, in_use, newest_installed, newest_available, source, provenance }: OutdatedPackage,
@@ -36,7 +36,7 @@ async function describeUpgrade(
     const before = await findInstalledPackage(context, `${package_id}@${current ?? newest_installed}`);
     const changes = provenance === undefined ? [] : compareProvenance(before, { provenance });
     return [
-      `${package_id} ${newest_available} is available. What changes: backplane plugin upgrade ${package_id} --from ${source} --dry-run`,
+      `${package_id} ${newest_available} is available. To see what changes: backplane plugin upgrade ${package_id} --from ${source} --dry-run`,
       ...changes.map((line) => `  ${line}`),
     ];
   }

@@ -75,7 +75,9 @@ export async function pullPlugin(
     options.out ?? `${last}-${reference.tag ?? reference.digest!.slice(7, 19)}.oci`,
   );
   if (existsSync(out))
-    throw new BackplaneError("cli.usage", `${out} exists; it is not overwritten.`, { fix: "-o OTHER" });
+    throw new BackplaneError("cli.usage", `${out} already exists and is not overwritten.`, {
+      fix: "-o OTHER",
+    });
   // On the file system of the result, so that one rename completes it.
   await inTemporaryFolder(dirname(out), async (temporary) => {
     const layout = join(temporary, "layout");

@@ -78,8 +78,8 @@ export async function upgradePlugin(
   }
   context.out.note(
     percent < 100
-      ? `For more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; for all: without --percent.`
-      : "If it crashes or fails too often during its trial, the gateway returns to the version before.",
+      ? `To give it more of the calls: backplane plugin upgrade ${package_id}@${package_version} --percent N; leave out --percent for all calls.`
+      : "If it crashes or fails too often during its trial, the gateway returns to the previous version.",
   );
   context.out.note(`To undo all of it: backplane plugin rollback ${package_id}`);
   return undefined;
@@ -194,7 +194,7 @@ async function showChanges(
   }
 }
 
-/** Without a terminal a rollback runs as it is: it must not wait for a flag in an emergency. */
+/** Without a terminal a rollback runs without confirmation, because it must not wait for a flag in an emergency. */
 async function confirmIfAsked({ io, flags }: CommandContext, question: string): Promise<void> {
   if (canAsk(io, flags)) await confirm(io, flags, question);
 }

@@ -21,7 +21,11 @@ function mcp(behaviour: string, tool: string, change: RequestChange = {}): Reque
   };
 }
 
-function question(testRunner: TestRunner, behaviour: string, change: RequestChange = {}): DescribeRequest {
+function describeRequest(
+  testRunner: TestRunner,
+  behaviour: string,
+  change: RequestChange = {},
+): DescribeRequest {
   const env = { MARK: testRunner.mark, ...change.env };
   return requestOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
 }
@@ -44,7 +48,7 @@ test.each(REVISIONS)("%s: returns a call as a tool result", async (behaviour) =>
 
 test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behaviour) => {
   const testRunner = createTestRunner();
-  const found = await testRunner.runner.describe!(question(testRunner, behaviour));
+  const found = await testRunner.runner.describe!(describeRequest(testRunner, behaviour));
   expect(found.exports).toHaveLength(22);
   expect(found.warnings).toEqual([]);
   const [echo] = found.exports;
@@ -220,7 +224,11 @@ test("quotes what a server printed on stdout at its start only once", async () =
 
 test("explains a crash during a request that is not a call", async () => {
   const testRunner = createTestRunner();
-  const request = { ...question(testRunner, "plain"), method: "resources/read", params: { uri: "a://dies" } };
+  const request = {
+    ...describeRequest(testRunner, "plain"),
+    method: "resources/read",
+    params: { uri: "a://dies" },
+  };
   await expect(testRunner.runner.request!(request, NOBODY)).rejects.toMatchObject({
     code: "crashed",
     message: expect.stringMatching(/exited with code 3 .*out of luck/) as unknown,
@@ -320,7 +328,11 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
   const testRunner = createTestRunner();
   const notices: RunnerNotice[] = [];
   testRunner.runner.onNotice!((notice) => notices.push(notice));
-  const request = { ...question(testRunner, behaviour), method: "resources/read", params: { uri: "a://x" } };
+  const request = {
+    ...describeRequest(testRunner, behaviour),
+    method: "resources/read",
+    params: { uri: "a://x" },
+  };
   expect(await testRunner.runner.request!(request, NOBODY)).toMatchObject({
     contents: [{ uri: "a://x", text: "content" }],
   });
@@ -333,7 +345,10 @@ test.each(REVISIONS)("%s: supports other requests and notifications", async (beh
 
 test("quotes the output of a server that does not answer in time while it starts", async () => {
   const testRunner = createTestRunner({ timeouts: { initialize_ms: 60_000 } });
-  const request = question(testRunner, "mute", { timeout_ms: 5_000, env: { SAYS: "Serving HTTP on 3333" } });
+  const request = describeRequest(testRunner, "mute", {
+    timeout_ms: 5_000,
+    env: { SAYS: "Serving HTTP on 3333" },
+  });
   await expect(testRunner.runner.describe!(request)).rejects.toMatchObject({
     code: "timeout",
     message: "acme/fixture did not answer within 5000 ms. Last line on stderr: Serving HTTP on 3333",
@@ -345,10 +360,10 @@ test("redacts a secret from descriptions and errors", async () => {
   const secrets = { token: "hunter2-hunter2" };
   const env = { DESCRIBES: `my token is ${secrets.token}` };
   const context = { config: {}, secrets };
-  const found = await testRunner.runner.describe!(question(testRunner, "plain", { env, context }));
+  const found = await testRunner.runner.describe!(describeRequest(testRunner, "plain", { env, context }));
   expect(found.exports[0]!.description).toContain("my token is");
   expect(JSON.stringify(found)).not.toContain(secrets.token);
-  const request = question(testRunner, "tells", { context });
+  const request = describeRequest(testRunner, "tells", { context });
   const failed = testRunner.runner.describe!({
     ...request,
     package: {
