@@ -121,7 +121,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   };
 }
 
-/** Operations that only apply to processes. A runner may lack each of them. */
+/** Operations that apply only to processes. A runner may lack any of them. */
 function processOperations({
   describe,
   probe,

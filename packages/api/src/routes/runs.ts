@@ -79,7 +79,9 @@ const RunCreate = z
     context: z
       .enum(RISK_CONTEXTS)
       .optional()
-      .describe("Which risk tolerance applies; default background. In headless no approval is requested."),
+      .describe(
+        "Which risk tolerance applies; default background. In the headless context no approval is requested.",
+      ),
   })
   .refine(({ session_id, chain_id }) => (session_id === undefined) !== (chain_id === undefined), {
     message: "must have either session_id or chain_id",

@@ -1,7 +1,7 @@
 /**
  * Turns the runner's outcome into the ending of the call: checks the shape and the output schema of the result and
- * removes secrets. A compactor and a harness change a conversation, so a result of theirs that breaks one rule fails
- * the call instead of being used in part.
+ * removes secrets. A compactor and a harness change a conversation, so a result that breaks any rule fails the call
+ * instead of being used in part.
  */
 
 import {

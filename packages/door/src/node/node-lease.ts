@@ -73,7 +73,7 @@ export class NodeLease {
     this.#lapsed.push(listener);
   }
 
-  /** Resolves when the lease is held; throws `store.unavailable` when it is not within `most_ms`. */
+  /** Resolves when the lease is held; throws `store.unavailable` if it is not held within `most_ms`. */
   async confirm(most_ms: number, signal: AbortSignal = NEVER): Promise<void> {
     const end = this.#now() + most_ms;
     while (!this.held()) {

@@ -75,8 +75,8 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
 }
 
 /**
- * Whether bindings of the project may refer to the secret. Null is the whole org, which may use only the org's own
- * secrets.
+ * Whether bindings of the project may refer to the secret. Null stands for the whole org, which may use only the org's
+ * own secrets.
  */
 export function isUsableIn(
   { project_id: owner }: Pick<Secret, "project_id">,

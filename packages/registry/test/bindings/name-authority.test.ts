@@ -73,7 +73,7 @@ test.each<[string, Policy, string]>([
     "mcp_trusted_two_*",
   ],
   ["allows its tools to a role", { roles: { guest: { allow: { tools: ["mcp_trust*"] } } } }, "mcp_trust*"],
-])("refuses a user a server whose name a policy knows: it %s", async (_what, policy, pattern) => {
+])("does not let a user bind a server whose name a policy matches: it %s", async (_what, policy, pattern) => {
   const fixture = await createTestKernel();
   await setPolicy(fixture, policy);
   await expect(bindAs(fixture, user, server("mine/trusted"))).rejects.toMatchObject({
@@ -146,7 +146,7 @@ verifies(
   },
 );
 
-test("lets an admin give a project's server the name of an org's server, but not a user", async () => {
+test("lets an admin, but not a user, give a project's server the name of an org's server", async () => {
   const fixture = await createTestKernel();
   const { binding_id } = await bindAs(fixture, admin, server("acme/filer"), { org_wide: true });
   await expect(bindAs(fixture, user, server("mine/filer"))).rejects.toMatchObject({
@@ -167,22 +167,26 @@ test("lets a user bind a package of the org in a project only under the name tha
   expect((await bindAs(fixture, user, server("acme/filer"), named)).scope).toEqual(scope);
 });
 
-verifies("server.names", "gives a name to one of two servers that are bound at the same time", async () => {
-  const fixture = await createTestKernel();
-  for (let round = 0; round < 5; round++) {
-    const name = `round${round}`;
-    const results = await Promise.allSettled([
-      bindAs(fixture, user, server(`one/${name}`)),
-      bindAs(fixture, user, server(`two/${name}`)),
-      bindAs(fixture, admin, server(`three/other${round}`), { config: { name } }),
-    ]);
-    expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-    for (const result of results)
-      if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "binding.conflict" });
-  }
-});
+verifies(
+  "server.names",
+  "gives a name to only one of the servers that are bound at the same time",
+  async () => {
+    const fixture = await createTestKernel();
+    for (let round = 0; round < 5; round++) {
+      const name = `round${round}`;
+      const results = await Promise.allSettled([
+        bindAs(fixture, user, server(`one/${name}`)),
+        bindAs(fixture, user, server(`two/${name}`)),
+        bindAs(fixture, admin, server(`three/other${round}`), { config: { name } }),
+      ]);
+      expect(results.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+      for (const result of results)
+        if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "binding.conflict" });
+    }
+  },
+);
 
-test("gives a name to one of two servers that an admin renames at the same time", async () => {
+test("gives a name to only one of the servers that an admin renames at the same time", async () => {
   const fixture = await createTestKernel();
   const { bindings } = fixture.kernel;
   const ids = [];

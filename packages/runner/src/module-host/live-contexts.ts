@@ -51,7 +51,7 @@ export class LiveContexts {
     if (typeof id === "number" && this.#entries.has(id)) return this.#touch(id).ctx;
     throw new BackplaneError(
       "request.precondition",
-      "This context has expired: too many newer ones were used since. Use the context of a later event.",
+      "This context has expired: too many newer ones have been used since then. Use the context of a later event.",
     );
   }
 
