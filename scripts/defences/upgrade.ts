@@ -292,6 +292,23 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
+    defence: "trial: a rollback that is not possible is reported at the binding",
+    file: UPGRADES,
+    from: "await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));",
+    to: "void [reportFailedRollback, kernel, trials, cause, toBackplaneError(error)];",
+    tests: TRIALS,
+    only: "now has different bytes",
+    hangs: true,
+  },
+  {
+    defence: "upgrade: a held upgrade is listed for people",
+    file: "packages/registry/src/bindings/waiting-upgrades.ts",
+    from: "if (held_upgrade === undefined) return null;",
+    to: "if (held_upgrade === undefined || held_upgrade !== null) return null;",
+    tests: TRIALS,
+    only: "lists a held upgrade once",
+  },
+  {
     defence: "trial: only a failure of the process lets a call run again",
     file: FALL_BACK,
     from: 'if (status !== "failed" || !isProcessFailure(error?.code)) return false;',

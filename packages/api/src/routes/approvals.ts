@@ -16,6 +16,8 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       path: "/v1/approvals",
       operation_id: "listApprovals",
       summary: "List approvals",
+      description:
+        "Calls that need or needed a person's approval. Upgrades that wait for permissions are listed by GET /v1/plugin-bindings:waiting-upgrades.",
       tag: "Approvals",
       auth: { scope: "approvals:read" },
       query: ListQuery,

@@ -9,6 +9,7 @@ import {
   GrantSchema,
   PackageIdSchema,
   PermissionsSchema,
+  WaitingUpgradeSchema,
 } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
 import { z } from "zod";
@@ -81,6 +82,27 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       handler: async ({ caller, body, operation }) => ({
         status: 200,
         json: { items: await kernel.bindings.upgrade(caller, body, operation) },
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/plugin-bindings:waiting-upgrades",
+      operation_id: "listWaitingUpgrades",
+      summary: "List upgrades that need a decision",
+      description:
+        "Versions that request more permissions and wait for an owner or admin, and versions that failed their trial while the version before was not available any more. They are not among the approvals, because those belong to one call.",
+      tag: "Bindings",
+      auth: { scope: "bindings:read" },
+      query: z.strictObject({}),
+      responses: {
+        200: {
+          description: "All of them; there is no next page.",
+          schema: z.object({ items: z.array(WaitingUpgradeSchema), next: z.null() }),
+        },
+      },
+      handler: async ({ caller }) => ({
+        status: 200,
+        json: { items: await kernel.bindings.waitingUpgrades(caller), next: null },
       }),
     }),
     defineRoute({

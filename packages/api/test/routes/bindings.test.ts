@@ -159,3 +159,27 @@ verifies("api.bindings", "reports the deliveries that wait for a hook when it is
   });
   expect(off.json).not.toHaveProperty("waiting_deliveries");
 });
+
+verifies("api.bindings", "lists upgrades that wait for permissions", async () => {
+  const list = () => t.call("GET", "/v1/plugin-bindings:waiting-upgrades");
+  expect((await list()).json).toEqual({ items: [], next: null });
+  const source = { folder: writeSamplePackage(t.home, "1.2.0", "", ["chains:read"]) };
+  await t.call("POST", "/v1/plugin-packages", { body: { source } });
+  const before = await t.call("GET", `/v1/plugin-bindings?package_id=${PACKAGE_ID}`);
+  for (const { binding_id } of before.json.items) await t.call("DELETE", `/v1/plugin-bindings/${binding_id}`);
+  const bound = await bind("echo", { config: {} });
+  const body = { package_id: PACKAGE_ID, package_version: "1.2.0", new_permissions: "hold" };
+  expect((await t.call("POST", "/v1/plugin-bindings:upgrade", { body })).status).toBe(200);
+  const { status, json } = await list();
+  expect(status).toBe(200);
+  expect(json.items).toMatchObject([
+    {
+      waits_for: "permissions",
+      version: "1.0.0",
+      other_version: "1.2.0",
+      binding_ids: [bound.json.binding_id],
+      message: expect.stringContaining("requests more permissions (gateway_api_scopes)"),
+      fix: expect.stringContaining("backplane plugin upgrade acme/devkit@1.2.0 --grant-permissions"),
+    },
+  ]);
+});

@@ -2,6 +2,7 @@
 import type { AnswerCoverage, Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
 import { ANSWER_COVERAGES, APPROVAL_STATUSES } from "@backplane/contract";
 import { type Command, Option } from "commander";
+import { listWaitingUpgrades, noteWaitingUpgrades } from "../bindings/waiting-upgrades.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
 import { type PageFlags, pageFlags, showPage, showRows } from "../context/page.ts";
@@ -75,6 +76,9 @@ async function list(
     item.expires_at,
     item.brief,
   ]);
+  // Held upgrades are not approvals of calls, but a person who looks for work looks here.
+  if ((status === "pending" || status === "all") && !context.out.quiet)
+    noteWaitingUpgrades(context, await listWaitingUpgrades(context));
   return undefined;
 }
 

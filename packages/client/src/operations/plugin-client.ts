@@ -25,6 +25,7 @@ import type {
   SignInStarted,
   SourceInspection,
   ValidationReport,
+  WaitingUpgrade,
   WorkspaceFolder,
   WorkspaceReview,
   WorkspaceTrust,
@@ -152,6 +153,9 @@ export function createPluginClient(http: Http) {
           headers: ifMatch(when.generation),
           progress: true,
         }),
+      /** The upgrades that need a decision of a person. */
+      waitingUpgrades: async () =>
+        (await get<{ items: WaitingUpgrade[] }>("/v1/plugin-bindings:waiting-upgrades")).items,
       /** Upgrades all bindings of a package in one scope, or none. */
       upgrade: async (body: BindingUpgrade) =>
         (await postWatched<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,

@@ -156,6 +156,17 @@ const RolledBackSchema = z.object({
   invocation_id: z.string().optional(),
 });
 
+/** A version that failed its trial while the gateway could not return to the version before. */
+const RollbackFailedSchema = z.object({
+  /** Why the trial failed. */
+  reason: z.string(),
+  /** Why the version before cannot serve. */
+  problem: z.string(),
+  fix: z.string(),
+  invocation_id: z.string(),
+  at: TimestampSchema,
+});
+
 export const BindingSchema = z.object({
   binding_id: z.string(),
   package_id: z.string(),
@@ -178,6 +189,8 @@ export const BindingSchema = z.object({
   trial: TrialSchema.optional(),
   held_upgrade: HeldUpgradeSchema.optional(),
   rolled_back: RolledBackSchema.optional(),
+  /** Present until the binding moves to another version. */
+  rollback_failed: RollbackFailedSchema.optional(),
   /** For a share of the calls that an upgrade gave to the next version: the binding that has the rest. */
   share_of: z.string().optional(),
   /** Rises with every change. Calls in flight finish on the generation that they started with. */

@@ -27,5 +27,6 @@ export * from "./scalars.ts";
 export * from "./session.ts";
 export * from "./sign-in.ts";
 export * from "./signature.ts";
+export * from "./waiting-upgrade.ts";
 export * from "./workspace.ts";
 export * from "./ws.ts";

@@ -2,7 +2,14 @@
  * Watches the calls of versions that are on trial after an upgrade, and rolls back a version that crashes or fails too
  * often. Every gateway counts its own calls; the generation of the binding decides which gateway rolls back.
  */
-import { type Binding, ERROR_CODES, type ErrorCode, isErrorCode } from "@backplane/contract";
+import {
+  type Binding,
+  definedFields,
+  ERROR_CODES,
+  type ErrorCode,
+  isErrorCode,
+  toBackplaneError,
+} from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
 import type { RegistryModule, TrialFailure } from "@backplane/registry";
 import type { CallEnding } from "../calls/ending.ts";
@@ -67,7 +74,11 @@ export class TrialWatch {
     } catch (error) {
       // The next failed call tries again.
       counted.rollback = null;
-      this.#deps.log.error({ ...fields, err: error }, "could not roll back a version that failed its trial");
+      const { fix } = toBackplaneError(error);
+      this.#deps.log.error(
+        { ...fields, err: error, ...definedFields({ fix }) },
+        "could not roll back a version that failed its trial",
+      );
     }
   }
 

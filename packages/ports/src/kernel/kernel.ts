@@ -57,6 +57,7 @@ import type {
   TrustedKey,
   TrustedKeyCreate,
   ValidationReport,
+  WaitingUpgrade,
 } from "@backplane/contract";
 import type { Operation } from "../host/operation.ts";
 import type { InstallationSource } from "../host/package-files.ts";
@@ -156,6 +157,8 @@ export interface Kernel {
       expected: number | undefined,
       operation?: Operation,
     ): Promise<Binding>;
+    /** The upgrades that need a decision of a person. */
+    waitingUpgrades(caller: Caller): Promise<WaitingUpgrade[]>;
     /** Moves all bindings of a package in one scope to another version, in one transaction. */
     upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]>;
     /** Returns to the version before the last upgrade, with the settings of that version. */

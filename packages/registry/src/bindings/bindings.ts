@@ -23,6 +23,7 @@ import type { BindingPlanner } from "./plan-change.ts";
 import { findRefusedDestinations } from "./private-destinations.ts";
 import type { VersionProbe } from "./probe-versions.ts";
 import { outdated, type Upgrades } from "./upgrades.ts";
+import { createWaitingUpgrades } from "./waiting-upgrades.ts";
 
 const MAX_ATTEMPTS = 200;
 
@@ -143,6 +144,7 @@ export function createBindings({
     get: async (caller, id) => (await getBound(caller, id)).binding,
     list: (caller, filter, page) => store.bindings.list(caller.scope, filter, page),
     patch,
+    waitingUpgrades: createWaitingUpgrades(deps),
     upgrade: upgrades.upgrade,
     rollback: upgrades.rollback,
     validate,

@@ -394,10 +394,10 @@ export function createBindingPlanner(
  * its move: a rollback would undo the later settings of the operator. The trial of a share ends only with the share.
  */
 function withoutUpgradeState(before: Binding, moves: boolean): Binding {
-  const { trial, held_upgrade, rolled_back, ...rest } = before;
+  const { trial, held_upgrade, rolled_back, rollback_failed, ...rest } = before;
   if (moves) return rest;
   const kept = trial?.until === null ? { trial } : {};
-  return { ...rest, ...definedFields({ held_upgrade, rolled_back }), ...kept };
+  return { ...rest, ...definedFields({ held_upgrade, rolled_back, rollback_failed }), ...kept };
 }
 
 /** The command line finds tools by the former name of their server with this. */

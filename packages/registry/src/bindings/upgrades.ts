@@ -11,6 +11,7 @@ import {
   codeOf,
   definedFields,
   type JsonObject,
+  toBackplaneError,
 } from "@backplane/contract";
 import {
   atLeast,
@@ -285,13 +286,44 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const version = previous?.package_version ?? "";
     const found = await store.packages.find(scope.org_id, package_id, version);
     if (found !== null && found.digest === previous?.digest) return;
+    const rollback = `backplane plugin rollback ${package_id}`;
     throw new BackplaneError(
       "package.conflict",
-      `${package_id} ${version} is not installed any more with the content that it had before the upgrade.`,
+      found === null
+        ? `${package_id} ${version} is not installed any more.`
+        : `${package_id} ${version} was installed again with other content than before the upgrade.`,
       {
         details: { package_id, version, expected: previous?.digest ?? null, actual: found?.digest ?? null },
-        fix: "Roll back or upgrade the bindings yourself, after you have checked the version.",
+        fix:
+          found === null
+            ? `Install ${package_id} ${version} again, or upgrade to another version. Then: ${rollback}`
+            : `Check the content of ${version} (backplane plugin info ${package_id}@${version}), or upgrade to another version. If you trust it: ${rollback}`,
       },
+    );
+  }
+
+  /** Tells people that they have to act. The version stays, because the gateway has none that it may return to. */
+  async function reportFailedRollback(
+    kernel: Caller,
+    trials: readonly Binding[],
+    cause: TrialFailure,
+    { message: problem, fix = "" }: BackplaneError,
+  ): Promise<void> {
+    const at = now();
+    const changed = trials
+      .filter(({ rollback_failed }) => rollback_failed === undefined)
+      .map((before) => {
+        const rollback_failed = { ...cause, problem, fix, at };
+        const row = { ...before, rollback_failed, generation: before.generation + 1, updated_at: at };
+        const records = planner.records(kernel, row, "binding.rollback_failed");
+        return { row, expected: before.generation, records: withDetails(records, { ...cause, problem }) };
+      });
+    if (changed.length === 0) return;
+    await store.bindings.updateAll(changed);
+    for (const { row } of changed) runner.retire(row.binding_id);
+    await effects.announce(
+      kernel,
+      changed.map(({ row }) => row),
     );
   }
 
@@ -310,7 +342,13 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     );
     const at = now();
     const changes: PlannedMove[] = [];
-    for (const before of trials) if (before.share_of === undefined) await requireSameBytes(before);
+    try {
+      for (const before of trials) if (before.share_of === undefined) await requireSameBytes(before);
+    } catch (error) {
+      if (codeOf(error) === "package.conflict")
+        await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));
+      throw error;
+    }
     for (const before of trials) {
       const rolled_back = { package_version, ...cause, at };
       // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.

@@ -222,19 +222,80 @@ test("refuses a second rollout beside one that is running, and a share that does
 
 verifies(
   "upgrade.moves",
-  "does not roll a trial back if the previous version now has different bytes",
+  "does not roll a trial back if the previous version now has different bytes, and says what to do",
   async () => {
-    const { fixture } = await openBound();
-    await upgrade(fixture, "0.2.0");
-    const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
-    await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
-    endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
-    await greet(fixture);
-    await until(() => fixture.logged.some(({ message }) => message.startsWith("could not roll back")));
-    expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+    for (const other of [true, false]) {
+      const { fixture, bound } = await openBound();
+      await upgrade(fixture, "0.2.0");
+      const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
+      await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+      if (other) await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
+      endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
+      const call = await greet(fixture);
+      expect(call).toMatchObject({ status: "failed", package_version: "0.2.0" });
+      const log = () => fixture.logged.find(({ message }) => message.startsWith("could not roll back"));
+      await until(() => log() !== undefined);
+      expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+      const fix = other
+        ? "Check the content of 0.1.0 (backplane plugin info acme/devkit@0.1.0), or upgrade to another version. If you trust it: backplane plugin rollback acme/devkit"
+        : "Install acme/devkit 0.1.0 again, or upgrade to another version. Then: backplane plugin rollback acme/devkit";
+      const problem = other
+        ? "acme/devkit 0.1.0 was installed again with other content than before the upgrade."
+        : "acme/devkit 0.1.0 is not installed any more.";
+      expect(log()!.fields).toMatchObject({ fix, invocation_id: call.id });
+      const stuck = await fixture.kernel.bindings.get(admin, bound.binding_id);
+      expect(stuck.rollback_failed).toMatchObject({ problem, fix, invocation_id: call.id });
+      expect(await fixture.kernel.bindings.waitingUpgrades(admin)).toEqual([
+        {
+          waits_for: "rollback",
+          package_id: PACKAGE,
+          version: "0.2.0",
+          other_version: "0.1.0",
+          scope: bound.scope,
+          binding_ids: expect.toSatisfy((ids: string[]) => ids.length === 2),
+          since: expect.any(String),
+          message: `acme/devkit 0.2.0 failed its trial and still serves. A call ended with crashed. The gateway could not return to 0.1.0: ${problem}`,
+          fix,
+        },
+      ]);
+      const audit = await fixture.store.audit.list(
+        admin.scope,
+        { action: "binding.rollback_failed" },
+        { limit: 9 },
+      );
+      expect(audit.items).toHaveLength(2);
+      // Further crashes add nothing, and the next move of the binding ends it.
+      await greet(fixture);
+      expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).generation).toBe(stuck.generation);
+      await install(fixture, "0.3.0");
+      await upgrade(fixture, "0.3.0");
+      expect(await fixture.kernel.bindings.waitingUpgrades(admin)).toEqual([]);
+    }
   },
 );
+
+verifies("upgrade.moves", "lists a held upgrade once, with the command that approves it", async () => {
+  const { fixture, bound } = await openBound();
+  await install(fixture, "0.3.0", WIDER);
+  expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
+  await upgrade(fixture, "0.3.0", { new_permissions: "hold" }, operator);
+  const [waiting, ...more] = await fixture.kernel.bindings.waitingUpgrades(user);
+  expect(more).toEqual([]);
+  expect(waiting).toMatchObject({
+    waits_for: "permissions",
+    version: "0.1.0",
+    other_version: "0.3.0",
+    message:
+      "acme/devkit 0.3.0 requests more permissions (network) and waits for an owner or admin. 0.1.0 continues to serve. Requested by key_operator.",
+    fix: "backplane plugin upgrade acme/devkit@0.3.0 --grant-permissions; without them: backplane plugin upgrade acme/devkit@0.3.0 --withhold-permissions; to withdraw it: backplane plugin rollback acme/devkit",
+  });
+  expect(waiting!.binding_ids).toHaveLength(2);
+  expect(waiting!.binding_ids).toContain(bound.binding_id);
+  const elsewhere = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect(await fixture.kernel.bindings.waitingUpgrades(elsewhere)).toEqual([]);
+  await upgrade(fixture, "0.3.0", { new_permissions: "grant" });
+  expect(await fixture.kernel.bindings.waitingUpgrades(user)).toEqual([]);
+});
 
 const WIDER = [
   toolExport("greet", { permissions: { network: "egress", allowed_domains: ["b.example"] } }),

@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { GatewayStatus } from "@backplane/client";
 import { BackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
+import { listWaitingUpgrades, noteWaitingUpgrades } from "../../bindings/waiting-upgrades.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
 import type { CommandContext } from "../../context/context.ts";
@@ -86,7 +87,8 @@ async function status(context: CommandContext): Promise<undefined> {
   const daemon = readDaemonFile(context.home);
   const pid = daemon !== null && daemon.url === url ? daemon.pid : null;
   const { invocations, runner, sandbox, caller } = now;
-  context.out.data({ url, pid, home: context.home, ...now }, () =>
+  const waiting_upgrades = await listWaitingUpgrades(context);
+  context.out.data({ url, pid, home: context.home, ...now, waiting_upgrades }, () =>
     fields({
       gateway: `${now.ready ? "ready" : "not ready"} at ${url}`,
       version: `${now.version} on Node ${now.node}`,
@@ -95,6 +97,7 @@ async function status(context: CommandContext): Promise<undefined> {
       store: storeText(now.store),
       last_backup: now.store.kind === null ? undefined : (now.store.last_backup_at ?? "never"),
       calls: `${invocations.running} running, ${invocations.waiting_approval} awaiting approval, ${invocations.queued} queued`,
+      upgrades: waiting_upgrades.length === 0 ? undefined : `${waiting_upgrades.length} waiting for a person`,
       plugins: `${runner.processes} processes, ${runner.prewarmed} of them prewarmed`,
       held_back:
         runner.held_back
@@ -105,6 +108,7 @@ async function status(context: CommandContext): Promise<undefined> {
       you: `${caller.actor} in ${caller.org_id}/${caller.project_id ?? "*"} (${caller.role})`,
     }),
   );
+  noteWaitingUpgrades(context, waiting_upgrades);
   return undefined;
 }
 

@@ -12,6 +12,7 @@ import {
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { Command } from "commander";
+import { listWaitingUpgrades } from "../../bindings/waiting-upgrades.ts";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import { wholeNumber } from "../../command-line/parse-flags.ts";
 import type { ToAction } from "../../context/action.ts";
@@ -73,6 +74,7 @@ async function doctor(
     withTimeout("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
     withTimeout("audit", timeout, () => ifReachable("audit", () => checkAudit(context))),
     withTimeout("bindings", timeout, () => ifReachable("bindings", () => checkBindings(context))),
+    withTimeout("upgrades", timeout, () => ifReachable("upgrades", () => checkUpgrades(context))),
     withTimeout("words", plugin_s + CHECK_S, () =>
       ifReachable("words", () => checkHiddenCharacters(context)),
     ),
@@ -226,6 +228,16 @@ async function checkBindings(context: CommandContext): Promise<Check[]> {
   if (checks.length === 0) return [];
   const message = `${healthy} of ${checks.length} self-describing bindings answer, and all their tools load`;
   return [{ name: "bindings", status: "ok", message }, ...failing];
+}
+
+/** One row for each upgrade that waits for a person. */
+async function checkUpgrades(context: CommandContext): Promise<Check[]> {
+  return (await listWaitingUpgrades(context)).map(({ package_id, message, fix }) => ({
+    name: `upgrade ${package_id}`,
+    status: "degraded",
+    message,
+    fix,
+  }));
 }
 
 /** A plugin that does not answer is reported by checkBindings. Without `probe` no stopped plugin is started. */

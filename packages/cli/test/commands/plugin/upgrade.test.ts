@@ -114,3 +114,37 @@ verifies(
   },
   120_000,
 );
+
+verifies(
+  "upgrade.moves",
+  "`approve list`, `status`, `doctor` and the API name an upgrade that waits for permissions",
+  async () => {
+    const folder = nextVersion("0.4.0");
+    const manifest = join(folder, "vai-plugin.toml");
+    const wider = 'network = "egress"\nallowed_domains = ["b.example"]\nsecret_slots = ["token"]';
+    writeFileSync(manifest, readFileSync(manifest, "utf8").replace('secret_slots = ["token"]', wider));
+    const upgrade = ["plugin", "upgrade", "acme/cli-kit", "--from", folder, "--yes"];
+    expect((await gateway.backplane(upgrade)).exit).toBe(EXIT.denied);
+    const sentence =
+      "acme/cli-kit 0.4.0 requests more permissions (network) and waits for an owner or admin.";
+    const command = "backplane plugin upgrade acme/cli-kit@0.4.0 --grant-permissions";
+    for (const shown of [
+      await gateway.backplane(["approve", "list"]),
+      await gateway.backplane(["status"]),
+      await gateway.backplane(["doctor"]),
+    ]) {
+      const text = shown.out + shown.err;
+      expect(text).toContain(sentence);
+      expect(text).toContain(`fix: ${command}`);
+    }
+    expect((await gateway.backplane(["status"])).out).toMatch(/upgrades: +1 waiting for a person/);
+    const { waiting_upgrades } = await gateway.json<{ waiting_upgrades: object[] }>(["status"]);
+    expect(waiting_upgrades).toMatchObject([{ waits_for: "permissions", other_version: "0.4.0" }]);
+    // Approvals that are closed have nothing to do with it.
+    const closed = await gateway.backplane(["approve", "list", "--status", "approved"]);
+    expect(closed.err).not.toContain(sentence);
+    await gateway.backplane(["plugin", "rollback", "acme/cli-kit"]);
+    expect((await gateway.backplane(["approve", "list"])).err).not.toContain(sentence);
+  },
+  120_000,
+);

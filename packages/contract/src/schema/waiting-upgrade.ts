@@ -1,0 +1,20 @@
+/** Upgrades that need a decision of a person. They are not approvals: those belong to one call and expire with it. */
+import { z } from "zod";
+import { TimestampSchema } from "./scalars.ts";
+
+export const WaitingUpgradeSchema = z.object({
+  /** `permissions`: an owner or admin grants or withholds them. `rollback`: a failed trial could not be rolled back. */
+  waits_for: z.enum(["permissions", "rollback"]),
+  package_id: z.string(),
+  /** The version that serves the calls. */
+  version: z.string(),
+  /** The version that requests the permissions, or that the gateway could not return to. */
+  other_version: z.string(),
+  scope: z.object({ org_id: z.string(), project_id: z.string().nullable() }),
+  binding_ids: z.array(z.string()),
+  since: TimestampSchema,
+  message: z.string(),
+  fix: z.string(),
+});
+
+export type WaitingUpgrade = z.infer<typeof WaitingUpgradeSchema>;

@@ -1,0 +1,64 @@
+/** Lists the upgrades that need a decision of a person, from the rows of the bindings. */
+import { type Binding, definedFields, type WaitingUpgrade } from "@backplane/contract";
+import type { Caller, KernelDeps } from "@backplane/ports";
+
+export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
+  return async (caller: Caller): Promise<WaitingUpgrade[]> => {
+    const found = new Map<string, WaitingUpgrade>();
+    for (let after: string | undefined; ; ) {
+      const page = await store.bindings.list(caller.scope, {}, { limit: 100, ...definedFields({ after }) });
+      for (const binding of page.items) {
+        const waiting = describeHeld(binding, caller) ?? describeFailedRollback(binding, caller);
+        if (waiting === null) continue;
+        // All bindings of a package wait together.
+        const key = [waiting.waits_for, waiting.message, waiting.scope.project_id].join("\n");
+        const known = found.get(key);
+        if (known === undefined) found.set(key, waiting);
+        else known.binding_ids.push(binding.binding_id);
+      }
+      if (page.next === null) return [...found.values()];
+      after = page.next;
+    }
+  };
+}
+
+function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
+  const { held_upgrade, package_id, package_version: version, binding_id, scope } = binding;
+  if (held_upgrade === undefined) return null;
+  const { package_version: next, permissions, requested_by, requested_at } = held_upgrade;
+  const wide = scopeFlag(binding, caller);
+  const upgrade = `backplane plugin upgrade ${package_id}@${next}${wide}`;
+  return {
+    waits_for: "permissions",
+    package_id,
+    version,
+    other_version: next,
+    scope,
+    binding_ids: [binding_id],
+    since: requested_at,
+    message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an owner or admin. ${version} continues to serve. Requested by ${requested_by}.`,
+    fix: `${upgrade} --grant-permissions; without them: ${upgrade} --withhold-permissions; to withdraw it: backplane plugin rollback ${package_id}${wide}`,
+  };
+}
+
+function describeFailedRollback(binding: Binding, caller: Caller): WaitingUpgrade | null {
+  const { rollback_failed, previous, package_id, package_version: version, binding_id, scope } = binding;
+  if (rollback_failed === undefined || previous === undefined) return null;
+  const { reason, problem, fix, at } = rollback_failed;
+  return {
+    waits_for: "rollback",
+    package_id,
+    version,
+    other_version: previous.package_version,
+    scope,
+    binding_ids: [binding_id],
+    since: at,
+    message: `${package_id} ${version} failed its trial and still serves. ${reason} The gateway could not return to ${previous.package_version}: ${problem}`,
+    fix: `${fix}${scopeFlag(binding, caller)}`,
+  };
+}
+
+/** The command changes the bindings of the credential's project, unless the flag names the organisation. */
+function scopeFlag({ scope }: Binding, caller: Caller): string {
+  return scope.project_id === null && caller.scope.project_id !== null ? " --org-wide" : "";
+}
