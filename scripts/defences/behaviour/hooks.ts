@@ -260,8 +260,8 @@ export const HOOK_MUTANTS: Mutant[] = [
     file: DELIVER,
     from: "if (room <= 0 || hasEnough(left, limit)) continue;",
     to: "if (room <= 0 || hasEnough(left, limit)) return null;",
-    tests: DELIVERED,
-    only: "does not delay other hooks",
+    tests: DISPATCHED,
+    only: "reads the jobs of other lanes",
     hangs: true,
   },
   {
@@ -291,10 +291,18 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "delivery: a pause applies to reserved deliveries",
     file: DELIVER,
-    from: "if (this.#limits_changed) await this.#applyLimits();",
-    to: "void this.#applyLimits;",
+    from: "        await this.#release(lane);\n        continue;",
+    to: "        continue;",
     tests: HANDLED,
-    only: "starts no reserved or new delivery",
+    only: "starts no reserved delivery",
+  },
+  {
+    defence: "delivery: a pause applies to deliveries that are not read",
+    file: DELIVER,
+    from: "    this.#unread.clear();\n    this.wake();",
+    to: "    this.wake();",
+    tests: HANDLED,
+    only: "starts no new delivery",
   },
   {
     defence: "delivery: new jobs of a lane that was not read are left to reads",
@@ -396,8 +404,8 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "delivery: a reserved job is not reserved again",
     file: JOBS,
-    from: "and id not in (${jsonTexts(",
-    to: "and queue not in (${jsonTexts(",
+    from: 'and id not in (${jsonTexts("sqlite", "$5")})',
+    to: 'and queue not in (${jsonTexts("sqlite", "$5")})',
     tests: QUEUE,
     only: "reserves jobs",
   },

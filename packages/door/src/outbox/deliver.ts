@@ -80,8 +80,6 @@ export class Deliverer {
   #claiming = false;
   #again = false;
   #woken = false;
-  /** The limits of reserved jobs have to be read again. */
-  #limits_changed = false;
   #stopped = true;
 
   constructor(
@@ -111,10 +109,9 @@ export class Deliverer {
     else if (!this.#stopped) void this.#claimAll();
   }
 
-  /** A hook may have been paused or resumed, or have another limit. */
+  /** A hook may have been paused or resumed. New jobs wait for a read, which also reads the limit of their lane. */
   applyBindings(): void {
     this.#unread.clear();
-    this.#limits_changed = true;
     this.wake();
   }
 
@@ -191,7 +188,6 @@ export class Deliverer {
    */
   async #claimDue(): Promise<number | null> {
     const { store, clock, node_id } = this.#deps;
-    if (this.#limits_changed) await this.#applyLimits();
     let next: number | null = null;
     if (!this.#mayReserve()) return null;
     for (const { lane, due_in, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
@@ -265,13 +261,6 @@ export class Deliverer {
     if (ahead === undefined) this.#ahead.set(lane, [...jobs]);
     else ahead.push(...jobs);
     for (const { id } of jobs) this.#ahead_ids.add(id);
-  }
-
-  async #applyLimits(): Promise<void> {
-    this.#limits_changed = false;
-    for (const [lane, [first]] of [...this.#ahead]) {
-      if ((await this.#readLimit(first?.scope?.org_id ?? "", lane)) === 0) await this.#release(lane);
-    }
   }
 
   /** 0 while the hook is paused. */

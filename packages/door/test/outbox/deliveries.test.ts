@@ -135,7 +135,27 @@ verifies("hook.contract", "keeps the events of a paused hook and delivers them a
   expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual([1, 1, 1]);
 });
 
-verifies("hook.contract", "starts no reserved or new delivery of a hook after it was paused", async () => {
+const setPaused = async ({ kernel, hook }: HookKernel, paused: boolean) => {
+  const { policy } = await kernel.bindings.get(admin, hook);
+  await kernel.bindings.patch(admin, hook, { policy: { ...policy, deliveries: { paused } } }, undefined);
+};
+
+verifies("hook.contract", "starts no new delivery of a hook that was paused while it was idle", async () => {
+  const fixture = await createHookKernel();
+  for (let n = 0; n < 2; n++) {
+    await fixture.call({ export_id: "echo" });
+    await until(async () => (await fixture.list("delivered")).items.length === n + 1);
+  }
+  await setPaused(fixture, true);
+  await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.list("pending")).items.length === 1);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(fixture.hookCalls()).toHaveLength(2);
+  await setPaused(fixture, false);
+  await until(async () => (await fixture.list("delivered")).items.length === 3);
+});
+
+verifies("hook.contract", "starts no reserved delivery of a hook after it was paused", async () => {
   const fixture = await createHookKernel();
   const gate = Promise.withResolvers<void>();
   fixture.runner.script = async ({ request }) => {
@@ -144,22 +164,14 @@ verifies("hook.contract", "starts no reserved or new delivery of a hook after it
   };
   for (let n = 0; n < 5; n++) await fixture.call({ export_id: "echo" });
   await until(() => fixture.hookCalls().length === 2);
-  const { policy } = await fixture.kernel.bindings.get(admin, fixture.hook);
-  const setPaused = (paused: boolean) =>
-    fixture.kernel.bindings.patch(
-      admin,
-      fixture.hook,
-      { policy: { ...policy, deliveries: { paused } } },
-      undefined,
-    );
-  await setPaused(true);
+  await setPaused(fixture, true);
   await fixture.call({ export_id: "echo" });
   gate.resolve();
   await until(async () => (await fixture.list("delivered")).items.length === 2);
   await until(async () => (await fixture.list("pending")).items.length === 4);
   await new Promise((resolve) => setTimeout(resolve, 100));
   expect(fixture.hookCalls()).toHaveLength(2);
-  await setPaused(false);
+  await setPaused(fixture, false);
   await until(async () => (await fixture.list("delivered")).items.length === 6);
   expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual([1, 1, 1, 1, 1, 1]);
 });

@@ -300,7 +300,7 @@ describe("the deliverer", () => {
     // Not awaited: a delivery that a failed test left open never ends.
     onTestFinished(() => void deliverer.stop());
     deliverer.start();
-    return { ...reports, add: (due: Job[]) => deliverer.add(due) };
+    return { ...reports, open, add: (due: Job[]) => deliverer.add(due) };
   }
 
   const job = (id: string, attempt = 1): Job =>
@@ -398,14 +398,29 @@ describe("the deliverer", () => {
 
   test("starts a new job once that a read has found already", async () => {
     const started: string[] = [];
-    const call = (id: string) => {
+    const gate = Promise.withResolvers<void>();
+    const call = async (id: string) => {
       started.push(id);
-      return new Promise<never>(() => {});
+      await gate.promise;
+      return { status: "succeeded", error: null } as const;
     };
     const { add } = createDeliverer(jobsOf("a", 0, 3), call, { shared: false });
     await expect.poll(() => started.length).toBe(2);
     add(jobsOf("a", 0, 3));
     add(jobsOf("a", 3, 1));
-    expect(started).toEqual(["a0", "a1"]);
+    gate.resolve();
+    await expect.poll(() => started.includes("a3")).toBe(true);
+    expect(started).toEqual(["a0", "a1", "a2", "a3"]);
+  });
+
+  test("reads the jobs of other lanes while a lane has enough of its own", async () => {
+    const reads: number[] = [];
+    const jobs = jobsOf("a", 0, 50);
+    const call = () => new Promise<never>(() => {});
+    const { add, open } = createDeliverer(jobs, call, { shared: false, reads });
+    await expect.poll(() => reads).toEqual([34]);
+    open.push(...jobsOf("b", 0, 1));
+    add([]);
+    await expect.poll(() => reads).toEqual([34, 1]);
   });
 });
