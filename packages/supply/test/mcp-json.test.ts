@@ -83,15 +83,23 @@ test("reports flags of docker run that have no effect, and quotes what a file of
   const servers = read({
     one: {
       command: "docker",
-      args: ["run", "--name", "x", "--restart=always", "-v", "/srv/a;reboot:/data", "acme/x"],
+      args: [
+        ...["run", "--rm=true", "--name", "x", "--restart=always", "-v", "/srv/a;reboot:/data"],
+        ...["-p8080:80", "--read-only", "--network", "none", "--memory=1g", "acme/x", "-p", "own"],
+      ],
     },
   });
   const into = {} as PartImport;
   expect(serverContent({ servers, left_out: [] }, into).notes).toEqual([
     "one asks for the folder /srv/a;reboot, which it does not get. To allow it: backplane binding set one --mount '/srv/a;reboot:/data:rw'",
-    "one is started with --name, which has no effect here.",
-    "one is started with --restart, which has no effect here.",
+    "one is started with --name, which has no effect here: the gateway decides when the server runs.",
+    "one is started with --restart, which has no effect here: the gateway decides when the server runs.",
+    "one is started with -p, which has no effect here: no port of the server can be reached from outside.",
+    "one is started with --read-only, which has no effect here: the sandbox gives no more than that.",
+    "one is started with --network, which has no effect here: the policy of the binding decides what the server may reach (--domains).",
+    "one is started with --memory, which has no effect here: the limits of the sandbox apply ([sandbox.package_limits] in backplane.toml).",
   ]);
+  expect(servers[0]!.args).toEqual(["-p", "own"]);
 });
 
 test.each([
@@ -102,15 +110,36 @@ test.each([
     "podman run with --network, which is not supported: the policy",
   ],
   ["docker", ["run", "--privileged", "acme/x"], "a server never gets the rights of the host"],
-  ["docker", ["run", "-p", "80:80", "acme/x"], "docker run with -p, which is not supported"],
+  [
+    "docker",
+    ["run", "--env-file", ".env", "acme/x"],
+    "--env-file, which is not supported: the file is not part",
+  ],
+  ["docker", ["run", "--entrypoint=sh", "acme/x"], "the server starts as the image says"],
+  ["docker", ["run", "-di", "acme/x"], "docker run with -d, which is not supported: the gateway speaks"],
+  ["docker", ["run", "--cap-add", "ALL", "acme/x"], "a server never gets the rights of the host"],
+  ["docker", ["run", "--unknown", "acme/x"], "docker run with --unknown, which is not supported."],
   ["docker", ["run", "-v", "cache:/data", "acme/x"], "not a folder of this machine"],
   ["docker", ["run", "-i"], "docker run without an image"],
   ["docker", ["run", "Not/An:Image:"], "is not the name of a container image"],
-  ["uvx", ["--python", "3.9", "acme"], "uvx with --python, which is not supported"],
-  ["uvx", ["--with", "pandas", "acme"], "uvx with --with, which is not supported"],
+  ["uvx", ["--python", "3.9", "acme"], "--python, which is not supported: the server runs with the python3"],
+  [
+    "uvx",
+    ["--with", "pandas", "acme"],
+    "--with, which is not supported: the package is installed with its own",
+  ],
   ["uvx", ["--from", "git+https://x/y", "acme"], "not NAME or NAME==VERSION of the Python index"],
+  [
+    "uvx",
+    ["--index-url=https://x", "acme"],
+    "--index-url, which is not supported: the gateway uses one index",
+  ],
   ["uvx", [], "uvx without a package name"],
-  ["pipx", ["run", "--pip-args=-i x", "acme"], "pipx run with --pip-args=-i x"],
+  [
+    "pipx",
+    ["run", "--pip-args=-i x", "acme"],
+    "pipx run with --pip-args, which is not supported: the gateway chooses",
+  ],
 ])("refuses %s %j with a reason", (command, args, reason) => {
   const { servers, left_out } = readMcpJson({ mcpServers: { one: { command, args } } }, "mcp.json");
   expect(servers).toEqual([]);

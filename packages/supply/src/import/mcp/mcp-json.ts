@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
 import { parseImageReference } from "../../container-images/image-reference.ts";
 import { parsePythonRequirement } from "../../pypi/requirement.ts";
-import { type AskedMount, readCommand, type ServerOrigin } from "./server-command.ts";
+import { type AskedMount, type IgnoredFlag, readCommand, type ServerOrigin } from "./server-command.ts";
 
 export interface McpServerEntry {
   name: string;
@@ -19,8 +19,7 @@ export interface McpServerEntry {
   secret_env: Record<string, string>;
   secret_slots: string[];
   mounts?: AskedMount[];
-  /** Flags of its command that have no effect here. */
-  ignored?: string[];
+  ignored?: IgnoredFlag[];
 }
 
 const MAX_SERVERS = 64;

@@ -25,8 +25,13 @@ export interface ServerCommand {
   /** Variables that the command sets; a value `${NAME}` comes from the environment of whoever starts it. */
   env?: Record<string, string>;
   mounts?: AskedMount[];
-  /** Flags of the command that have no effect here and that its author may rely on. */
-  ignored?: string[];
+  ignored?: IgnoredFlag[];
+}
+
+/** A flag of the command that has no effect here and that its author may rely on. */
+export interface IgnoredFlag {
+  flag: string;
+  reason: string;
 }
 
 /** A folder of the host that a server asks for. An operator has to grant it. */
@@ -74,8 +79,35 @@ function readNpx(name: string, args: readonly string[]): ServerCommand {
   return { from: { kind: "npm", spec }, args: rest };
 }
 
+const OTHER_INDEX = "the gateway uses one index ([pypi] index_url in backplane.toml)";
+const OTHER_PYTHON = "the server runs with the python3 that plugins run with";
+const MORE_PACKAGES = "the package is installed with its own dependencies only";
+/** Why a flag of uvx or pipx is refused. */
+const PYTHON_REASONS: Record<string, string> = {
+  "--python": OTHER_PYTHON,
+  "-p": OTHER_PYTHON,
+  "--with": MORE_PACKAGES,
+  "-w": MORE_PACKAGES,
+  "--with-requirements": MORE_PACKAGES,
+  "--with-editable": MORE_PACKAGES,
+  "--index": OTHER_INDEX,
+  "--index-url": OTHER_INDEX,
+  "-i": OTHER_INDEX,
+  "--extra-index-url": OTHER_INDEX,
+  "--default-index": OTHER_INDEX,
+  "--find-links": OTHER_INDEX,
+  "-f": OTHER_INDEX,
+  "--pip-args": "the gateway chooses how pip is called",
+  "--prerelease": "name the version instead: NAME==VERSION",
+  "--env-file": "the file is not part of the mcp.json; write its variables as env",
+  "--directory": "the server has its own working folder",
+};
+
 /** Flags of uvx that change only caching and output. */
 const UVX_IGNORED = [
+  "--no-progress",
+  "--no-config",
+  "--native-tls",
   "-q",
   "--quiet",
   "-v",
@@ -89,13 +121,21 @@ const UVX_IGNORED = [
 ];
 
 function readUvx(name: string, program: string, args: readonly string[]): ServerCommand {
-  const { flag_values, rest } = readFlags(name, program, args, { values: ["--from"], ignored: UVX_IGNORED });
+  const { flag_values, rest } = readFlags(name, program, args, {
+    values: ["--from"],
+    ignored: UVX_IGNORED,
+    reasons: PYTHON_REASONS,
+  });
   return pythonCommand(name, program, flag_values.get("--from"), rest);
 }
 
 function readPipx(name: string, args: readonly string[]): ServerCommand {
   const ignored = ["-q", "--quiet", "--verbose", "--no-cache"];
-  const { flag_values, rest } = readFlags(name, "pipx run", args, { values: ["--spec"], ignored });
+  const { flag_values, rest } = readFlags(name, "pipx run", args, {
+    values: ["--spec"],
+    ignored,
+    reasons: PYTHON_REASONS,
+  });
   return pythonCommand(name, "pipx run", flag_values.get("--spec"), rest);
 }
 
@@ -128,27 +168,87 @@ function publishedModule(module: string | undefined): ServerOrigin | null {
 
 /** Flags of `docker run` that have no meaning here: the sandbox is always removed, and its input is always open. */
 const DOCKER_IGNORED = ["-i", "--interactive", "--rm", "--init", "-q", "--quiet"];
-/** The pool decides when a process starts, and an image is pulled once, when it is installed. */
-const DOCKER_REPORTED_VALUES = ["--name", "--pull", "--restart"];
+
+const POOL = "the gateway decides when the server runs";
+const LIMITS = "the limits of the sandbox apply ([sandbox.package_limits] in backplane.toml)";
+const NETWORK = "the policy of the binding decides what the server may reach (--domains)";
+const NO_PORTS = "no port of the server can be reached from outside";
+const STRICTER = "the sandbox gives no more than that";
+const NO_TERMINAL = "a terminal would break the protocol of the server";
+const NO_RIGHTS = "a server never gets the rights of the host";
+const ONE_USER = "a server always runs as a user without rights";
+
+/** Flags with a value that have no effect and are reported, with the reason. */
+const DOCKER_REPORTED: Record<string, string> = {
+  "--name": POOL,
+  "--restart": POOL,
+  "--stop-timeout": POOL,
+  "--stop-signal": POOL,
+  "--pull": "an image is pulled once, when it is installed",
+  "--platform": "the image for the platform of this machine is used",
+  "--label": "there is no container to describe",
+  "-l": "there is no container to describe",
+  "--hostname": "the sandbox has its own name",
+  "-h": "the sandbox has its own name",
+  "--log-driver": "the gateway keeps the log of the server",
+  "--log-opt": "the gateway keeps the log of the server",
+  "--publish": NO_PORTS,
+  "-p": NO_PORTS,
+  "--expose": NO_PORTS,
+  "--memory": LIMITS,
+  "-m": LIMITS,
+  "--memory-swap": LIMITS,
+  "--cpus": LIMITS,
+  "--cpu-shares": LIMITS,
+  "--pids-limit": LIMITS,
+  "--ulimit": LIMITS,
+  "--shm-size": LIMITS,
+  "--cap-drop": STRICTER,
+  "--security-opt": STRICTER,
+};
+/** The same without a value. */
+const DOCKER_REPORTED_SWITCHES: Record<string, string> = {
+  "--publish-all": NO_PORTS,
+  "-P": NO_PORTS,
+  "--read-only": STRICTER,
+};
 const DOCKER_REASONS: Record<string, string> = {
-  "-t": "a terminal would break the protocol of the server",
-  "--tty": "a terminal would break the protocol of the server",
-  "--network": "the policy of the binding decides what the server may reach (--domains)",
-  "--net": "the policy of the binding decides what the server may reach (--domains)",
-  "--privileged": "a server never gets the rights of the host",
-  "--user": "a server always runs as a user without rights",
-  "-u": "a server always runs as a user without rights",
+  "-t": NO_TERMINAL,
+  "--tty": NO_TERMINAL,
+  "-d": "the gateway speaks to the server through its input and output",
+  "--detach": "the gateway speaks to the server through its input and output",
+  "--network": NETWORK,
+  "--net": NETWORK,
+  "--add-host": NETWORK,
+  "--dns": NETWORK,
+  "--link": NETWORK,
+  "--privileged": NO_RIGHTS,
+  "--cap-add": NO_RIGHTS,
+  "--device": NO_RIGHTS,
+  "--gpus": NO_RIGHTS,
+  "--pid": NO_RIGHTS,
+  "--ipc": NO_RIGHTS,
+  "--userns": NO_RIGHTS,
+  "--group-add": ONE_USER,
+  "--user": ONE_USER,
+  "-u": ONE_USER,
+  "--env-file": "the file is not part of the mcp.json; write its variables as -e NAME=VALUE or as env",
+  "--entrypoint": "the server starts as the image says; arguments after the image replace its command",
+  "--workdir": "the server starts in the folder that the image names",
+  "-w": "the server starts in the folder that the image names",
+  "--tmpfs": "the server has a scratch folder at /tmp",
+  "--volumes-from": "there is no other container",
 };
 
 function readDocker(name: string, program: string, args: readonly string[]): ServerCommand {
   const env: Record<string, string> = {};
   const mounts: AskedMount[] = [];
-  const ignored: string[] = [];
+  const ignored: IgnoredFlag[] = [];
   const rest = [...args];
   while (rest.length > 0 && rest[0]!.startsWith("-")) {
     const word = rest.shift()!;
     // Short flags without values may be combined, such as -it.
-    if (/^-[it]{2,}$/.test(word)) {
+    if (/^-[itdqP]{2,}$/.test(word)) {
       rest.unshift(
         ...word
           .slice(1)
@@ -157,19 +257,23 @@ function readDocker(name: string, program: string, args: readonly string[]): Ser
       );
       continue;
     }
-    if (DOCKER_IGNORED.includes(word)) continue;
-    const [, flag = word, attached] = /^(--[^=]+)=(.*)$/s.exec(word) ?? /^(-[ev])(.+)$/s.exec(word) ?? [];
+    if (DOCKER_IGNORED.includes(word.replace(/=true$/, ""))) continue;
+    const [, flag = word, attached] =
+      /^(--[^=]+)=(.*)$/s.exec(word) ?? /^(-[evphlmuw])(.+)$/s.exec(word) ?? [];
     const readValue = () => attached ?? rest.shift() ?? "";
-    if (DOCKER_REPORTED_VALUES.includes(flag)) {
+    const [reported, without_value] = [DOCKER_REPORTED[flag], DOCKER_REPORTED_SWITCHES[flag]];
+    const isolated = (flag === "--network" || flag === "--net") && (attached ?? rest[0]) === "none";
+    if (reported !== undefined || isolated) {
       readValue();
-      ignored.push(flag);
-    } else if (flag === "-e" || flag === "--env") {
+      ignored.push({ flag, reason: reported ?? NETWORK });
+    } else if (without_value !== undefined) ignored.push({ flag, reason: without_value });
+    else if (flag === "-e" || flag === "--env") {
       const [variable = "", ...value] = readValue().split("=");
       env[variable] = value.length === 0 ? `\${${variable}}` : value.join("=");
     } else if (flag === "-v" || flag === "--volume") mounts.push(readVolume(name, readValue()));
     else if (flag === "--mount") mounts.push(readBind(name, readValue()));
     else {
-      const reason = DOCKER_REASONS[flag] === undefined ? "" : `: ${DOCKER_REASONS[flag]}`;
+      const reason = because(DOCKER_REASONS[flag]);
       throw invalid(`${name} calls ${program} run with ${flag}, which is not supported${reason}`);
     }
   }
@@ -218,7 +322,11 @@ function readFlags(
   name: string,
   program: string,
   args: readonly string[],
-  { values, ignored }: { values: readonly string[]; ignored: readonly string[] },
+  {
+    values,
+    ignored,
+    reasons = {},
+  }: { values: readonly string[]; ignored: readonly string[]; reasons?: Record<string, string> },
 ): { flag_values: Map<string, string>; rest: string[] } {
   const flag_values = new Map<string, string>();
   const rest = [...args];
@@ -227,9 +335,13 @@ function readFlags(
     const [, long = flag, value] = /^(--[^=]+)=(.*)$/s.exec(flag) ?? [];
     if (values.includes(long)) flag_values.set(long, value ?? rest.shift() ?? "");
     else if (!ignored.includes(flag))
-      throw invalid(`${name} calls ${program} with ${flag}, which is not supported`);
+      throw invalid(`${name} calls ${program} with ${long}, which is not supported${because(reasons[long])}`);
   }
   return { flag_values, rest };
+}
+
+function because(reason: string | undefined): string {
+  return reason === undefined ? "" : `: ${reason}`;
 }
 
 function invalid(problem: string, fix?: string): BackplaneError {

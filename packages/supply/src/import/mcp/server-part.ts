@@ -28,7 +28,9 @@ function notesOf({ name, mounts = [], ignored = [] }: McpServerEntry): string[] 
       const mount = `${source}:${target}${writable ? ":rw" : ""}`;
       return `${name} asks for the folder ${source}, which it does not get. To allow it: backplane binding set ${quoteForShell(name)} --mount ${quoteForShell(mount)}`;
     }),
-    ...ignored.map((flag) => `${name} is started with ${flag}, which has no effect here.`),
+    ...ignored.map(
+      ({ flag, reason }) => `${name} is started with ${flag}, which has no effect here: ${reason}.`,
+    ),
   ];
 }
 
