@@ -16,10 +16,7 @@ export interface StoredEntry {
   hash: string;
 }
 
-/**
- * Reading one entry reads its whole span, so spans are small. The queries rely on the limit: `last_id` bounds
- * `first_id`.
- */
+/** Reading one entry reads its whole span, so spans are small. */
 const SPAN_ENTRIES = 64;
 const SPAN_CHARS = 256 * 1024;
 
@@ -65,38 +62,39 @@ function serializeEntry([kind, date, payload, meta]: EntryRow, hash: string): st
   return `[${JSON.stringify(kind)},${JSON.stringify(date)},${payload},${meta},"${hash}"]`;
 }
 
+/**
+ * A condition on a column without an index would hide a row whose value was damaged, so spans are found by `last_id` alone:
+ * up to the first one that ends at `upper` or later, which begins before or after it.
+ */
+const lastSpanUpTo = (chain_id: string, upper: string) =>
+  `coalesce((select last_id from spans where chain_id = ${chain_id} and last_id >= ${upper} order by last_id limit 1), ${upper})`;
+
 const SPANS = "select first_id, last_id, body from spans";
 const READ_SPANS = `${SPANS}
-  where chain_id = $1 and last_id > $2 and last_id < $3 + ${SPAN_ENTRIES} and first_id <= $3 order by last_id`;
+  where chain_id = $1 and last_id > $2 and last_id <= ${lastSpanUpTo("$1", "$3")} order by last_id`;
 
 export function* spansOf(chain_id: string, lower: number, upper: number): Op<Row[]> {
-  return yield sql(READ_SPANS, [chain_id, lower, upper]);
+  const rows = yield sql(READ_SPANS, [chain_id, lower, upper]);
+  return rows.filter((row) => (row.first_id as number) <= upper);
 }
-
-const NEXT_SPAN = "select first_id from spans where chain_id = $1 and last_id > $2 order by last_id limit 1";
 
 /** Entries of one chain with lower < id ≤ upper. Ids that belong to another chain of the session are missing. */
 export function* readSpans(chain_id: string, lower: number, upper: number, limit: number): Op<StoredEntry[]> {
   const found: StoredEntry[] = [];
   for (let at = lower; at < upper && found.length < limit; ) {
     const end = Math.min(upper, at + limit - found.length);
-    const rows = yield* spansOf(chain_id, at, end);
+    const rows = yield sql(READ_SPANS, [chain_id, at, end]);
+    const last = rows.at(-1);
+    if (last === undefined) break;
     for (const row of rows) decodeSpan(row, at, end, found);
-    if (rows.length === 0) {
-      const [next] = yield sql(NEXT_SPAN, [chain_id, end]);
-      if (next === undefined) break;
-      at = (next.first_id as number) - 1;
-    } else {
-      at = end;
-    }
+    at = Math.max(end, (last.first_id as number) - 1);
   }
   return found;
 }
 
 const READ_WINDOW = `select e.first_id, e.last_id, e.body from chains c
-  join spans e on e.chain_id = c.id and e.last_id > $5 and e.last_id < $6 + ${SPAN_ENTRIES} and e.first_id <= $6
+  join spans e on e.chain_id = c.id and e.last_id > $5 and e.last_id <= ${lastSpanUpTo("c.id", "$6")}
   where c.org_id = $1 and c.project_id = $2 and c.workspace = $3 and c.session_id = $4
-    and c.fork_entry < $6 and c.last_entry > $5
   order by e.first_id`;
 
 /** The same over all chains of a session. `key` is in the order of `keyValues`. */
@@ -115,11 +113,12 @@ export function* lastAnchor(chain_id: string, upper: number): Op<number | null> 
 }
 
 const READ_LAST = `${SPANS}
-  where chain_id = $1 and last_id < $2 + ${SPAN_ENTRIES} and first_id <= $2 order by last_id desc limit 1`;
+  where chain_id = $1 and last_id <= ${lastSpanUpTo("$1", "$2")} order by last_id desc limit 2`;
 
 /** The last entry of the chain itself up to `upper`. */
 export function* lastEntry(chain_id: string, upper: number): Op<StoredEntry | null> {
-  const [row] = yield sql(READ_LAST, [chain_id, upper]);
+  const rows = yield sql(READ_LAST, [chain_id, upper]);
+  const row = rows.find((each) => (each.first_id as number) <= upper);
   if (row === undefined) return null;
   const found: StoredEntry[] = [];
   decodeSpan(row, 0, upper, found);
@@ -167,6 +166,7 @@ function parseSpan(row: Row): SpanPart[] {
 
 function decodeSpan(row: Row, lower: number, upper: number, found: StoredEntry[]): void {
   let id = row.first_id as number;
+  if (id > upper) return;
   for (const [kind, date, payload, meta, hash] of JSON.parse(row.body as string) as SpanPart[]) {
     if (id > lower && id <= upper) {
       found.push({ id, kind, date, payload: payload as JsonObject, meta: meta as JsonObject, hash });
