@@ -3,7 +3,7 @@
  *
  *   node scripts/build-sandbox-init.ts           builds them for all architectures, with the exact toolchain
  *   node scripts/build-sandbox-init.ts --check   builds them again elsewhere; fails if a byte differs
- *   node scripts/build-sandbox-init.ts --local   builds the one of this machine with any compiler, to try a change
+ *   node scripts/build-sandbox-init.ts --local   builds only the program for this machine, with any compiler, to try a change
  */
 import { buildLocally, buildShipped, differences, PREBUILT } from "./sandbox-init/manifest.ts";
 

@@ -100,7 +100,7 @@ export function configCases(store: () => Store): void {
     expect(await outbox.read(0, 9, scope)).toHaveLength(1);
   });
 
-  test("writes nothing of a change beyond the limits: no key, no removal, no record", async () => {
+  test("rejects a change beyond the limits without writing any key, removal or record", async () => {
     const scope = freshOrg();
     const { org_id } = scope;
     const { config, audit } = store();

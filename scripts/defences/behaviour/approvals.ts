@@ -161,7 +161,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "approval: its request is published",
+    defence: "approval: the request of an approval is published",
     file: PENDING,
     from: "      this.#publisher?.requested(approval);\n",
     to: "",
@@ -169,7 +169,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "approval: its cancellation is published",
+    defence: "approval: the cancellation of an approval is published",
     file: PENDING,
     from: "        this.#publisher?.cancelled(waiter.approval, reason);\n",
     to: "",
@@ -184,7 +184,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: DURABLE,
   },
   {
-    defence: "approval: a durable one waits on after a crash",
+    defence: "approval: a durable approval stays pending after a crash",
     file: RECOVER,
     from: 'const expired = approval.status === "pending" && !approval.durable;',
     to: 'const expired = approval.status === "pending";',
@@ -284,14 +284,14 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: SESSION_GRANTS,
   },
   {
-    defence: "session grant: sub-agents use those of their parents",
+    defence: "session grant: sub-agents use the grants of their parents",
     file: GRANTS,
     from: "if (!id.includes(AGENT_SEPARATOR)) return null;",
     to: "return null;",
     tests: SESSION_GRANTS,
   },
   {
-    defence: "session grant: parents do not use those of sub-agents",
+    defence: "session grant: parents do not use the grants of sub-agents",
     file: GRANTS,
     from: "id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))",
     to: "id.slice(0, id.indexOf(AGENT_SEPARATOR))",
@@ -305,7 +305,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: SESSION_GRANTS,
   },
   {
-    defence: "session grant: other projects do not see it",
+    defence: "session grant: other projects do not see a grant",
     file: GRANTS,
     from: "(scope.project_id === null || grant.project_id === scope.project_id)",
     to: "(scope.project_id !== undefined || grant.project_id === scope.project_id)",

@@ -47,7 +47,7 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/catalog/{name}",
       operation_id: "getCatalogTool",
-      summary: "Read all tools of one name",
+      summary: "Read all tools with a name",
       description:
         "The tool that has the name comes first; each of the others states why it does not have the name.",
       tag: "Discovery",

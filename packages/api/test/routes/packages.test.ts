@@ -91,7 +91,7 @@ test("rejects an upload over the limit and a body that is not an archive", async
   expect(noise.status).toBe(422);
 });
 
-test("rejects a streamed archive that exceeds the limit and stores nothing of it", async () => {
+test("rejects a streamed archive that exceeds the limit and stores no part of it", async () => {
   const dir = writeSamplePackage(t.home, "5.0.0");
   writeFileSync(join(dir, "noise.bin"), randomBytes(300_000));
   const stream = new PassThrough();

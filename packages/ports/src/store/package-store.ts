@@ -5,7 +5,7 @@ import type { ChangeRecords } from "./change-records.ts";
 export interface PackageStore {
   /**
    * Idempotent for the same bytes: resolves to the existing row. Throws `package.conflict` for the same id and version
-   * with another digest.
+   * with a different digest.
    */
   insert(row: Package, records: ChangeRecords): Promise<{ row: Package; created: boolean }>;
   get(org_id: string, id: string): MaybePromise<Package | null>;

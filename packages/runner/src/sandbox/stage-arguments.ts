@@ -1,6 +1,6 @@
 /**
- * Builds the command line of `sandbox-init stage` and its commands from a plan. Pure. The command line contains
- * nothing of the plan, because the process is started ahead of time.
+ * Builds the command line of `sandbox-init stage` and its commands from a plan. Pure. The command line contains no part
+ * of the plan, because the process is started ahead of time.
  */
 import { INSIDE_UID, type PlannedMount, type SandboxPlan } from "./plan.ts";
 

@@ -137,7 +137,7 @@ verifies(
 
 verifies(
   ["side.env", "side.spec"],
-  "takes command, args and env from the record and inherits nothing of the host's environment",
+  "takes command, args and env from the record and inherits no variable of the host",
   async () => {
     process.env.BACKPLANE_TEST_LEAK = "leaked";
     const testRunner = createTestRunner();

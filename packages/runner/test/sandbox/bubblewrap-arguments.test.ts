@@ -21,7 +21,7 @@ test("gives sandbox-init the capabilities that it drops before the plugin starts
   expect(text).toMatch(/--cap-drop ALL .*--cap-add/);
 });
 
-test("creates all namespaces, mounts /proc read-only, and puts nothing of the plugin into argv", () => {
+test("creates all namespaces, mounts /proc read-only, and puts no value of the plugin into argv", () => {
   const words = line();
   for (const kind of ["user", "pid", "net", "ipc", "uts"]) expect(words).toContain(`--unshare-${kind}`);
   for (const flag of ["--die-with-parent", "--new-session", "--cap-drop"]) expect(words).toContain(flag);

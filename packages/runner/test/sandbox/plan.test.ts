@@ -52,7 +52,7 @@ const requests = fc.record({
   kind: fc.constantFrom("node" as const, "system" as const, "package" as const),
 });
 
-test("shows nothing of the host except system files and what the grant names", () => {
+test("shows no files of the host except system files and those that the grant names", () => {
   fc.assert(
     fc.property(requests, ({ kind, ...change }) => {
       const file = kind === "package" ? "/store/abc/bin/run" : "/usr/bin/run";
@@ -117,7 +117,7 @@ test("maps programs to their paths inside", () => {
   expect(() => command({ kind: "package", file: "/store/abd", args: [] })).toThrow("outside the package");
 });
 
-verifies("source.image", "shows the files of an image and nothing of the host's system", () => {
+verifies("source.image", "shows the files of an image and no system files of the host", () => {
   const image = {
     root: "/images/x-root",
     workdir: "/app",

@@ -16,7 +16,7 @@ const EXAMPLES = fileURLToPath(new URL("../../../../examples", import.meta.url))
 const isolated = { class: "isolated" } as const;
 const DAY_MS = 86_400_000;
 
-verifies("sandbox.env", "sets exactly the documented environment and nothing of the host's", async () => {
+verifies("sandbox.env", "sets exactly the documented environment and no variable of the host", async () => {
   process.env.HOST_CANARY = "canary-of-the-host";
   const testRunner = createConfinedTestRunner();
   const context = { secrets: { token: "canary-of-the-call" } };
@@ -145,7 +145,7 @@ function makePackage(package_id: string, version: string, entrypoint: string[]) 
   };
 }
 
-test("refuses isolated with a fix if there is no sandbox, and never falls back", async () => {
+test("refuses an isolated call with a fix if there is no sandbox, and never falls back", async () => {
   const confinement = createConfinement(sandboxOptions({ init: "/nonexistent" }));
   await confinement.opening;
   const { sandbox, refusal } = confinement.of(requestOf(isolated));

@@ -138,7 +138,7 @@ export function createPackageImporter({
   ): Promise<StagedPackage> {
     const format = known ?? packageFormatOf(listing);
     const read = await format.read(staging.tree, listing, hints);
-    // Tool files have such a version already.
+    // Tool files already have such a version.
     const edited = hints.changing === true && format !== toolFiles;
     const version = edited ? editedVersion(read.manifest.version, listing.digest) : read.manifest.version;
     const manifest = { ...read.manifest, version };
@@ -255,7 +255,7 @@ export function createPackageImporter({
     manifest: (text) => importManifest(text, { changing }, operation),
   });
 
-  /** Unpacks a folder or an archive and finds out what it is. */
+  /** Unpacks a folder or an archive and determines what it contains. */
   async function unpackContent(
     source: Extract<InstallationSource, { kind: "archive" | "folder" }>,
     stage: () => Promise<Staging>,
