@@ -1,5 +1,6 @@
 /** Upgrades of a real plugin in a real gateway: what a candidate does before and after traffic moves to it. */
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ReplayReport } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
@@ -151,4 +152,100 @@ verifies(
     expect(await find("y")).toMatchObject({ status: "succeeded", package_version: "1.0.0" });
   },
   120_000,
+);
+
+/** A server on stdio whose tool `find` answers with the text of its version. */
+function writeServer(version: string, answer: string): string {
+  const program = `import { createInterface } from "node:readline";
+const find = { name: "find", description: "Finds.", inputSchema: { type: "object" }, annotations: { readOnlyHint: true } };
+const answers = {
+  initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "notes", version: "1" } }),
+  "tools/list": () => ({ tools: [find] }),
+  "tools/call": ({ arguments: input }) => ({ content: [{ type: "text", text: ${JSON.stringify(answer)} + input.text }] }),
+  ping: () => ({}),
+};
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) return;
+  const answer = answers[method];
+  const reply = answer === undefined ? { error: { code: -32601, message: "unknown" } } : { result: answer(params ?? {}) };
+  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...reply }) + "\\n");
+});
+`;
+  const folder = mkdtempSync(join(tmpdir(), "backplane-server-"));
+  writeFileSync(join(folder, "server.mjs"), program);
+  const lines = [
+    'api_version = "vai.plugin.v1"',
+    'package_id = "acme/server"',
+    `version = "${version}"`,
+    'name = "server"',
+    "[runtime]",
+    'protocol = "mcp.stdio"',
+    'entrypoint = ["node", "./server.mjs"]',
+  ];
+  writeFileSync(join(folder, "vai-plugin.toml"), `${lines.join("\n")}\n`);
+  return folder;
+}
+
+/** A folder of tool files whose tool `lookup` answers with the text of its version. */
+function writeToolFolder(version: string, answer: string): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-tools-"));
+  mkdirSync(join(folder, "tools"));
+  writeFileSync(
+    join(folder, "package.json"),
+    JSON.stringify({ name: "lookup-kit", version, type: "module" }),
+  );
+  writeFileSync(
+    join(folder, "tools", "lookup.ts"),
+    `export default {
+  description: "Looks something up.",
+  defaultRiskLevel: "low" as const,
+  input_schema: { type: "object", properties: { text: { type: "string" } } },
+  async execute(input: Record<string, unknown>) {
+    return { content: ${JSON.stringify(answer)} + input.text, isError: false };
+  },
+};
+`,
+  );
+  return folder;
+}
+
+verifies(
+  "upgrade.replay",
+  "replays calls of a real MCP server and of real tool files, which describe their tools themselves",
+  async () => {
+    const cases = [
+      { write: writeServer, tool: "mcp_server_find" },
+      { write: writeToolFolder, tool: "lookup" },
+    ];
+    for (const { write, tool } of cases) {
+      const installed = await gateway.cli("plugin", "install", write("1.0.0", "old "), "--bind", "--json");
+      expect(installed, installed.stderr).toMatchObject({ code: 0 });
+      const listed = await gateway.http<{ items: { package_id: string; version: string }[] }>(
+        "GET",
+        "/v1/plugin-packages?limit=1",
+      );
+      const { package_id } = listed.body.items[0]!;
+      const call = await gateway.http<FoundCall>("POST", "/v1/invocations?wait=60", {
+        export_id: tool,
+        input: { text: "a" },
+      });
+      expect(call.body, JSON.stringify(call.body)).toMatchObject({ status: "succeeded" });
+      const replay = async (version: string, answer: string) => {
+        const candidate = write(version, answer);
+        const ran = await gateway.cli("plugin", "replay", package_id, "--candidate", candidate, "--json");
+        expect(ran.stdout, ran.stderr).not.toBe("");
+        return JSON.parse(ran.stdout) as ReplayReport;
+      };
+      expect(await replay("1.1.0", "old ")).toMatchObject({
+        verdict: "same",
+        counts: { same: 1 },
+        problems: [],
+      });
+      const changed = await replay("1.2.0", "new ");
+      expect(changed).toMatchObject({ verdict: "changed", counts: { changed: 1 }, problems: [] });
+      expect(JSON.stringify(changed.calls)).toContain("new a");
+    }
+  },
+  180_000,
 );

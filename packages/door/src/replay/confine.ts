@@ -3,7 +3,7 @@
  * the host, read-only mounts, and placeholders for secrets. A call with this grant can change nothing outside its
  * sandbox.
  */
-import type { Binding, Grant, Protocol } from "@backplane/contract";
+import type { Binding, Grant, PluginExport, Protocol } from "@backplane/contract";
 
 /** Never valid anywhere, but a program that requires a value starts with it. */
 const PLACEHOLDER_SECRET = "replay-without-secret";
@@ -34,6 +34,16 @@ export function confineBinding(binding: Binding, binding_id: string): Binding {
       permissions: { ...policy.permissions, network: "none", gateway_api_scopes: [] },
     },
   };
+}
+
+/**
+ * An MCP server declares no effect class, but may declare that a tool only reads. That claim of its author is enough here,
+ * because a call with this grant can change nothing anyway; it is not enough to run a real call twice.
+ */
+export function isReadOnlyTool(item: PluginExport): boolean {
+  if (item.kind !== "tool") return false;
+  const { effect_class, hints } = item.tool;
+  return effect_class === "read_only" || (effect_class === "unknown" && hints?.readOnlyHint === true);
 }
 
 export function placeholderSecrets({ secret_slots }: Pick<Grant, "secret_slots">): Record<string, string> {

@@ -36,7 +36,7 @@ import { accept } from "../invoke/accept.ts";
 import type { Door } from "../invoke/door.ts";
 import { buildRunRequest } from "../invoke/run.ts";
 import { reopen } from "../open/open.ts";
-import { confineBinding, isReplayable, placeholderSecrets } from "./confine.ts";
+import { confineBinding, isReadOnlyTool, isReplayable, placeholderSecrets } from "./confine.ts";
 import { diffJson, shapeOf } from "./diff-json.ts";
 
 /** How many recorded calls are searched for read-only ones. */
@@ -167,6 +167,8 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     { tools }: ReplayRequest,
     limit: number,
   ): Promise<InvocationRow[]> {
+    const exports = (await door.bindings.get(caller.scope, binding_id))?.package.manifest.exports ?? [];
+    const reading = new Set(exports.filter(isReadOnlyTool).map(({ id }) => id));
     const found: InvocationRow[] = [];
     const seen = new Set<string>();
     let scanned = 0;
@@ -178,7 +180,9 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
       );
       scanned += 100;
       for (const call of page.items) {
-        if (call.export_kind !== "tool" || call.effect_class !== "read_only") continue;
+        if (call.export_kind !== "tool") continue;
+        const only_reads = call.effect_class === "unknown" && reading.has(call.export_id);
+        if (call.effect_class !== "read_only" && !only_reads) continue;
         if (tools !== undefined && !tools.includes(call.export_id)) continue;
         const key = `${call.project_id}\n${call.export_id}\n${canonicalJson(call.input)}`;
         if (seen.has(key) || found.length >= limit) continue;
@@ -246,7 +250,7 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
     };
     const source = { ...door.bindings, get: () => bound };
     const call = await reopen({ ...door, bindings: source, plans }, row);
-    if (call.plan.effect_class !== "read_only")
+    if (!isReadOnlyTool(call.plan.export))
       return `${row.export_id} is ${call.plan.effect_class} in version ${bound.package.version} and was not run.`;
     const verdict = admit(call, door.state);
     if (verdict.verdict === "refused") return verdict.message;

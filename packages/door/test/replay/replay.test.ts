@@ -1,5 +1,6 @@
 /** Recorded read-only calls run against a candidate version, and the results are compared (upgrade.replay). */
 import type { Json, Package, ReplayRequest } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
 import type { Caller, RunOutcome } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -239,3 +240,53 @@ test("refuses a replay without the sandbox, of an unknown package, and by guests
   const off = await createTestKernel({ file: fixture.file, runner: fixture.runner });
   await expect(replay(off, candidate)).rejects.toMatchObject({ code: "sandbox.unavailable" });
 });
+
+/** The tools of a server: one that declares itself read-only, and one that does not. */
+function describeServer(fixture: TestKernel, hinted: readonly boolean[]): void {
+  let described = 0;
+  fixture.runner.description = () => {
+    const readOnlyHint = hinted[Math.min(described++, hinted.length - 1)]!;
+    const tool = (id: string, hints: object) =>
+      ToolExportSchema.parse({ id, kind: "tool", tool: { effect_class: "unknown", hints } });
+    return {
+      exports: [tool("mcp_notes_find", { readOnlyHint }), tool("mcp_notes_add", {})],
+      schemas: {},
+      warnings: [],
+      info: {},
+    };
+  };
+}
+
+async function openServer(hinted: readonly boolean[]) {
+  const fixture = await createTestKernel();
+  describeServer(fixture, hinted);
+  const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] } as const;
+  const server = (version: string) => ({ ...manifest([], { package_id: "acme/notes", runtime }), version });
+  await fixture.bind(server("0.1.0"));
+  fixture.runner.script = ({ request }) => ok(result({ by: request.package.version }));
+  const installed = await fixture.kernel.packages.install(admin, fixture.importer.add(server("0.2.0")));
+  for (const export_id of ["mcp_notes_find", "mcp_notes_add"]) await fixture.call({ export_id, input: {} });
+  return { fixture, candidate: installed.package };
+}
+
+verifies(
+  "upgrade.replay",
+  "replays the calls of an MCP server whose tools declare themselves read-only, and no others",
+  async () => {
+    const { fixture, candidate } = await openServer([true]);
+    const before = fixture.runner.requests.length;
+    const report = await replay(fixture, candidate);
+    expect(report).toMatchObject({ verdict: "changed", counts: { changed: 1 }, problems: [] });
+    expect(report.calls).toMatchObject([
+      { export_id: "mcp_notes_find", differences: [{ path: "/structured_output/by" }] },
+    ]);
+    const replayed = fixture.runner.requests.slice(before);
+    expect(replayed.map((request) => request.package.version)).toEqual(["0.1.0", "0.2.0"]);
+    for (const { grant } of replayed) expect(grant).toMatchObject({ network: "none", allowed_domains: [] });
+    // Bound, then described for the replay: the version in use, and the candidate, which withdraws the hint.
+    const withdrawn = await openServer([true, true, false]);
+    expect((await replay(withdrawn.fixture, withdrawn.candidate)).calls).toMatchObject([
+      { result: "changed", reason: "mcp_notes_find is unknown in version 0.2.0 and was not run." },
+    ]);
+  },
+);
