@@ -6,6 +6,7 @@ const WATCH = "packages/door/src/trials/trial-watch.ts";
 const FALL_BACK = "packages/door/src/invoke/fall-back.ts";
 const FALLS_BACK = ["packages/door/test/invoke/fall-back.test.ts"];
 const TRIALS = ["packages/registry/test/bindings/trials.test.ts"];
+const HELD = ["packages/registry/test/bindings/held-permissions.test.ts"];
 const PLAN = "packages/registry/src/bindings/plan-change.ts";
 const MOVE = "packages/registry/src/bindings/move-binding.ts";
 const CONFINE = "packages/door/src/replay/confine.ts";
@@ -258,14 +259,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: UPGRADES,
     from: 'if (new_permissions === "hold" && more.length > 0)',
     to: 'if (new_permissions === "hold" && more.length > 9)',
-    tests: TRIALS,
+    tests: HELD,
   },
   {
     defence: "upgrade: only an admin grants a version more permissions",
     file: UPGRADES,
     from: 'if (new_permissions === "grant") requireAdmin(caller);',
     to: "void requireAdmin;",
-    tests: TRIALS,
+    tests: HELD,
   },
   {
     defence: "upgrade: a share is started before it gets calls",
@@ -279,7 +280,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/held-permissions.ts",
     from: 'if (atLeast(caller.role, "admin")) return;',
     to: 'if (atLeast(caller.role, "user")) return;',
-    tests: ["packages/registry/test/bindings/trials.test.ts"],
+    tests: HELD,
     only: "does not let an operator grant",
   },
   {
@@ -287,7 +288,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/plan-change.ts",
     from: "[...new Set([...narrowed.withheld, ...carried.held])]",
     to: "[...new Set([...narrowed.withheld])]",
-    tests: ["packages/registry/test/bindings/trials.test.ts"],
+    tests: HELD,
     only: "does not let an operator grant",
   },
   {
@@ -313,7 +314,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/waiting-upgrades.ts",
     from: "if (held_upgrade === undefined) return null;",
     to: "if (held_upgrade === undefined || held_upgrade !== null) return null;",
-    tests: TRIALS,
+    tests: HELD,
     only: "lists a held upgrade once",
   },
   {
@@ -428,7 +429,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: PLAN,
     from: "...(permissions_limited.length === 0 ? {} : { permissions_limited }),",
     to: "",
-    tests: TRIALS,
+    tests: HELD,
     only: "by limiting it before",
   },
   {
@@ -436,7 +437,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: MOVE,
     from: 'set.permissions?.network !== "egress"',
     to: 'policy.permissions?.network !== "egress"',
-    tests: TRIALS,
+    tests: HELD,
     only: "by setting it before",
   },
   {
@@ -444,7 +445,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: MOVE,
     from: "return !limits && set.allowed_domains !== undefined ? null :",
     to: "return !limits ? null :",
-    tests: TRIALS,
+    tests: HELD,
     only: "by listing them before",
   },
   {
@@ -452,7 +453,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     file: "packages/registry/src/bindings/held-permissions.ts",
     from: ", ...requestedBeyond(beside, to.found)]",
     to: "]",
-    tests: TRIALS,
+    tests: HELD,
     only: "widen a second binding",
   },
 ];

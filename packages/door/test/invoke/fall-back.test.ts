@@ -308,9 +308,10 @@ verifies(
 test("ends a call that is cancelled while the version is rolled back", async () => {
   const { fixture } = await openOnTrial();
   const { promise: held, resolve: release } = Promise.withResolvers<void>();
-  const { updateAll } = fixture.store.bindings;
+  const { bindings } = fixture.store;
+  const updateAll = bindings.updateAll.bind(bindings);
   let rolling = false;
-  fixture.store.bindings.updateAll = async (...change) => {
+  bindings.updateAll = async (...change) => {
     rolling = true;
     await held;
     return await updateAll(...change);

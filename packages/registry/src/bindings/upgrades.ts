@@ -307,7 +307,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     kernel: Caller,
     trials: readonly Binding[],
     cause: TrialFailure,
-    { message: problem, fix = "" }: BackplaneError,
+    { message: problem, fix }: BackplaneError,
   ): Promise<void> {
     const at = now();
     const changed = trials
