@@ -12,6 +12,7 @@ const NPM = "packages/supply/src/npm";
 const CONTAINER_IMAGES = ["packages/supply/test/container-images.test.ts"];
 const HOSTILE_REGISTRY = ["packages/supply/test/hostile-registry.test.ts"];
 const HOSTILE_LAYERS = ["packages/supply/test/hostile-layers.test.ts"];
+const PYTHON_BUILDS = ["packages/supply/test/python-builds.test.ts"];
 const PYTHON_WHEELS = ["packages/supply/test/python-wheels.test.ts"];
 const PYTHON_SERVER = ["packages/supply/test/python-server.test.ts"];
 const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
@@ -129,7 +130,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "npm: install scripts run only in the sandbox",
-    file: "packages/runner/src/runner/install-scripts.ts",
+    file: "packages/runner/src/runner/run-confined.ts",
     from: 'const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });',
     to: 'const { sandbox, refusal } = confinement.of({ class: "worker", grant: { host: true } });',
     tests: ["packages/runner/test/runner/install-scripts.test.ts"],
@@ -205,6 +206,111 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     to: "if (hash === undefined) continue;\n    if (hash === null) throw",
     tests: PYTHON_WHEELS,
     only: "RECORD",
+  },
+  {
+    defence: "pypi builds: pip unpacks no source archive",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: "tarfile.TarFile.__init__ = refuse_archives\n",
+    to: "",
+    tests: PYTHON_BUILDS,
+    only: "unpacks no source archive",
+  },
+  {
+    defence: "pypi builds: pip stops before it prepares a source archive",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: "    RequirementPreparer.prepare_linked_requirement = stop_at_source\n",
+    to: "",
+    tests: PYTHON_BUILDS,
+    only: "unpacks an archive itself",
+  },
+  {
+    defence: "pypi builds: only packages that the operator names are built",
+    file: "packages/supply/src/pypi/pip-command.ts",
+    from: 'frozenset(("binary", "source")) if name in names else plain_formats(self, name)',
+    to: 'frozenset(("binary", "source"))',
+    tests: PYTHON_BUILDS,
+    only: "refuses build requirements",
+  },
+  {
+    defence: "pypi builds: the archive has the hash that the index announces",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "if (actual !== source.sha256) throw",
+    to: 'if (actual === "") throw',
+    tests: PYTHON_BUILDS,
+    only: "builds only the archive",
+  },
+  {
+    defence: "pypi builds: the archive comes from the index",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "!URL.canParse(url) || !origins.has(new URL(url).origin)",
+    to: "!URL.canParse(url)",
+    tests: PYTHON_BUILDS,
+    only: "builds only the archive",
+  },
+  {
+    defence: "pypi builds: the wheel is of the same package and version",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "  throw invalidBuild(source, `its wheel is ${name} ${version}`);\n",
+    to: "",
+    tests: PYTHON_BUILDS,
+    only: "hostile build",
+  },
+  {
+    defence: "pypi builds: the wheel is checked before pip reads it",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: 'const { metadata } = await unpackWheel(copy, join(work, "checked"), limits);',
+    to: "const metadata = `Name: ${name}\\nVersion: ${version}\\n`;",
+    tests: PYTHON_BUILDS,
+    only: "hostile build",
+  },
+  {
+    defence: "pypi builds: a link in the output is not followed",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK",
+    to: "constants.O_RDONLY | constants.O_NONBLOCK",
+    tests: PYTHON_BUILDS,
+    only: "hostile build",
+  },
+  {
+    defence: "pypi builds: a linked output folder is not read",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "return info?.isDirectory() === true ?",
+    to: "return info !== null ?",
+    tests: PYTHON_BUILDS,
+    only: "hostile build",
+  },
+  {
+    defence: "pypi builds: a build requirement is a package of the index",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "requirements.find((each) => !isBuildRequirement(each))",
+    to: 'requirements.find((each) => each === "")',
+    tests: PYTHON_BUILDS,
+    only: "refuses build requirements",
+  },
+  {
+    defence: "pypi builds: the second pass has its own folder",
+    file: "packages/supply/src/pypi/build-wheels.ts",
+    from: "join(work, `box-${pass}`)",
+    to: 'join(work, "box")',
+    tests: PYTHON_BUILDS,
+    only: "has not seen",
+  },
+  {
+    defence: "pypi builds: a build has none of the gateway's variables",
+    file: "packages/runner/src/runner/run-confined.ts",
+    from: "env: run.env,",
+    to: "env: { ...(process.env as Record<string, string>), ...run.env },",
+    tests: ["packages/runner/test/runner/source-builds.test.ts"],
+    only: "without network",
+  },
+  {
+    defence: "pypi builds: a build that does not end is ended",
+    file: "packages/runner/src/runner/run-confined.ts",
+    from: '    confined.kill("timeout");\n',
+    to: "",
+    tests: ["packages/runner/test/runner/source-builds.test.ts"],
+    only: "does not end",
+    hangs: true,
   },
   {
     defence: "images: a link ends at the root of the image",

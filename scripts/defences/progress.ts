@@ -18,7 +18,7 @@ export const PROGRESS_DEFENCES: Mutant[] = [
   },
   {
     defence: "progress: a cancelled installation ends install scripts",
-    file: `${RUNNER}/runner/install-scripts.ts`,
+    file: `${RUNNER}/runner/run-confined.ts`,
     from: '  stop.addEventListener("abort", kill);\n',
     to: "",
     tests: ["packages/runner/test/runner/install-scripts.test.ts"],

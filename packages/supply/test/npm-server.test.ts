@@ -286,7 +286,7 @@ verifies(
         "npm:acme-plain@1.0.0",
         "npm:acme-uses-native@1.0.0; install scripts: acme-native@1.0.0",
       ]);
-      expect(() => opened.assertScriptsFound()).not.toThrow();
+      expect(() => opened.assertAllowedFound()).not.toThrow();
       await opened.end();
     }
     expect(requests).toEqual([["acme-native"], ["acme-native"]]);
@@ -305,7 +305,7 @@ test("refuses names without install scripts, and says which packages have some",
     code: "plugin.source_invalid",
     fix: "Dependencies with install scripts: acme-native.",
   }) as unknown;
-  expect(() => opened.assertScriptsFound()).toThrow(refused as Error);
+  expect(() => opened.assertAllowedFound()).toThrow(refused as Error);
   await close();
 }, 60_000);
 

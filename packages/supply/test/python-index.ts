@@ -3,6 +3,8 @@ import { createHash } from "node:crypto";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
+import { gzipSync } from "node:zlib";
+import { type TarEntry, tar } from "./tar-bytes.ts";
 import { zip } from "./zip-bytes.ts";
 
 export interface PythonIndex {
@@ -131,4 +133,78 @@ export function wheel(content: WheelContent): { file: string; bytes: Buffer } {
 
 export function sha256Of(bytes: Uint8Array): string {
   return createHash("sha256").update(bytes).digest("hex");
+}
+
+/**
+ * A build backend of PEP 517 with the standard library alone. It puts the files of the folder `files` into a wheel that
+ * `about.json` describes.
+ */
+export const BACKEND = `
+import base64, hashlib, json, os, zipfile
+
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    with open("about.json") as file:
+        about = json.load(file)
+    stem = about["name"].replace("-", "_") + "-" + about["version"]
+    info = stem + ".dist-info"
+    metadata = ["Metadata-Version: 2.1", "Name: " + about["name"], "Version: " + about["version"]]
+    metadata += ["Requires-Dist: " + each for each in about.get("requires", [])]
+    content = {
+        info + "/METADATA": "\\n".join(metadata) + "\\n",
+        info + "/WHEEL": "Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n",
+        info + "/entry_points.txt": "[console_scripts]\\n" + "\\n".join(about.get("scripts", [])) + "\\n",
+    }
+    for folder, _, names in os.walk("files"):
+        for name in names:
+            path = os.path.join(folder, name)
+            with open(path) as file:
+                content[os.path.relpath(path, "files")] = file.read()
+    lines = []
+    for path, text in content.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b"=").decode()
+        lines.append("%s,sha256=%s,%d" % (path, digest, len(text.encode())))
+    content[info + "/RECORD"] = "\\n".join(lines + [info + "/RECORD,,", ""])
+    name = stem + "-py3-none-any.whl"
+    with zipfile.ZipFile(os.path.join(directory, name), "w") as archive:
+        for path, text in content.items():
+            archive.writestr(zipfile.ZipInfo(path), text)
+    return name
+`;
+
+export interface SourceContentOf {
+  name: string;
+  version?: string;
+  /** The files of the archive below its only folder. */
+  files: Readonly<Record<string, string>>;
+  /** Further entries, such as links. */
+  entries?: readonly TarEntry[];
+}
+
+/** The file name and the bytes of a source archive. */
+export function sdist({ name, version = "1.0.0", files, entries = [] }: SourceContentOf): {
+  file: string;
+  bytes: Buffer;
+} {
+  const stem = `${name.replaceAll("-", "_")}-${version}`;
+  const parts = Object.entries(files).map(([path, body]) => ({ name: `${stem}/${path}`, body }));
+  return { file: `${stem}.tar.gz`, bytes: gzipSync(tar(...parts, ...entries)) };
+}
+
+/** The files of an archive that builds itself with the backend above, without build requirements. */
+export function selfBuilt(
+  about: { name: string; version?: string; requires?: string[]; scripts?: string[] },
+  files: Readonly<Record<string, string>> = {},
+): SourceContentOf {
+  const described = { version: "1.0.0", ...about };
+  return {
+    name: about.name,
+    version: described.version,
+    files: {
+      "pyproject.toml":
+        '[build-system]\nrequires = []\nbuild-backend = "own_backend"\nbackend-path = ["."]\n',
+      "own_backend.py": BACKEND,
+      "about.json": JSON.stringify(described),
+      ...Object.fromEntries(Object.entries(files).map(([path, text]) => [`files/${path}`, text])),
+    },
+  };
 }

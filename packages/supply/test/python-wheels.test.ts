@@ -8,6 +8,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { UNPACK_LIMITS } from "../src/archive/limits.ts";
 import { pythonServer } from "../src/import/mcp/python-server.ts";
 import { createPip } from "../src/index.ts";
+import { AllowedBuilds } from "../src/pypi/allowed-builds.ts";
 import type { Pip } from "../src/pypi/pip-command.ts";
 import { downloadWheels } from "../src/pypi/resolve-wheels.ts";
 import { unpackWheel } from "../src/pypi/unpack-wheel.ts";
@@ -86,14 +87,19 @@ async function build(contents: readonly WheelContent[], limits = UNPACK_LIMITS) 
   const pip: Pip = {
     index_url: INDEX_URL,
     origins: new Set([new URL(INDEX_URL).origin]),
-    python: async () => ({ version: "3.11" }),
+    python: async () => ({ version: "3.11", python: "/usr/bin/python3" }),
     async run([command], dir) {
       if (command === "install") writeFileSync(join(dir, "report.json"), JSON.stringify({ install }));
       else for (const { file, bytes } of wheels) writeFileSync(join(dir, "wheels", file), bytes);
     },
   };
   const tree = join(mkdtempSync(join(root, "built-")), "tree");
-  const source = { spec: contents[0]!.name, secret_slots: [] };
+  const source = {
+    spec: contents[0]!.name,
+    secret_slots: [],
+    allowed: new AllowedBuilds([]),
+    builds: null,
+  };
   return await pythonServer(pip, { os: "linux", arch: "amd64" }, source, tree, unwatchedOperation(), limits);
 }
 

@@ -1,7 +1,8 @@
 /** Finds the version that an upgrade or a replay is about, and installs it, without bindings, if a source is given. */
-import { BackplaneError, type Package } from "@backplane/contract";
+import { BackplaneError, definedFields, type Package } from "@backplane/contract";
 import { findInstalledPackage } from "../bindings/find-package.ts";
 import type { CommandContext } from "../context/context.ts";
+import type { InstallOptions } from "./installation-settings.ts";
 import { readPluginSource } from "./plugin-source.ts";
 import { type SentSource, sendInstallation } from "./send-installation.ts";
 
@@ -12,9 +13,12 @@ export async function installCandidate(
   context: CommandContext,
   package_id: string,
   candidate: string,
+  { allowScripts, allowBuild }: Pick<InstallOptions, "allowScripts" | "allowBuild"> = {},
 ): Promise<Package> {
   if (VERSION.test(candidate)) return await findInstalledPackage(context, `${package_id}@${candidate}`);
-  const { packages } = await sendInstallation(context, toSentSource(context, candidate), { bind: false });
+  const settings = definedFields({ allow_scripts: allowScripts, allow_builds: allowBuild });
+  const source = toSentSource(context, candidate);
+  const { packages } = await sendInstallation(context, source, { bind: false, ...settings });
   const found = packages.find(({ package: installed }) => installed.package_id === package_id);
   if (found !== undefined) return found.package;
   const names = packages.map(({ package: installed }) => installed.package_id).join(", ");

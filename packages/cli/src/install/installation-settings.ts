@@ -13,6 +13,8 @@ export interface InstallOptions extends BindingOptions {
   signature?: string;
   /** Names of npm packages. */
   allowScripts?: string[];
+  /** Names of Python packages. */
+  allowBuild?: string[];
 }
 
 /** Resolves the names of secrets, so that an unknown secret is reported before anything is sent. */
@@ -20,7 +22,8 @@ export async function installationSettings(
   context: CommandContext,
   options: InstallOptions,
 ): Promise<InstallationSettings> {
-  const { bind, orgWide, strict, acceptSource, allowDowngrade, allowScripts: allow_scripts } = options;
+  const { bind, orgWide, strict, acceptSource, allowDowngrade } = options;
+  const { allowScripts: allow_scripts, allowBuild: allow_builds } = options;
   return {
     ...(bind === false ? {} : await bindingParts(context, options)),
     ...(bind === undefined ? {} : { bind }),
@@ -29,6 +32,7 @@ export async function installationSettings(
     ...(acceptSource === true ? { accept_source: true } : {}),
     ...(allowDowngrade === true ? { allow_downgrade: true } : {}),
     ...(allow_scripts === undefined ? {} : { allow_scripts }),
+    ...(allow_builds === undefined ? {} : { allow_builds }),
   };
 }
 

@@ -106,6 +106,13 @@ export const InstallationSettingsSchema = z.strictObject({
     .describe(
       "Packages among the dependencies of servers from npm whose install scripts run, in the sandbox without network and secrets.",
     ),
+  allow_builds: z
+    .array(z.string().min(1).max(214))
+    .max(64)
+    .optional()
+    .describe(
+      "Packages among the dependencies of servers from the Python index that are built from their source archives if they have no wheel, in the sandbox without network and secrets.",
+    ),
   accept_source: z
     .boolean()
     .optional()
@@ -163,6 +170,10 @@ export const SourceInspectionSchema = z.object({
       name: z.string(),
       package_id: z.string(),
       version: z.string(),
+      source: z
+        .string()
+        .optional()
+        .describe("This version as `plugin install` takes it; only for packages of the Python index."),
       secret_slots: z.array(z.string()),
       /** The exports that `bind` binds; `*` stands for all tools. */
       exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),

@@ -143,6 +143,7 @@ async function compose(
     host: { os: hostOs(), arch: hostArch() },
     pip: createPip({ path: PLUGIN_PATH, ...config.pypi }),
     scripts: { run: (request) => runner.installScripts.run(request) },
+    builds: { run: (request) => runner.sourceBuilds.run(request) },
     registries,
   });
   const marketplace = createMarketplaceCatalogs({

@@ -51,6 +51,25 @@ export interface InstallScripts {
   }): Promise<void>;
 }
 
+/** Runs the build backend of a Python source archive (PEP 517) in the sandbox, without network and secrets. */
+export interface SourceBuilds {
+  /**
+   * `folder` contains the files of the archive (`source`), its build requirements (`env`) and an empty folder `out`; code
+   * of the archive may change everything in it. Afterwards `out` contains the wheel or, unless `requirements_known`, the
+   * list of further build requirements (`requires.json`). Throws like `InstallScripts`.
+   */
+  run(request: {
+    folder: string;
+    /** The package, for messages. */
+    name: string;
+    python: string;
+    backend: { module: string; attribute: string; path: readonly string[] };
+    requirements_known: boolean;
+    signal: AbortSignal;
+    limit_ms?: number;
+  }): Promise<void>;
+}
+
 export type PackageSource =
   | {
       kind: "archive";
@@ -115,6 +134,8 @@ export interface OpenOptions {
   changing?: boolean | undefined;
   /** The packages from npm whose install scripts run. */
   allow_scripts?: readonly string[] | undefined;
+  /** The packages from the Python index that are built from their source archives. */
+  allow_builds?: readonly string[] | undefined;
   /** The login for a registry, with its port. */
   registryLogin?: ((registry: string) => Promise<RegistryLogin | null>) | undefined;
   /** Throws if an OCI artifact must not be installed, before its files are fetched. */
@@ -132,8 +153,8 @@ export interface OpenedSource extends Pick<Installation, "kind" | "plugin"> {
   notes: readonly string[];
   /** Must not be called concurrently. Throws like `PackageImporter.import`. */
   import(part: SourcePart): Promise<ImportedPackage>;
-  /** Throws if `allow_scripts` names a package without install scripts in all trees that were imported. */
-  assertScriptsFound(): void;
+  /** Throws if `allow_scripts` or `allow_builds` names a package that it does not apply to in all trees that were imported. */
+  assertAllowedFound(): void;
   end(): Promise<void>;
 }
 

@@ -81,7 +81,7 @@ export async function importParts(
     if (parts.length === 0)
       throw new BackplaneError("package.invalid", `${nameOf(opened)} has no server and no skill.`);
     // The dependencies of a part that could not be downloaded are unknown.
-    if (left_out.length === opened.left_out.length) opened.assertScriptsFound();
+    if (left_out.length === opened.left_out.length) opened.assertAllowedFound();
   } catch (error) {
     await discard();
     throw error;
@@ -92,8 +92,11 @@ export async function importParts(
   return { parts, left_out, notes, held: { release, discard } };
 }
 
-/** Marks the source of a package whose install scripts ran, because their results may differ from run to run. */
-const SCRIPTS_MARK = "; install scripts: ";
+/** Mark the source of a package whose code ran when it was installed, because the results may differ from run to run. */
+const BUILT_MARKS = [
+  ["; install scripts: ", "different results of install scripts"],
+  ["; built from source: ", "different results of a build"],
+] as const;
 
 async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Promise<Package> {
   const { org_id, package_id, version, digest } = draft;
@@ -105,12 +108,8 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
   const same = slots(existing) === slots(draft);
-  const built = draft.manifest.source.includes(SCRIPTS_MARK);
-  const other = !same
-    ? "different secret slots"
-    : built
-      ? "different results of install scripts"
-      : "different dependencies";
+  const mark = BUILT_MARKS.find(([text]) => draft.manifest.source.includes(text));
+  const other = !same ? "different secret slots" : (mark?.[1] ?? "different dependencies");
   throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
     details,
     fix:

@@ -122,6 +122,7 @@ export function createInstallations({
       only,
       changing,
       allow_scripts: settings.allow_scripts,
+      allow_builds: settings.allow_builds,
       accept_source: settings.accept_source,
       registryLogin: readRegistryLogin(deps, caller),
       acceptArtifact: async ({ digest, signatures: found }) => {

@@ -10,6 +10,7 @@ import type {
   RunnerHealth,
   RunnerNotice,
   RunOutcome,
+  SourceBuilds,
 } from "@backplane/ports";
 import { RunnerCall, type RunnerCallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
@@ -40,6 +41,7 @@ import { createInstallScripts } from "./install-scripts.ts";
 import { refuseRequest } from "./refuse-request.ts";
 import type { RunnerOptions } from "./runner-options.ts";
 import { shutDown } from "./shut-down.ts";
+import { createSourceBuilds } from "./source-builds.ts";
 
 const NO_GUARD: InlineGuard = { runAsPlugin: (_who, work) => work(), runAsGateway: (work) => work() };
 
@@ -48,6 +50,7 @@ export interface ProcessRunner extends Runner {
   /** Must be closed before the runner. */
   moduleHost(options: ModuleHostOptions): ModuleHost;
   readonly installScripts: InstallScripts;
+  readonly sourceBuilds: SourceBuilds;
 }
 
 export function createRunner(options: RunnerOptions): ProcessRunner {
@@ -147,6 +150,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       scratch,
       node: environment.interpreters.node,
     }),
+
+    sourceBuilds: createSourceBuilds({ confinement, deadlines, scratch }),
 
     run(request, listener) {
       if (confinement.opening !== null) {

@@ -23,6 +23,7 @@ import {
   type PackageSource,
   requireNotCancelled,
   type Schemas,
+  type SourceBuilds,
   unwatchedOperation,
 } from "@backplane/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
@@ -43,6 +44,7 @@ import {
   type RegistryClientOptions,
 } from "../oci/registry-client.ts";
 import type { CheckProvenance } from "../provenance/check-provenance.ts";
+import { AllowedBuilds } from "../pypi/allowed-builds.ts";
 import { createPip, type Pip, PYPI_URL } from "../pypi/pip-command.ts";
 import { readListed, readTreeFile } from "../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
@@ -56,22 +58,18 @@ import { imagePackage } from "./formats/image-package.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import { imageServer } from "./mcp/image-server.ts";
 import { type NpmServerOptions, npmServer } from "./mcp/npm-server.ts";
-import { pythonServer } from "./mcp/python-server.ts";
+import { type PythonServerOptions, pythonServer } from "./mcp/python-server.ts";
 import { readAcceptedArtifact, requireSameFiles, requireSameIdentity } from "./open-artifact.ts";
 import {
   foreignContent,
   inspectNpm,
+  inspectPython,
   kernelPluginFolder,
   openServers,
   packageContent,
 } from "./open-content.ts";
 import { openSource, readFolderSignature, type SourceArchive } from "./open-source.ts";
-import type {
-  ImageServerSource,
-  PartImport,
-  PythonServerSource,
-  SourceContent,
-} from "./parts/source-content.ts";
+import type { ImageServerSource, PartImport, SourceContent } from "./parts/source-content.ts";
 
 const OCI_LAYOUT = { marker: isLayout };
 
@@ -86,6 +84,8 @@ export interface ImporterParts {
   pip?: Pip;
   /** Without it the install scripts of npm packages never run. */
   scripts?: InstallScripts | null;
+  /** Without it no Python package is built from its source archive. */
+  builds?: SourceBuilds | null;
   /** Without it the provenance of npm packages is not checked. */
   provenance?: CheckProvenance;
   /** How OCI registries are reached; without it none is. */
@@ -99,6 +99,12 @@ interface StagedPackage extends Awaited<ReturnType<PackageFormat["read"]>> {
   own_entrypoint: boolean;
 }
 
+/** The code of packages that the operator allows to run in the sandbox while they are installed. */
+interface AllowedCode {
+  scripts: AllowedScripts;
+  builds: AllowedBuilds;
+}
+
 export function createPackageImporter({
   store,
   schemas,
@@ -107,6 +113,7 @@ export function createPackageImporter({
   npm = createNpm(),
   pip = createPip({ path: ["/usr/local/bin", "/usr/bin", "/bin"], index_url: PYPI_URL }),
   scripts = null,
+  builds = null,
   provenance,
   registries,
 }: ImporterParts): PackageImporter {
@@ -206,7 +213,7 @@ export function createPackageImporter({
       return found === undefined ? imported : { ...imported, provenance: found };
     });
 
-  const importPython = (options: PythonServerSource, operation: Operation): Promise<ImportedPackage> =>
+  const importPython = (options: PythonServerOptions, operation: Operation): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
       const listing = await pythonServer(pip, host, options, staging.tree, operation);
       const staged = await readStaged(staging, listing, {}, null);
@@ -239,17 +246,17 @@ export function createPackageImporter({
 
   const partImport = (
     origin: ImportedPackage["origin"],
-    allowed: AllowedScripts,
+    allowed: AllowedCode,
     operation: Operation,
     { registryLogin, changing = false }: Pick<OpenOptions, "registryLogin" | "changing">,
   ): PartImport => ({
     npm: async (spec, secret_slots) => {
       const notes: string[] = [];
       const note = (text: string) => void notes.push(text);
-      const options = { spec, secret_slots, allowed, scripts, note };
+      const options = { spec, secret_slots, allowed: allowed.scripts, scripts, note };
       return { ...(await importNpm(options, operation)), notes };
     },
-    pypi: (options) => importPython(options, operation),
+    pypi: (source) => importPython({ ...source, allowed: allowed.builds, builds }, operation),
     image: (source) => importImage(source, registryLogin, operation),
     bytes: (bytes) => importTree({ bytes, hints: { changing }, created_at: null }, origin, null, operation),
     manifest: (text) => importManifest(text, { changing }, operation),
@@ -260,7 +267,7 @@ export function createPackageImporter({
     source: Extract<InstallationSource, { kind: "archive" | "folder" }>,
     stage: () => Promise<Staging>,
     options: OpenOptions,
-    allowed: AllowedScripts,
+    allowed: AllowedCode,
     operation: Operation,
   ): Promise<SourceContent> {
     const { only, changing = false } = options;
@@ -341,7 +348,7 @@ export function createPackageImporter({
 
   async function openContent(
     source: InstallationSource,
-    allowed: AllowedScripts,
+    allowed: AllowedCode,
     operation: Operation,
     options: OpenOptions = {},
   ): Promise<{ content: SourceContent; end: () => Promise<void> }> {
@@ -405,8 +412,8 @@ export function createPackageImporter({
       return await importTree(opened, originOf(source), known, operation);
     },
     async open(source, options = {}) {
-      const { allow_scripts = [], operation = unwatchedOperation() } = options;
-      const allowed = new AllowedScripts(allow_scripts);
+      const { operation = unwatchedOperation() } = options;
+      const allowed = allowedBy(options);
       const { content, end } = await openContent(source, allowed, operation, options);
       const { parts, plugins: _named, ...rest } = content;
       return {
@@ -417,17 +424,23 @@ export function createPackageImporter({
             .find((known) => known === part)!
             .importPart()
             .catch(nameDisk),
-        assertScriptsFound: () => allowed.assertFound(),
+        assertAllowedFound() {
+          allowed.scripts.assertFound();
+          allowed.builds.assertFound();
+        },
         end,
       };
     },
     async inspect(source, options = {}) {
       const { operation = unwatchedOperation() } = options;
+      const done = async () => {};
       const { content, end } =
         source.kind === "npm"
-          ? { content: await inspectNpm(npm, source, operation, provenance), end: async () => {} }
-          : // The source is only shown, so it need not be the one that the manifest names.
-            await openContent(source, new AllowedScripts([]), operation, { ...options, accept_source: true });
+          ? { content: await inspectNpm(npm, source, operation, provenance), end: done }
+          : source.kind === "pypi"
+            ? { content: await inspectPython(pip, source, operation), end: done }
+            : // The source is only shown, so it need not be the one that the manifest names.
+              await openContent(source, allowedBy({}), operation, { ...options, accept_source: true });
       await end();
       const { kind, plugin, parts, plugins = [], left_out, notes } = content;
       return {
@@ -440,6 +453,10 @@ export function createPackageImporter({
       };
     },
   };
+}
+
+function allowedBy({ allow_scripts = [], allow_builds = [] }: OpenOptions): AllowedCode {
+  return { scripts: new AllowedScripts(allow_scripts), builds: new AllowedBuilds(allow_builds) };
 }
 
 /** Reports the bytes that are unpacked, and ends with `request.cancelled` after an abort. */

@@ -3,7 +3,7 @@
  * plugins, Agent Plugins and the other formats of packages.
  */
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError, isDescribed, isObject, type Manifest, WHOLE_PACKAGE } from "@backplane/contract";
@@ -17,6 +17,9 @@ import { validateInstallSource } from "../npm/install-source.ts";
 import type { Npm } from "../npm/npm-command.ts";
 import type { PackageJson } from "../npm/package-json.ts";
 import type { CheckProvenance } from "../provenance/check-provenance.ts";
+import type { Pip } from "../pypi/pip-command.ts";
+import { parsePythonRequirement } from "../pypi/requirement.ts";
+import { buildCommand, findVersion } from "../pypi/resolve-wheels.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
 import { agentPluginContent } from "./agent-plugin/open-agent-plugin.ts";
 import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
@@ -30,6 +33,7 @@ import {
   remoteServer,
 } from "./mcp/mcp-json.ts";
 import { describeServer, selectProgram } from "./mcp/npm-server.ts";
+import { describePythonServer } from "./mcp/python-server.ts";
 import { serverContent } from "./mcp/server-part.ts";
 import type { PartImport, SourceContent } from "./parts/source-content.ts";
 
@@ -96,6 +100,27 @@ export async function inspectNpm(
     preview: { ...part.preview, name: valid.name, ...described, ...checked },
   }));
   return { ...content, parts };
+}
+
+/** Asks the index for the version, without the dependencies of the package. */
+export async function inspectPython(
+  pip: Pip,
+  source: Extract<InstallationSource, { kind: "pypi" }>,
+  operation: Operation,
+): Promise<SourceContent> {
+  const { name, requirement } = parsePythonRequirement(source.spec);
+  const dir = await mkdtemp(join(tmpdir(), "backplane-pypi-"));
+  try {
+    const wanted = { name, requirements: [requirement], spec: source.spec };
+    const { version, built } = await findVersion(pip, wanted, dir, operation);
+    const content = openServers(source, NOT_IMPORTED);
+    const described = { name, ...describePythonServer(name, version), source: `pypi:${name}==${version}` };
+    const parts = content.parts.map((part) => ({ ...part, preview: { ...part.preview, ...described } }));
+    const note = `${name} ${version} is published only as a source archive. To build it in the sandbox: ${buildCommand(source.spec, [name])}`;
+    return { ...content, parts, notes: [...content.notes, ...(built ? [note] : [])] };
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
 }
 
 /** A reading that is only inspected has nothing to import. */

@@ -4,6 +4,10 @@
  *
  * `--only-binary` does not stop pip from building a source archive that a package names by URL, which executes its code. An
  * audit hook therefore refuses every new process, and a dependency by URL is refused as soon as pip has read it.
+ *
+ * pip also unpacks a source archive before it builds it, and old versions follow links of the archive out of the folder. A
+ * source archive that may be used is therefore only downloaded here: pip stops before it unpacks it, and is run again when
+ * there is a wheel of it.
  */
 import { spawn } from "node:child_process";
 import { access, constants, mkdtemp, readFile, realpath, rm, writeFile } from "node:fs/promises";
@@ -40,11 +44,23 @@ interface PipRun {
   operation: Operation;
   step: ProgressStep;
   message: string;
+  /** Source archives that pip may choose. It then fails with the one that it needs next. */
+  sources?: AllowedSources | undefined;
+}
+
+export interface AllowedSources {
+  /** Normalized names of packages. */
+  names: readonly string[];
+  /** The file for the archive, or null if it is not downloaded. */
+  into: string | null;
+  /** A folder with wheels that were built from other archives. */
+  wheels: string;
 }
 
 export interface FoundPython {
   /** Such as `3.11`. */
   version: string;
+  python: string;
 }
 
 /** A dependency by URL, with the names of the packages that lead to it. */
@@ -53,22 +69,35 @@ export interface DirectDependency {
   url: string;
 }
 
+/** A source archive of the index that pip has chosen. */
+export interface NeededSource {
+  /** Normalized. */
+  name: string;
+  file: string;
+  url: string;
+  /** As the index announces it; null if it does not. */
+  sha256: string | null;
+}
+
 export class PipFailure extends BackplaneError {
   /** The log of pip, truncated. */
   readonly log: string;
   readonly direct: DirectDependency | null;
   /** The URLs that pip tried to fetch from other hosts. */
   readonly refused: readonly string[];
+  /** The source archive that is needed next. */
+  readonly source: NeededSource | null;
 
   constructor(
     message: string,
     log = "",
-    direct: DirectDependency | null = null,
+    stopped: { direct?: DirectDependency; source?: NeededSource } = {},
     refused: readonly string[] = [],
   ) {
     super("plugin.install_failed", message);
     this.log = log;
-    this.direct = direct;
+    this.direct = stopped.direct ?? null;
+    this.source = stopped.source ?? null;
     this.refused = refused;
   }
 }
@@ -86,19 +115,31 @@ const OLDEST_PIP = [22, 2] as const;
 const VISIBLE = /^\/(?:usr|bin|sbin|lib|lib64)\//;
 const KEPT_ENV = /^(?:HOME|LANG|TMPDIR|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$/;
 
-/** Arguments: the folder of pip, a file for a refused dependency, and the arguments of pip. */
+/**
+ * Arguments: the folder of pip, a file that says why it was stopped, the names of packages whose source archives it may
+ * choose and the file for such an archive (both as JSON), and the arguments of pip.
+ */
 const WRAPPER = `
-import json, runpy, sys
+import json, runpy, sys, tarfile
 
-folder, refusal = sys.argv[1:3]
+folder, stopped, names, into = sys.argv[1:5]
 STARTS = ("subprocess.Popen", "os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "pty.spawn")
 
 def refuse_programs(event, args):
     if event in STARTS:
         raise PermissionError("no program may be started while packages are resolved")
 
+def refuse_archives(*args, **kwargs):
+    raise PermissionError("no source archive may be unpacked while packages are resolved")
+
 sys.addaudithook(refuse_programs)
+tarfile.TarFile.__init__ = refuse_archives
 sys.path.insert(0, folder)
+
+def stop(reason, message):
+    with open(stopped, "w") as file:
+        json.dump(reason, file)
+    raise SystemExit(message)
 
 from pip._internal.req.req_install import InstallRequirement
 
@@ -113,12 +154,37 @@ def refuse_urls(self, req, comes_from, *args, **kwargs):
     while at is not None and not isinstance(at, str):
         path.insert(0, at.name or "")
         at = at.comes_from
-    with open(refusal, "w") as file:
-        json.dump({"path": path, "url": url}, file)
-    raise SystemExit("a dependency is given by URL")
+    stop({"direct": {"path": path, "url": url}}, "a dependency is given by URL")
 
 InstallRequirement.__init__ = refuse_urls
-sys.argv = ["pip", *sys.argv[3:]]
+
+names, into = frozenset(json.loads(names)), json.loads(into)
+if names:
+    import shutil
+    from pip._internal.models.format_control import FormatControl
+    from pip._internal.operations.prepare import RequirementPreparer, get_http_url
+
+    plain_formats = FormatControl.get_allowed_formats
+    plain_prepare = RequirementPreparer.prepare_linked_requirement
+
+    def allow_sources(self, name):
+        return frozenset(("binary", "source")) if name in names else plain_formats(self, name)
+
+    def stop_at_source(self, req, *args, **kwargs):
+        link = req.link
+        if link.is_wheel:
+            return plain_prepare(self, req, *args, **kwargs)
+        if into is not None:
+            found = get_http_url(link, self._download, None, req.hashes(trust_internet=True))
+            shutil.copyfile(found.path, into)
+        sha256 = link.hash if link.hash_name == "sha256" else None
+        source = {"name": req.name, "file": link.filename, "url": link.url_without_fragment, "sha256": sha256}
+        stop({"source": source}, "a source archive has to be built")
+
+    FormatControl.get_allowed_formats = allow_sources
+    RequirementPreparer.prepare_linked_requirement = stop_at_source
+
+sys.argv = ["pip", *sys.argv[5:]]
 runpy.run_module("pip", run_name="__main__", alter_sys=True)
 `;
 
@@ -134,7 +200,6 @@ except ImportError:
 `;
 
 interface FoundPip extends FoundPython {
-  python: string;
   /** The folder that contains the module. */
   folder: string;
 }
@@ -170,7 +235,7 @@ export function createPip(options: PythonOptions): Pip {
     index_url,
     origins,
     python: find,
-    async run([command, ...args], cwd, { operation, step, message }) {
+    async run([command, ...args], cwd, { operation, step, message, sources }) {
       const { python, folder } = await find();
       operation.report({ step, message });
       const proxy = await startRegistryProxy({
@@ -180,7 +245,7 @@ export function createPip(options: PythonOptions): Pip {
         max_bytes,
       });
       const temporary = await mkdtemp(join(tmpdir(), "backplane-pip-"));
-      const [log, refusal] = [join(temporary, "log"), join(temporary, "refusal")];
+      const [log, stopped] = [join(temporary, "log"), join(temporary, "stopped")];
       const all = [
         command!,
         ...COMMON,
@@ -189,10 +254,12 @@ export function createPip(options: PythonOptions): Pip {
         proxy.url,
         "--log",
         log,
+        ...(sources === undefined ? [] : ["--find-links", sources.wheels]),
         ...args,
       ];
+      const allowed = [JSON.stringify(sources?.names ?? []), JSON.stringify(sources?.into ?? null)];
       try {
-        const started = { file: python, args: ["-I", "-c", WRAPPER, folder, refusal, ...all] };
+        const started = { file: python, args: ["-I", "-c", WRAPPER, folder, stopped, ...allowed, ...all] };
         // A pip that is killed leaves its temporary files behind, which are removed with this folder.
         const env = { ...pip_env, TMPDIR: temporary };
         const ended = await runProgram(started, { cwd, env, timeout_ms, signal: operation.signal });
@@ -200,18 +267,14 @@ export function createPip(options: PythonOptions): Pip {
         const full = programDiskFault("pip", ended.output);
         if (full !== null) throw full;
         const text = (await readFile(log, "utf8").catch(() => "")).slice(0, MAX_LOG);
-        const direct = await readFile(refusal, "utf8").catch(() => null);
+        const why = await readFile(stopped, "utf8").catch(() => "{}");
         const reason = ended.timed_out
           ? `pip did not finish within ${timeout_ms} ms.`
           : proxy.exceeded
             ? `The Python index sent more than ${max_bytes} bytes.`
             : `pip failed: ${messageOf(ended.output)}`;
-        throw new PipFailure(
-          reason,
-          text,
-          direct === null ? null : (JSON.parse(direct) as DirectDependency),
-          proxy.refused,
-        );
+        const parsed = JSON.parse(why) as { direct?: DirectDependency; source?: NeededSource };
+        throw new PipFailure(reason, text, parsed, proxy.refused);
       } finally {
         await proxy.close();
         await rm(temporary, { recursive: true, force: true });

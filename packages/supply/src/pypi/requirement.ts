@@ -39,6 +39,17 @@ export function isPythonRequirement(spec: string): boolean {
   return spec.length <= 256 && SPEC.test(spec);
 }
 
+const CLAUSE = "(?:===|~=|==|!=|<=|>=|<|>)\\s*[A-Za-z0-9._*+!-]+";
+const CLAUSES = `${CLAUSE}(?:\\s*,\\s*${CLAUSE})*,?`;
+const BUILD_REQUIREMENT = new RegExp(
+  `^\\s*${NAME}\\s*(?:\\[\\s*(?:${NAME}(?:\\s*,\\s*${NAME})*)?\\s*\\])?\\s*(?:${CLAUSES}|\\(\\s*${CLAUSES}\\s*\\))?\\s*(?:;[\\w\\s.'"()<>=!~,+*-]+)?$`,
+);
+
+/** A requirement of PEP 508 with version ranges and markers, but without a URL. The author of a package has written it. */
+export function isBuildRequirement(text: string): boolean {
+  return text.length <= 500 && BUILD_REQUIREMENT.test(text);
+}
+
 /** PEP 503: names that differ only in case or in the separator are the same project. */
 export function normalizeProject(name: string): string {
   return name.toLowerCase().replace(/[-_.]+/g, "-");

@@ -1,25 +1,64 @@
 /**
  * Resolves a Python package into a list of wheels with their hashes, checks the list, and only then downloads exactly these
- * files. pip resolves; no code of a package runs.
+ * files. pip resolves; no code of a package runs. Where pip chooses a source archive that may be built, a builder makes a
+ * wheel of it in the sandbox, and pip starts again.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join, posix } from "node:path";
+import { fileURLToPath } from "node:url";
 import { BackplaneError } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
-import { type FoundPython, type Pip, PipFailure } from "./pip-command.ts";
-import { normalizeProject, type PythonRequirement } from "./requirement.ts";
+import {
+  type AllowedSources,
+  type FoundPython,
+  type NeededSource,
+  type Pip,
+  PipFailure,
+} from "./pip-command.ts";
+import { normalizeProject } from "./requirement.ts";
 
-export interface LockedWheel {
+/** A file of the index: a wheel, or the source archive that one was built from. */
+export interface LockedFile {
   /** Normalized. */
   name: string;
   version: string;
   file: string;
   url: string;
   sha256: string;
+}
+
+export interface LockedWheel extends LockedFile {
   summary: string | undefined;
   license: string | undefined;
+  built?: BuiltWheel;
+}
+
+export interface BuiltWheel {
+  /** The path of the wheel. */
+  wheel: string;
+  source: LockedFile;
+  /** The wheels that it was built with. */
+  requires: readonly LockedFile[];
+}
+
+/** Requirements as pip reads them, and the package that they belong to. */
+export interface WantedWheels {
+  /** Normalized. */
+  name: string;
+  requirements: readonly string[];
+  /** The requested server, for the command that allows a build. */
+  spec: string;
+}
+
+/** Makes wheels of source archives. */
+export interface SourceBuilder {
+  sources(): AllowedSources & { into: string };
+  /** `archive` is the downloaded file. */
+  build(needed: NeededSource, archive: string): Promise<void>;
+  /** The build that has left the wheel at this path. */
+  find(path: string): BuiltWheel | undefined;
 }
 
 interface ReportItem {
@@ -37,21 +76,77 @@ interface ReportItem {
 /** The wheels of the package and of its dependencies, in the order in which pip would install them. */
 export async function resolveWheels(
   pip: Pip,
-  requirement: PythonRequirement,
+  wanted: WantedWheels,
   dir: string,
   operation: Operation,
+  builder?: SourceBuilder,
 ): Promise<LockedWheel[]> {
   const file = join(dir, "report.json");
   const python = await pip.python();
-  const args = ["--dry-run", "--ignore-installed", "--report", file, "--", requirement.requirement];
-  const message = `Resolving the dependencies of ${requirement.requirement}`;
-  try {
-    await pip.run(["install", ...args], dir, { operation, step: "resolve", message });
-  } catch (error) {
-    throw explainFailure(error, requirement, python);
+  const args = ["--dry-run", "--ignore-installed", "--report", file, "--", ...wanted.requirements];
+  const message = `Resolving the dependencies of ${wanted.requirements.join(" ")}`;
+  for (;;) {
+    const sources = builder?.sources();
+    try {
+      await pip.run(["install", ...args], dir, { operation, step: "resolve", message, sources });
+      break;
+    } catch (error) {
+      if (!(error instanceof PipFailure) || error.source === null || sources === undefined)
+        throw explainFailure(error, wanted, python, sources?.names ?? []);
+      await builder!.build(error.source, sources.into);
+    }
   }
   const { install } = JSON.parse(await readFile(file, "utf8")) as { install: ReportItem[] };
-  return vetReport(install, requirement.name, pip.origins);
+  return vetReport(install, wanted.name, pip.origins, (path) => builder?.find(path));
+}
+
+/** The version that an installation without further flags would choose. `built`: it has only a source archive. */
+export async function findVersion(
+  pip: Pip,
+  wanted: WantedWheels,
+  dir: string,
+  operation: Operation,
+): Promise<{ version: string; built: boolean }> {
+  const file = join(dir, "report.json");
+  const args = [
+    "--dry-run",
+    "--no-deps",
+    "--ignore-installed",
+    "--report",
+    file,
+    "--",
+    ...wanted.requirements,
+  ];
+  const message = `Looking for ${wanted.requirements.join(" ")}`;
+  const run = (sources?: AllowedSources) =>
+    pip.run(["install", ...args], dir, { operation, step: "resolve", message, sources });
+  try {
+    await run();
+  } catch (error) {
+    if (!(error instanceof PipFailure)) throw error;
+    const stopped = await run({ names: [wanted.name], into: null, wheels: dir }).catch(
+      (other: unknown) => other,
+    );
+    const source = stopped instanceof PipFailure ? stopped.source : null;
+    const version = source === null ? null : sourceVersionOf(source.file, wanted.name);
+    if (version === null) throw explainFailure(error, wanted, await pip.python(), []);
+    return { version, built: true };
+  }
+  const { install } = JSON.parse(await readFile(file, "utf8")) as { install: ReportItem[] };
+  const [locked] = vetReport(install, wanted.name, pip.origins);
+  return { version: locked!.version, built: false };
+}
+
+const SOURCE_FILE = /^([A-Za-z0-9._+!-]+?)(?:\.tar\.gz|\.tgz|\.zip|\.tar\.bz2|\.tar\.xz|\.tar)$/;
+
+/** The version in the name of a source archive; null if the name is not `NAME-VERSION.tar.gz` or the like. */
+export function sourceVersionOf(file: string, name: string): string | null {
+  const stem = SOURCE_FILE.exec(file)?.[1] ?? "";
+  for (let dash = stem.indexOf("-"); dash > 0; dash = stem.indexOf("-", dash + 1)) {
+    const version = stem.slice(dash + 1);
+    if (normalizeProject(stem.slice(0, dash)) === name && /^v?\d/.test(version)) return version;
+  }
+  return null;
 }
 
 /** Throws `package.dependency_refused` unless every file is a wheel of the index with a SHA-256. */
@@ -59,11 +154,15 @@ export function vetReport(
   items: readonly ReportItem[],
   root: string,
   origins: ReadonlySet<string>,
+  findBuilt: (path: string) => BuiltWheel | undefined = () => undefined,
 ): LockedWheel[] {
   const paths = pathsOf(items, root);
   return items.map(({ download_info: { url, archive_info }, is_direct, metadata }) => {
     const name = normalizeProject(metadata.name);
     const plain = withoutPassword(url);
+    const { version, summary, license } = metadata;
+    const built = url.startsWith("file:") && is_direct !== true ? findBuilt(fileURLToPath(url)) : undefined;
+    if (built !== undefined) return { ...built.source, version, summary, license, built };
     const path = paths.get(name) ?? [root, name];
     if (is_direct === true || !URL.canParse(url) || !origins.has(new URL(url).origin))
       throw refusedPythonDependency(path, plain);
@@ -72,7 +171,6 @@ export function vetReport(
     const sha256 = archive_info?.hashes?.sha256 ?? /^sha256=(.+)$/.exec(archive_info?.hash ?? "")?.[1];
     if (sha256 === undefined || !/^[0-9a-f]{64}$/.test(sha256))
       throw refusedPythonDependency(path, plain, "a file with a SHA-256");
-    const { version, summary, license } = metadata;
     return { name, version, file, url: plain, sha256, summary, license };
   });
 }
@@ -86,16 +184,18 @@ function fileNameOf({ pathname }: URL): string {
   }
 }
 
-/** The wheels are in the folder `into` afterwards, each under its file name. */
+/** Downloads the wheels that were not built. They are in the returned folder afterwards, each under its file name. */
 export async function downloadWheels(
   pip: Pip,
-  wheels: readonly LockedWheel[],
+  all: readonly LockedWheel[],
   dir: string,
   operation: Operation,
 ): Promise<string> {
   const into = join(dir, "wheels");
   const lock = join(dir, "requirements.txt");
   await mkdir(into);
+  const wheels = all.filter(({ built }) => built === undefined);
+  if (wheels.length === 0) return into;
   const lines = wheels.map(({ name, version, sha256 }) => `${name}==${version} --hash=sha256:${sha256}\n`);
   await writeFile(lock, lines.join(""));
   const message = `Downloading ${wheels.length} ${wheels.length === 1 ? "wheel" : "wheels"}`;
@@ -112,13 +212,13 @@ export async function downloadWheels(
   return into;
 }
 
-async function hashFile(file: string): Promise<string> {
+export async function hashFile(file: string): Promise<string> {
   const hash = createHash("sha256");
   for await (const chunk of createReadStream(file)) hash.update(chunk as Uint8Array);
   return hash.digest("hex");
 }
 
-function refusedPythonDependency(
+export function refusedPythonDependency(
   path: readonly string[],
   source: string,
   expected = "a file of the Python index",
@@ -132,7 +232,7 @@ function refusedPythonDependency(
 }
 
 /** `actual` is null if the file is missing. */
-function hashMismatch(file: string, expected: string, actual: string | null): BackplaneError {
+export function hashMismatch(file: string, expected: string, actual: string | null): BackplaneError {
   const message = `${file} does not have the SHA-256 that the Python index announces for it.`;
   const details = {
     file,
@@ -146,10 +246,11 @@ function wrongHash(error: unknown): BackplaneError | null {
   if (!(error instanceof PipFailure)) return null;
   const text = error.log + error.message;
   if (!/DO NOT MATCH THE HASHES/.test(text)) return null;
-  const [, file] = /([A-Za-z0-9._+!-]+\.whl)(?!.*\.whl)/s.exec(error.log) ?? [];
+  const files = [...error.log.matchAll(/[A-Za-z0-9._+!-]+\.(?:whl|tar\.gz|zip)\b/g)];
+  const file = files.at(-1)?.[0];
   const [, expected = "unknown"] = /Expected sha256 ([0-9a-f]{64})/.exec(text) ?? [];
   const [, actual = null] = /Got\s+([0-9a-f]{64})/.exec(text) ?? [];
-  return hashMismatch(file ?? "A wheel", expected, actual);
+  return hashMismatch(file ?? "A file", expected, actual);
 }
 
 /** The shortest path from the requested package to each package. */
@@ -169,12 +270,17 @@ function pathsOf(items: readonly ReportItem[], root: string): Map<string, string
 }
 
 /** The message of pip says only that nothing matches; its log says which files it has skipped and why. */
-function explainFailure(error: unknown, requirement: PythonRequirement, python: FoundPython): unknown {
+function explainFailure(
+  error: unknown,
+  { name, spec }: WantedWheels,
+  python: FoundPython,
+  allowed: readonly string[],
+): unknown {
   if (!(error instanceof PipFailure)) return error;
   if (error.direct !== null)
     return refusedPythonDependency(error.direct.path.map(normalizeProject), error.direct.url);
   const [refused] = error.refused;
-  if (refused !== undefined) return refusedPythonDependency([requirement.name], refused);
+  if (refused !== undefined) return refusedPythonDependency([name], refused);
   const mismatch = wrongHash(error);
   if (mismatch !== null) return mismatch;
   const other = /Package '([^']+)' requires a different Python: \S+ not in '([^']+)'/.exec(error.log);
@@ -188,15 +294,20 @@ function explainFailure(error: unknown, requirement: PythonRequirement, python: 
   const tags = [...log.matchAll(/none of the wheel's tags \(([^)]+)\)/g)].flatMap(([, list]) =>
     list!.split(", "),
   );
+  const has_source = /No sources permitted for/.test(log);
+  const command = buildCommand(spec, [...allowed, normalizeProject(wanted)]);
   if (tags.length > 0) {
     const supported = [...new Set(tags)].sort();
     return new BackplaneError(
       "package.platform",
       `${wanted} has no wheel for Python ${python.version} on ${process.platform} ${process.arch}; it has ${supported.slice(0, 6).join(", ")}.`,
-      { details: { supported }, fix: "Use another version of the package, or another version of python3." },
+      {
+        details: { supported },
+        fix: `Use another version of the package, or another version of python3.${has_source ? ` Or build it from its source archive, in the sandbox without network and secrets: ${command}` : ""}`,
+      },
     );
   }
-  if (/No sources permitted for/.test(log)) return onlySource(wanted);
+  if (has_source) return onlySource(wanted, command);
   return new BackplaneError(
     "plugin.source_invalid",
     `${wanted} is not in the Python index, or not in this version.`,
@@ -217,15 +328,23 @@ function wrongPython(name: string, python: FoundPython, range: string): Backplan
   );
 }
 
-function onlySource(name: string): BackplaneError {
+function onlySource(name: string, command: string): BackplaneError {
   return new BackplaneError(
     "package.invalid",
-    `${name} is published only as a source archive, which would have to be built.`,
-    { fix: "Use a version that is published as a wheel." },
+    `${name} is published only as a source archive. Building it runs its code.`,
+    {
+      fix: `Use a version that is published as a wheel, or build it in the sandbox, without network and secrets: ${command}`,
+    },
   );
 }
 
-function withoutPassword(text: string): string {
+/** The command that installs the server and allows these packages to be built. */
+export function buildCommand(spec: string, names: readonly string[]): string {
+  const flags = [...new Set(names)].map((name) => `--allow-build ${name}`);
+  return `backplane plugin install pypi:${spec} ${flags.join(" ")}`;
+}
+
+export function withoutPassword(text: string): string {
   if (!URL.canParse(text)) return text;
   const url = new URL(text);
   url.username = "";

@@ -17,6 +17,8 @@ export interface UnpackedWheel {
   scripts: Map<string, EntryPoint>;
   /** Whether it contains code for one version of Python or one platform. */
   native: boolean;
+  /** The text of METADATA. */
+  metadata: string | null;
   files: number;
   /** The size of the files. */
   bytes: number;
@@ -54,6 +56,7 @@ export async function unpackWheel(
   const read = (name: string) => readText(unpacked, files, `${info}/${name}`);
   checkRecord(files, info, (await read("RECORD")) ?? "");
   const wheel = await read("WHEEL");
+  const metadata = await read("METADATA");
   if (wheel === null || !/^Wheel-Version: 1\.\d+\s*$/m.test(wheel))
     throw invalidWheel(file, "it has no WHEEL file of version 1");
   for (const { path } of files) {
@@ -72,6 +75,7 @@ export async function unpackWheel(
   return {
     scripts: readScripts((await readText(tree, files, `${info}/entry_points.txt`, SITE_PACKAGES)) ?? ""),
     native: !tags.some((tag) => tag.endsWith("-none-any")),
+    metadata,
     files: files.length,
     bytes: size_bytes,
   };

@@ -83,7 +83,7 @@ export class TestImporter implements PackageImporter {
       left_out: [],
       notes: [],
       import: async () => imported,
-      assertScriptsFound: () => {},
+      assertAllowedFound: () => {},
       end: async () => {},
     };
   }

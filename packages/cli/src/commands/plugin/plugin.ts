@@ -67,7 +67,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .description("Install and manage plugins.")
     .addHelpText("after", EXAMPLES);
   // SOURCE is required, but with --mcp it is a name, so a missing one gets its own error message.
-  bindingFlags(plugin.command("install [source] [args...]"))
+  allowFlags(bindingFlags(plugin.command("install [source] [args...]")))
     .usage("[options] <source> [args...]")
     .description(
       "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar, an OCI layout), a package in an OCI registry (oci://HOST/NAME:TAG), an entry of the marketplace (marketplace:ID), an MCP server (npm:NAME, pypi:NAME, image:NAME, an mcp.json, --mcp URL NAME), a kernel plugin (a folder, npm:NAME), or an example (example:NAME).",
@@ -83,11 +83,6 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--signature <file>", "the signature of an archive (default for a folder: the one in it)")
     .option("--allow-downgrade", "install a signed package that is older than one that was installed before")
     .option("--strict", "install nothing if one of several servers or skills is invalid")
-    .option(
-      "--allow-scripts <name>",
-      "run the install scripts of this npm package, which a server depends on, in the sandbox without network; repeatable",
-      parseList,
-    )
     .option("--script <name>", "the program of a Python package to start, if it has several")
     .option("--editable", "link a folder instead of installing it; changes are loaded on save")
     .addHelpText("after", EXAMPLES)
@@ -126,12 +121,14 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
         setTrusted(context, name, options.revoke !== true),
       ),
     );
-  plugin
-    .command("upgrade <package>")
+  allowFlags(plugin.command("upgrade <package>"))
     .description(
       "Move all bindings of a package to the installed PACKAGE[@VERSION]; settings are kept. Shows first what changes.",
     )
-    .option("--from <source>", "install this version first: a folder, an archive or npm:NAME@VERSION")
+    .option(
+      "--from <source>",
+      "install this version first: a folder, an archive, npm:NAME@VERSION or pypi:NAME==VERSION",
+    )
     .option(
       "--percent <n>",
       "give the version only this share of the calls; more with the next upgrade",
@@ -174,6 +171,21 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--org-wide", "bindings of the whole organisation instead of one project")
     .action(toAction(replayPlugin));
   addPublishCommands(plugin, toAction);
+}
+
+/** Code of packages that runs in the sandbox while they are installed. */
+function allowFlags(command: Command): Command {
+  return command
+    .option(
+      "--allow-scripts <name>",
+      "run the install scripts of this npm package, which a server depends on, in the sandbox without network; repeatable",
+      parseList,
+    )
+    .option(
+      "--allow-build <name>",
+      "build this Python package, which a server depends on and which has no wheel, in the sandbox without network; repeatable",
+      parseList,
+    );
 }
 
 async function install(
@@ -222,12 +234,18 @@ async function install(
   if (found.kind === "agent-plugin")
     return await installServers(context, options, text, args, { path: found.path, folder: true });
   assertNoArgs(args, text);
-  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
+  assertNothingAllowed(options, text);
   if (options.bind === false || found.kind !== "package" || !bindsAutomatically(found))
     assertNoBindingFlags(options, text);
   if (found.kind === "package") return await installPackage(context, options, text, found);
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
   return await installKernelPlugin(context, found.source, options);
+}
+
+/** Only the dependencies of servers from a registry have scripts or builds to allow. */
+function assertNothingAllowed({ allowScripts, allowBuild }: InstallOptions, text: string): void {
+  if (allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
+  if (allowBuild !== undefined) throw wrongFlag("--allow-build", "MCP servers from the Python index", text);
 }
 
 /** The package.json of an npm package says whether it is a kernel plugin; a server with arguments never is one. */
@@ -266,7 +284,7 @@ function assertNoServerFlags(
 ): void {
   assertNoArgs(args, text);
   if (options.editable === true) throw wrongFlag("--editable", "local folders", text);
-  if (options.allowScripts !== undefined) throw wrongFlag("--allow-scripts", "MCP servers from npm", text);
+  assertNothingAllowed(options, text);
   assertNoBindingFlags(options, text);
 }
 

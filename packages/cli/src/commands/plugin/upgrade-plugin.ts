@@ -6,6 +6,7 @@ import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
 import { listAll } from "../../context/page.ts";
 import { installCandidate } from "../../install/install-candidate.ts";
+import type { InstallOptions } from "../../install/installation-settings.ts";
 import { plainLine } from "../../terminal/plain-text.ts";
 import { canAsk, confirm } from "../../terminal/prompts.ts";
 import { comparePackages } from "./compare-packages.ts";
@@ -16,7 +17,7 @@ interface VersionOptions {
   dryRun?: boolean;
 }
 
-interface UpgradeOptions extends VersionOptions {
+interface UpgradeOptions extends VersionOptions, Pick<InstallOptions, "allowScripts" | "allowBuild"> {
   from?: string;
   percent?: number;
   trial?: number;
@@ -35,7 +36,7 @@ export async function upgradePlugin(
   const target =
     from === undefined
       ? await findInstalledPackage(context, name)
-      : await installCandidate(context, parsePackageName(name).package_id, from);
+      : await installCandidate(context, parsePackageName(name).package_id, from, options);
   const { package_id, version: package_version } = target;
   const bound = await listBindings(context, package_id, options);
   const moving = bound.filter(

@@ -1,20 +1,27 @@
 /**
  * Creates a package from an MCP server of the Python index, which people start with `uvx NAME`. The wheels of the
- * server and of its dependencies are resolved, locked, downloaded and unpacked without running any of their code. The
- * package contains their files, the lock and a program that starts the server.
+ * server and of its dependencies are resolved, locked, downloaded and unpacked without running any of their code, except
+ * for builds that the operator allows. The package contains their files, the lock and a program that starts the server.
  */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { type Operation, requireNotCancelled } from "@backplane/ports";
+import { type Operation, requireNotCancelled, type SourceBuilds } from "@backplane/ports";
 import { checkListing } from "../../archive/check-listing.ts";
 import { NPM_LIMITS, type UnpackLimits } from "../../archive/limits.ts";
 import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
 import type { HostPlatform } from "../../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
+import type { AllowedBuilds } from "../../pypi/allowed-builds.ts";
+import { createWheelBuilder } from "../../pypi/build-wheels.ts";
 import type { FoundPython, Pip } from "../../pypi/pip-command.ts";
 import { parsePythonRequirement, semanticVersionOf } from "../../pypi/requirement.ts";
-import { downloadWheels, type LockedWheel, resolveWheels } from "../../pypi/resolve-wheels.ts";
+import {
+  downloadWheels,
+  type LockedFile,
+  type LockedWheel,
+  resolveWheels,
+} from "../../pypi/resolve-wheels.ts";
 import { type EntryPoint, SITE_PACKAGES, unpackWheel } from "../../pypi/unpack-wheel.ts";
 import { findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeListing } from "../../tree/tree-listing.ts";
@@ -25,11 +32,17 @@ const START_FILE = "start.py";
 /** PEP 751 gives it this name. */
 const LOCK_FILE = "pylock.toml";
 
+export interface PythonServerOptions extends PythonServerSource {
+  allowed: AllowedBuilds;
+  /** Null if nothing can be built here. */
+  builds: SourceBuilds | null;
+}
+
 /** Creates the package in the folder `tree`, which does not exist yet. */
 export async function pythonServer(
   pip: Pip,
   host: HostPlatform,
-  { spec, script, module, secret_slots }: PythonServerSource,
+  { spec, script, module, secret_slots, allowed, builds }: PythonServerOptions,
   tree: string,
   operation: Operation,
   whole: UnpackLimits = NPM_LIMITS,
@@ -39,7 +52,12 @@ export async function pythonServer(
   await mkdir(work);
   try {
     const python = await pip.python();
-    const wheels = await resolveWheels(pip, requirement, work, operation);
+    const builder =
+      allowed.names.length === 0
+        ? undefined
+        : await createWheelBuilder({ pip, builds, allowed, spec, dir: work, operation });
+    const wanted = { name: requirement.name, requirements: [requirement.requirement], spec };
+    const wheels = await resolveWheels(pip, wanted, work, operation, builder);
     const root = wheels.find(({ name }) => name === requirement.name);
     if (root === undefined) throw unusable(requirement.name, "pip did not resolve it");
     const folder = await downloadWheels(pip, wheels, work, operation);
@@ -54,24 +72,30 @@ export async function pythonServer(
       requireNotCancelled(operation);
       operation.report({ step: "unpack", message: `Unpacking ${wheel.file}` });
       const scan = wheel === root ? credentials.scan : undefined;
-      const unpacked = await unpackWheel(join(folder, wheel.file), tree, limits, scan);
+      const unpacked = await unpackWheel(wheel.built?.wheel ?? join(folder, wheel.file), tree, limits, scan);
       limits.entries -= unpacked.files;
       limits.unpacked_bytes -= unpacked.bytes;
       native ||= unpacked.native;
       if (wheel === root) scripts = unpacked.scripts;
     }
     credentials.assertNone("Python package");
+    const built = wheels.filter((wheel) => wheel.built !== undefined);
     const start = module === undefined ? selectScript(root.name, scripts, script) : module;
     await writeFile(join(tree, START_FILE), startProgram(start, native ? python : null));
     await writeFile(join(tree, LOCK_FILE), lockText(wheels, pip.index_url, python));
     await writeFile(
       join(tree, MANIFEST_FILE),
       serverManifest({
-        ...describePythonServer(root.name, root.version),
+        ...describePythonServer(root.name, root.version, built),
         name: root.name,
         ...(root.summary === undefined ? {} : { description: root.summary }),
         ...(root.license === undefined ? {} : { license: root.license.split("\n")[0]! }),
-        source: `pypi:${root.name}==${root.version}`,
+        source: [
+          `pypi:${root.name}==${root.version}`,
+          ...(built.length === 0
+            ? []
+            : [`built from source: ${built.map(({ name, version }) => `${name}==${version}`).join(", ")}`]),
+        ].join("; "),
         runtime: { protocol: "mcp.stdio", entrypoint: ["python3", "-S", `./${START_FILE}`] },
         ...(native ? { platform: host } : {}),
         secret_slots,
@@ -86,8 +110,19 @@ export async function pythonServer(
   }
 }
 
-export function describePythonServer(name: string, version: string): { package_id: string; version: string } {
-  return { package_id: toPackageId("pypi", name), version: semanticVersionOf(version) };
+/**
+ * A build has other content than a wheel of the same version, so the names of built packages become build metadata of the
+ * version.
+ */
+export function describePythonServer(
+  name: string,
+  version: string,
+  built: readonly { name: string }[] = [],
+): { package_id: string; version: string } {
+  const semantic = semanticVersionOf(version);
+  const names = built.map((each) => each.name).sort();
+  const suffix = names.length === 0 ? "" : `${semantic.includes("+") ? "." : "+"}built.${names.join(".")}`;
+  return { package_id: toPackageId("pypi", name), version: `${semantic}${suffix}` };
 }
 
 /** Like uvx, selects the script that is named like the package, or the only one. */
@@ -160,16 +195,28 @@ function lockText(wheels: readonly LockedWheel[], index_url: string, python: Fou
     'lock-version = "1.0"',
     'created-by = "backplane"',
     `requires-python = ${quote(`==${python.version}.*`)}`,
-    ...sorted.flatMap(({ name, version, file, url, sha256 }) => [
+    ...sorted.flatMap(({ name, version, built, ...file }) => [
       "",
       "[[packages]]",
       `name = ${quote(name)}`,
       `version = ${quote(version)}`,
       `index = ${quote(index.href)}`,
-      `wheels = [{ name = ${quote(file)}, url = ${quote(url)}, hashes = { sha256 = ${quote(sha256)} } }]`,
+      ...(built === undefined
+        ? [`wheels = [${fileText(file)}]`]
+        : [`sdist = ${fileText(file)}`, "", "[packages.tool.backplane]", ...requiresText(built.requires)]),
     ]),
     "",
   ].join("\n");
+}
+
+function fileText({ file, url, sha256 }: Pick<LockedFile, "file" | "url" | "sha256">): string {
+  const [name, at, hash] = [file, url, sha256].map((text) => JSON.stringify(text));
+  return `{ name = ${name}, url = ${at}, hashes = { sha256 = ${hash} } }`;
+}
+
+/** PEP 751 has no field for the files that a package was built with. */
+function requiresText(requires: readonly LockedFile[]): string[] {
+  return ["build-requires = [", ...requires.map((file) => `  ${fileText(file)},`), "]"];
 }
 
 function unusable(name: string, reason: string, fix?: string): BackplaneError {

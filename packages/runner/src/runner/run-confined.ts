@@ -1,0 +1,121 @@
+/**
+ * Runs a program of an installation in the sandbox until it ends: with one writable folder, without network and without
+ * secrets.
+ */
+import { chmod, readdir, realpath } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError, type Grant } from "@backplane/contract";
+import type { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
+import { StderrRing } from "../processes/stderr-ring.ts";
+import { describeStderr } from "../programs/describe-stderr.ts";
+import type { Confinement } from "../sandbox/confinement.ts";
+import type { ConfinedProcess, ConfineRequest } from "../sandbox/launch-confined.ts";
+import type { Deadlines } from "../time/deadlines.ts";
+
+export interface ConfinedRunParts {
+  confinement: Confinement;
+  deadlines: Deadlines;
+  scratch: ScratchFolders;
+}
+
+interface ConfinedRun extends Pick<ConfineRequest, "env" | "binds"> {
+  file: string;
+  args: readonly string[];
+  /** Its home, and the only folder that it can write to. */
+  folder: string;
+  signal: AbortSignal;
+  limit_ms?: number | undefined;
+  /** The start of the message if it fails, such as "The build of x". */
+  what: string;
+  fix: string;
+}
+
+const LIMIT_MS = 600_000;
+const OUTPUT_BYTES = 64 * 1024;
+
+const NO_RIGHTS: Grant = {
+  class: "isolated",
+  network: "none",
+  allowed_domains: [],
+  filesystem: "scratch",
+  mounts: [],
+  gateway_api_scopes: [],
+  secret_slots: [],
+  capabilities: [],
+  tools: null,
+};
+
+/** Throws `plugin.install_failed` with the end of its output, `sandbox.unavailable`, or `request.cancelled`. */
+export async function runConfined(
+  { confinement, deadlines, scratch }: ConfinedRunParts,
+  run: ConfinedRun,
+): Promise<void> {
+  await confinement.opening;
+  const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });
+  if (sandbox === null) throw refusal!;
+  const empty = await scratch.makeForProcess();
+  try {
+    // The sandbox's user must be able to enter it.
+    await chmod(empty, 0o755);
+    const confined = await sandbox.launch({
+      grant: NO_RIGHTS,
+      // Without a limit of CPU time: a compiler may need a lot of it.
+      lifetime: "pooled",
+      folder: await realpath(empty),
+      program: { kind: "system", file: run.file, args: [...run.args] },
+      env: run.env,
+      ...(run.binds === undefined ? {} : { binds: run.binds }),
+      state: run.folder,
+    });
+    await waitForExit(confined, deadlines, run).finally(() => unlockFolders(run.folder));
+  } finally {
+    await scratch.remove(empty);
+  }
+}
+
+/**
+ * A gateway of an ordinary user is the owner of what the program has left, but could not remove a folder without the
+ * permission to enter it. No process is left that could put a link in the place of a folder.
+ */
+async function unlockFolders(folder: string): Promise<void> {
+  await chmod(folder, 0o700).catch(() => {});
+  for (const entry of await readdir(folder, { withFileTypes: true }).catch(() => []))
+    if (entry.isDirectory()) await unlockFolders(join(folder, entry.name));
+}
+
+async function waitForExit(
+  confined: ConfinedProcess,
+  deadlines: Deadlines,
+  { signal: stop, limit_ms = LIMIT_MS, what, fix }: ConfinedRun,
+): Promise<void> {
+  const output = new StderrRing(OUTPUT_BYTES);
+  const { child } = confined;
+  for (const stream of [child.stdout, child.stderr]) {
+    stream.on("error", () => {});
+    stream.on("data", (chunk: Buffer) => output.append(chunk));
+  }
+  child.stdin.on("error", () => {});
+  child.stdin.end();
+  let late = false;
+  const deadline = deadlines.set(limit_ms, () => {
+    late = true;
+    confined.kill("timeout");
+  });
+  const kill = () => confined.kill();
+  stop.addEventListener("abort", kill);
+  if (stop.aborted) kill();
+  const { code, signal } = await confined.exitCause;
+  deadlines.clear(deadline);
+  stop.removeEventListener("abort", kill);
+  if (stop.aborted) throw new BackplaneError("request.cancelled");
+  if (code === 0) return;
+  const outcome = late
+    ? `it did not end within ${limit_ms} ms`
+    : signal === null
+      ? `exit code ${code ?? "unknown"}`
+      : signal;
+  const text = describeStderr(output.since(0, OUTPUT_BYTES).toString("utf8")) ?? "There was no output.";
+  throw new BackplaneError("plugin.install_failed", `${what} failed in the sandbox (${outcome}). ${text}`, {
+    fix,
+  });
+}
