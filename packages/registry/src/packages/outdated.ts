@@ -26,6 +26,10 @@ const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSourc
     source: { kind: "npm", spec: `${name}@latest`, args: [], secret_slots: [] },
     textOf: (version) => `npm:${name}@${version}`,
   }),
+  pypi: ({ manifest: { name } }) => ({
+    source: { kind: "pypi", spec: name, args: [], secret_slots: [] },
+    textOf: (version) => `pypi:${name}==${version}`,
+  }),
   // The tag is read again, because it may have moved to another version.
   oci: ({ oci }) => {
     const reference = oci?.reference ?? null;
@@ -35,8 +39,17 @@ const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSourc
   },
 };
 
-const NOT_RECORDED =
-  "Its source was not recorded. Use --from with the folder or archive of the next version.";
+const USE_FROM = "Name the next version with --from of backplane plugin upgrade.";
+
+/** Why a source cannot be asked for versions. */
+const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
+  folder: `A folder does not say which versions exist. ${USE_FROM}`,
+  upload: `An archive does not say which versions exist. ${USE_FROM}`,
+  oci: `A digest or a layout does not say which versions exist. ${USE_FROM}`,
+  image: "A tag does not say which versions exist. To get the image that it names now, install it again.",
+  marketplace: "Its marketplace offers one version of each package: backplane plugin search.",
+  workspace: "It is linked to a folder, which does not say which versions exist. Changes are loaded on save.",
+};
 
 export function createOutdated(
   { store }: Pick<KernelDeps, "store">,
@@ -51,15 +64,16 @@ export function createOutdated(
     if (pack.manifest.runtime.protocol === "mcp.http")
       return unknown("A remote server has the version that its operator runs.");
     const found = SOURCES[pack.origin]?.(pack) ?? null;
-    if (found === null) return unknown(NOT_RECORDED);
+    if (found === null)
+      return unknown(WITHOUT_VERSIONS[pack.origin] ?? "Its source does not say which versions exist.");
     try {
       const { packages } = await installations.inspect(caller, found.source, operation);
       const same = packages.find(({ package_id }) => package_id === pack.package_id);
       if (same === undefined) return unknown("Its source contains another package now.");
-      const { version, provenance } = same;
+      const { version, provenance, source = found.textOf(version) } = same;
       return {
         newest_available: version,
-        source: found.textOf(version),
+        source,
         note: null,
         ...(provenance === undefined ? {} : { provenance }),
       };
@@ -81,24 +95,35 @@ export function createOutdated(
     for (const [package_id, versions] of groupByPackage(installed)) {
       requireNotCancelled(operation);
       const newest = versions[0]!;
-      // The content of a folder that is trusted or linked is followed as it changes.
-      if (newest.origin === "workspace") continue;
       operation.report({ step: "resolve", message: `Looking for versions of ${package_id}` });
       const in_use = versionsInUse(bindings, package_id);
       const found = await findNewest(caller, newest, operation);
-      const known = [newest.version, found.newest_available ?? newest.version];
       const used = in_use.length === 0 ? [newest.version] : in_use;
+      const available = found.newest_available;
+      const isOutdated = (version: string) =>
+        compareVersions(newest.version, version) > 0 ||
+        (available !== null && isNewer(available, version, newest.origin));
       items.push({
         package_id,
         origin: newest.origin,
         in_use,
         newest_installed: newest.version,
-        outdated: used.some((version) => known.some((other) => compareVersions(other, version) > 0)),
+        outdated: newest.origin !== "workspace" && used.some(isOutdated),
         ...found,
       });
     }
     return items;
   };
+}
+
+/**
+ * Whether the newest version of a source is newer than an installed one. A Python version may have parts that a semantic
+ * version does not have, such as `.post1`. They are build metadata, which has no order, but the index knows the order.
+ */
+function isNewer(available: string, version: string, origin: Package["origin"]): boolean {
+  const order = compareVersions(available, version);
+  if (order !== 0 || origin !== "pypi") return order > 0;
+  return available !== version.replace(/[+.]built\..*$/, "");
 }
 
 function versionsInUse(bindings: readonly Binding[], package_id: string): string[] {

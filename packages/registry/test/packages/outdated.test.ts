@@ -97,10 +97,55 @@ test("asks the source of each package for its newest version", async () => {
       newest_installed: "0.1.0",
       newest_available: null,
       outdated: false,
-      note: expect.stringContaining("--from"),
+      note: expect.stringContaining("An archive does not say which versions exist."),
     },
   });
   expect(asked.map(({ kind }) => kind)).toEqual(["npm", "oci"]);
+});
+
+test("asks the Python index, and notices versions that a semantic version cannot order", async () => {
+  const { fixture, asked } = await openInstalled({ "acme/py": { origin: "pypi" } }, () => newest);
+  let newest = { package_id: "acme/py", version: "0.1.0+post2", source: "pypi:py==0.1.post2" };
+  const find = async () => (await outdated(fixture))["acme/py"];
+  expect(await find()).toMatchObject({
+    source: "pypi:py==0.1.post2",
+    newest_available: "0.1.0+post2",
+    outdated: true,
+    note: null,
+  });
+  expect(asked).toEqual([{ kind: "pypi", spec: "@acme/py", args: [], secret_slots: [] }]);
+  newest = { ...newest, version: "0.1.0" };
+  expect(await find()).toMatchObject({ outdated: false });
+  newest = { ...newest, version: "0.0.9" };
+  expect(await find()).toMatchObject({ outdated: false });
+});
+
+test("does not count the names of built packages as another version", async () => {
+  const { fixture } = await openInstalled({}, () => ({ package_id: "acme/py", version: "1.2.0" }));
+  const load = fixture.importer.import.bind(fixture.importer);
+  fixture.importer.import = async (source) => ({ ...(await load(source)), origin: "pypi" });
+  await fixture.bind({ ...manifest(TOOL, { package_id: "acme/py" }), version: "1.2.0+built.acme-part" });
+  expect((await outdated(fixture))["acme/py"]).toMatchObject({ outdated: false });
+});
+
+test("says of folders, archives and images why their versions are unknown", async () => {
+  const { fixture, asked } = await openInstalled(
+    {
+      "acme/folder": { origin: "folder" },
+      "acme/image": { origin: "image" },
+      "acme/linked": { origin: "workspace" },
+    },
+    () => ({}),
+  );
+  const found = await outdated(fixture);
+  expect(Object.keys(found)).toEqual(["acme/folder", "acme/image", "acme/linked"]);
+  for (const item of Object.values(found))
+    expect(item).toMatchObject({
+      newest_available: null,
+      outdated: false,
+      note: expect.stringContaining("does not say which versions exist"),
+    });
+  expect(asked).toEqual([]);
 });
 
 test("reports an installed version that is newer than the one in use, even if its source cannot be asked", async () => {

@@ -23,6 +23,7 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
   });
   for (const item of items.filter(({ outdated }) => outdated))
     for (const line of await describeUpgrade(context, item)) out.note(plainLine(line));
+  for (const { package_id, note } of items) if (note !== null) out.note(plainLine(`${package_id}: ${note}`));
   return undefined;
 }
 
@@ -32,7 +33,9 @@ async function describeUpgrade(
   { package_id, in_use, newest_installed, newest_available, source, provenance }: OutdatedPackage,
 ): Promise<string[]> {
   const [current] = in_use;
-  if (source !== null && newest_available !== newest_installed) {
+  // A version that was built from source archives is named after them, too.
+  const installed = newest_installed.replace(/[+.]built\..*$/, "");
+  if (source !== null && newest_available !== newest_installed && newest_available !== installed) {
     const before = await findInstalledPackage(context, `${package_id}@${current ?? newest_installed}`);
     const changes = provenance === undefined ? [] : compareProvenance(before, { provenance });
     return [

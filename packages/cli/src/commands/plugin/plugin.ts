@@ -157,7 +157,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   plugin
     .command("outdated")
     .description(
-      "List packages with the version in use and the newest one, including those at npm and OCI registries.",
+      "List packages with the version in use and the newest one, including those at npm, PyPI and OCI registries.",
     )
     .action(toAction(listOutdated));
   plugin

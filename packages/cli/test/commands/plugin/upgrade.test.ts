@@ -97,6 +97,7 @@ verifies(
     const outdated = await gateway.backplane(["plugin", "outdated"]);
     expect(outdated.out).toMatch(/acme\/cli-kit +upload +0\.2\.0 +0\.3\.0 +n\/a +outdated/);
     expect(outdated.err).toContain("backplane plugin upgrade acme/cli-kit@0.3.0");
+    expect(outdated.err).toContain("acme/cli-kit: An archive does not say which versions exist.");
 
     // Without a terminal an upgrade needs --yes, and a rollback does not.
     const share = ["plugin", "upgrade", "acme/cli-kit@0.3.0", "--percent", "10"];
