@@ -33,6 +33,7 @@ import { PACKAGE_DEFENCES } from "./packages.ts";
 import { PLUGIN_DEFENCES } from "./plugins.ts";
 import { PROCESS_DEFENCES } from "./processes.ts";
 import { PROGRESS_DEFENCES } from "./progress.ts";
+import { PYTHON_DEFENCES } from "./python.ts";
 import { SANDBOX_DEFENCES } from "./sandbox.ts";
 import { SIGNATURE_DEFENCES } from "./signatures.ts";
 import { UPGRADE_DEFENCES } from "./upgrade.ts";
@@ -57,6 +58,7 @@ export const MUTANTS: Mutant[] = [
   ...CLIENT_DEFENCES,
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,
+  ...PYTHON_DEFENCES,
   ...SIGNATURE_DEFENCES,
   ...UPGRADE_DEFENCES,
   ...MARKETPLACE_DEFENCES,

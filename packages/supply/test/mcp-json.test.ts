@@ -84,8 +84,21 @@ test("reports flags of docker run that have no effect, and quotes what a file of
     one: {
       command: "docker",
       args: [
-        ...["run", "--rm=true", "--name", "x", "--restart=always", "-v", "/srv/a;reboot:/data"],
-        ...["-p8080:80", "--read-only", "--network", "none", "--memory=1g", "acme/x", "-p", "own"],
+        "run",
+        "--rm=true",
+        "--name",
+        "x",
+        "--restart=always",
+        "-v",
+        "/srv/a;reboot:/data",
+        "-p8080:80",
+        "--read-only",
+        "--network",
+        "none",
+        "--memory=1g",
+        "acme/x",
+        "-p",
+        "own",
       ],
     },
   });

@@ -67,7 +67,11 @@ export async function runConfined(
       ...(run.binds === undefined ? {} : { binds: run.binds }),
       state: run.folder,
     });
-    await waitForExit(confined, deadlines, run).finally(() => unlockFolders(run.folder));
+    try {
+      await waitForExit(confined, deadlines, run);
+    } finally {
+      await unlockFolders(run.folder);
+    }
   } finally {
     await scratch.remove(empty);
   }

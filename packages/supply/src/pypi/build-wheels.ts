@@ -211,7 +211,9 @@ async function readBuildSystem(folder: string, name: string): Promise<BuildSyste
     "build-backend": backend,
     "backend-path": path = [],
   } = (isObject(table) ? table : {}) as Record<string, unknown>;
-  const [module = "", attribute = ""] = String(backend ?? SETUPTOOLS.backend).split(":");
+  const [module = "", attribute = ""] = (
+    backend === undefined ? SETUPTOOLS.backend : typeof backend === "string" ? backend : ""
+  ).split(":");
   const NAMES = /^[A-Za-z_][\w.]*$/;
   if (
     !isStrings(requires) ||
