@@ -22,27 +22,6 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
-    defence: "a row that was rolled back is not known",
-    file: `${SQLITE}/connection/connection.ts`,
-    from: 'if (text.startsWith("rollback") || (text === BEGIN && uncommitted)) writes?.forgetRows();',
-    to: "void uncommitted;",
-    tests: CHECKSUMS,
-  },
-  {
-    defence: "a row that another statement changed is not known",
-    file: `${SQLITE}/connection/checksummed-writes.ts`,
-    from: "else rows.clear(table.name);\n    };",
-    to: "else void rows;\n    };",
-    tests: CHECKSUMS,
-  },
-  {
-    defence: "a row that a statement of another form changed is not known",
-    file: `${SQLITE}/connection/checksummed-writes.ts`,
-    from: "if (by_id) rows.delete(table.name, values[0]!);",
-    to: "if (by_id) void values;",
-    tests: CHECKSUMS,
-  },
-  {
     defence: "no statement writes a row without a checksum",
     file: `${SQLITE}/connection/checksummed-writes.ts`,
     from: "if (table === undefined) return refuseForm(text);",
