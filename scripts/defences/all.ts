@@ -7,6 +7,7 @@ import { APPROVAL_MUTANTS } from "./behaviour/approvals.ts";
 import { BINDING_MUTANTS } from "./behaviour/bindings.ts";
 import { CALL_MUTANTS } from "./behaviour/calls.ts";
 import { CONTENT_MUTANTS } from "./behaviour/content.ts";
+import { DELIVERY_MUTANTS } from "./behaviour/deliveries.ts";
 import { GRANT_MUTANTS } from "./behaviour/grants.ts";
 import { HOOK_MUTANTS } from "./behaviour/hooks.ts";
 import { INVOKE_MUTANTS } from "./behaviour/invoke.ts";
@@ -45,6 +46,7 @@ export const MUTANTS: Mutant[] = [
   ...LOOP_MUTANTS,
   ...SUBAGENT_MUTANTS,
   ...INVOKE_MUTANTS,
+  ...DELIVERY_MUTANTS,
   ...HOOK_MUTANTS,
   ...CALL_MUTANTS,
   ...APPROVAL_MUTANTS,

@@ -205,7 +205,7 @@ export const ChangedBindingSchema = BindingSchema.extend({
     .int()
     .optional()
     .describe(
-      "Only if the change disables a hook: how many deliveries waited for it; 500 stands for more, too. They are dropped when they are due, unless the hook is paused.",
+      "Only if the change disables a hook: how many deliveries waited for it; 500 also stands for more. They are dropped when they are due, unless the hook is paused.",
     ),
 });
 
