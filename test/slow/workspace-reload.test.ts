@@ -5,13 +5,13 @@ import { join } from "node:path";
 import { expect } from "vitest";
 import { eventually } from "../support/processes.ts";
 import {
+  callForText,
   cli,
   folder,
   gateway,
   restart,
   says,
   type ToolList,
-  callForText,
   useToolFolders,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";

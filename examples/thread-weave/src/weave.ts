@@ -50,7 +50,11 @@ export function weave(older: readonly ChainBlock[], room: number): WovenHistory 
   let chosen = choose(sentences, room);
   let woven = blocksOf(chosen);
   // The choice does not count the titles of the topics, so the weakest sentences may have to go.
-  for (let excess = excessOf(woven, room); chosen.length > 0 && excess > 0; excess = excessOf(woven, room)) {
+  for (
+    let excess = measureExcess(woven, room);
+    chosen.length > 0 && excess > 0;
+    excess = measureExcess(woven, room)
+  ) {
     const ranked = chosen.toSorted((a, b) => b.score - a.score);
     while (excess > 0 && ranked.length > 0) excess -= costOf(ranked.pop()!);
     chosen = ranked.sort((a, b) => a.order - b.order);
@@ -59,7 +63,7 @@ export function weave(older: readonly ChainBlock[], room: number): WovenHistory 
   return woven;
 }
 
-function excessOf({ blocks }: WovenHistory, room: number): number {
+function measureExcess({ blocks }: WovenHistory, room: number): number {
   return blocks.reduce((total, block) => total + sizeOf(block), 0) - room;
 }
 
@@ -193,13 +197,13 @@ function nearestTo(topic: Topic, others: readonly Topic[]): Topic {
     for (const word of topic.words.keys()) if (other.words.has(word)) shared++;
     const likeness = shared / Math.sqrt(other.words.size);
     if (likeness < most) continue;
-    const distance = distanceOf(topic, other);
+    const distance = measureDistance(topic, other);
     if (likeness > most || distance < closest) [best, most, closest] = [other, likeness, distance];
   }
   return best;
 }
 
-function distanceOf(topic: Topic, other: Topic): number {
+function measureDistance(topic: Topic, other: Topic): number {
   let least = Number.POSITIVE_INFINITY;
   for (const a of topic.exchanges) for (const b of other.exchanges) least = Math.min(least, Math.abs(a - b));
   return least;

@@ -2,6 +2,8 @@
  * Python packages that are built from source archives, with the real pip and a local index. What runs in the sandbox is
  * replaced by functions that leave what the code of an archive could leave; `packages/runner/test/runner` has the real one.
  */
+
+import { execFileSync } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
@@ -13,7 +15,6 @@ import {
   symlinkSync,
   writeFileSync,
 } from "node:fs";
-import { execFileSync } from "node:child_process";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type OpenOptions, type SourceBuilds, unwatchedOperation } from "@backplane/ports";
@@ -452,7 +453,7 @@ test("builds nothing that has a wheel, and refuses names that are not built", as
   });
 }, 60_000);
 
-test("says which version the index offers, also of a package without a wheel, and runs no code of it", async () => {
+test("says which version the index offers, even of a package without a wheel, and runs none of its code", async () => {
   const ran = join(root, "inspected-ran");
   const { name, files } = selfBuilt({ name: "acme-shown" });
   publishSource({ name, version: "2.0.post1", files: { ...files, ...marked(ran) } });

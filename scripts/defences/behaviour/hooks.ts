@@ -210,8 +210,8 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "outbox: jobs are written with the cursor",
     file: OUTBOX,
-    from: "  yield* enqueueJobs(p, dialect);\n",
-    to: "",
+    from: "  return yield* enqueueJobs(p, dialect);",
+    to: "  return [];",
     tests: QUEUE,
     only: "moves a cursor once",
   },

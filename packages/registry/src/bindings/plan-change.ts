@@ -230,7 +230,13 @@ export function createBindingPlanner(
     if (!back) held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, beside);
     const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
-    return { before, row, found, names, records: records(caller, row, action, renameOf(found, before, row)) };
+    return {
+      before,
+      row,
+      found,
+      names,
+      records: records(caller, row, action, describeRename(found, before, row)),
+    };
   }
 
   /** The other versions in which the export of this binding is bound in the same scope. */
@@ -401,7 +407,7 @@ function withoutUpgradeState(before: Binding, moves: boolean): Binding {
 }
 
 /** The command line finds tools by the former name of their server with this. */
-function renameOf({ package: pack }: CheckedExport, before: Binding, row: Binding): JsonObject {
+function describeRename({ package: pack }: CheckedExport, before: Binding, row: Binding): JsonObject {
   const former_name = boundServerName(before);
   return isServer(pack) && former_name !== boundServerName(row) ? { former_name } : {};
 }

@@ -112,7 +112,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
 
   /** Tries the mirrors in their order, then the registry itself. Any error outside MIRROR_FAILURES is final. */
   async function pull<T>(reference: OciReference, work: (place: OciReference) => Promise<T>): Promise<T> {
-    for (const mirror of mirrorsOf(options.mirrors ?? {}, reference.registry)) {
+    for (const mirror of findMirrors(options.mirrors ?? {}, reference.registry)) {
       const [registry, ...prefix] = mirror.split("/") as [string, ...string[]];
       const repository = [...prefix, reference.repository].join("/");
       try {
@@ -390,7 +390,7 @@ const MIRROR_FAILURES: ReadonlySet<string> = new Set([
 ]);
 
 /** Docker Hub has several names, and operators write the one of its images. */
-function mirrorsOf(
+function findMirrors(
   mirrors: NonNullable<RegistryClientOptions["mirrors"]>,
   registry: string,
 ): readonly string[] {

@@ -197,7 +197,7 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
       status,
       message: summary,
       ...(details.length === 0 ? {} : { details }),
-      ...(status === "ok" ? {} : { fix: fixOf(name, details) }),
+      ...(status === "ok" ? {} : { fix: findFix(name, details) }),
     }));
   } catch (error) {
     const code = codeOf(error);
@@ -210,7 +210,7 @@ async function checkPlugins(context: CommandContext, seconds: number): Promise<C
   }
 }
 
-function fixOf(name: string, details: readonly HealthDetail[]): string {
+function findFix(name: string, details: readonly HealthDetail[]): string {
   const commands = details.flatMap(({ status, config_key }) =>
     status === "ok" || config_key === undefined
       ? []
