@@ -89,20 +89,20 @@ verifies(
 
 test("waits for the grace period of an unresponsive plugin on stop and records its call", async () => {
   const gateway = await start();
-  await installAndBind(gateway, writeUnresponsivePlugin("acme/writeUnresponsivePlugin-stop"), ["spin"]);
+  await installAndBind(gateway, writeUnresponsivePlugin("acme/unresponsive-stop"), ["spin"]);
   const { body } = await gateway.http<{ id: string }>("POST", "/v1/invocations", {
     export_id: "spin",
     input: {},
   });
   await eventually(
-    () => processesWith("mark=acme/writeUnresponsivePlugin-stop").some((pid) => secondsOf(pid) > 0.5),
+    () => processesWith("mark=acme/unresponsive-stop").some((pid) => secondsOf(pid) > 0.5),
     20_000,
     "the plugin spins",
   );
   const from = performance.now();
   expect(await gateway.stop()).toBe(0);
   expect(performance.now() - from).toBeLessThan(20_000);
-  expect(processesWith("mark=acme/writeUnresponsivePlugin-stop")).toEqual([]);
+  expect(processesWith("mark=acme/unresponsive-stop")).toEqual([]);
   const again = await start({ home: gateway.home });
   const { body: row } = await again.http<object>("GET", `/v1/invocations/${body.id}`);
   expect(row).toMatchObject({

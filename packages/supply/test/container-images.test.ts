@@ -207,7 +207,7 @@ verifies("source.image", "limits the time for a whole image", async () => {
     pullImage(client, reference, host, folder, unwatchedOperation(), limits),
   ).rejects.toMatchObject({
     code: "registry.unreachable",
-    message: expect.stringContaining("takes too long"),
+    message: expect.stringContaining("pulling the image took too long"),
   });
   client.close();
 });
