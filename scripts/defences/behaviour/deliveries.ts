@@ -119,6 +119,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     to: "        continue;",
     tests: HANDLED,
     only: "starts no reserved delivery",
+    hangs: true,
   },
   {
     defence: "delivery: a pause applies to deliveries that are not read",
@@ -127,6 +128,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     to: "    this.wake();",
     tests: HANDLED,
     only: "starts no new delivery",
+    hangs: true,
   },
   {
     defence: "delivery: new jobs of a lane that was not read are left to reads",
@@ -257,6 +259,5 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     to: "void [store, node_id, clock];",
     tests: HANDLED,
     only: "resumes the deliveries of a killed gateway",
-    hangs: true,
   },
 ];

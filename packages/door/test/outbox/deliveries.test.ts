@@ -23,6 +23,9 @@ const content = manifest([
     },
   }),
 ]);
+/** How long a gateway holds a delivery (packages/door/src/outbox/deliver.ts). */
+const LEASE_MS = 30_000;
+
 const deliveries: HostPolicy["deliveries"] = {
   concurrency: 4,
   per_binding: 2,
@@ -248,7 +251,7 @@ verifies(
   },
 );
 
-test("resumes the deliveries of a killed gateway at once, with the next attempt", async () => {
+test("resumes the deliveries of a killed gateway before their leases expire, with the next attempt", async () => {
   const fixture = await createHookKernel();
   fixture.runner.script = ({ request, cancelled }) =>
     request.op === "hook.handle" ? cancelled.then(() => ended("cancelled", "cancelled")) : ok();
@@ -256,9 +259,11 @@ test("resumes the deliveries of a killed gateway at once, with the next attempt"
   await until(() => fixture.hookCalls().length === 2);
   const before = fixture.hookCalls().map(({ body }) => body.delivery_id);
   await fixture.crash();
+  const from = performance.now();
   const next = await createTestKernel({ file: fixture.file, host: { deliveries } });
   const calls = () => next.runner.requests.filter(({ op }) => op === "hook.handle");
   await until(() => calls().length === 3);
+  expect(performance.now() - from).toBeLessThan(LEASE_MS);
   const attempts = new Map(calls().map(({ body }) => [body.delivery_id, body.attempt]));
   // The third was leased ahead and not started, so this is its first attempt.
   expect(attempts.size).toBe(3);
