@@ -8,6 +8,13 @@ const TAMPERING = ["test/e2e/audit-tampering.test.ts"];
 
 export const DAMAGE_DEFENCES: Mutant[] = [
   {
+    defence: "tape: a span with a changed start is not left out",
+    file: "packages/store/src/ops/spans.ts",
+    from: '${lastSpanUpTo("$1", "$3")} order by last_id`;',
+    to: '${lastSpanUpTo("$1", "$3")} and first_id <= $3 order by last_id`;',
+    tests: DAMAGE,
+  },
+  {
     defence: "a row is checked when it is read",
     file: `${SQLITE}/connection/connection.ts`,
     from: "checks = rowChecks(database);",

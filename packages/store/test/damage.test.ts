@@ -72,6 +72,7 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["bindings", "body = replace(body, 'a', 'b')", "bindings"],
   ["packages", "digest = 'sha256:x'", "packages"],
   ["spans", "body = replace(body, 'short', 'shirt')", "entries"],
+  ["spans", "first_id = first_id + 1000000 where last_id > first_id", "entries"],
   ["chains", "last_entry = last_entry + 1", "chains"],
   ["sessions", "name = 'other'", "sessions"],
   ["runs", "status = 'failed'", "runs"],
