@@ -24,7 +24,7 @@ async function twoTestKernels(host: Partial<HostPolicy> = {}): Promise<[TestKern
   const open = async () => {
     const store = await openPostgresStore({ url: server.url, schema });
     return await seedTestKernel(store, "", {
-      host: { recovery: { interval_ms: 100, node_ttl_ms: 900 }, ...host },
+      host: { recovery: { interval_ms: 100, node_ttl_ms: 4_000 }, ...host },
     });
   };
   return [await open(), await open()];
@@ -34,7 +34,9 @@ verifies(
   "bind.concurrency",
   "never exceeds max_concurrency across two gateways on one PostgreSQL, even when one of them dies",
   async () => {
-    const [first, second] = await twoTestKernels({ queue_per_binding: 40 });
+    // A lease that outlives the test, so that a slow machine cannot free the slots of the dead gateway.
+    const recovery = { interval_ms: 100, node_ttl_ms: 60_000 };
+    const [first, second] = await twoTestKernels({ queue_per_binding: 40, recovery });
     await first.bind(manifest([toolExport("narrow", { max_concurrency: 3 })]));
     let running = 0;
     let peak = 0;
@@ -52,7 +54,7 @@ verifies(
     for (const done of await Promise.all(calls)) expect(done.status).toBe("succeeded");
     expect(peak).toBe(3);
     expect(first.runner.requests.length).toBe(30);
-    // The slots of the dead gateway stay in use until their leases expire, so one call runs at a time.
+    // The slots of the dead gateway stay in use until their leases expire, so only one is left.
     first.runner.script = () => new Promise<never>(() => {});
     for (let i = 0; i < 2; i++)
       await first.kernel.invocations.invoke(user, { export_id: "narrow", timeout_ms: 60_000 });
