@@ -15,6 +15,13 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
+    defence: "a changed column does not hide its row from a query",
+    file: "packages/store/src/ops/op.ts",
+    from: "return `(${condition} /* or damaged ${table} */)`;",
+    to: "return `(${condition})`;",
+    tests: DAMAGE,
+  },
+  {
     defence: "a row is checked when it is read",
     file: `${SQLITE}/connection/connection.ts`,
     from: "checks = rowChecks(database);",

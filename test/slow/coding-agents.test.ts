@@ -49,7 +49,7 @@ afterAll(async () => {
   rmSync(workspace, { recursive: true });
 });
 beforeEach(() => {
-  // What a folder says about its own permissions must not count.
+  // Permissions that a folder grants itself must have no effect.
   mkdirSync(join(workspace, ".codex/rules"), { recursive: true });
   writeFileSync(join(workspace, ".codex/config.toml"), 'approval_policy = "never"\n');
   const rule =

@@ -16,7 +16,7 @@ afterAll(async () => {
 
 const STATUS = "#operations-System-status";
 
-/** Parsing Swagger UI and rendering all operations takes long on a busy machine. */
+/** Parsing Swagger UI and rendering all operations takes a long time on a busy machine. */
 async function openExplorer(tab: Visit["tab"]) {
   const page = await tab("/explorer#/System/status");
   page.setDefaultTimeout(60_000);

@@ -97,7 +97,7 @@ function machine(): string[] {
   ];
 }
 
-/** /etc is a folder of ours, so these are files in it. */
+/** The test replaces /etc by a folder of its own, so what the network needs is copied into it. */
 function copyNetworkFiles(): void {
   for (const name of ["resolv.conf", "hosts", "nsswitch.conf", "ssl", "ca-certificates", "ld.so.cache"]) {
     const from = join("/etc", name);

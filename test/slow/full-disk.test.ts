@@ -296,7 +296,7 @@ async function failEachWrite(
 ): Promise<number> {
   for (let allowed = 0; ; allowed += step) {
     disk.fail(error, home, allowed);
-    // The end of a call is written until the disk takes it, so the disk must work again while the client waits.
+    // The gateway repeats the write of a call's end until it succeeds, so the disk must work again while the client waits.
     const repaired = setTimeout(() => disk.repair(), 300);
     const { status, body } = await run();
     clearTimeout(repaired);

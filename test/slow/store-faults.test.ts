@@ -20,7 +20,7 @@ for (const threaded of [true, false]) {
       const { faults, texts } = await copyBeforeEach(dir, threaded, whole);
       expect(texts).toHaveLength(whole.statements);
       expect(faults).toEqual([]);
-      // Around a commit the death itself matters, too: which steps were acknowledged, and which locks are left.
+      // Around a commit the death itself also matters: which steps were acknowledged, and which locks are left.
       const commits = texts.flatMap((text, n) => (text === "commit" ? [n + 1] : []));
       expect(commits.length).toBeGreaterThan(40);
       const around = commits.flatMap((k) => [k, k + 1]).filter((k) => k <= whole.statements);

@@ -115,7 +115,7 @@ static size_t add_attribute(unsigned char *at, unsigned short type, const void *
   return RTA_SPACE(length);
 }
 
-/* `bits` of `destination`. A local route uses the loopback address as the own one. Returns the bytes used. */
+/* `bits` of `destination`. A local route has the loopback address as its source. Returns the bytes used. */
 static size_t write_route(unsigned char *at, int family, const char *destination, unsigned char bits, unsigned char type) {
   struct { struct nlmsghdr header; struct rtmsg route; unsigned char attributes[MAX_ATTRIBUTES]; } request;
   unsigned char address[16];

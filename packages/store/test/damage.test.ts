@@ -90,10 +90,23 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["delegations", "expires_at = 99", "delegations"],
   ["idempotency", "status = 500", "idempotency"],
   ["audit", "actor = 'other'", "audit"],
+  // Reads find these rows without the changed column and then compare it, so the change must not hide them.
+  ["api_keys", "project_id = 'proj_other'", "keys"],
+  ["secrets", "project_id = 'proj_other'", "secrets"],
+  ["allow_rules", "project_id = 'proj_other'", "allow_rules"],
+  ["allow_rules", "project_id = 'proj_other'", "allow_rules_of_package"],
+  ["bindings", "project_id = 'proj_other'", "bindings"],
+  ["bindings", "project_id = 'proj_other'", "bound"],
+  ["bindings", "project_id = 'proj_other'", "discovered"],
+  ["approvals", "project_id = 'proj_other'", "pending"],
+  ["invocations", "org_id = 'org_other'", "invocation"],
+  ["definitions", "org_id = 'org_other'", "definitions"],
+  ["sign_ins", "org_id = 'org_other'", "sign_ins"],
+  ["logins", "status = 'done'", "logins"],
   ["binding_secrets", "ref = 'secret://org_local/token' where 1", "used_by"],
 ];
 
-test.each(PLAUSIBLE_CHANGES)("refuses to read a changed row of %s (%s)", async (table, change, read) => {
+test.each(PLAUSIBLE_CHANGES)("refuses to read a changed row of %s (%s) in the read of %s", async (table, change, read) => {
   // The read finds these rows by `ref`, so a changed `ref` could hide the row. The checksum is changed instead.
   if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
   else tamper(`update ${table} set ${change}`);

@@ -215,8 +215,8 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
     defence: "allow rules: a rule of another project is not read",
     file: STORE,
-    from: "and package_id = $3 and project_id in ('', $2)",
-    to: "and package_id = $3 and $2 = $2",
+    from: 'checkedCondition("allow_rules", "project_id in (\'\', $2)")',
+    to: 'checkedCondition("allow_rules", "$2 = $2")',
     tests: CONTRACT,
   },
   {

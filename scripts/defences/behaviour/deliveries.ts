@@ -206,8 +206,8 @@ export const DELIVERY_MUTANTS: Mutant[] = [
   {
     defence: "delivery: a project lists its own deliveries",
     file: JOBS,
-    from: 'if (p.project_id !== "") conditions.push(`project_id',
-    to: 'if (p.project_id === "-") conditions.push(`project_id',
+    from: 'if (p.project_id !== "") {',
+    to: 'if (p.project_id === "-") {',
     tests: QUEUE,
     only: "lists the jobs of a scope",
   },

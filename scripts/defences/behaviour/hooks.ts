@@ -218,8 +218,8 @@ export const HOOK_MUTANTS: Mutant[] = [
   {
     defence: "outbox: a project reads its own events",
     file: OUTBOX,
-    from: 'if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);',
-    to: "",
+    from: 'if (p.project_id !== "") {',
+    to: 'if (p.project_id === "-") {',
     tests: QUEUE,
     only: "reads events in order",
   },

@@ -30,21 +30,21 @@ export interface DeliveryPayload {
 
 const LEASE_MS = 30_000;
 /**
- * How many jobs are reserved ahead for each one that may run at once. Jobs that one gateway reserves are not available to
- * the others that share the queue. In a queue of its own, larger reads cost less per job (bench row hooks.delivery).
+ * How many jobs are reserved ahead for each one that may run at the same time. Jobs that one gateway reserves are not
+ * available to the others that share the queue. In a queue of its own, larger reads cost less per job (bench row hooks.delivery).
  */
 const AHEAD_SHARED = 1;
 const AHEAD_ALONE = 16;
 /**
- * How many new jobs of a lane are taken without a read, for each one that may run at once. The limit bounds the memory and
- * the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
+ * How many new jobs of a lane are taken without a read, for each one that may run at the same time. The limit bounds the
+ * memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
  */
 const UNREAD_ALONE = 16;
 /** How many jobs of all lanes are reserved ahead in a queue of its own. */
 const MAX_AHEAD = 4_000;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
-/** The pause of a delivery that did not start, because the gateway or its store could not take it. */
+/** The pause of a delivery that did not start, because the gateway was overloaded or stopping, or its store was not available. */
 const NOT_STARTED_MS = 1_000;
 
 /** `settled`: the settlement of the call has completed the job. */
@@ -74,7 +74,7 @@ export class Deliverer {
    * reserved.
    */
   readonly #unread = new Map<string, number>();
-  /** How many deliveries of a lane may run at once, as last read. */
+  /** How many deliveries of a lane may run at the same time, as last read. */
   readonly #limits = new Map<string, number>();
   #timer: Timer | null = null;
   #claiming = false;
@@ -251,7 +251,7 @@ export class Deliverer {
   /** How many more jobs of a lane with this limit may be reserved, if it has so many. */
   #roomFor(limit: number, held: number): number {
     const room = limit * (1 + (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_ALONE)) - held;
-    // A lane always gets as many as it may run at once, even if other lanes have reserved many.
+    // A lane always gets as many as it may run at the same time, even if other lanes have reserved many.
     return Math.min(room, Math.max(limit - held, MAX_AHEAD - this.#ahead_ids.size));
   }
 

@@ -208,7 +208,7 @@ test("starts the next delivery of a hook while the settlement of the one before 
   await until(async () => (await fixture.list("delivered")).items.length === 2);
 });
 
-verifies("hook.contract", "runs as many deliveries of a hook at once as its binding says", async () => {
+verifies("hook.contract", "runs as many deliveries of a hook at the same time as its binding allows", async () => {
   const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
   let running = 0;
   let peak = 0;

@@ -390,7 +390,7 @@ describe("the deliverer", () => {
     add(jobsOf("a", 1, 32));
     await expect.poll(() => started.length).toBe(33);
     expect(reads.length).toBe(before);
-    // A lane takes 16 jobs for each that may run at once. The others are left to reads, which are in due order.
+    // A lane takes 16 jobs for each that may run at the same time. The others are left to reads, which are in due order.
     add(jobsOf("a", 33, 1));
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(started).not.toContain("a33");

@@ -153,7 +153,7 @@ export function createBindings({
 }
 
 function tooManyChanges(id: string): BackplaneError {
-  return new BackplaneError("request.overloaded", `Binding ${id} was changed by too many requests at once.`);
+  return new BackplaneError("request.overloaded", `Binding ${id} was changed by too many requests at the same time.`);
 }
 
 function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneError {

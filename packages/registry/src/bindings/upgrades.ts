@@ -1,5 +1,5 @@
 /**
- * Upgrades all bindings of a package, and rolls them back. A version takes over at once, or first gets a share of the
+ * Upgrades all bindings of a package, and rolls them back. A version takes over immediately, or first gets a share of the
  * calls in bindings of its own. Either way it is on trial: if it crashes or fails too often, the gateway that notices it
  * rolls back. Every step is one transaction over all bindings, and everything that a later step needs is in their rows, so
  * that any gateway can continue after a crash.
@@ -411,7 +411,7 @@ function requireAdmin(caller: Caller): void {
   });
 }
 
-/** Two candidates at once would share the calls in a way that nobody has asked for. */
+/** Two candidates at the same time would share the calls in a way that nobody has asked for. */
 function requireNoOtherRollout(shares: readonly Binding[], package_version: string): void {
   const other = shares.find(
     (share) => share.package_version !== package_version && share.rollout.traffic_percent > 0,

@@ -1,5 +1,5 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 
 export interface CreateAllowRule {
   /** id, org_id, project_id, package_id, body */
@@ -38,7 +38,7 @@ export function* removeAllowRule(p: {
 }
 
 /** A project sees its own rules and the org's, the whole org ('') sees all of them. */
-const VISIBLE = "org_id = $1 and ($2 = '' or project_id = '' or project_id = $2)";
+const VISIBLE = `org_id = $1 and ${checkedCondition("allow_rules", "$2 = '' or project_id = '' or project_id = $2")}`;
 
 export function* readAllowRule(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   return (yield sql(`select body from allow_rules where ${VISIBLE} and id = $3`, [
@@ -58,7 +58,8 @@ export function* listAllowRules(values: SqlValue[]): Op<Row[]> {
 /** The rules that may cover a call in this scope: those of the org and of the project itself. */
 export function* allowRulesOf(org_id: string, project_id: string, package_id: string): Op<Row[]> {
   return yield sql(
-    `select body from allow_rules where org_id = $1 and package_id = $3 and project_id in ('', $2) order by id`,
+    `select body from allow_rules where org_id = $1 and package_id = $3
+      and ${checkedCondition("allow_rules", "project_id in ('', $2)")} order by id`,
     [org_id, project_id, package_id],
   );
 }

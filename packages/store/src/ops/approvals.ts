@@ -1,6 +1,6 @@
 import { type CreateAllowRule, createAllowRule } from "./allow-rules.ts";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 /** The first answer wins. Returns false if the approval was already answered. */
 export function* resolveApproval(p: {
@@ -24,7 +24,7 @@ export function* resolveApproval(p: {
 export function* readApproval(id: string, org_id: string, project_id: string): Op<Row | undefined> {
   const rows = yield sql(
     `select id, body, status, resolution from approvals
-      where id = $1 and org_id = $2 and ($3 = '' or project_id = $3)`,
+      where id = $1 and ${checkedCondition("approvals", "org_id = $2 and ($3 = '' or project_id = $3)")}`,
     [id, org_id, project_id],
   );
   return rows[0];
@@ -39,8 +39,12 @@ export function* listApprovals(
 ): Op<Row[]> {
   const conditions = ["org_id = $1", "id < $2"];
   const values: SqlValue[] = [org_id, before, limit];
-  if (project_id !== "") conditions.push(`project_id = $${values.push(project_id)}`);
   if (status !== "") conditions.push(`status = $${values.push(status)}`);
+  if (project_id !== "") {
+    const of_project = `project_id = $${values.push(project_id)}`;
+    // The index of the status has no project.
+    conditions.push(status === "" ? of_project : checkedCondition("approvals", of_project));
+  }
   return yield sql(
     `select id, body, status, resolution from approvals where ${conditions.join(" and ")}
       order by id desc limit $3`,

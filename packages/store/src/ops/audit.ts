@@ -1,6 +1,6 @@
 /** The audit log: one chain of hashes over the entries of all orgs. */
 import { createHash } from "node:crypto";
-import { type Op, type Row, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export interface AuditRow {
   /** id, at, org_id, project_id, actor, action, subject, details */
@@ -40,8 +40,12 @@ export function* listAudit(
 ): Op<Row[]> {
   const conditions = ["org_id = $1", "seq < $2"];
   const values: SqlValue[] = [org_id, before, limit];
-  if (project_id !== "") conditions.push(`project_id = $${values.push(project_id)}`);
   if (action !== "") conditions.push(`action = $${values.push(action)}`);
+  if (project_id !== "") {
+    const of_project = `project_id = $${values.push(project_id)}`;
+    // The index of the action has no project.
+    conditions.push(action === "" ? of_project : checkedCondition("audit", of_project));
+  }
   return yield sql(
     `select ${AUDIT} from audit where ${conditions.join(" and ")} order by seq desc limit $3`,
     values,

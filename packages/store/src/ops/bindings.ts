@@ -1,5 +1,5 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { findPackage } from "./packages.ts";
 
 export interface WriteBinding {
@@ -171,7 +171,7 @@ function* writeRefs(p: WriteBinding): Op<void> {
 const BOUND = `select b.binding_id, b.body, p.id as package_row, p.body as package from bindings b
   join packages p on p.org_id = b.org_id and p.package_id = b.package_id and p.version = b.package_version`;
 /** $1 is the org, $2 the project. A project sees its own rows and the org's, the whole org ('') sees all rows. */
-const VISIBLE = "b.org_id = $1 and ($2 = '' or b.project_id = '' or b.project_id = $2)";
+const VISIBLE = `b.org_id = $1 and ${checkedCondition("b", "$2 = '' or b.project_id = '' or b.project_id = $2")}`;
 
 export function* readBinding(values: SqlValue[]): Op<Row | undefined> {
   return (yield sql(`${BOUND} where b.binding_id = $3 and ${VISIBLE}`, values))[0];
@@ -180,7 +180,8 @@ export function* readBinding(values: SqlValue[]): Op<Row | undefined> {
 export function* listBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `select b.binding_id as id, b.body from bindings b where ${VISIBLE} and b.binding_id < $3
-      and ($4 = '' or b.kind = $4) and ($5 = '' or b.package_id = $5) order by b.binding_id desc limit $6`,
+      and ${checkedCondition("b", "($4 = '' or b.kind = $4) and ($5 = '' or b.package_id = $5)")}
+      order by b.binding_id desc limit $6`,
     values,
   );
 }
@@ -188,7 +189,8 @@ export function* listBindings(values: SqlValue[]): Op<Row[]> {
 /** Includes bindings of whole packages, whose exports are not known here. */
 export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where ${VISIBLE} and b.export_id in ($3, '*') and ($4 = '' or b.package_id = $4) order by b.binding_id`,
+    `${BOUND} where ${VISIBLE} and b.export_id in ($3, '*')
+      and ${checkedCondition("b", "$4 = '' or b.package_id = $4")} order by b.binding_id`,
     values,
   );
 }
@@ -207,7 +209,8 @@ export function* wholePackageBindings(): Op<Row[]> {
 /** A hook receives the events of its own scope: hooks of the org all of them, hooks of a project its own. */
 export function* activeHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where b.org_id = $1 and b.project_id in ('', $2) and b.kind = 'hook' and b.status = 'active'
+    `${BOUND} where b.org_id = $1 and ${checkedCondition("b", "b.project_id in ('', $2)")}
+      and b.kind = 'hook' and b.status = 'active'
       order by b.binding_id`,
     values,
   );

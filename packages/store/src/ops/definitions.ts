@@ -1,5 +1,5 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, sql } from "./op.ts";
 
 export interface WriteDefinitions {
   org_id: string;
@@ -34,8 +34,8 @@ export function* putDefinitions(p: WriteDefinitions): Op<boolean> {
 }
 
 export function* readDefinitions(org_id: string, binding_id: string): Op<Row | undefined> {
-  return (yield sql("select body from definitions where binding_id = $1 and org_id = $2", [
-    binding_id,
-    org_id,
-  ]))[0];
+  return (yield sql(
+    `select body from definitions where binding_id = $1 and ${checkedCondition("definitions", "org_id = $2")}`,
+    [binding_id, org_id],
+  ))[0];
 }

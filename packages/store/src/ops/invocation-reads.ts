@@ -4,7 +4,7 @@
  */
 
 import { INVOCATION_COLUMNS } from "./invocations.ts";
-import { type Op, type Row, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 interface InvocationFilter {
   status: string;
@@ -28,7 +28,8 @@ const WINDOWS_PER_PAGE = 5;
 
 export function* readInvocation(id: string, org_id: string, project_id: string): Op<Row | undefined> {
   const rows = yield sql(
-    `select ${INVOCATION_COLUMNS} from invocations where id = $1 and org_id = $2 and ($3 = '' or project_id = $3)`,
+    `select ${INVOCATION_COLUMNS} from invocations
+      where id = $1 and ${checkedCondition("invocations", "org_id = $2 and ($3 = '' or project_id = $3)")}`,
     [id, org_id, project_id],
   );
   return rows[0];
@@ -68,12 +69,14 @@ export function* countCalls(p: { org_id: string; project_id: string; latest: num
   return rows;
 }
 
+const SESSION_FILTER = `($4 = '' or project_id = $4) and ($5 = '' or status = $5) and ($6 = '' or export_id = $6)
+  and ($7 = '' or binding_id = $7)`;
+
 function sessionPage(p: ListInvocations) {
   const { status, export_id, session_id, binding_id } = p.filter;
   return sql(
     `select ${INVOCATION_COLUMNS} from invocations where org_id = $1 and session_id = $2 and id < $3
-      and ($4 = '' or project_id = $4) and ($5 = '' or status = $5) and ($6 = '' or export_id = $6)
-      and ($7 = '' or binding_id = $7) order by id desc limit $8`,
+      and ${checkedCondition("invocations", SESSION_FILTER)} order by id desc limit $8`,
     [p.org_id, session_id, p.before, p.project_id, status, export_id, binding_id, p.limit],
   );
 }

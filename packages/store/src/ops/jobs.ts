@@ -11,6 +11,7 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { ofExpiredNode } from "./leases.ts";
 import {
+  checkedCondition,
   jsonTexts,
   nowAt,
   type Op,
@@ -358,10 +359,15 @@ export function* listJobs(p: {
   const values: SqlValue[] = [p.org_id, p.before, p.limit];
   // A literal, so that the partial index of dead jobs is used.
   if (p.state === "dead") conditions.push("state = 'dead'");
-  else if (p.state !== "") conditions.push("org_id <> ''", `state = $${values.push(p.state)}`);
-  else conditions.push("org_id <> ''");
-  if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
-  if (p.lane !== "") conditions.push(`lane = $${values.push(p.lane)}`);
+  else if (p.state !== "") {
+    conditions.push("org_id <> ''", checkedCondition("jobs", `state = $${values.push(p.state)}`));
+  } else conditions.push("org_id <> ''");
+  if (p.project_id !== "") {
+    const of_project = `project_id = $${values.push(p.project_id)}`;
+    // The index of dead jobs has no project.
+    conditions.push(p.state === "dead" ? checkedCondition("jobs", of_project) : of_project);
+  }
+  if (p.lane !== "") conditions.push(checkedCondition("jobs", `lane = $${values.push(p.lane)}`));
   return yield sql(
     `select ${JOB} from jobs where ${conditions.join(" and ")} order by id desc limit $3`,
     values,

@@ -1,5 +1,5 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export function* createKey(p: { row: SqlValue[]; records: ChangeRecordRows }): Op<void> {
   yield sql(
@@ -31,12 +31,14 @@ export function* readKey(token_hash: string): Op<Row | undefined> {
 }
 
 export function* readKeyById(org_id: string, id: string): Op<Row | undefined> {
-  return (yield sql("select body, revoked_at from api_keys where id = $1 and org_id = $2", [id, org_id]))[0];
+  const of_org = checkedCondition("api_keys", "org_id = $2");
+  return (yield sql(`select body, revoked_at from api_keys where id = $1 and ${of_org}`, [id, org_id]))[0];
 }
 
 export function* listKeys(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `select id, body, revoked_at from api_keys where org_id = $1 and ($2 = '' or project_id = $2) and id < $3
+    `select id, body, revoked_at from api_keys
+      where org_id = $1 and ${checkedCondition("api_keys", "$2 = '' or project_id = $2")} and id < $3
       order by id desc limit $4`,
     values,
   );

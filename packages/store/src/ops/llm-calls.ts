@@ -3,7 +3,7 @@
  * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which its end
  * replaces.
  */
-import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 
 const COLUMNS = "id, org_id, project_id, status, deadline, invocation_id, run_id, body";
 
@@ -91,7 +91,10 @@ export function* endLostLlmCalls(p: { before: number }): Op<number> {
 }
 
 export function* readLlmCall(org_id: string, id: string): Op<Row | undefined> {
-  return (yield sql(`select ${COLUMNS} from llm_calls where id = $1 and org_id = $2`, [id, org_id]))[0];
+  return (yield sql(
+    `select ${COLUMNS} from llm_calls where id = $1 and ${checkedCondition("llm_calls", "org_id = $2")}`,
+    [id, org_id],
+  ))[0];
 }
 
 /** The project '' selects the whole org. */
@@ -99,7 +102,7 @@ export function* listLlmCalls(
   filter: { run_id?: string; invocation_id?: string },
   values: readonly [org_id: string, project_id: string, before: string, limit: number],
 ): Op<Row[]> {
-  const where = "org_id = $1 and ($2 = '' or project_id = $2) and id < $3";
+  const where = `org_id = $1 and ${checkedCondition("llm_calls", "$2 = '' or project_id = $2")} and id < $3`;
   const order = "order by id desc limit $4";
   if (filter.run_id !== undefined)
     return yield sql(`select ${COLUMNS} from llm_calls where run_id = $5 and ${where} ${order}`, [

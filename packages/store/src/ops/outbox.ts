@@ -1,5 +1,5 @@
 import { enqueueJobs, type JobRow } from "./jobs.ts";
-import { type Op, type Row, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 /**
  * PostgreSQL only: numbers the events that have no number yet. Transactions commit in a different order than they
@@ -30,7 +30,9 @@ export function* readOutbox(
   const conditions = [`${seq} > $1`];
   const values: SqlValue[] = [p.after, p.limit];
   if (p.org_id !== null) conditions.push(`org_id = $${values.push(p.org_id)}`);
-  if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
+  if (p.project_id !== "") {
+    conditions.push(checkedCondition("outbox", `project_id = $${values.push(p.project_id)}`));
+  }
   return yield sql(
     `select ${seq} as seq, id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook, ids
       from outbox where ${conditions.join(" and ")} order by ${seq} limit $2`,

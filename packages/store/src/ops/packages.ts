@@ -1,5 +1,5 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { writeHighestSigned } from "./trusted-keys.ts";
 
 export interface InsertPackage {
@@ -75,7 +75,10 @@ export function findPackage(org_id: string, package_id: string, version: string)
 }
 
 export function* readPackage(org_id: string, id: string): Op<Row | undefined> {
-  return (yield sql("select body from packages where id = $1 and org_id = $2", [id, org_id]))[0];
+  return (yield sql(
+    `select body from packages where id = $1 and ${checkedCondition("packages", "org_id = $2")}`,
+    [id, org_id],
+  ))[0];
 }
 
 export function* listPackages(values: SqlValue[]): Op<Row[]> {

@@ -13,7 +13,7 @@ import {
 } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { ofExpiredNode } from "./leases.ts";
-import { type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 
 const RUN_COLUMNS =
@@ -233,7 +233,8 @@ export function* claimRuns(
 
 export function* readRun(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   return (yield sql(
-    `select ${RUN_COLUMNS} from runs where id = $3 and org_id = $1 and ($2 = '' or project_id = $2)`,
+    `select ${RUN_COLUMNS} from runs
+      where id = $3 and ${checkedCondition("runs", "org_id = $1 and ($2 = '' or project_id = $2)")}`,
     [org_id, project_id, id],
   ))[0];
 }
@@ -263,9 +264,14 @@ export function* listRuns(p: ListRuns): Op<Row[]> {
   if (p.session_id !== null) conditions.push(`session_id = $${values.push(p.session_id)}`);
   if (p.chain_id !== null) {
     const n = values.push(p.chain_id);
-    conditions.push(`chain_id = $${n}`, `session_id = (select session_id from chains where id = $${n})`);
+    conditions.push(
+      checkedCondition("runs", `chain_id = $${n}`),
+      `session_id = (select session_id from chains where id = $${n})`,
+    );
   }
-  if (p.workspace !== null) conditions.push(`workspace = $${values.push(p.workspace)}`);
+  if (p.workspace !== null) {
+    conditions.push(checkedCondition("runs", `workspace = $${values.push(p.workspace)}`));
+  }
   return yield sql(
     `select ${RUN_COLUMNS} from runs where ${conditions.join(" and ")} order by id desc limit $3`,
     values,

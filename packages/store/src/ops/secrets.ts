@@ -1,6 +1,6 @@
 import { bindingsUsing } from "./bindings.ts";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, refuse, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, sql } from "./op.ts";
 
 const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
 
@@ -70,7 +70,7 @@ export function* readSecret(org_id: string, name: string): Op<Row | undefined> {
 export function* listSecrets(org_id: string, project_id: string, after: string, limit: number): Op<Row[]> {
   return yield sql(
     `select ${SECRET} from secrets where org_id = $1 and name > $2
-      and ($3 = '' or project_id = '' or project_id = $3) order by name limit $4`,
+      and ${checkedCondition("secrets", "$3 = '' or project_id = '' or project_id = $3")} order by name limit $4`,
     [org_id, after, project_id, limit],
   );
 }

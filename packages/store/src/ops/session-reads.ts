@@ -3,7 +3,7 @@
  * starts at the oldest ancestor that has entries after `after`, so earlier ones cost nothing.
  */
 
-import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
 import { lastAnchor, readSpans, readWindow, type StoredEntry } from "./spans.ts";
@@ -35,7 +35,9 @@ export function* listSessions(p: {
   const conditions = ["org_id = $1", "root_chain < $2"];
   const values: SqlValue[] = [p.org_id, p.before, p.limit];
   if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
-  if (p.workspace !== null) conditions.push(`workspace = $${values.push(p.workspace)}`);
+  if (p.workspace !== null) {
+    conditions.push(checkedCondition("sessions", `workspace = $${values.push(p.workspace)}`));
+  }
   return yield sql(
     `select ${SESSION_COLUMNS} from sessions where ${conditions.join(" and ")} order by root_chain desc limit $3`,
     values,

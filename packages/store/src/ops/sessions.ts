@@ -4,7 +4,7 @@ import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
 import { type HoldColumns, requireHeldRun, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
-import { type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { lastEntry, writeSpans } from "./spans.ts";
 
@@ -182,7 +182,8 @@ function* inheritPins(child: SessionKeyColumns, parent: SessionKeyColumns, at: n
 /** `project_id` '' is the whole org. */
 export function* readChainRow(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   return (yield sql(
-    `select ${CHAIN_COLUMNS} from chains where id = $3 and org_id = $1 and ($2 = '' or project_id = $2)`,
+    `select ${CHAIN_COLUMNS} from chains
+      where id = $3 and ${checkedCondition("chains", "org_id = $1 and ($2 = '' or project_id = $2)")}`,
     [org_id, project_id, id],
   ))[0];
 }

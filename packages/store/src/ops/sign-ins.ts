@@ -1,5 +1,5 @@
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
-import { type Op, type Row, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, sql } from "./op.ts";
 
 const LOGIN = "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
 
@@ -80,7 +80,7 @@ export function* openLogin(p: { start_hash: string; browser_hash: string; now: n
     [p.start_hash, p.browser_hash, p.now],
   );
   const [found] = yield sql(
-    `select ${LOGIN} from logins where start_hash = $1 and status = 'pending' and expires_at > $2`,
+    `select ${LOGIN} from logins where start_hash = $1 and ${checkedCondition("logins", "status = 'pending' and expires_at > $2")}`,
     [p.start_hash, p.now],
   );
   return found ?? null;
@@ -88,7 +88,7 @@ export function* openLogin(p: { start_hash: string; browser_hash: string; now: n
 
 export function* findPendingLogin(state_hash: string, now: number): Op<Row | undefined> {
   return (yield sql(
-    `select ${LOGIN} from logins where state_hash = $1 and status = 'pending' and expires_at > $2`,
+    `select ${LOGIN} from logins where state_hash = $1 and ${checkedCondition("logins", "status = 'pending' and expires_at > $2")}`,
     [state_hash, now],
   ))[0];
 }
@@ -115,14 +115,16 @@ export function* endLogin(p: { state_hash: string; status: string; message: stri
 
 export function* readSignIn(org_id: string, binding_id: string): Op<Row | undefined> {
   return (yield sql(
-    "select revision, renewing_until, ciphertext from sign_ins where binding_id = $1 and org_id = $2",
+    `select revision, renewing_until, ciphertext from sign_ins
+      where binding_id = $1 and ${checkedCondition("sign_ins", "org_id = $2")}`,
     [binding_id, org_id],
   ))[0];
 }
 
 export function* readLogin(org_id: string, binding_id: string): Op<Row | undefined> {
   return (yield sql(
-    "select status, message, actor, expires_at from logins where binding_id = $1 and org_id = $2",
+    `select status, message, actor, expires_at from logins
+      where binding_id = $1 and ${checkedCondition("logins", "org_id = $2")}`,
     [binding_id, org_id],
   ))[0];
 }

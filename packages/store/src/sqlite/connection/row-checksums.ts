@@ -106,11 +106,14 @@ export function rowChecks(database: DatabaseSync): ReadonlyMap<string, string> {
   return checks;
 }
 
+/** As written by `checkedCondition`. */
+const OR_DAMAGED = /\/\* or damaged (\w+) \*\//g;
 const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit\b|group\b|left\b)(\w+))?/gi;
 
 /**
  * Adds a check of every returned row to a query, as a column named `row_checked`. It is not in the WHERE clause, where
- * SQLite substitutes a column by the value that it is compared with before it reads the row. Queries with only an aggregate
+ * SQLite substitutes a column by the value that it is compared with before it reads the row; that does not happen to
+ * columns that are compared inside `or`, so rows that a `checkedCondition` excludes are checked there. Queries with only an aggregate
  * return no row; what a subquery reads comes from an index or ends up in a returned row.
  */
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
@@ -119,13 +122,21 @@ export function withRowChecks(text: string, checks: ReadonlyMap<string, string>)
   const outer = blankNested(text);
   const from = /\sfrom\s/i.exec(outer);
   if (from === null || /\bgroup by\b/i.test(outer)) return text;
-  const calls: string[] = [];
+  const calls = new Map<string, string>();
   for (const [, table, alias] of outer.slice(from.index).matchAll(TABLE)) {
     const check = checks.get(table!);
-    if (check !== undefined) calls.push(check.replaceAll("$alias", alias ?? table!));
+    if (check !== undefined) calls.set(alias ?? table!, check.replaceAll("$alias", alias ?? table!));
   }
-  if (calls.length === 0) return text;
-  return `${text.slice(0, from.index)}, ${calls.join(" + ")} as row_checked${text.slice(from.index)}`;
+  if (calls.size === 0) return text;
+  // `check_row` never returns null: it throws for a damaged row.
+  const rest = text
+    .slice(from.index)
+    .replaceAll(OR_DAMAGED, (_, name: string) => `or ${calls.get(name) ?? refuseName(name, text)} is null`);
+  return `${text.slice(0, from.index)}, ${[...calls.values()].join(" + ")} as row_checked${rest}`;
+}
+
+function refuseName(name: string, text: string): never {
+  throw new Error(`the query has no table named ${name} with checksums: ${text}`);
 }
 
 /** Replaces everything inside parentheses and quotes by blanks, keeping the length. */
