@@ -35,7 +35,7 @@ function main(): number {
   console.log(`canary: ${sum.hits.length} copies in ${where}`);
   for (const hit of sum.hits) console.error(`  ${hit}`);
   if (bindings > 0) return sum.hits.length === 0 ? 0 : 1;
-  console.error("no call of the suite carried the canary, so its absence says nothing");
+  console.error("no call of the suite carried the canary, so its absence proves nothing");
   return 1;
 }
 

@@ -72,10 +72,11 @@ async function checkDoor(url: string): Promise<void> {
   const health = await fetch(`${url}/healthz`);
   if (health.status !== 200) throw new Error(`/healthz answered ${health.status}`);
   const refused = await fetch(`${url}/v1/plugin-packages`);
-  if (refused.status !== 401) throw new Error(`no token answered ${refused.status}, not 401`);
+  if (refused.status !== 401)
+    throw new Error(`a request without a token got ${refused.status} instead of 401`);
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const listed = await fetch(`${url}/v1/plugin-packages`, { headers: { authorization: `Bearer ${token}` } });
-  if (listed.status !== 200) throw new Error(`the admin token answered ${listed.status}`);
+  if (listed.status !== 200) throw new Error(`a request with the admin token got ${listed.status}`);
 }
 
 function checkFirstCall(url: string): void {
@@ -86,7 +87,7 @@ function checkFirstCall(url: string): void {
   expectIn(shown, /Hello, Ada!/, "invoke");
   expectIn(shown, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
   if (spawnSync("curl", ["--version"], { env }).error !== undefined) {
-    console.log("there is no curl here: the README's request over HTTP was left out");
+    console.log("curl is not installed: the README's request over HTTP was skipped");
     return;
   }
   expectIn(runAsWritten(request!.replaceAll(README_URL, url)), /"greeting":"Hello, Ada!"/, "curl");

@@ -8,10 +8,10 @@ import { ERROR_CODES, type ErrorSpec } from "@backplane/contract";
 const FILE = new URL("../docs/errors.md", import.meta.url);
 
 const FAMILIES: Record<ErrorSpec["family"], string> = {
-  refusal: "The gateway said no",
-  wire: "The boundary to a plugin failed",
-  plugin: "The plugin itself said no",
-  fault: "Broken on our side",
+  refusal: "The gateway refused the request",
+  wire: "Communication with the plugin failed",
+  plugin: "The plugin reported a failure of its own",
+  fault: "The gateway itself failed",
 };
 
 export function renderErrorsDoc(): string {
@@ -22,14 +22,14 @@ export function renderErrorsDoc(): string {
     "Generated from `packages/contract/src/errors/error-codes.ts` by `node scripts/errors-doc.ts`; a test compares the two.",
     "Every failure has one of these codes. Over HTTP it arrives as",
     "`{error: {code, message, retryable, details?, request_id, doc_url}}`; `details.fix` says what to do about this",
-    "very failure. Compare the code, never the message. A running gateway shows the same list at `/docs/errors`.",
+    "specific failure. Compare the code, never the message. A running gateway shows the same list at `/docs/errors`.",
   ];
   for (const [family, title] of Object.entries(FAMILIES)) {
     parts.push(
       "",
       `## ${title}`,
       "",
-      "| code | status | again? | what happened | what to do |",
+      "| code | status | retry? | what happened | what to do |",
       "|---|---|---|---|---|",
     );
     for (const [code, spec] of codes) {

@@ -13,7 +13,7 @@ interface Server {
   npm: string;
   /** Flags and arguments of the installation; `FOLDER` stands for the folder of this run. */
   flags?: string[];
-  /** The slot of a secret without which it does not start; its value is a placeholder. */
+  /** The slot of a secret without which the server does not start; its value is a placeholder. */
   secret?: string;
   /** The end of the tool's name, and its input. */
   tool: string;

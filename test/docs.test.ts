@@ -82,7 +82,7 @@ test("every error code is in docs/errors.md, and every code there is real", () =
   expect(documented.toSorted()).toEqual(Object.keys(ERROR_CODES).toSorted());
 });
 
-test("every variable and key in docs/operating.md is read by the configuration, and the reverse", () => {
+test("every variable and key in docs/operating.md is read by the configuration, and vice versa", () => {
   const documented = [...read("docs/operating.md").matchAll(/^\| `(BACKPLANE_\w+)` \|/gm)].map(
     (match) => match[1]!,
   );

@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { MUTANTS } from "../scripts/defences/all.ts";
 import { SURVIVORS } from "../scripts/defences/survivors.ts";
 
-test("every mutant changes exactly one place of an existing file", () => {
+test("every mutant changes exactly one place in an existing file", () => {
   const stale = MUTANTS.filter(({ file, from, to }) => {
     if (from === to || !existsSync(file)) return true;
     return readFileSync(file, "utf8").split(from).length !== 2;

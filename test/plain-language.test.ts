@@ -1,8 +1,8 @@
 /**
  * Words that readers of this project had to translate must not come back: retired names, planning words for modules,
  * "is no X" for "is not an X", test titles that start with a relative clause, types named with a participle alone, and
- * error messages that are not sentences (CONTRIBUTING.md). So must locals named `given`, "inside of", "also if" for "even
- * if", ", also in" for "including", "of ours", and comments that explain a value with a colon ("Null: ...").
+ * error messages that are not sentences (CONTRIBUTING.md). Nor must locals named `given`, "inside of", "also if" for
+ * "even if", ", also in" for "including", "of ours", and comments that explain a value with a colon ("Null: ...").
  */
 import { globSync, readFileSync } from "node:fs";
 import { expect, test } from "vitest";

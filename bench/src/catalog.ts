@@ -119,7 +119,7 @@ export async function catalog(): Promise<Row[]> {
       row("catalog.lookup", `µs, name and policy, ${metric}`, "lower", median(times.lookup), null, {
         bound: LOOKUP_BOUND_US,
       }),
-      row("catalog.list", `ms, made anew, ${metric}`, "lower", median(times.list), null, {
+      row("catalog.list", `ms, rebuilt, ${metric}`, "lower", median(times.list), null, {
         bound: LIST_BOUND_MS,
       }),
     ];

@@ -72,7 +72,7 @@ const KINDS: Kind[] = [
     open: openSession,
   },
   {
-    // It has no sessions, and a daemon process that owns the server.
+    // It has no sessions; a daemon process owns the server.
     key: "mcporter-0.12",
     script: "mcporter/dist/cli.js",
     args: ({ port, config }) => ["--config", config, "serve", "--http", String(port)],

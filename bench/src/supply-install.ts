@@ -156,7 +156,7 @@ async function extractLayer(repository: string, digest: string, into: string): P
     tar as unknown as NodeJS.WritableStream,
   );
   await writing;
-  if (sum.digest("hex") !== digest) throw new Error("the layer has another digest");
+  if (sum.digest("hex") !== digest) throw new Error("the layer has a different digest");
   const written_ms = performance.now() - from;
   const flush = async () => {
     for (let file = files.pop(); file !== undefined; file = files.pop()) await flushFile(file);

@@ -85,7 +85,7 @@ export async function startWatched(): Promise<WatchServer> {
   };
 }
 
-/** Broadcasts like the documentation of `ws`: the text is built once, the frame per client. */
+/** Broadcasts as the documentation of `ws` recommends: the text is built once, the frame per client. */
 export async function startBare(): Promise<WatchServer> {
   const http = createServer();
   const server = new WebSocketServer({ server: http });

@@ -73,7 +73,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/session/test/bus/publish-rules.test.ts"],
   },
   {
-    defence: "servers: an invalid configuration is told from a failed start",
+    defence: "servers: an invalid configuration is distinguished from a failed start",
     file: "packages/servers/src/definitions/refresh-definitions.ts",
     from: 'CONFIG_ERRORS.has(code) ? "config_invalid" : "boot_failed"',
     to: '"boot_failed"',
@@ -105,14 +105,14 @@ export const BEHAVIOUR: Mutant[] = [
     file: "packages/api/src/ws/upgrade.ts",
     from: "    requireWebAdapter(deps.kernel.adapters);\n",
     to: "",
-    tests: ["packages/api/test/ws/web-adapter.test.ts"],
+    tests: ["packages/api/test/http/web-adapter.test.ts"],
   },
   {
     defence: "web adapter: its page is closed while it is disabled",
     file: "packages/api/src/http/web-adapter.ts",
     from: "if (!adapters.isDisabled(WEB_ADAPTER)) return;",
     to: "if (WEB_ADAPTER !== undefined) return;",
-    tests: ["packages/api/test/ws/web-adapter.test.ts"],
+    tests: ["packages/api/test/http/web-adapter.test.ts"],
   },
   {
     defence: "sub-agents: the host limits their depth",
@@ -165,14 +165,14 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/agent/test/loop/tool-result.test.ts"],
   },
   {
-    defence: "large input: a compactor's projection goes by file",
+    defence: "large input: a compactor's projection is passed as a file",
     file: "packages/runner/src/artifacts/large-input.ts",
     from: '  "compactor.compact": ["source", "projection"],\n',
     to: "",
     tests: ["packages/runner/test/artifacts/artifacts.test.ts"],
   },
   {
-    defence: "large input: a harness's trigger goes by file",
+    defence: "large input: a harness's trigger is passed as a file",
     file: "packages/runner/src/artifacts/large-input.ts",
     from: '  "harness.run": ["trigger"],\n',
     to: "",
@@ -289,7 +289,7 @@ export const BEHAVIOUR: Mutant[] = [
     only: "uses react by default",
   },
   {
-    defence: "tool context: a direct call has an id of a conversation",
+    defence: "tool context: a direct call has a conversation id",
     file: "packages/sdk/src/host/tool-files/execute-tool-file.ts",
     from: "context.session_id ?? context.invocation_id",
     to: 'context.session_id ?? ""',
@@ -303,7 +303,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/sdk/test/host/tool-files.test.ts"],
   },
   {
-    defence: "plugin failures: the configured number counts",
+    defence: "plugin failures: the configured number applies",
     file: "packages/agent/src/agent/agent-host.ts",
     from: "    failures: deps.host.plugin_failures,\n",
     to: "",

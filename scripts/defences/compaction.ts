@@ -39,7 +39,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: ANSWERS,
   },
   {
-    defence: "compaction: repeats after an undo",
+    defence: "compaction: a conversation can be compacted again after an undo",
     file: "packages/agent/src/compaction/compactions.ts",
     from: "source.entries.at(-1)?.id ?? 0",
     to: "source.session.last_entry_id",
@@ -130,7 +130,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: CHOICE,
   },
   {
-    defence: "compaction: the context decides first",
+    defence: "compaction: compactors are ranked by context first",
     file: CHOOSE,
     from: "rank(a) - rank(b)",
     to: "rank(a) - rank(a)",
@@ -144,14 +144,14 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: CHOICE,
   },
   {
-    defence: "compaction: a rollout leaves sessions out",
+    defence: "compaction: a session outside a rollout does not use its compactor",
     file: CHOOSE,
     from: "pickBinding(group, session_id) ?? []",
     to: "group[0]!",
     tests: CHOICE,
   },
   {
-    defence: "compaction: the next candidate serves when one fails",
+    defence: "compaction: the next candidate is used when one fails",
     file: "packages/agent/src/compaction/compactions.ts",
     from: "if (named !== undefined || caller.signal.aborted) throw error;",
     to: "throw error;",
@@ -165,7 +165,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: LOSS,
   },
   {
-    defence: "compaction: the account ends where the source ended",
+    defence: "compaction: the account of entries ends at the last entry of the source",
     file: "packages/agent/src/compaction/describe-compaction.ts",
     from: "id <= last_entry_id",
     to: "id > 0",
@@ -193,7 +193,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
     tests: WEAVE,
   },
   {
-    defence: "thread weave: lines of the same shape share one worth",
+    defence: "thread weave: lines of the same shape share one score",
     file: "examples/thread-weave/src/weave.ts",
     from: "((rarity / words.size) * signals) / repeated",
     to: "-rarity * signals * repeated",

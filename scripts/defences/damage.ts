@@ -1,4 +1,4 @@
-/** Damage of rows, files, commits and the audit log is detected. */
+/** Damage to rows, files, commits and the audit log is detected. */
 import type { Mutant } from "./mutant.ts";
 
 const SQLITE = "packages/store/src/sqlite";
@@ -78,7 +78,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
-    defence: "numbering that went back is detected",
+    defence: "numbering that went backwards is detected",
     file: `${SQLITE}/damage/check-file.ts`,
     from: "return unknown || outbox < (cursor.seq ?? 0) ?",
     to: "return unknown ?",
@@ -162,7 +162,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: ["packages/contract/test/errors/error-codes.test.ts"],
   },
   {
-    defence: "disk: the error of a plugin's process is not one of the gateway's disk",
+    defence: "disk: an error of a plugin's process is not reported as an error of the gateway's disk",
     file: "packages/contract/src/errors/error.ts",
     from: ' || typeof syscall !== "string"',
     to: "",

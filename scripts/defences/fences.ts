@@ -64,7 +64,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "fence: a turn is resumed by its fence",
+    defence: "fence: a turn is resumed only with its current fence",
     file: `${STORE}/ops/runs.ts`,
     from: "node_id = $3 and fence = $4",
     to: "node_id = $3 and $4 >= 0",
@@ -99,7 +99,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: FENCED,
   },
   {
-    defence: "lease: the local clock ends it first",
+    defence: "lease: it ends earlier on the local clock than in the store",
     file: "packages/door/src/node/node-lease.ts",
     from: "requested_at + this.#ttl * (1 - MARGIN)",
     to: "this.#now() + this.#ttl * (1 - MARGIN)",
@@ -120,7 +120,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: FENCED,
   },
   {
-    defence: "outage: a lease passes before the work of others is taken over",
+    defence: "outage: the work of others is taken over only after one lease period",
     file: "packages/door/src/node/node-lease.ts",
     from: "this.#now() - this.#contact >= this.#ttl",
     to: "this.#now() - this.#contact >= 0",

@@ -19,7 +19,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     only: "starts no more child runs than the limit",
   },
   {
-    defence: "harness: child runs have a depth",
+    defence: "harness: child runs have a depth limit",
     file: EXECUTIONS,
     from: " and $2 - depth <= max_depth",
     to: " and $2 >= 0",
@@ -112,7 +112,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "checkpoint: checkpoint as unknown as JsonObject }",
     to: "}",
     tests: RESUMED,
-    only: "resumes as the fidelity says",
+    only: "as the fidelity says",
   },
   {
     defence: "harness: a new chain begins with the summary",
@@ -120,7 +120,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "const chain_id = await reseed(door, live, execution, text);",
     to: "const chain_id = (await Promise.resolve(null)) as string | null;",
     tests: RESUMED,
-    only: "resumes as the fidelity says",
+    only: "as the fidelity says",
   },
   {
     defence: "harness: keys belong to the execution",
@@ -214,14 +214,14 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: 'response.ok && answer.status === "succeeded"',
     to: "response.ok",
     tests: ["packages/sdk/test/conversation.test.ts"],
-    only: "gives the reason of a permission",
+    only: "returns the reason why a permission",
   },
   {
     defence: "harness: its tool calls over MCP belong to its run",
     file: "packages/api/src/mcp/calls/call-tool.ts",
     from: "caller.delegation === undefined ? session : null",
     to: "session",
-    tests: ["packages/api/test/mcp/strict.test.ts"],
+    tests: ["packages/api/test/mcp/refused-requests.test.ts"],
     only: "under the session of the call that made it",
   },
 ];

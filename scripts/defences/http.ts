@@ -13,7 +13,7 @@ export const HTTP_DEFENCES: Mutant[] = [
     tests: EDGE,
   },
   {
-    defence: "http: absolute-form target is checked",
+    defence: "http: an absolute-form target is checked",
     file: `${API}/auth/hosts.ts`,
     from: "if (!isOriginForm(url) && ",
     to: "if (false && ",

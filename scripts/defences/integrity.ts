@@ -1,4 +1,6 @@
-/** Mutants of the checks that only verified bytes run: packages from images, our own programs from private copies. */
+/**
+ * Mutants of the checks that let only verified bytes run: packages from images, our own programs from private copies.
+ */
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const SUPPLY = "packages/supply/src";
@@ -22,14 +24,14 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     tests: IMAGES,
   },
   {
-    defence: "integrity: an image's fingerprint is older than its hash",
+    defence: "integrity: an image's fingerprint is taken before its hash",
     file: `${SUPPLY}/images/copy-tree.ts`,
     from: "const fingerprint = await takeFingerprint(to, files);\n  const difference = await findDifference(to, files);",
     to: "const difference = await findDifference(to, files);\n  await pause(200);\n  const fingerprint = await takeFingerprint(to, files);",
     tests: IMAGES,
   },
   {
-    defence: "integrity: a changed image is not started from",
+    defence: "integrity: nothing starts from a changed image",
     file: `${SUPPLY}/images/package-images.ts`,
     from: "if (file === null) return this.#handle(image);",
     to: "if (file !== undefined) return this.#handle(image);",

@@ -107,7 +107,7 @@ async function runTests(root: string, { tests, only }: Mutant, limits: Limits): 
     },
   );
   const kill = () => void (child.pid !== undefined && process.kill(-child.pid, "SIGKILL"));
-  // A process group of its own does not get the interrupt of the terminal.
+  // A separate process group does not receive the terminal's interrupt.
   process.prependOnceListener("exit", kill);
   let late = false;
   const limit = setTimeout(() => {
@@ -132,7 +132,7 @@ function readReport(path: string): Report | null {
   }
 }
 
-/** A mutant is killed only by a test that ran and failed; whatever else ends the run says nothing about the rule. */
+/** A mutant is killed only by a test that ran and failed; any other end of the run says nothing about the rule. */
 function classify(status: number | null, report: Report | null): Verdict {
   if (report === null) return { outcome: "did not run", detail: `Vitest ended with ${status} and no report` };
   const results = report.testResults.flatMap(({ assertionResults }) => assertionResults);

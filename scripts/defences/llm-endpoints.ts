@@ -10,7 +10,7 @@ const KERNEL = ["packages/agent/test/llm-endpoints/llm-endpoints.test.ts"];
 
 export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
   {
-    defence: "llm endpoints: a budget is checked by the update that counts",
+    defence: "llm endpoints: a budget is checked by the update that counts the call",
     file: "packages/store/src/ops/llm-calls.ts",
     from: "and requests < $4 and tokens < $5 returning subject",
     to: "and requests <= $4 and tokens < $5 returning subject",
@@ -46,7 +46,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "llm endpoints: responses are not stored at the vendor",
+    defence: "llm endpoints: responses are not stored by the vendor",
     file: "plugins/llm-openai/src/native.ts",
     from: "{ ...body, store: false }",
     to: "{ ...body }",
@@ -74,7 +74,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     tests: ERRORS,
   },
   {
-    defence: "llm endpoints: one credential cannot use all calls",
+    defence: "llm endpoints: the running calls of one credential are limited",
     file: ENDPOINTS,
     from: "if (count >= MAX_CALLS_PER_CALLER)",
     to: "if (count >= MAX_CALLS_PER_CALLER * 99)",
@@ -82,7 +82,7 @@ export const LLM_ENDPOINT_DEFENCES: Mutant[] = [
     only: "running model calls of one credential",
   },
   {
-    defence: "llm endpoints: each of several answers is reserved",
+    defence: "llm endpoints: tokens are reserved for each of several answers",
     file: ENDPOINTS,
     from: "reservedOutput(request.options.max_tokens) * choicesOf(request.body)",
     to: "reservedOutput(request.options.max_tokens)",

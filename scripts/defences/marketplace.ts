@@ -44,7 +44,7 @@ export const MARKETPLACE_DEFENCES: Mutant[] = [
     tests: CARDS,
   },
   {
-    defence: "marketplace: commands to copy contain nothing for a shell",
+    defence: "marketplace: commands to copy contain no character that a shell interprets",
     file: "packages/supply/src/marketplace/mcp-registry.ts",
     from: "/^https:\\/\\/[A-Za-z0-9._~:/?=%+,@-]+$/",
     to: "/^https:\\/\\/\\S+$/",

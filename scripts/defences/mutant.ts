@@ -1,11 +1,11 @@
-/** A defence or a rule, and the smallest change of the source that breaks it. */
+/** A defence or a rule, and the smallest change to the source that breaks it. */
 export interface Mutant {
   defence: string;
   file: string;
   /** Occurs in the file exactly once. */
   from: string;
   to: string;
-  /** At least one of their tests must fail. */
+  /** Test files. At least one of their tests must fail. */
   tests: string[];
   /** Only the tests whose full name matches this pattern run. */
   only?: string;

@@ -237,7 +237,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "credential",
   },
   {
-    defence: "oci: nothing leads from TLS to a connection without it",
+    defence: "oci: no redirect or upload address leads from TLS to plain HTTP",
     file: "packages/supply/src/oci/registry-session.ts",
     from: 'if (base.protocol === "https:" && url.protocol !== "https:")',
     to: 'if (base.protocol === "ftp:")',
@@ -245,7 +245,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "without TLS|connection without it",
   },
   {
-    defence: "oci: a token server of a registry with TLS has TLS",
+    defence: "oci: the token server of a registry with TLS uses TLS",
     file: "packages/supply/src/oci/registry-session.ts",
     from: 'if (base.protocol === "https:" && realm.protocol !== "https:")',
     to: 'if (base.protocol === "ftp:")',

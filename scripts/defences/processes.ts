@@ -201,7 +201,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     only: "stops an idle MCP server",
   },
   {
-    defence: "status: servers of other tenants are for the host's admin",
+    defence: "status: only the host's admin sees the servers of other tenants",
     file: "packages/api/src/routes/system.ts",
     from: 'servers: caller.actor === "admin" ? await kernel.servers.processes() : [],',
     to: "servers: await kernel.servers.processes(),",

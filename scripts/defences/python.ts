@@ -164,7 +164,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: '    confined.kill("timeout");\n',
     to: "",
     tests: ["packages/runner/test/runner/source-builds.test.ts"],
-    only: "does not end",
+    only: "does not finish",
     hangs: true,
   },
   {
@@ -184,7 +184,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     only: "all wheels together",
   },
   {
-    defence: "python: a response without an end is cut",
+    defence: "python: an endless response is cut off",
     file: "packages/supply/src/registries/registry-proxy.ts",
     from: "if (total > max_bytes) disconnect();",
     to: "",

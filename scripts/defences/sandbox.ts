@@ -74,14 +74,14 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: FILES,
   },
   {
-    defence: "only the devices of /dev exist",
+    defence: "device files work only in /dev",
     file: `${INIT}/root.c`,
     from: " | (how & BIND_DEVICE ? 0 : NO_DEVICES)",
     to: "",
     tests: FILES,
   },
   {
-    defence: "devices are read-only folders",
+    defence: "/dev is read-only",
     file: `${INIT}/root.c`,
     from: '  set_attributes(folder, WHOLE_TREE, READ_ONLY | NO_SETUID, "/dev");',
     to: "",
@@ -179,7 +179,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     only: "before they were linked",
   },
   {
-    defence: "a sandbox needs a program with its checksum",
+    defence: "a sandbox starts only if sandbox-init has its recorded checksum",
     file: `${RUNNER}/sandbox/init-program.ts`,
     from: "if (sha256 !== expected)",
     to: "if (expected === null)",
@@ -230,7 +230,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "trace: every address is local inside",
+    defence: "trace: every address is local inside the sandbox",
     file: `${INIT}/trace.c`,
     from: '  used += write_route(requests + used, family, is_four ? "0.0.0.0" : "::", 0, RTN_LOCAL);\n',
     to: "",
@@ -301,7 +301,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: TRACE,
   },
   {
-    defence: "trace: a cut name is not a name",
+    defence: "trace: a malformed name is not reported",
     file: `${RUNNER}/egress/destinations/direct-attempt.ts`,
     from: "    if (length > MAX_LABEL) return null;\n",
     to: "",

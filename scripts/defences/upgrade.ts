@@ -227,7 +227,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: TRIALS,
   },
   {
-    defence: "trial: all bindings of a version return together",
+    defence: "trial: all bindings of a version are rolled back together",
     file: UPGRADES,
     from: "binding.trial !== undefined &&\n        binding.package_version === package_version &&",
     to: "binding.binding_id === failed.binding_id &&",
@@ -301,7 +301,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "trial: a rollback that is not possible is reported at the binding",
+    defence: "trial: a rollback that is not possible is reported on the binding",
     file: UPGRADES,
     from: "await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));",
     to: "void [reportFailedRollback, kernel, trials, cause, toBackplaneError(error)];",
@@ -326,8 +326,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     only: "keeps the answer that a version on trial gave",
   },
   {
-    defence:
-      "trial: a call that reached the plugin runs again only by the effect class of the version on trial",
+    defence: "trial: a dispatched call runs again only if the effect class of the version on trial allows it",
     file: FALL_BACK,
     from: "return !live.dispatched || isRepeatable(row.effect_class);",
     to: "return true;",
@@ -335,8 +334,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     only: "only if a second run does no harm",
   },
   {
-    defence:
-      "trial: a call that reached the plugin runs again only by the effect class of the version before",
+    defence: "trial: a dispatched call runs again only if the effect class of the previous version allows it",
     file: FALL_BACK,
     from: "if (live.dispatched && !isRepeatable(call.plan.effect_class)) return null;",
     to: "",
@@ -360,7 +358,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     only: "than those a person approved",
   },
   {
-    defence: "trial: a call that the version before asks for does not run on it",
+    defence: "trial: a call that needs approval on the previous version does not run on it",
     file: FALL_BACK,
     from: 'verdict.verdict === "admitted" && verdict.ask === null ? verdict : null',
     to: 'verdict.verdict === "admitted" ? verdict : null',
@@ -368,12 +366,12 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     only: "than those a person approved",
   },
   {
-    defence: "trial: the second run has the grant of the version before",
+    defence: "trial: the second run has the grant of the previous version",
     file: "packages/door/src/open/open.ts",
     from: "known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),",
     to: "row.grant ?? undefined,",
     tests: FALLS_BACK,
-    only: "with the grant of the version before",
+    only: "with the grant of the previous version",
   },
   {
     defence: "trial: the second run keeps the limits of the caller",
@@ -381,7 +379,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: "known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),",
     to: "known?.row === null ? undefined : (row.grant ?? undefined),",
     tests: FALLS_BACK,
-    only: "with the grant of the version before",
+    only: "with the grant of the previous version",
   },
   {
     defence: "trial: a call runs again only on the version from before the upgrade",
@@ -408,7 +406,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     only: "keeps the deadline",
   },
   {
-    defence: "trial: the row names the version that answers before it is dispatched",
+    defence: "trial: the row names the version that answers before the call is dispatched",
     file: "packages/store/src/ops/invocations.ts",
     from: "update invocations set binding_id = $3, retry_count = $4, body = $5 where",
     to: "update invocations set binding_id = $3, retry_count = $4, body = coalesce(body, $5) where",

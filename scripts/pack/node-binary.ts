@@ -90,7 +90,7 @@ const ELF_64_LITTLE_ENDIAN = Buffer.from([0x7f, 0x45, 0x4c, 0x46, 2, 1]);
 
 /**
  * Cuts a Linux program after the last byte that is loaded: the symbol table and the debug information follow, and only
- * debuggers read them. Done here and not with `strip`, whose output depends on its version and which knows one platform.
+ * debuggers read them. This does not use `strip`, whose output depends on its version and which supports one platform.
  */
 function withoutSymbols(program: Buffer): Buffer {
   if (!program.subarray(0, 6).equals(ELF_64_LITTLE_ENDIAN)) throw new Error("not a 64-bit ELF program");
@@ -104,7 +104,7 @@ function withoutSymbols(program: Buffer): Buffer {
     end = Math.max(end, offset + Number(program.readBigUInt64LE(at + 32)));
   }
   const cut = Buffer.from(program.subarray(0, end));
-  // The section headers were behind the cut: their offset, count and the index of their names are cleared.
+  // The section headers were after the cut: their offset, count and the index of their names are cleared.
   cut.writeBigUInt64LE(0n, 0x28);
   cut.writeUInt16LE(0, 0x3c);
   cut.writeUInt16LE(0, 0x3e);

@@ -1,4 +1,4 @@
-/** Writes archives of the npm registry. The same files give the same bytes, whatever the clock and the umask. */
+/** Writes archives for the npm registry. The same files give the same bytes, whatever the clock and the umask. */
 import { createGzip, type Gzip } from "node:zlib";
 import { pack } from "tar-stream";
 

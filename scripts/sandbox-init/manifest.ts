@@ -1,4 +1,4 @@
-/** The record of what the shipped programs were built from. It is beside them, and the gateway checks the programs. */
+/** The record of what the shipped programs were built from. The gateway checks the programs against it. */
 import { hash } from "node:crypto";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -42,7 +42,7 @@ export function buildShipped(folder: string): Manifest {
   return manifest;
 }
 
-/** For changed sources: only the program of this machine, by any compiler. `objects` speeds up the next build. */
+/** Builds only this machine's program from changed sources, with any compiler. `objects` speeds up later builds. */
 export function buildLocally(folder: string, sources: string = SOURCES, objects?: string): void {
   mkdirSync(folder, { recursive: true });
   const name = `linux-${process.arch}`;
@@ -71,13 +71,13 @@ export function differences(folder: string = PREBUILT): string[] {
       );
     }
   }
-  if (found.length > 0) return [...found, "After a change of the sources: npm run build:sandbox-init"];
+  if (found.length > 0) return [...found, "After a change to the sources: npm run build:sandbox-init"];
   const again = mkdtempSync(join(tmpdir(), "backplane-sandbox-init-"));
   try {
     buildShipped(again);
     for (const name of [...ARCHS.map((arch) => `linux-${arch}`), "manifest.json"]) {
       if (!readFileSync(join(folder, name)).equals(readFileSync(join(again, name)))) {
-        found.push(`${name} has other bytes when it is built again`);
+        found.push(`${name} has different bytes when it is built again`);
       }
     }
   } finally {

@@ -1,7 +1,7 @@
 /**
  * Compiles sandbox-init. The shipped programs come from one exact toolchain, so that everyone who installs it gets
  * the same bytes: Debian's gcc, native or as a cross compiler, with Debian's musl. Tests that change a line of the
- * sources use any compiler of this machine.
+ * sources use any compiler on this machine.
  */
 import { execFileSync } from "node:child_process";
 import { hash } from "node:crypto";
@@ -97,7 +97,7 @@ export function compileShipped(arch: Arch, target: string, folder: string = SOUR
 
 /**
  * Compiles a program for this machine with any compiler. Its bytes differ from those of the shipped one. Each object is
- * kept in `objects` under the checksum of its sources, so that a change of one file compiles only that file.
+ * kept in `objects` under the checksum of its sources, so that a change to one file compiles only that file.
  */
 export function compileLocally(target: string, folder: string, objects: string): void {
   const compiler = LOCAL_COMPILERS.find((file) => existsSync(file));

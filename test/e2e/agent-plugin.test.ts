@@ -62,7 +62,7 @@ verifies(
   },
 );
 
-test("installs over HTTP a folder with the admin token and an archive with a key; strict installs all or nothing", async () => {
+test("installs a folder with the admin token and an archive with a key over HTTP; strict installs all or nothing", async () => {
   interface Answer {
     packages: { package: { package_id: string }; created: boolean; binding: object }[];
     left_out: { kind: string; name: string; reason: string }[];

@@ -2,7 +2,7 @@
 import { expect, onTestFinished, test } from "vitest";
 import { startTestGateway } from "../support/gateway.ts";
 
-test("keeps a browser signed in over an orderly restart and a kill, until it signs out", async () => {
+test("keeps a browser signed in across an orderly restart and a kill, until it signs out", async () => {
   const first = await startTestGateway();
   onTestFinished(() => first.dispose());
   const { body } = await first.http<{ path: string }>("POST", "/v1/login-links");

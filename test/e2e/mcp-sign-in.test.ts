@@ -83,7 +83,7 @@ async function signedIn(): Promise<void> {
   expect(page.status, page.text).toBe(200);
 }
 
-/** Runs `binding login`; `act` takes the part of the browser. Returns the output of the command. */
+/** Runs `binding login`; `act` plays the part of the browser. Returns the output of the command. */
 function login(args: string[], act: (address: string, writeStdin: (text: string) => void) => void) {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
   const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], {
@@ -126,7 +126,7 @@ test("reports that a server needs a sign-in, with the command, in every listing"
   });
 });
 
-test("lists the tools after login by command and redirect of the browser", async () => {
+test("lists the tools after a login by command and browser redirect", async () => {
   const { code, stdout, stderr } = await login(["notes"], (url) => void cookieBrowser().open(url));
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");

@@ -38,7 +38,7 @@ verifies(
       // At least the outer process, PID 1 and the plugin.
       expect(family.length).toBeGreaterThanOrEqual(3);
       await gateway[end]();
-      await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `nobody is left after ${end}`);
+      await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `no process is left after ${end}`);
       await gateway.dispose();
     }
   },
@@ -47,6 +47,6 @@ verifies(
 verifies("sandbox.kill", "stops prewarmed processes of a disabled binding", async () => {
   const { gateway, binding_id } = await called();
   await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { status: "disabled" });
-  await eventually(async () => (await prewarmed(gateway)) === 0, 5_000, "none for a binding that is off");
+  await eventually(async () => (await prewarmed(gateway)) === 0, 5_000, "none for a disabled binding");
   await gateway.dispose();
 });

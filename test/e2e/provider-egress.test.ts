@@ -197,7 +197,7 @@ verifies(
   },
 );
 
-test("a project's key can neither allow a private address nor point the org's provider to one", async () => {
+test("a project's key can neither allow a private address nor point the org's provider at one", async () => {
   const body = { name: "p", role: "owner", scopes: ["admin"] };
   const { token } = (await gateway.http<{ token: string }>("POST", "/v1/keys", body)).body;
   const headers = { authorization: `Bearer ${token}` };

@@ -42,7 +42,7 @@ function peakConcurrency(log: string): { peak: number; calls: number } {
 
 verifies(
   "bind.concurrency",
-  "enforces max_concurrency over two gateways, queues further calls, and answers 429 when the queue is full",
+  "enforces max_concurrency across two gateways, queues further calls, and answers 429 when the queue is full",
   async () => {
     const [first, second] = [await start(), await start()];
     const folder = writePluginFolder({
@@ -62,7 +62,7 @@ verifies(
       // Without the canary: each home seals with its own key, which the other home does not have.
       exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000, extra: "" }],
     });
-    // Both gateways confine it; of the host it sees only the folder of the log.
+    // Both gateways confine it; the only host folder that it sees is that of the log.
     await installAndBind(first, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
     await second.http("POST", "/v1/plugin-packages", { source: { folder } });
     const call = (gateway: TestGateway, query: string) =>

@@ -12,7 +12,7 @@ import { SkippingClock } from "../../packages/runner/test/support/skipping-clock
 
 const BOMBS = fileURLToPath(new URL("./programs/bombs.py", import.meta.url));
 const MIB = 1024 * 1024;
-/** Longer than any of the calls takes, on a busy machine too. */
+/** Longer than any of the calls takes, even on a busy machine. */
 const LIMIT_MS = 600_000;
 
 async function createRunner(clock: SkippingClock) {

@@ -89,7 +89,7 @@ test("is unavailable if the host's root is still mounted over the sandbox's, bec
 });
 
 test("is unavailable in the host's network namespace, whose routes it would replace", async () => {
-  // Without the second change, a defect of this check would cut off the machine that runs the test.
+  // Without the second change, a defect in this check would cut off the machine that runs the test.
   const changes: Change[] = [
     ["stage.c", " | CLONE_NEWNET", ""],
     ["first-process.c", "  open_trace();", "  (void)open_trace;"],

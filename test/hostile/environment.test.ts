@@ -81,6 +81,6 @@ test("loads an LD_PRELOAD of the manifest only inside the sandbox", async () => 
     return existsSync(mark);
   };
   expect(await loaded(mark)).toBe(false);
-  // Control: by its path inside, the same library creates the mark.
+  // Control: with the path of the mount inside the sandbox, the same library creates the mark.
   expect(await loaded("/srv/marks/mark")).toBe(true);
 });

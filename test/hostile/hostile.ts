@@ -65,7 +65,7 @@ export function compile(name: string, target: string, flags: readonly string[]):
   return target;
 }
 
-/** A change of sandbox-init: a string that occurs once in one of its sources, and its replacement. */
+/** A change to sandbox-init: a string that occurs once in one of its sources, and its replacement. */
 export type Change = [file: string, from: string, to: string];
 
 /** Options of a sandbox whose sandbox-init has a few changed lines. */

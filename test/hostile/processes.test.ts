@@ -60,7 +60,7 @@ test("passes no inherited descriptor to the plugin, not even one that PID 1 has 
   expect(Object.keys(findings.fds as object).sort()).toEqual(["0", "1", "2"]);
 });
 
-test("runs no sandbox process as root outside, and each slot as another user", async () => {
+test("runs no sandbox process as root on the host, and each slot as a different user", async () => {
   const sandbox = await openTestSandbox();
   const running = [];
   for (let i = 0; i < 3; i++) {

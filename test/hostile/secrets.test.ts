@@ -104,7 +104,7 @@ function descendants(of: number): number[] {
   return [...parents.keys()].filter(below);
 }
 
-/** The system shows the environment of a sandboxed process only to root, not even to the user of the gateway. */
+/** The system shows the environment of a sandboxed process only to root; even the gateway's user cannot read it. */
 function environmentOf(pid: number): Buffer {
   try {
     return readFileSync(`/proc/${pid}/environ`);

@@ -37,7 +37,7 @@ verifies(
     const { items } = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
     expect(items).toEqual([]);
     expect(await fixture.kernel.health()).toMatchObject({ invocations: { waiting_approval: 0, running: 0 } });
-    // A timer of the last commit may still be running; one for each approval would stay.
+    // A timer of the last commit may still be running; leaked timers of approvals would remain.
     await expect.poll(() => fixture.clock.timers).toBeLessThanOrEqual(before + 2);
   },
   120_000,

@@ -115,7 +115,7 @@ verifies(
     const home = join(folder, "home");
     const restore = (...more: string[]) =>
       runCli(["restore", archive, ...more], cleanEnvironment({ BACKPLANE_HOME: home, ...env }));
-    expect((await restore()).stderr).toContain("already contains a store of Backplane");
+    expect((await restore()).stderr).toContain("already contains a Backplane store");
     expect((await restore("--force")).stderr).toContain("error[home.locked]");
     expect(readdirSync(home).filter((name) => !name.startsWith("backplane.lock"))).toEqual([]);
     await gateway.stop();

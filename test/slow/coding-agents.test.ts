@@ -174,7 +174,7 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
   test(
     `${name} runs a command and edits a file after approval, and the conversation shows both`,
     async () => {
-      // Reading the file first is what OpenCode requires before it overwrites one.
+      // OpenCode refuses to overwrite a file that it has not read.
       const read = name === "opencode" ? [use("read", { filePath: "/workspace/notes.txt" })] : [];
       const task = [command("echo done > other.txt"), ...read, edit];
       const { run, asked } = await converse(name, name, ["Edit the notes.", ...task].join("\n"));

@@ -1,4 +1,4 @@
-/** The blocks of one result of a sandboxed MCP server, on every way out of the gateway. */
+/** The blocks of one result of a sandboxed MCP server, through every interface of the gateway. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

@@ -206,7 +206,7 @@ function copyStore(from: string, to: string): void {
   }
 }
 
-/** Changes one byte of one file, chosen by size or, in one of ten cases, with equal chance for small files. */
+/** Changes one byte of a file. Larger files are chosen more often, but all are equally likely in one of ten cases. */
 function flip(home: string, random: () => number, names = readdirSync(home), written_only = false): string {
   const files = names.map((name) => ({ name, size: statSync(join(home, name)).size }));
   const filled = files.filter(({ size }) => size > 0);

@@ -97,7 +97,7 @@ function machine(): string[] {
   ];
 }
 
-/** The test replaces /etc by a folder of its own, so what the network needs is copied into it. */
+/** The test replaces /etc with its own folder, so what the network needs is copied into it. */
 function copyNetworkFiles(): void {
   for (const name of ["resolv.conf", "hosts", "nsswitch.conf", "ssl", "ca-certificates", "ld.so.cache"]) {
     const from = join("/etc", name);
@@ -128,7 +128,7 @@ function run(uid: number, script: string): { status: number | null; output: stri
   const args = [...machine(), "--bind", home, "/home/user", "--bind", join(folder, "cache"), "/home/cache"];
   copyNetworkFiles();
   for (const path of [home, join(folder, "cache")]) giveTo(uid, path);
-  // The user changes inside, so that it has no right over the machine, as after a login.
+  // The user changes inside, so that it has no privileges on the machine, as after a login.
   const become = `process.setgroups?.([]); process.setgid(${uid}); process.setuid(${uid});`;
   const start = `const { status, error } = require("node:child_process").spawnSync("/bin/sh", ["-e", "-c", process.argv[1]], { stdio: "inherit", cwd: "/home/user/backplane" }); if (error) console.error(error); process.exit(status ?? 1);`;
   const code = uid === 0 ? start : `${become}${start}`;

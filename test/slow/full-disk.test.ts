@@ -136,7 +136,7 @@ async function checkFault(
   await check(again);
 }
 
-/** A file system of its own, unmounted when the test has ended. Null if this user may not mount. */
+/** A separate file system, unmounted when the test has ended. Null if this user may not mount. */
 function mountDisk(megabytes: number): string | null {
   const disk = mkdtempSync(join(tmpdir(), "backplane-full-"));
   try {
@@ -191,10 +191,10 @@ verifies(
 
 verifies(
   "fault.disk",
-  "refuses writes that the disk fails with 5xx, keeps what it acknowledged, and recovers without a restart",
+  "answers writes that fail on the disk with 5xx, keeps what it acknowledged, and recovers without a restart",
   async ({ skip }) => {
     const disk = createFailingDisk();
-    if (disk === null) return skip("writes that fail need a C compiler");
+    if (disk === null) return skip("simulating failing writes needs a C compiler");
     const gateway = await startTestGateway({ env: disk.env });
     onTestFinished(async () => void (await gateway.stop()));
     onTestFinished(() => disk.repair());
@@ -286,7 +286,7 @@ interface Attempt {
 }
 
 /**
- * Repeats the operation with a disk that fails after 0, 1, 2 … writes until no write of it fails. Every other attempt must
+ * Repeats the operation with a disk that fails after 0, 1, 2 … writes until no write of it fails. Failed attempts must
  * name the disk and leave nothing. Returns how many attempts failed.
  */
 async function failEachWrite(
@@ -322,7 +322,7 @@ function leftIn(home: string): string[] {
   );
 }
 
-/** The audit export may contain lines that the disk took in part, but every entry is on a line of its own once. */
+/** The audit export may contain partially written lines, but every entry is complete on exactly one line. */
 function exportedEntries(file: string): number[] {
   return readFileSync(file, "utf8")
     .split("\n")
@@ -340,7 +340,7 @@ verifies(
   "names the disk at every write of an installation, a call, a trusted folder and a key rotation, and leaves nothing",
   async ({ skip }) => {
     const disk = createFailingDisk();
-    if (disk === null) return skip("writes that fail need a C compiler");
+    if (disk === null) return skip("simulating failing writes needs a C compiler");
     const home = mkdtempSync(join(tmpdir(), "backplane-home-"));
     writeFileSync(join(home, "backplane.toml"), '[audit]\nexport = "audit.jsonl"\n', { mode: 0o600 });
     const gateway = await startTestGateway({ home, env: disk.env });
@@ -400,7 +400,7 @@ verifies(
   "leaves the home as it was when backups, checks and restores meet a failing disk, and names the file",
   async ({ skip }) => {
     const disk = createFailingDisk();
-    if (disk === null) return skip("writes that fail need a C compiler");
+    if (disk === null) return skip("simulating failing writes needs a C compiler");
     const dir = mkdtempSync(join(tmpdir(), "backplane-commands-"));
     onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
     const home = join(dir, "home");

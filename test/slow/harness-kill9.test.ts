@@ -1,6 +1,6 @@
 /**
  * The harness of examples/daily-digest is killed fifty times, its process or its gateway in turn, while it asks about one
- * topic after the other. It ends with every answer, continues at its last checkpoint, and asks about no topic twice.
+ * topic after another. It ends with every answer, continues at its last checkpoint, and asks about no topic twice.
  */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";

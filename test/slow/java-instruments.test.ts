@@ -24,7 +24,7 @@ const jdk = missingJdk();
 
 test("discovers a jar in the plugins folder at start and runs it in the sandbox", async ({ skip }) => {
   if (jdk !== null) {
-    console.error(`SKIPPED, not shown: instruments in Java: ${jdk}`);
+    console.error(`SKIPPED, not verified: instruments in Java: ${jdk}`);
     skip(jdk);
   }
   const { home } = gateway;
@@ -48,7 +48,7 @@ test("runs a Java class without a main in the bundled host, which is compiled at
   skip,
 }) => {
   if (jdk !== null) {
-    console.error(`SKIPPED, not shown: a provider in Java: ${jdk}`);
+    console.error(`SKIPPED, not verified: a provider in Java: ${jdk}`);
     skip(jdk);
   }
   const { body } = await install(buildProviderJar(base), { config: { signature: "me" } });
@@ -78,7 +78,7 @@ verifies(
   "installs the published manifest with a jar for Hefty's API, and names the jars that a plugin lacks",
   async ({ skip }) => {
     if (jdk !== null) {
-      console.error(`SKIPPED, not shown: a jar for Hefty's API: ${jdk}`);
+      console.error(`SKIPPED, not verified: a jar for Hefty's API: ${jdk}`);
       skip(jdk);
     }
     const manifest = "test/fixtures/published/hefty-plugin.json";

@@ -1,4 +1,4 @@
-/** `npm run mutate` must not take a broken run for a killed mutant. */
+/** `npm run mutate` must not mistake a broken run for a killed mutant. */
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -77,7 +77,7 @@ test.for<[string, Mutant, string, RegExp]>([
     /without the mutant.*fails anyway/,
   ],
   [
-    "a test that reaches its limit is reported apart",
+    "a test that reaches its limit is reported separately",
     mutant("n < limit", "n > limit", { only: "waits forever" }),
     "timed out",
     /waits forever/,

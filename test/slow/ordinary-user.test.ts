@@ -1,4 +1,4 @@
-/** The attacks and the tests of the sandbox once more, by a gateway that is an ordinary user. */
+/** Runs the attacks and the tests of the sandbox again as an ordinary user. */
 import { spawnSync } from "node:child_process";
 import { chownSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

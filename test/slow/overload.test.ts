@@ -29,7 +29,7 @@ interface Call {
 
 verifies(
   "fault.overload",
-  "refuses ten times its load with 429, completes what it accepted, answers the control plane and recovers",
+  "refuses excess calls with 429 at ten times its load, completes the others, answers the control plane and recovers",
   async () => {
     const home = mkdtempSync(join(tmpdir(), "backplane-overload-"));
     writeFileSync(join(home, "backplane.toml"), `[limits]\nqueue_per_binding = ${QUEUED}\n`);
@@ -50,7 +50,7 @@ verifies(
     expect((await call("work", 1, "?wait=50")).body.status).toBe("succeeded");
     const { body: sleeping } = await call("sleep", 600_000);
     const burst = Array.from({ length: OFFERED }, () => call("work", 100));
-    // While the burst is answered and worked off.
+    // While the burst is answered and processed.
     const control = Promise.all([
       gateway.http("GET", "/healthz"),
       gateway.http("GET", "/readyz"),
@@ -88,7 +88,7 @@ verifies(
       "the accepted calls have ended",
     );
     expect(ended.filter(({ status }) => status !== "succeeded")).toEqual([]);
-    // A cancel is answered when it has begun; the plugin gets a grace period.
+    // A cancel request is answered when the cancellation has begun; the plugin gets a grace period.
     await eventually(
       async () => (await read({ body: sleeping })).status === "cancelled",
       60_000,

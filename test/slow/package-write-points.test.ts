@@ -13,9 +13,9 @@ beforeAll(async () => {
 });
 
 const NAMES = {
-  install: "an installation that dies leaves the package out or whole",
-  remove: "a removal that dies leaves the package whole or gone",
-  heal: "a healing that dies leaves damage that is seen, or whole bytes",
+  install: "a killed installation leaves the package absent or complete",
+  remove: "a killed removal leaves the package complete or absent",
+  heal: "a killed repair leaves intact bytes or damage that is detected",
 };
 
 for (const name of ["install", "remove", "heal"] as const) {

@@ -33,7 +33,7 @@ const FIRST_CALL_MS = 20_000;
 const ORDINARY_USER = 1000;
 /**
  * The same restrictions as in deploy/systemd/backplane.service: the sandbox must work without privileges and without a
- * way to get some.
+ * way to gain any.
  */
 const RESTRICTED = ["--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"];
 
@@ -108,7 +108,7 @@ function createNewcomer(uid: number, npm_registry: string): Newcomer {
       spawn(...asUser(command, args), { cwd: work, env, stdio: ["pipe", "pipe", "inherit"] }),
   };
   onTestFinished(async () => {
-    // Where nothing is installed any more, npx would first install the package in order to stop nothing.
+    // If the package is no longer installed, npx would install it only to find nothing to stop.
     if (existsSync(join(home, ".local/share/backplane/gateway.json")))
       await newcomer.run("npx backplane down --force || true");
     rmSync(folder, { recursive: true, force: true });
@@ -127,7 +127,7 @@ function readmeBlock(section: string): string {
   return /^```sh\n(.*?)^```$/ms.exec(text.slice(begin))![1]!;
 }
 
-/** A busy machine has the same work to do in less processor time per second. */
+/** A busy machine gives the same work less processor time per second. */
 function scaledLimit(ms: number): number {
   return ms * Math.max(1, Math.ceil(loadavg()[0]! / availableParallelism()));
 }

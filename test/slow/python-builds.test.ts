@@ -20,7 +20,7 @@ import { verifies } from "../support/verifies.ts";
 
 let index: PythonIndex;
 let folder: string;
-/** Files that code outside of the sandbox could create. */
+/** Files that code outside the sandbox could create. */
 let outside: string;
 
 beforeAll(async () => {
@@ -94,7 +94,7 @@ const CONFINED = JSON.stringify({ outside: false, network: false, secrets: [], r
 
 verifies(
   "source.pypi",
-  "builds a package in the sandbox after the operator's word, and runs the server with it",
+  "builds a package in the sandbox once the operator allows it, and runs the server with it",
   async () => {
     process.env.HOST_CANARY = "canary-of-the-host";
     const gateway = await startTestGateway({ home: homeIn(join(folder, "root")) });

@@ -27,13 +27,13 @@ test("reports a changed program or manifest, and how to install the expected too
   onTestFinished(() => rmSync(folder, { recursive: true }));
   cpSync(PREBUILT, folder, { recursive: true });
   writeFileSync(join(folder, "linux-arm64"), "changed");
-  expect(differences(folder)).toEqual(["linux-arm64 has other bytes when it is built again"]);
+  expect(differences(folder)).toEqual(["linux-arm64 has different bytes when it is built again"]);
   const file = join(folder, "manifest.json");
   const manifest = JSON.parse(readFileSync(file, "utf8")) as Manifest;
   manifest.programs["linux-x64"]!.toolchain!.compiler = "gcc 99";
   manifest.sources["stage.c"] = "";
   writeFileSync(file, JSON.stringify(manifest));
   expect(differences(folder).join("\n")).toMatch(
-    /^stage\.c is not the source of the programs\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change of the sources: npm run build:sandbox-init$/,
+    /^stage\.c is not the source of the programs\nthe compiler for x64 is .* and the programs were built with gcc 99\. Install it on Debian 12.*\nAfter a change to the sources: npm run build:sandbox-init$/,
   );
 });

@@ -31,7 +31,10 @@ const BUDGET = 1_000;
 
 type Summary = (sentences: readonly string[]) => string[];
 
-/** Sentences with what the gateway's prompt names first (numbers, paths, names, decisions), the newest of equals first. */
+/**
+ * Ranks sentences by how much they contain of what the gateway's prompt asks for (numbers, paths, names, decisions),
+ * then by recency.
+ */
 const byPrompt: Summary = (sentences) => {
   const score = (sentence: string) =>
     Math.min(1, (sentence.match(/\d/g) ?? []).length) +
@@ -62,7 +65,7 @@ const byRarity: Summary = (sentences) => {
 /** The newest sentences first, each once: what a truncated transcript keeps. */
 const byRecency: Summary = (sentences) => [...new Set(sentences.toReversed())];
 
-/** A provider that answers the request for a summary with one of the two. */
+/** A provider that answers the request for a summary with the result of `summary`. */
 function summarizer(name: string, summary: Summary): KernelPlugin {
   return {
     name,
@@ -88,8 +91,8 @@ const wordsOf = (text: string): Set<string> =>
   new Set(text.toLowerCase().match(/[a-z0-9][a-z0-9._/-]{2,}/g) ?? []);
 
 /**
- * The lines of the context that share most words with the question. Equal lines all count, because a summary may have
- * the newest sentence first or last.
+ * The lines of the context that share the most words with the question. Equal lines all count, because a summary may
+ * have the newest sentence first or last.
  */
 function answers(context: readonly Block[], question: string): string[] {
   const asked = wordsOf(question);

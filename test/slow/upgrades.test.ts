@@ -97,7 +97,7 @@ const bindings = async () =>
 
 verifies(
   "bind.hot",
-  "rolls a real version back within 5 s after it crashes, and the version before answers its calls",
+  "rolls a real version back within 5 s after it crashes, and the previous version answers its calls",
   async () => {
     const crashes = `(input) => { if (input.text !== "probe") process.exit(9); return {}; }`;
     const upgraded = await gateway.cli(

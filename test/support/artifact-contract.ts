@@ -11,7 +11,7 @@ export interface ArtifactSubject {
   files: ArtifactFiles;
   /** Makes a stored artifact look as old as `ms`, without the store's API. */
   age: (sha256: string, ms: number) => Promise<void> | void;
-  /** Replaces the stored bytes by others of the same length, without the store's API. */
+  /** Replaces the stored bytes with others of the same length, without the store's API. */
   change: (sha256: string) => Promise<void> | void;
 }
 

@@ -39,7 +39,7 @@ export function cookieBrowser(): CookieBrowser {
         if (next === null) return { status: response.status, text: await response.text(), url: at };
         at = new URL(next, at).href;
       }
-      throw new Error(`${url} leads on and on`);
+      throw new Error(`${url} redirects too many times`);
     },
     step: async (url) => (await get(url)).headers.get("location"),
   };

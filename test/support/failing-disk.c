@@ -1,6 +1,6 @@
 /*
- * Lets writes below one folder fail as a full or broken disk does. The test compiles this file and loads it into the gateway
- * with LD_PRELOAD; it sets the error in a file that both processes map.
+ * Makes writes below one folder fail as on a full or broken disk. The test compiles this file and loads it into the
+ * gateway with LD_PRELOAD; it sets the error in a file that both processes map.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -15,7 +15,7 @@ export type DiskErrno = "ENOSPC" | "EDQUOT" | "EIO" | "EROFS";
 export interface FailingDisk {
   /** The environment of the process whose writes fail. */
   env: Record<string, string>;
-  /** Lets all writes below `folder` fail after the first `allowed` ones. */
+  /** Makes all writes below `folder` fail after the first `allowed` ones. */
   fail(error: DiskErrno, folder: string, allowed?: number): void;
   repair(): void;
   /** How many writes there were since `fail`. */

@@ -22,14 +22,14 @@ export interface TestGateway {
     headers?: Record<string, string>,
   ): Promise<Answer<T>>;
   cli(...args: string[]): Promise<CliResult>;
-  /** SIGTERM and the exit code. */
+  /** Sends SIGTERM and returns the exit code. */
   stop(): Promise<number | null>;
   kill9(): Promise<void>;
   /** All that it wrote to stderr. */
   log(): string;
   /** How many exports were bound to the secret that must never show up. */
   canaries: number;
-  /** Stops it if it runs, looks for the canary in all that it left, and removes the home. */
+  /** Stops it if it is running, looks for the canary in all that it left, and removes the home. */
   dispose(): Promise<void>;
 }
 
@@ -139,7 +139,7 @@ export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResul
   });
 }
 
-/** Nothing of the developer's own configuration may reach a test. The command has compiled code of its own. */
+/** Nothing of the developer's own configuration may reach a test. The command has its own compile cache. */
 export function cleanEnvironment(more: Record<string, string>): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(
     ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS|NODE_COMPILE_CACHE)/.test(name),

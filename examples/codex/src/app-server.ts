@@ -10,7 +10,7 @@ export interface Streams {
 
 export interface ServerListener {
   onNotification(method: string, params: unknown): void;
-  /** Resolves to the result of a request of the server; a rejection is sent as an error. */
+  /** Resolves to the result of a request from the server; a rejection is sent as an error. */
   onRequest(method: string, params: unknown): Promise<unknown>;
 }
 

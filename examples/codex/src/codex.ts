@@ -1,7 +1,7 @@
 /**
  * Hosts Codex. Its models, tools and approvals are those of the gateway, reached with the token of the call, and its
  * messages and actions become part of the conversation. Codex keeps nothing: every start begins with the conversation
- * so far, so any other harness, or the gateway's own loop, can continue where Codex ended.
+ * so far, so any other harness, or the gateway's own loop, can continue where Codex stopped.
  */
 import { existsSync, globSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -78,7 +78,7 @@ export class Turn implements ServerListener {
   readonly #call: TurnCall;
   readonly #items = new Map<string, ThreadItem>();
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
-  /** Items are recorded one after the other, in the order of Codex. */
+  /** Items are recorded one after the other, in the order in which Codex completes them. */
   #recorded: Promise<void> = Promise.resolve();
   #records = 0;
   /** The latest message, which becomes the summary if nothing follows it. */
@@ -121,7 +121,7 @@ export class Turn implements ServerListener {
         return this.#decide("edit", changes.map(({ path }) => path).join("\n"), { changes });
       }
       case "mcpServer/elicitation/request":
-        // The gateway applies its own policy to each call of its tools, so Codex need not ask for them.
+        // The gateway applies its own policy to each call of its tools, so Codex need not ask about them.
         return request.serverName === SERVER
           ? { action: "accept", content: {}, _meta: null }
           : { action: "decline", content: null, _meta: null };
@@ -211,7 +211,7 @@ async function firstModel(call: HarnessCall): Promise<string> {
   return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
 }
 
-/** npm installs the program of this platform as a package of its own. */
+/** npm installs the program for this platform as a package of its own. */
 function findProgram(folder: string): string {
   const pattern = `node_modules/@openai/codex-linux-${process.arch}/vendor/*/bin/codex`;
   const [found] = globSync(pattern, { cwd: folder });

@@ -74,7 +74,7 @@ test("matches responses to requests, and rejects with the error of the server", 
   ]);
 });
 
-test("answers requests of the server with a result or an error", async () => {
+test("answers requests from the server with a result or an error", async () => {
   const onRequest = async (method: string) => {
     if (method !== "item/commandExecution/requestApproval") throw new Error("not available");
     return { decision: "accept" };
@@ -96,7 +96,7 @@ test("ignores output that is not a frame, and rejects open requests when the pro
   await expect(server.request("initialize", {})).rejects.toThrow("exit code 1");
 });
 
-test("records what Codex does in its order, and keeps the last message as the summary", async () => {
+test("records what Codex does in order, and keeps the last message as the summary", async () => {
   const { turn, recorded } = startTurn();
   turn.onNotification("item/completed", { item: { type: "userMessage", id: "u1", content: [] } });
   turn.onNotification("item/completed", { item: { ...MESSAGE, text: "Let me see." } });
@@ -114,7 +114,7 @@ test("records what Codex does in its order, and keeps the last message as the su
   ]);
 });
 
-test("fails with the reason of Codex, after it has recorded the last message", async () => {
+test("fails with the reason that Codex gives, after recording the last message", async () => {
   const { turn, recorded } = startTurn();
   turn.onNotification("item/completed", { item: MESSAGE });
   turn.onNotification("turn/completed", {

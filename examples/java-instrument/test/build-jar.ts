@@ -1,4 +1,4 @@
-/** Compiles and packs the example like its README. */
+/** Compiles and packs the example as its README describes. */
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ export function buildJar(into: string): string {
   return jar;
 }
 
-/** Without the optimising compiler of the JVM, which doubles the CPU time of so short a run. */
+/** Disables the JVM's optimising compiler, which would double the CPU time of such a short run. */
 export function runJdkTool(program: "javac" | "jar", args: readonly string[], cwd: string): void {
   const short_run = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
   execFileSync(program, [...short_run, ...args], { cwd, stdio: "pipe" });

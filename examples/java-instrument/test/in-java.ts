@@ -9,7 +9,7 @@ export const jdk = missingJdk();
 export function withJdk(name: string, run: () => Promise<void>): void {
   test(name, async ({ skip }) => {
     if (jdk !== null) {
-      console.error(`SKIPPED, not shown: ${name}: ${jdk}`);
+      console.error(`SKIPPED, not verified: ${name}: ${jdk}`);
       skip(jdk);
     }
     await run();

@@ -29,7 +29,7 @@ withJdk("the jar is a package that java starts", async () => {
   await schemas.close();
 });
 
-withJdk("it speaks the protocol: list, invoke, health, errors, batch, shutdown", async () => {
+withJdk("implements the protocol: list, invoke, health, errors, batch, shutdown", async () => {
   const dataDir = join(base, "data");
   mkdirSync(dataDir);
   const child: ChildProcessWithoutNullStreams = spawn("java", ["-cp", jar, "com.example.text.Main"]);
@@ -64,7 +64,7 @@ withJdk("it speaks the protocol: list, invoke, health, errors, batch, shutdown",
   expect(await exited).toBe(0);
 });
 
-withJdk("batches and notifications are answered as JSON-RPC says", async () => {
+withJdk("answers batches and notifications according to JSON-RPC", async () => {
   const lines = [
     '[{"jsonrpc":"2.0","id":1,"method":"dance"},{"jsonrpc":"2.0","method":"dance"},3]',
     '{"jsonrpc":"2.0","method":"listInstruments"}',

@@ -1,4 +1,4 @@
-/** Compiles and packs the example like its README. */
+/** Compiles and packs the example as its README describes. */
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { runJdkTool } from "../../java-instrument/test/build-jar.ts";

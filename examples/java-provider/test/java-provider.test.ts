@@ -222,7 +222,7 @@ withJdk("runs a provider for Hefty's own API with the libraries that it brings",
   // Without its libraries, the error names the class and the jars.
   const alone = start("com.example.HelloWorldProvider", plugin);
   await expect(alone.host.initialize(about(base), 60_000)).rejects.toThrow(
-    "the class hefty.core.instrument.plugin.InstrumentProvider is neither in the plugin nor in this host; a plugin for Hefty's own API must bring it: add the jars of hefty-core, the Scala library, circe-core, slf4j-api to lib/ in the archive",
+    "the class hefty.core.instrument.plugin.InstrumentProvider is neither in the plugin nor in this host; a plugin for Hefty's own API must include it: add the jars of hefty-core, the Scala library, circe-core, slf4j-api to lib/ in the archive",
   );
   alone.child.stdin.end();
 });

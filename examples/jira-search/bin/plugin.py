@@ -66,7 +66,7 @@ def refuse(status, retry_after):
         fail(f"Jira refused the token ({status}). Check the secret that is bound to jira_token.")
     if status == 429:
         wait = f" It asks to wait {retry_after} s." if retry_after else ""
-        retry_later(f"Jira limits how often it may be asked (429).{wait}")
+        retry_later(f"Jira limits the rate of requests (429).{wait}")
     if status >= 500:
         retry_later(f"Jira returned a server error ({status}).")
     fail(f"Jira did not accept the search ({status}).")

@@ -103,7 +103,7 @@ test("reports a busy or failing Jira as retryable", async () => {
   answer = (_request, response) => response.writeHead(429, { "retry-after": "30" }).end();
   expect(await search()).toMatchObject({
     status: "retryable_failure",
-    text: "Jira limits how often it may be asked (429). It asks to wait 30 s.",
+    text: "Jira limits the rate of requests (429). It asks to wait 30 s.",
   });
   answer = (_request, response) => response.writeHead(502).end();
   expect((await search()).status).toBe("retryable_failure");

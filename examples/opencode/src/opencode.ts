@@ -1,7 +1,7 @@
 /**
  * Hosts OpenCode. Its models, tools and approvals are those of the gateway, reached with the token of the call, and its
  * messages and actions become part of the conversation. OpenCode keeps nothing: every start begins with the
- * conversation so far, so any other harness, or the gateway's own loop, can continue where OpenCode ended.
+ * conversation so far, so any other harness, or the gateway's own loop, can continue where OpenCode stopped.
  */
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -75,7 +75,7 @@ export class Turn {
   /** How many of them are recorded or held as the latest message. */
   #taken = 0;
   readonly #end = Promise.withResolvers<{ summary: { text: string } }>();
-  /** Parts are recorded one after the other, in the order of OpenCode. */
+  /** Parts are recorded one after the other, in the order in which they began. */
   #recorded: Promise<void> = Promise.resolve();
   #records = 0;
   /** The latest message, which becomes the summary if nothing follows it. */
@@ -203,7 +203,7 @@ async function firstModel(call: HarnessCall): Promise<string> {
   return data[0]?.id ?? fail("No model is available. Add one: backplane provider add");
 }
 
-/** npm installs the program of this platform as a package of its own; `baseline` runs on every processor. */
+/** npm installs the program for this platform as a package of its own; `baseline` runs on every processor. */
 function findProgram(folder: string): string {
   const names = [`opencode-linux-${process.arch}-baseline`, `opencode-linux-${process.arch}`];
   const found = names.map((name) => join(folder, "node_modules", name, "bin/opencode")).find(existsSync);
@@ -245,7 +245,7 @@ export function buildSettings(
           },
         }
       : {},
-    // The gateway applies its own policy to each call of its tools, so OpenCode need not ask for them.
+    // The gateway applies its own policy to each call of its tools, so OpenCode need not ask about them.
     permission: {
       edit: asks,
       bash: asks,

@@ -23,7 +23,7 @@ const RESULT_CHARS = 20_000;
 export function blocksOf(part: MessagePart): Block[] | null {
   const { type, text = "", time, state } = part;
   if (type === "text" || type === "reasoning") {
-    // A message of the user has no times.
+    // The parts of a user's message have no `time`.
     if (time === undefined) return [];
     if (time.end === undefined) return null;
     const kind = type === "text" ? "response" : "thinking";
@@ -52,7 +52,7 @@ function nameOf(tool: string): string {
   return tool.startsWith(`${SERVER}_`) ? tool.slice(SERVER.length + 1) : tool;
 }
 
-/** The conversation as text, because OpenCode accepts only messages of the user. */
+/** The conversation as text, because OpenCode accepts only user messages. */
 export function describeHistory(blocks: readonly Block[]): string {
   return ["This conversation took place before. Continue it.", ...blocks.flatMap(describeBlock)].join("\n\n");
 }

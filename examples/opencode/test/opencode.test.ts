@@ -110,7 +110,7 @@ test("rejects an action that a person rejected", async () => {
   expect(sent[0]).toEqual(["POST", "/permission/per_1/reply", { reply: "reject", message: "not now" }]);
 });
 
-test("fails with the reason of OpenCode", async () => {
+test("fails with the reason that OpenCode gives", async () => {
   const { turn } = startTurn();
   const error = { name: "APIError", data: { message: "The model is not available." } };
   turn.onEvent({ type: "session.error", properties: { sessionID: SESSION, error } });

@@ -7,7 +7,7 @@ const DEFAULT_RECENT_SHARE = 0.2;
 /** The fraction to which a chain is reduced if no target is given. */
 const DEFAULT_SHARE = 0.4;
 const CHARS_PER_TOKEN = 4;
-/** For the summary. */
+/** Reserved for the text of the summary. */
 const SUMMARY_CHARS = 80;
 
 const threadWeave = compactor({

@@ -169,8 +169,8 @@ function repetitionKey(text: string): string {
 }
 
 /**
- * Groups exchanges by shared words. Every exchange begins as a topic; the smallest one joins its nearest until each has
- * enough lines to be worth a block and a title.
+ * Groups exchanges by shared words. Every exchange begins as a topic; the smallest one joins the nearest other until
+ * each has enough lines to be worth a block and a title.
  */
 function topicsOf(chosen: readonly Sentence[]): Topic[] {
   const topics = [...Map.groupBy(chosen, ({ exchange }) => exchange)].map(([exchange, sentences]): Topic => {
@@ -187,7 +187,7 @@ function topicsOf(chosen: readonly Sentence[]): Topic[] {
   return topics.sort((a, b) => Math.min(...a.exchanges) - Math.min(...b.exchanges));
 }
 
-/** The topic that shares most words for its size; of equals, the one that is closest in time. */
+/** The topic that shares the most words for its size; of equals, the one that is closest in time. */
 function nearestTo(topic: Topic, others: readonly Topic[]): Topic {
   let best = others[0]!;
   let most = -1;

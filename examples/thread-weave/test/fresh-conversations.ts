@@ -1,8 +1,8 @@
 /**
- * The fresh set: 20 conversations from fixed seeds, about other subjects than the held-out set. Questions use partly
- * other words than the statements. Some facts change; then the newest value is asked for.
+ * The fresh set: 20 conversations from fixed seeds, about subjects that the held-out set does not have. Questions
+ * partly use different words from the statements. Some facts change; then the newest value is asked for.
  *
- * Notation of the scripts in fresh-scripts.txt, one item in each line:
+ * Notation of the scripts in fresh-scripts.txt, one item per line:
  *
  *     ## subject; turns=...; burst=...; tool=...; row=...   starts a conversation; a burst is the longest run of turns
  *                                                           in one thread before another thread comes up
@@ -14,13 +14,13 @@
  *     > name     starts a thread
  *     U|A|T statement <value> ?? question                   a fact, told by the user, by the assistant or in the result
  *                                                           of a tool
- *     !U|A|T statement <value>                              a later correction of the fact before
+ *     !U|A|T statement <value>                              a later correction of the preceding fact
  */
 import { readFileSync } from "node:fs";
 import type { Block } from "@backplane/contract";
 import type { Conversation, Fact } from "./conversations.ts";
 
-/** Written without a look at the compactor. A change after a measurement would make the set a tuning set. */
+/** Written without looking at the compactor. A change after a measurement would make the set a tuning set. */
 const FRESH_SCRIPTS = readFileSync(new URL("./fresh-scripts.txt", import.meta.url), "utf8");
 
 type Teller = "U" | "A" | "T";

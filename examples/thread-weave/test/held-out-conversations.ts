@@ -1,9 +1,9 @@
 /**
- * The held-out set: 20 conversations about other subjects than coding, always the same. They differ in the number of
+ * The held-out set: 20 conversations about subjects other than coding, always the same. They differ in the number of
  * threads, in how the threads alternate, in digressions and in where a fact is stated. Some facts change later; then
  * the newest value is asked for.
  *
- * Notation of the scripts in held-out-scripts.txt, one item in each line:
+ * Notation of the scripts in held-out-scripts.txt, one item per line:
  *
  *     # subject; order=...; turns=...; tool=...; row=...   starts a conversation
  *     nouns: and names:                                    words for the slots {x} and {p}
@@ -12,13 +12,13 @@
  *     @ name     starts a thread; its own talk follows as "- text"
  *     u|a|t|l|c statement [value] ?? question              a fact, told by the user, by the assistant, in the result of a
  *                                                          tool, in a list or in code of the assistant
- *     ~u|a|t|l|c statement [value]                         a later correction of the fact before
+ *     ~u|a|t|l|c statement [value]                         a later correction of the preceding fact
  */
 import { readFileSync } from "node:fs";
 import type { Block } from "@backplane/contract";
 import type { Conversation, Fact } from "./conversations.ts";
 
-/** Written without a look at the compactor. A change after a measurement would make the set a tuning set. */
+/** Written without looking at the compactor. A change after a measurement would make the set a tuning set. */
 const SCRIPTS = readFileSync(new URL("./held-out-scripts.txt", import.meta.url), "utf8");
 
 type Place = "u" | "a" | "t" | "l" | "c";

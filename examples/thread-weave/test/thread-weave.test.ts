@@ -52,7 +52,7 @@ verifies(
       expect(from_entries!.length).toBeGreaterThan(0);
       expect(from_entries!.every((id) => older.has(id))).toBe(true);
     }
-    // Every line of a block stands in one of the entries that the block names.
+    // Every line of a block occurs in one of the entries that the block names.
     const textOf = (id: number) => JSON.stringify(BLOCKS[id - 2]);
     for (const { content, from_entries } of woven) {
       const [, ...lines] = content[0]!.text!.split("\n");
@@ -109,11 +109,11 @@ test.each([
   const seed = seedOf(makeRequest([...tell(earlier, 1), ...tell(later, 2), ...BLOCKS], [], 4_000));
   const text = seed.map(({ content }) => content[0]?.text).join("\n");
   expect(text).toContain(later);
-  // The number may be what tells two things apart, so the earlier sentence is not outdated for certain.
+  // The number may be what tells two things apart, so the earlier sentence is not necessarily outdated.
   expect(text).toContain(earlier);
 });
 
-test("does not take a rule that begins with no for small talk", () => {
+test("does not mistake a rule that begins with 'No' for small talk", () => {
   const told: ChainBlock[] = [
     "No retries towards Utrecht whatsoever.",
     "No, retries towards Leuven whatsoever.",
@@ -125,7 +125,7 @@ test("does not take a rule that begins with no for small talk", () => {
   expect(least("Utrecht")).toBeLessThan(least("Leuven"));
 });
 
-test("spends no block and title on a topic of a few lines", () => {
+test("does not give a topic of a few lines its own block and title", () => {
   const blocks = createHeldOutConversations()[3]!.blocks.map((block, n) => ({ ...block, entry_id: n + 2 }));
   const woven = seedOf(makeRequest(blocks as ChainBlock[])).filter(({ from_entries }) => from_entries);
   expect(woven.length).toBeGreaterThan(1);

@@ -21,7 +21,7 @@ async function start(): Promise<void> {
   restartWithSmallHeap(process as Parameters<typeof restartWithSmallHeap>[0]);
 
   if (import.meta.filename.endsWith(".js")) enableOwnCompileCache(import.meta.dirname);
-  // Imported after the restart, which would load it twice, and by package name, which loads the bundle.
+  // Imported after the restart, so that it is not loaded twice, and by package name, which loads the bundle.
   const { processIo, runProgram } = await import("@backplane/cli");
 
   // `backplane plugin list | head` closes stdout early, which is not a failure.

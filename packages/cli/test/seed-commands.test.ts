@@ -16,7 +16,7 @@ const PARROT = `
 
 verifies(
   "cli.seed",
-  "plugin list and install, doctor --timeout, config list and unset PREFIX.*, session show, up --strategy: all with --json",
+  "runs the seed's plugin, doctor, config, session and up commands with --json",
   async () => {
     const folder = kernelPluginFolder("parrot", PARROT, "strategy");
     const gateway = await spawnUp("--strategy", "parrot", "--json");

@@ -40,7 +40,7 @@ interface RegistryParts {
 export interface RegistryModule {
   /** Reads from the store every time. */
   live_config: LiveConfig;
-  /** Cached for a moment, for readers at every step of a turn. */
+  /** Cached briefly, because every step of a turn reads it. */
   cached_config: LiveConfig;
   policies: Policies;
   plans: ExportPlans;

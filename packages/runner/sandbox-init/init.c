@@ -4,7 +4,7 @@
  *   w<working folder>
  * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX`,
  * `put NAME/FILE BYTES` and `trace` ("ok", "no ERRNO"; see artifact.c); between answers "refused tcp|udp ADDRESS PORT
- * COUNT [QUESTION]" and "unlisted COUNT", or once "untraced ERRNO" (see trace.c); at last "ended CODE SIGNAL CPU_MS
+ * COUNT [QUESTION]" and "unlisted COUNT", or once "untraced ERRNO" (see trace.c); finally "ended CODE SIGNAL CPU_MS
  * MAXRSS_KB FULL". When the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after
  * the plugin's exit until then, so that the gateway can read the files that it left.
  * It cannot be read or traced from inside and has no privilege that the plugin does not have.

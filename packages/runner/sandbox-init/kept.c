@@ -3,7 +3,7 @@
  * before the start and then repeatedly: often while that is fast, and less often for large folders, so that it uses
  * at most a twentieth of one processor. It has the plugin's own rights and treats what it cannot read as an excess.
  * Deleted files that are still open or mapped count as well, but not those in transit through a socket, which
- * nothing can see. Between two measurements more can be written than is allowed, so the next start is refused then.
+ * nothing can see. Between two measurements more can be written than is allowed; the next start is then refused.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -53,11 +53,11 @@ void die_with_outer_process(void);
 
 /* Becomes the slot's user permanently. Keeps only the rights to create a user namespace and to drop the rest. */
 void become_user(const struct user *user);
-/* Creates a user namespace in which `uid` and `gid` are the only ones. `proc` is the host's /proc. */
+/* Creates a user namespace in which `uid` and `gid` are the only ids. `proc` is the host's /proc. */
 void enter_user_namespace(int proc, uid_t uid, gid_t gid);
 void drop_capabilities(void);
 
-/* Steps that build the root of a sandbox (root.c): begin, add, finish without anything of the host around it. */
+/* Steps that build the root of a sandbox (root.c): begin, add, then finish by detaching the host's files. */
 void begin_root(void);
 /* WHOLE includes what is mounted below the source. */
 #define BIND_WHOLE 1

@@ -33,7 +33,7 @@
 #define MAX_ANSWERS 4096
 #define PAUSE_MS 100
 
-/* Of a route. */
+/* Space for the attributes of one route, in bytes. */
 #define MAX_ATTRIBUTES 96
 
 #define LOOPBACK_INDEX 1
@@ -55,7 +55,7 @@ struct target {
   int family, is_datagram;
   unsigned char address[16];
   uint16_t port;
-  /* Of a DNS query: the part that names what was looked up. */
+  /* The part of a DNS query that names what was looked up. */
   size_t question_length;
   unsigned char question[MAX_QUESTION];
 };
@@ -64,7 +64,7 @@ static struct { struct target target; unsigned long count; } targets[MAX_TARGETS
 static int target_count;
 /*
  * Answers that belong to none of the targets: too many targets, or no space in a buffer. Without space the kernel
- * counts other packets as well, so the number is an estimate then.
+ * counts other packets as well, so the number is then an estimate.
  */
 static unsigned long unlisted;
 

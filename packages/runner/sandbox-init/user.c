@@ -39,7 +39,7 @@ void become_user(const struct user *user) {
   if (syscall(SYS_setgroups, 0, NULL) < 0) fail("setgroups");
   if (syscall(SYS_setresgid, user->gid, user->gid, user->gid) < 0) fail("setresgid");
   if (syscall(SYS_setresuid, user->uid, user->uid, user->uid) < 0) fail("setresuid");
-  /* Some systems let only privileged processes create user namespaces. The other one is needed to drop them all. */
+  /* Some systems let only privileged processes create user namespaces. CAP_SETPCAP is needed to drop the rest. */
   set_capabilities(1u << CAP_SYS_ADMIN | 1u << CAP_SETPCAP);
   if (prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) < 0) fail("capabilities");
   if (syscall(SYS_setresuid, 0, 0, 0) == 0 || getuid() != user->uid || geteuid() != user->uid) {

@@ -67,8 +67,8 @@ export interface HarnessCall<Config = JsonObject> extends Call<Config> {
   readConversation(): Promise<Block[]>;
   /**
    * Adds what an agent of the harness said and did to the conversation; it is on disk when the promise resolves. Leave out
-   * the message of the user, which is there already, and the summary, which is added when the call ends. Needs the scope
-   * chains:write.
+   * the user's message, which the conversation already contains, and the summary, which is added when the call ends.
+   * Needs the scope chains:write.
    */
   addToConversation(blocks: readonly Block[]): Promise<void>;
   /** Asks people whether an agent of the harness may do something in the sandbox. Needs the scope tools:invoke. */

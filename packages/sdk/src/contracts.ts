@@ -97,7 +97,7 @@ export interface AgentAction {
 
 export interface AgentPermission {
   allowed: boolean;
-  /** Why not; empty if it is allowed. */
+  /** Why the action is not allowed; empty if it is. */
   reason: string;
 }
 

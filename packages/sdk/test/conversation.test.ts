@@ -103,7 +103,7 @@ test("waits for a permission under one key until it is given", async () => {
   expect(sent[1]!.key).toBe(sent[0]!.key);
 });
 
-test("gives the reason of a permission that is rejected or that the policy denies", async () => {
+test("returns the reason why a permission was rejected or denied by the policy", async () => {
   answers = [
     [200, { status: "failed", error: { message: "A person rejected it." } }],
     [403, { error: { message: "The policy denies it." } }],

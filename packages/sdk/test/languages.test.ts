@@ -140,7 +140,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     },
   );
 
-  test("fails an unknown export and a wrong operation and names the available ones", async () => {
+  test("fails a call of an unknown export or with a wrong operation, and names the available exports", async () => {
     const unknown = await run.invoke("missing");
     expect(unknown.status).toBe("failed");
     expect(unknown.text).toMatch(/no export missing for tool\.invoke.*echo/);
@@ -324,7 +324,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
   });
 });
 
-test("Python reports work that fails because the deadline passed as cancelled", () => {
+test("Python reports work as cancelled if it fails because the deadline passed", () => {
   const program = `
 import backplane_sdk as sdk
 call = object.__new__(sdk.Call)

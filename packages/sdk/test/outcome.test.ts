@@ -41,7 +41,7 @@ test("treats an error after the cancel as its acknowledgement, and fail() as a f
   });
 });
 
-test("keeps the status and the request of an answer to return control to the user", () => {
+test("keeps an answer's status and its request to return control to the user", () => {
   const answer = { content: [{ type: "text", text: "x" }], status: "truncated", yield_to_user: true };
   expect(toToolAnswer(answer, false)).toEqual({ ...answer, ...plain });
 });

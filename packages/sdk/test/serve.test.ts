@@ -47,7 +47,7 @@ describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
     );
   });
 
-  test.each(["close", "hangUp"] as const)("exits although a call ignores its cancel (%s)", async (leave) => {
+  test.each(["close", "hangUp"] as const)("exits even if a call ignores its cancel (%s)", async (leave) => {
     const run = await start();
     const pending = run.invoke("deaf", {}, { onEvent: () => run[leave]() });
     const settled = pending.catch((error: { code: string }) => error.code);
@@ -141,7 +141,7 @@ describe.each(Object.entries(languages))("%s and invalid requests", (_language, 
   });
   const changed = (changes: object) => ({ body: { export_id: "echo", context: { ...context, ...changes } } });
 
-  test("answers each once and serves the next call", async () => {
+  test("answers each invalid request once and serves the next call", async () => {
     const strange: object[] = [
       { op: "tool.explode" },
       { op: 7 },
@@ -190,7 +190,7 @@ describe("Python framing", () => {
     expect(code).toBe(1);
   });
 
-  test("reads every split of the bytes alike and tolerates other headers", async () => {
+  test("reads the same frames however the bytes are split, and tolerates other headers", async () => {
     const request = {
       protocol: "vai.rpc.v1",
       type: "request",

@@ -49,7 +49,7 @@ export function executionCases(store: () => Store): void {
 
   verifies(
     "harness.limits",
-    "counts steps and compactions to their limits under concurrent use",
+    "counts steps and compactions up to their limits under concurrent use",
     async () => {
       const { execution } = await begin();
       const { executions } = store();

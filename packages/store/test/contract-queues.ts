@@ -312,7 +312,7 @@ export function queueCases(store: () => Store): void {
     });
   });
 
-  test("lists the jobs of a scope newest first, and discards those that do not run", async () => {
+  test("lists the jobs of a scope newest first, and discards those that are not running", async () => {
     const scope = freshOrg();
     const other = { ...scope, project_id: "proj_other" };
     const name = queue();
@@ -345,7 +345,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.discard(next!.id, 1_300)).toBe(true);
   });
 
-  test("loses no job and never overlaps with concurrent enqueuers and workers of one group", async () => {
+  test("loses no job and runs one job of a group at a time with concurrent enqueuers and workers", async () => {
     const name = queue();
     const jobs = Array.from({ length: 30 }, () => sampleJob({ queue: name, group: "g" }));
     const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job], 1_000)));

@@ -25,8 +25,8 @@ export function samplingCases(subject: () => Subject): void {
     // A refusal does not count; each use expires after an hour.
     expect(await take(2, t + HOUR)).toBe(true);
     expect(await take(2, t + HOUR + 1)).toBe(false);
-    expect(await take(3, t + HOUR + 1), "the operator gave more").toBe(true);
-    expect(await take(1, t + HOUR + 2), "or less").toBe(false);
+    expect(await take(3, t + HOUR + 1), "the operator raised the limit").toBe(true);
+    expect(await take(1, t + HOUR + 2), "or lowered it").toBe(false);
   });
 
   test("admits as many concurrent uses as the limit allows", async () => {
@@ -39,7 +39,7 @@ export function samplingCases(subject: () => Subject): void {
     const { take } = await bound();
     expect(await take(1, 1_900_000_000_000)).toBe(true);
     expect(await take(1, 1_700_000_000_000)).toBe(true);
-    expect(await take(1, 1_700_000_000_000 - 60_000), "a small step back counts on").toBe(false);
+    expect(await take(1, 1_700_000_000_000 - 60_000), "uses still count after a small step back").toBe(false);
   });
 
   test("refuses a binding of another org, and removes the uses with their binding", async () => {

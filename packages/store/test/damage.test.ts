@@ -106,20 +106,23 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
   ["binding_secrets", "ref = 'secret://org_local/token' where 1", "used_by"],
 ];
 
-test.each(PLAUSIBLE_CHANGES)("refuses to read a changed row of %s (%s) in the read of %s", async (table, change, read) => {
-  // The read finds these rows by `ref`, so a changed `ref` could hide the row. The checksum is changed instead.
-  if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
-  else tamper(`update ${table} set ${change}`);
-  log.length = 0;
-  const store = await open();
-  const answers = await readEverything(store);
-  expect(answers.get(read)).toMatch(
-    new RegExp(`^error store\\.damaged: The row ".+" of the table ${table} is damaged`),
-  );
-  expect(log.map(({ message }) => message)).toContain("a row of the store is damaged and will not be used");
-  expect(log[0]?.fields).toMatchObject({ table });
-  await store.close();
-});
+test.each(PLAUSIBLE_CHANGES)(
+  "refuses to read a changed row of %s (%s) in the read of %s",
+  async (table, change, read) => {
+    // The read finds these rows by `ref`, so a changed `ref` could hide the row. The checksum is changed instead.
+    if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
+    else tamper(`update ${table} set ${change}`);
+    log.length = 0;
+    const store = await open();
+    const answers = await readEverything(store);
+    expect(answers.get(read)).toMatch(
+      new RegExp(`^error store\\.damaged: The row ".+" of the table ${table} is damaged`),
+    );
+    expect(log.map(({ message }) => message)).toContain("a row of the store is damaged and will not be used");
+    expect(log[0]?.fields).toMatchObject({ table });
+    await store.close();
+  },
+);
 
 test("keeps other rows readable, and refuses to update a damaged row", async () => {
   tamper("update invocations set body = replace(body, 'a', 'b') where id = 'inv_full_000'");

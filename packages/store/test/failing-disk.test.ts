@@ -10,7 +10,7 @@ import { openConnection } from "../src/sqlite/connection/connection.ts";
 import { toSqliteError } from "../src/sqlite/connection/sqlite-error.ts";
 import { runBatch } from "../src/sqlite/writer/run-batch.ts";
 
-verifies("fault.disk", "acknowledges a commit although its count cannot be written", async () => {
+verifies("fault.disk", "acknowledges a commit even if its count cannot be written", async () => {
   const dir = mkdtempSync(join(tmpdir(), "bp-failing-"));
   onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
   const file = join(dir, "store.db");

@@ -8,7 +8,7 @@ import { openPostgresStore } from "../src/index.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleInvocation } from "./samples.ts";
 
-/** Forwards everything, and cuts the connection instead of the response to the next message that contains `word`. */
+/** Forwards everything, but answers the next message that contains `word` by cutting the connection. */
 async function startCuttingProxy(url: string) {
   const target = new URL(url);
   const folder = target.searchParams.get("host");
@@ -51,7 +51,7 @@ async function startCuttingProxy(url: string) {
   return { url: through.href, state, close };
 }
 
-test("writes once when the connection breaks instead of acknowledging the commit", async () => {
+test("writes once when the connection breaks before the commit is acknowledged", async () => {
   const postgres = await startPostgres();
   const proxy = await startCuttingProxy(postgres.url);
   const store = await openPostgresStore({ url: proxy.url });

@@ -19,7 +19,7 @@ let registry: Registry;
 
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), "backplane-cancel-"));
-  // Installations of other test files have folders in the usual one at the same time.
+  // Other test files install at the same time and have folders in the usual temporary folder.
   process.env.TMPDIR = join(root, "tmp");
   mkdirSync(process.env.TMPDIR);
   registry = await startRegistry();

@@ -72,7 +72,7 @@ async function put(content: Partial<ImageContent> = {}, tag = "1.2") {
 
 verifies(
   "source.image",
-  "packs the image of this platform by its digest, with its start and its files",
+  "packs the image of this platform by its digest, with its start command and its files",
   async () => {
     const own = await put({}, "own");
     const other = await put({ architecture: "arm64" }, "other");

@@ -336,7 +336,7 @@ test("keeps packages that were added by hand when another one is installed", asy
   expect(await found(sources)).toEqual(["installed by-hand 3.0.0", "installed packed 1.0.0"]);
 });
 
-test("makes installed and copied plugins readable for the users of sandboxes and writable only for the owner", async () => {
+test("makes installed and copied plugins readable by sandbox users and writable only by the owner", async () => {
   for (const mask of [0o077, 0o000]) {
     rmSync(plugins, { recursive: true, force: true });
     const archive = await pack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
@@ -413,7 +413,7 @@ verifies(
   },
 );
 
-/** Cancels itself when the installation reaches a step, as a client that disconnects then. */
+/** Cancels itself when the installation reaches a step, like a client that disconnects at that moment. */
 function operationUntil(last: ProgressStep) {
   const stop = new AbortController();
   const steps: ProgressStep[] = [];

@@ -52,7 +52,7 @@ async function* oneByOne(bytes: Buffer): AsyncGenerator<Uint8Array> {
   for (let at = 0; at < bytes.length; at += 4_096) yield bytes.subarray(at, at + 4_096);
 }
 
-test("merges layers with whiteouts, opaque folders, hard links and a compression", async () => {
+test("merges layers with whiteouts, opaque folders, hard links and compression", async () => {
   const lower = [
     { name: "./etc/a", body: "a" },
     { name: "etc/b", body: "b" },
@@ -152,7 +152,7 @@ verifies("source.image", "refuses hostile layers", async () => {
   });
 });
 
-/** The names are as deep as a tar entry may name them, and each link leads to the deepest folder of the one before. */
+/** The paths are as deep as a tar entry allows, and each link leads to the deepest folder of the previous path. */
 const DEEP_BY_LINKS: readonly LayerEntry[] = Array.from({ length: 4 }, (_, index) => [
   { name: `${index === 0 ? "" : `l${index}/`}${"d/".repeat(40)}x`, body: "" },
   {

@@ -35,7 +35,7 @@ test.each([
   const error = refusalOf(() => readManifest(toml));
   expect(error.code).toBe("package.invalid");
   expect(JSON.stringify([error.message, error.details]).length).toBeLessThan(50_000);
-  // Usual is 1 to 70 ms; quadratic work would take minutes or all memory.
+  // It usually takes 1 to 70 ms; quadratic work would take minutes or exhaust the memory.
   expect(performance.now() - started).toBeLessThan(3_000);
 });
 

@@ -111,24 +111,28 @@ async function publish(): Promise<PackedLayout[]> {
   return all;
 }
 
-verifies("pkg.oci", "reads one package completely although the tag moves to another meanwhile", async () => {
-  const [first, second] = (await publish()) as [PackedLayout, PackedLayout];
-  registry.manifests.set("1.0.0", registry.manifests.get(first.manifest_digest)!);
-  let tags = 0;
-  registry.intercept = (_request, _response, url) => {
-    // The registry answers the first request for the tag, then the tag moves.
-    if (url.pathname.endsWith("/manifests/1.0.0") && ++tags > 1)
-      registry.manifests.set("1.0.0", registry.manifests.get(second.manifest_digest)!);
-    return false;
-  };
-  const reference = parseReference(`oci://${registry.host}/acme/hello:1.0.0`);
-  const pulled = await pullLayout(connect({ limits: {} }), reference, newFile(), {
-    os: "linux",
-    arch: "amd64",
-  });
-  expect(pulled).toMatchObject({ manifest_digest: first.manifest_digest, digest: first.digest });
-  expect(tags).toBe(1);
-});
+verifies(
+  "pkg.oci",
+  "reads one package completely even if the tag moves to another one meanwhile",
+  async () => {
+    const [first, second] = (await publish()) as [PackedLayout, PackedLayout];
+    registry.manifests.set("1.0.0", registry.manifests.get(first.manifest_digest)!);
+    let tags = 0;
+    registry.intercept = (_request, _response, url) => {
+      // The registry answers the first request for the tag, then the tag moves.
+      if (url.pathname.endsWith("/manifests/1.0.0") && ++tags > 1)
+        registry.manifests.set("1.0.0", registry.manifests.get(second.manifest_digest)!);
+      return false;
+    };
+    const reference = parseReference(`oci://${registry.host}/acme/hello:1.0.0`);
+    const pulled = await pullLayout(connect({ limits: {} }), reference, newFile(), {
+      os: "linux",
+      arch: "amd64",
+    });
+    expect(pulled).toMatchObject({ manifest_digest: first.manifest_digest, digest: first.digest });
+    expect(tags).toBe(1);
+  },
+);
 
 test("pulls exactly the signatures that it has read", async () => {
   const layout = newFile();

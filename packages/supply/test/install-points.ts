@@ -118,7 +118,7 @@ async function dieAt(point: number, change: Change): Promise<string | null> {
 async function run(program: string, home: string, action: string, point = Number.POSITIVE_INFINITY) {
   const args = [program, home, action, "2.0.0", String(point)];
   // One thread for the file system, so that the order of calls is always the same.
-  // The uninterrupted run leaves its compiled code, which Node writes at the end of a process, for the killed ones.
+  // Node caches compiled code at the end of a process, so the killed processes use the cache of the uninterrupted run.
   const { PATH, NODE_COMPILE_CACHE } = process.env;
   const env = { PATH, NODE_COMPILE_CACHE, UV_THREADPOOL_SIZE: "1" };
   const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });

@@ -195,7 +195,7 @@ const LISTED = {
   ],
 };
 
-test("turns servers of a public registry into install commands, without text that could harm", async () => {
+test("turns servers of a public registry into install commands, without harmful text", async () => {
   const server = await serve(json({ servers: [{ server: LISTED, _meta: {} }, LISTED, { name: 7 }, null] }));
   const catalogs = open({ mcp_registry: server.url });
   const { items, registry } = await catalogs.searchServers("weather & more");
@@ -217,7 +217,7 @@ test("turns servers of a public registry into install commands, without text tha
     });
 });
 
-test("answers a search with its problem when the registry cannot be read and there is no copy", async () => {
+test("answers a search with the reason when the registry cannot be read and there is no copy", async () => {
   const server = await serve((_request, response) => void response.writeHead(503).end());
   const catalogs = open({ mcp_registry: server.url });
   expect(await catalogs.searchServers("x")).toMatchObject({

@@ -79,7 +79,7 @@ test("reads docker run as a container image, with its variables, secrets and mou
   });
 });
 
-test("reports flags of docker run that have no effect, and quotes what a file of a stranger names", () => {
+test("reports flags of docker run that have no effect, and quotes names from a stranger's file", () => {
   const servers = read({
     one: {
       command: "docker",
@@ -108,7 +108,7 @@ test("reports flags of docker run that have no effect, and quotes what a file of
     "one is started with --name, which has no effect here: the gateway decides when the server runs.",
     "one is started with --restart, which has no effect here: the gateway decides when the server runs.",
     "one is started with -p, which has no effect here: no port of the server can be reached from outside.",
-    "one is started with --read-only, which has no effect here: the sandbox gives no more than that.",
+    "one is started with --read-only, which has no effect here: the sandbox is at least as strict.",
     "one is started with --network, which has no effect here: the policy of the binding decides what the server may reach (--domains).",
     "one is started with --memory, which has no effect here: the limits of the sandbox apply ([sandbox.package_limits] in backplane.toml).",
   ]);
@@ -122,7 +122,7 @@ test.each([
     ["run", "--network=host", "acme/x"],
     "podman run with --network, which is not supported: the policy",
   ],
-  ["docker", ["run", "--privileged", "acme/x"], "a server never gets the rights of the host"],
+  ["docker", ["run", "--privileged", "acme/x"], "a server never gets privileges on the host"],
   [
     "docker",
     ["run", "--env-file", ".env", "acme/x"],
@@ -130,7 +130,7 @@ test.each([
   ],
   ["docker", ["run", "--entrypoint=sh", "acme/x"], "the server starts as the image says"],
   ["docker", ["run", "-di", "acme/x"], "docker run with -d, which is not supported: the gateway speaks"],
-  ["docker", ["run", "--cap-add", "ALL", "acme/x"], "a server never gets the rights of the host"],
+  ["docker", ["run", "--cap-add", "ALL", "acme/x"], "a server never gets privileges on the host"],
   ["docker", ["run", "--unknown", "acme/x"], "docker run with --unknown, which is not supported."],
   ["docker", ["run", "-v", "cache:/data", "acme/x"], "not a folder of this machine"],
   ["docker", ["run", "-i"], "docker run without an image"],
@@ -172,7 +172,7 @@ test.each([
   expect(npmServerEntry(spec, [])).toMatchObject({ name: spec, server_name: name });
 });
 
-test("makes slots of the secrets that arguments name", () => {
+test("turns the secrets that arguments name into slots", () => {
   const args = ["-y", "pg", `postgres://app:${placeholder("input:DB_PASSWORD")}@db/app`];
   expect(read({ db: { command: "npx", args } })).toMatchObject([
     { args: [`postgres://app:${placeholder("db_password")}@db/app`], secret_slots: ["db_password"] },

@@ -10,7 +10,7 @@ export interface Registry {
   /** Other URLs for the archives of packages. */
   tarballs: Map<string, string>;
   requests: string[];
-  /** The documents at the attestation endpoint by NAME@VERSION; a function answers itself. */
+  /** The documents at the attestation endpoint by NAME@VERSION; a function writes the response itself. */
   attestations: Map<string, object | ((response: ServerResponse) => void)>;
   /** Packages whose metadata says that there are attestations. */
   attested: Set<string>;

@@ -202,7 +202,7 @@ verifies(
 
 verifies(
   "server.native",
-  "runs allowed scripts, records them, and covers their result with the digest",
+  "runs allowed scripts, records them, and includes their result in the digest",
   async () => {
     publishNative();
     const requests: string[][] = [];

@@ -73,7 +73,7 @@ test("writes the whole archive to a file", async () => {
 
 const module = (name: string, more: object = {}) => JSON.stringify({ name, version: "1.0.0", ...more });
 
-test("packs the dependencies of a plugin without those of its development", async () => {
+test("packs the dependencies of a plugin without its development dependencies", async () => {
   writeFolder(dir, {
     ...HELLO,
     "package.json": JSON.stringify({
@@ -103,7 +103,7 @@ test("packs the dependencies of a plugin without those of its development", asyn
   ]);
 });
 
-test("ends although a dependency has a path to itself as its name", async () => {
+test("terminates even if a dependency has a path to itself as its name", async () => {
   writeFolder(dir, {
     ...HELLO,
     "package.json": '{"devDependencies": {"dep": "1"}}',
@@ -112,7 +112,7 @@ test("ends although a dependency has a path to itself as its name", async () => 
   expect((await pack(dir)).files).not.toContain("node_modules/dep/package.json");
 });
 
-test("packs all modules of a folder whose package.json declares no development", async () => {
+test("packs all modules of a folder whose package.json declares no development dependencies", async () => {
   for (const [at, text] of ["{}", "not json", '{"devDependencies": ["dep"]}'].entries()) {
     const folder = writeFolder(join(dir, String(at)), {
       ...HELLO,
@@ -123,7 +123,7 @@ test("packs all modules of a folder whose package.json declares no development",
   }
 });
 
-test("packs a dependency with a key for its tests, and refuses one with an author's file", async () => {
+test("packs a dependency with a key for its tests, and refuses one with an environment file", async () => {
   const key = `-----BEGIN PRIVATE KEY-----\n${"A".repeat(64)}\n-----END PRIVATE KEY-----\n`;
   writeFolder(dir, { ...HELLO, "node_modules/dep/test/key.pem": key });
   expect((await pack(dir)).files).toContain("node_modules/dep/test/key.pem");
@@ -209,14 +209,14 @@ describe("refuses a file that looks like a credential:", () => {
     await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
   });
 
-  test("across the border of two chunks", async () => {
+  test("across the boundary between two chunks", async () => {
     for (const before of [65_500, 65_520, 65_535]) {
       writeFolder(dir, { ...HELLO, "cut.js": `${" ".repeat(before)}ghp${"_"}${"a1".repeat(18)}` });
       await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
     }
   });
 
-  test("and names all of them at once", async () => {
+  test("and names all of them in one error", async () => {
     writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
     await expect(packFolder(dir)).rejects.toMatchObject({
       message: ".env cannot be packed: environment files contain secrets (and 1 more, see details.files).",
@@ -254,7 +254,7 @@ describe("packing", () => {
     });
   });
 
-  test("fails when a file changes meanwhile", async () => {
+  test("fails when a file changes while the folder is packed", async () => {
     writeFolder(dir, HELLO);
     const survey = await surveyFolder(dir);
     writeFolder(dir, { "bin/plugin": "#!/bin/sh\nexit 1\n" });

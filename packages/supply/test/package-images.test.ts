@@ -107,7 +107,7 @@ test("lets only the gateway's user enter the path of an image, and everybody rea
   ]);
 });
 
-test("makes the folders of an image readable for the users of sandboxes with any umask", async () => {
+test("makes the folders of an image readable by the users of sandboxes with any umask", async () => {
   const digest = await install();
   for (const mask of [0o077, 0o000]) {
     await images.close();

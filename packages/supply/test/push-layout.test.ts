@@ -44,7 +44,7 @@ const etagOf = (path: string) => {
   return bytes === undefined ? null : `"${sha256(bytes)}"`;
 };
 
-/** Answers as a registry that evaluates the conditions of requests. Another client writes the list at the first upload. */
+/** Answers like a registry that evaluates request conditions. Another client writes the list at the first upload. */
 function evaluateConditions(conditions: unknown[], refuse = false): void {
   registry.intercept = ({ method, headers }, response, { pathname }) => {
     if (!isTag(pathname)) return false;
@@ -63,7 +63,7 @@ function evaluateConditions(conditions: unknown[], refuse = false): void {
   };
 }
 
-test("keeps the entry that another client adds between the own read and the own upload", async () => {
+test("keeps the entry that another client adds between this client's read and its upload", async () => {
   const conditions: unknown[] = [];
   evaluateConditions(conditions);
   const entries = entriesOf(await push());

@@ -1,6 +1,7 @@
 /**
- * Python packages that are built from source archives, with the real pip and a local index. What runs in the sandbox is
- * replaced by functions that leave what the code of an archive could leave; `packages/runner/test/runner` has the real one.
+ * Python packages that are built from source archives, with the real pip and a local index. The sandbox is replaced by
+ * functions that leave the files that the code of an archive could leave; `packages/runner/test/runner` has the real
+ * one.
  */
 
 import { execFileSync } from "node:child_process";
@@ -120,7 +121,7 @@ verifies(
 
 verifies(
   "source.pypi",
-  "locks the archive and its build requirements, and runs none of its code outside of the sandbox",
+  "locks the archive and its build requirements, and runs none of its code outside the sandbox",
   async () => {
     const ran = join(root, "allowed-ran");
     publish({
@@ -184,7 +185,7 @@ verifies(
 
 verifies(
   "source.pypi",
-  "gives requirements that a backend asks for a folder that its code has not seen",
+  "installs further requirements of a backend in a folder that its code has not seen",
   async () => {
     publish({ name: "acme-late", files: { "acme_late.py": "" } });
     publishSource(selfBuilt({ name: "acme-asks" }));
@@ -378,7 +379,7 @@ test("pip unpacks no source archive, whatever it is asked for", async () => {
 
 verifies(
   "source.pypi",
-  "refuses an archive with another hash than the index announces, or without one",
+  "refuses an archive with a different hash than the index announces, or without one",
   async () => {
     const ran: string[] = [];
     const bytes = publishSource(selfBuilt({ name: "acme-changed" }), "0".repeat(64));
@@ -409,7 +410,7 @@ const REQUIREMENTS = [
   "x @ file:///x",
 ];
 
-test("refuses build requirements that are not packages of the index, also as an archive that needs itself", async () => {
+test("refuses build requirements that are not packages of the index, and an archive that requires itself", async () => {
   for (const each of REQUIREMENTS) expect(isBuildRequirement(each), each).toBe(false);
   for (const each of [
     "wheel",
@@ -432,7 +433,7 @@ test("refuses build requirements that are not packages of the index, also as an 
   await expect(importServer("acme-bare", () => {})).rejects.toMatchObject({
     message: expect.stringContaining("without a valid build-system"),
   });
-  // A build requirement needs a wheel, too, or the operator's word.
+  // A build requirement also needs a wheel, or permission from the operator to be built.
   publishSource({ name: "acme-outer", files: { "pyproject.toml": requires("acme-tool-source") } });
   publishSource(selfBuilt({ name: "acme-tool-source" }));
   await expect(importServer("acme-outer", () => {})).rejects.toMatchObject({

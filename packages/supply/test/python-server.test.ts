@@ -296,7 +296,7 @@ verifies(
 
 verifies(
   "source.pypi",
-  "refuses a wheel with another hash than the index announces and leaves no files",
+  "refuses a wheel with a different hash than the index announces and leaves no files",
   async () => {
     const { file, bytes } = wheel({ name: "acme-wrong-hash", files: { "x.py": "evil" } });
     index.publish("acme-wrong-hash", file, bytes, "0".repeat(64));

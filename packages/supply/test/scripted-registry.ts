@@ -20,7 +20,7 @@ export interface ScriptedRegistry {
   /** Whether the registry has the referrers API. */
   referrers: boolean;
   putBlob(bytes: Buffer | string): { mediaType: string; digest: string; size: number };
-  /** Stores the manifest, even under the tag. Returns its digest. */
+  /** Stores the manifest under its digest and, if given, the tag. Returns the digest. */
   putManifest(manifest: object, tag?: string): string;
   /** Forgets everything that a test has put or set. */
   reset(): void;
@@ -29,7 +29,7 @@ export interface ScriptedRegistry {
 
 export const sha256 = (bytes: Buffer | string) => `sha256:${hash("sha256", bytes, "hex")}`;
 
-/** Also for a manifest with a changed byte. */
+/** Does not parse the JSON, because a test may have changed a byte of the manifest. */
 function subjectOf(manifest: Buffer): string | undefined {
   return /"subject":\{[^}]*"digest":"([^"]*)"/.exec(manifest.toString())?.[1];
 }

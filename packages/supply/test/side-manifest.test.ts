@@ -23,7 +23,7 @@ display_name = "Ping"
 tool = {}
 `;
 
-verifies("side.tool-name", "accepts the plugin's own names of itself and of its tools", () => {
+verifies("side.tool-name", "accepts the plugin's own names for itself and its tools", () => {
   const foreign = readManifest(
     TOML.replace("entrypoint", 'plugin_id = "Published Plugin"\nentrypoint')
       .replace("tool = {}", 'tool = { tool_name = "plugin.python_echo" }')

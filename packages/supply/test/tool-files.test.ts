@@ -128,7 +128,7 @@ test("derives package ids from names", () => {
   ]);
 });
 
-test("imports the tools folder of a workspace, with kept files of an earlier version", async () => {
+test("imports the tools folder of a workspace and keeps the chosen files of an earlier version", async () => {
   write({ "tools/a.ts": TOOL, "tools/b.ts": TOOL, "secrets.txt": "mine" });
   const { createWorkspaceFolders } = await import("../src/index.ts");
   const folders = createWorkspaceFolders(join(base, "list.json"));

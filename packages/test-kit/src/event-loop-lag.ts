@@ -33,7 +33,7 @@ export function measureLag(): () => Promise<number> {
   return async () => {
     tick();
     clearInterval(timer);
-    // The observer hears of a collection in a later turn of the event loop.
+    // The observer is notified of a collection in a later turn of the event loop.
     for (let turn = 0; turn < 3; turn++) await setImmediate();
     observer.disconnect();
     const collecting = ({ from, to }: Gap): number =>

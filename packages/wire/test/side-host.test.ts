@@ -124,7 +124,7 @@ describe("invalid handshakes", () => {
       "protocol_version_mismatch",
     ],
     ["two lines", line({ manifest: MANIFEST }) + line({ manifest: MANIFEST }), "handshake_failed"],
-    ["a log line behind it", `${line({ manifest: MANIFEST })}ready!\n`, "handshake_failed"],
+    ["a log line after it", `${line({ manifest: MANIFEST })}ready!\n`, "handshake_failed"],
     ["a line without end", "x".repeat(1_100_000), "handshake_failed"],
   ];
   for (const [name, output, code] of bad) {

@@ -38,8 +38,13 @@ const PARAMETERS = {
       maxLength: 64,
       description: "If omitted, the default strategy.",
     },
-    max_steps: { type: "integer", minimum: 1, maximum: 1_000, description: "Model calls at most." },
-    max_wall_seconds: { type: "integer", minimum: 1, maximum: 86_400, description: "Seconds at most." },
+    max_steps: { type: "integer", minimum: 1, maximum: 1_000, description: "Maximum number of model calls." },
+    max_wall_seconds: {
+      type: "integer",
+      minimum: 1,
+      maximum: 86_400,
+      description: "Maximum time in seconds.",
+    },
   },
   required: ["goal"],
   additionalProperties: false,
@@ -95,7 +100,7 @@ function resultOf(end: ChildEnd): ToolReturn {
 }
 
 const FAILURES: Readonly<Record<string, readonly [ToolErrorKind, string]>> = {
-  timeout: ["timeout", "agent: ran out of its time"],
+  timeout: ["timeout", "agent: ran out of time"],
   cancelled: ["internal", "agent: cancelled"],
   rejected: ["rejected", "agent: refused"],
 };

@@ -47,7 +47,7 @@ export const configSchema: JsonObject = {
     thinking_effort: {
       type: "string",
       title: "Thinking effort",
-      description: "A usual thinking budget; a budget that is set takes precedence.",
+      description: "A preset thinking budget; an explicit thinking budget takes precedence.",
       enum: Object.keys(EFFORT_TOKENS),
       default: "off",
     },

@@ -44,7 +44,7 @@ export async function* passMessagesRequest(
   if (!ended) throw brokenStream();
 }
 
-/** A response that is not a stream is its only event. */
+/** Yields a response that is not a stream as a single event. */
 async function* once(answer: object): AsyncGenerator<JsonObject, void, undefined> {
   yield answer as JsonObject;
 }

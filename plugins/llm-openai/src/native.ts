@@ -48,7 +48,7 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   return create({ ...plain, stream_options: { ...other_options, include_usage: true } }).catch(
     (error: unknown) => {
       if (!refusesUsage(error)) throw error;
-      // Options of the client are not left out: with invalid ones it would get an answer without a usage.
+      // The client's other options are kept: if they are invalid, it must get an error and not an answer without usage.
       return create(
         Object.keys(other_options).length === 0 ? plain : { ...plain, stream_options: other_options },
       );
@@ -56,7 +56,7 @@ function openChat(client: OpenAI, body: JsonObject, { stream }: NativeRequest, s
   );
 }
 
-/** A response that is not a stream is its only event. */
+/** Yields a response that is not a stream as a single event. */
 async function* events(answer: object): AsyncGenerator<JsonObject, void, undefined> {
   if (Symbol.asyncIterator in answer) yield* answer as AsyncIterable<JsonObject>;
   else yield answer as JsonObject;

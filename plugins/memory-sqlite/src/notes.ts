@@ -78,7 +78,7 @@ interface ScopeNotes {
 const CANDIDATES = 200;
 /** The number of newest vectors that one search compares, which bounds its time. */
 const MAX_COMPARED = 10_000;
-/** Lessens the weight of the first places when two rankings are combined. */
+/** Reduces the weight of the top ranks when two rankings are combined. */
 const RANK_OFFSET = 60;
 /** The maximum size of one answer; the first hit always fits. */
 const ANSWER_BYTES = 1024 * 1024;
@@ -269,7 +269,7 @@ export function createNotes(database: Database): Notes {
   };
 }
 
-/** Combines two rankings by the places of each note, because their scores have different scales. */
+/** Combines two rankings by the ranks of each note, because their scores have different scales. */
 function fuse(by_words: readonly Candidate[], by_meaning: readonly Candidate[]): Candidate[] {
   const fused = new Map<number, Candidate>();
   for (const ranking of [by_words.toSorted((a, b) => b.score - a.score), by_meaning]) {

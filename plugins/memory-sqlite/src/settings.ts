@@ -33,7 +33,7 @@ export const CONFIG_SCHEMA: JsonObject = {
       type: "number",
       exclusiveMinimum: 0,
       description:
-        "The number of days after which a note counts half in a search. If omitted, age does not count.",
+        "The number of days after which a note counts half as much in a search. If omitted, age does not count.",
     },
     embeddings: {
       type: "boolean",

@@ -35,7 +35,7 @@ export const CONFIG_SCHEMA: JsonObject = {
       description: "The first message that the model receives.",
       maxLength: 32_768,
     },
-    memory: { type: "boolean", default: true, description: "Look into memory at the start of a turn." },
+    memory: { type: "boolean", default: true, description: "Search memory at the start of a turn." },
     memory_k: {
       type: "integer",
       default: 5,

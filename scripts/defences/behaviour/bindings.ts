@@ -118,21 +118,21 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RECORD,
   },
   {
-    defence: "binding: a mount that stands may be kept by an operator",
+    defence: "binding: an operator may keep an existing mount",
     file: PLAN,
     from: "if (draft.policy.mounts?.every((mount) => allowed.has(canonicalJson(mount)))) return;",
     to: "if (allowed.size < 0) return;",
     tests: RIGHTS,
   },
   {
-    defence: "binding: an operator adds no mount beside one that stands",
+    defence: "binding: an operator adds no mount beside an existing one",
     file: PLAN,
     from: "draft.policy.mounts?.every((mount)",
     to: "draft.policy.mounts?.some((mount)",
     tests: RIGHTS,
   },
   {
-    defence: "binding: a lowered class keeps who lowered it",
+    defence: "binding: a change keeps the record of who lowered the class",
     file: PLAN,
     from: "if (unchanged && before.package_version === draft.package_version) return before.class_lowered_by;",
     to: "if (unchanged && before.package_version === draft.package_version) return caller.actor;",
@@ -168,7 +168,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RECORD,
   },
   {
-    defence: "binding: a second version beside a full one moves it",
+    defence: "binding: a second version beside one with all traffic moves the binding",
     file: PLAN,
     from: "const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;",
     to: "const shared = others.length === 1;",

@@ -136,7 +136,7 @@ export const CALL_MUTANTS: Mutant[] = [
     only: "subtracts the used time",
   },
   {
-    defence: "recover: events are numbered on",
+    defence: "recover: the numbering of events continues",
     file: RECOVER,
     from: "live.last_seq = events.at(-1)?.seq ?? 0;",
     to: "live.last_seq = 0;",

@@ -131,7 +131,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: new jobs of a lane that was not read are left to reads",
+    defence: "delivery: new jobs of a lane that was not read are left to the next read",
     file: DELIVER,
     from: "const unread = this.#unread.get(job.lane) ?? 0;",
     to: "const unread = this.#unread.get(job.lane) ?? 1;",

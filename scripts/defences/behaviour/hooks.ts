@@ -264,7 +264,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "leases a job to one claimer",
   },
   {
-    defence: "jobs: the last attempt is the last",
+    defence: "jobs: no attempt follows the last one",
     file: JOBS,
     from: "if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {",
     to: "if (p.retry_ms === null || (job.attempt as number) > (job.last_attempt as number)) {",

@@ -35,7 +35,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: DEADLINES,
   },
   {
-    defence: "open: the names of a request do not contradict each other",
+    defence: "open: the names in a request must not contradict each other",
     file: OPEN,
     from: "if (bound === null || !matchesNames(bound, body))",
     to: "if (bound === null)",

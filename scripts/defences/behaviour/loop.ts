@@ -40,7 +40,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: RULES,
   },
   {
-    defence: "loop: a change of the org's settings applies to the next turn",
+    defence: "loop: a change to the org's settings applies to the next turn",
     file: SETTINGS,
     from: "if (key === STRATEGY_KEY || key === ITERATIONS_KEY) this.#orgs.delete(org_id);",
     to: "if (key === STRATEGY_KEY) this.#orgs.delete(org_id);",
@@ -54,7 +54,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: RULES,
   },
   {
-    defence: "loop: only a message is a conversation",
+    defence: "loop: only a message starts a turn in the conversation context",
     file: BEGIN,
     from: '  api: "background",',
     to: '  api: "conversation",',
@@ -169,7 +169,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     only: "interrupts a turn while the model",
   },
   {
-    defence: "loop: usage is summed up over the turn",
+    defence: "loop: usage is summed over the turn",
     file: RUN,
     from: "  turn.addUsage(answer.usage);\n",
     to: "  turn.usage = answer.usage;\n",
@@ -292,7 +292,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: STATE,
   },
   {
-    defence: "loop: one session has one turn for every other trigger",
+    defence: "loop: a trigger other than a message is refused while a turn runs",
     file: LOOP,
     from: 'if (request.trigger !== "message") {',
     to: 'if (request.trigger === "approval") {',
@@ -307,7 +307,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: TURNS,
   },
   {
-    defence: "dispatch: an unknown tool is an outcome",
+    defence: "dispatch: an unknown tool is reported as not found",
     file: DISPATCH,
     from: 'toolErrorOutcome(ids, "not_found", `there is no tool ${name}`)',
     to: 'toolErrorOutcome(ids, "rejected", `there is no tool ${name}`)',
@@ -358,7 +358,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: MODELS,
   },
   {
-    defence: "model: the provider's word on retries counts",
+    defence: "model: the provider decides whether a failure is retryable",
     file: MODEL,
     from: 'typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure)',
     to: "isRetryableFailure(failure)",
@@ -400,7 +400,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: COMPACTED,
   },
   {
-    defence: "compaction: the turn goes on on the new chain",
+    defence: "compaction: the turn continues on the new chain",
     file: COMPACTION,
     from: "      turn.run.chain_id = chain.id;\n",
     to: "",

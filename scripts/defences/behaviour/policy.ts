@@ -108,7 +108,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: POLICIES,
   },
   {
-    defence: "policy: allowed tools of a role are checked with its origins",
+    defence: "policy: a role's allowed tools are checked in addition to its allowed origins",
     file: RULES,
     from: 'if (allow.tools !== null && !allow.tools(name)) return "the tool is not among the allowed ones";',
     to: "if (allow.origins !== null) return null;",
@@ -122,14 +122,14 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: a tool without a category passes no list of categories",
+    defence: "policy: a tool without a category is on no list of categories",
     file: RULES,
     from: "if (category !== undefined && policy.categories.has(normalizeCategory(category))) return PASS;",
     to: "if (category === undefined || policy.categories.has(normalizeCategory(category))) return PASS;",
     tests: POLICIES,
   },
   {
-    defence: "policy: a denying rule is found behind a raising one",
+    defence: "policy: a denying rule is found after a raising one",
     file: RULES,
     from: 'const hit = hits.find(({ action }) => action === "deny");',
     to: 'const hit = hits[0]?.action === "deny" ? hits[0] : undefined;',
@@ -150,7 +150,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: a headless run is refused instead of asked",
+    defence: "policy: a call that needs approval is refused in a headless run",
     file: RULES,
     from: 'if (call.context === "headless") {',
     to: 'if (call.context === "background") {',
@@ -178,7 +178,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: direct calls are not asked about their risk",
+    defence: "policy: direct calls need no approval for their risk",
     file: RULES,
     from: 'if (context === "direct" || plan.export.kind !== "tool") return PASS;',
     to: 'if (plan.export.kind !== "tool") return PASS;',
@@ -192,7 +192,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "policy: a worker runs without a sandbox only if it is disabled",
+    defence: "policy: a worker runs without a sandbox only if the sandbox is disabled",
     file: RULES,
     from: 'sandbox.available || (!sandbox.enabled && grant.class === "worker")',
     to: 'sandbox.available || grant.class === "worker"',
@@ -311,7 +311,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: MERGED,
   },
   {
-    defence: "policy merge: both levels deny",
+    defence: "policy merge: denials of both levels apply",
     file: MERGE,
     from: "(x, y) => [...new Set([...x, ...y])]),\n    ...(max_risk",
     to: "(_x, y) => [...y]),\n    ...(max_risk",
@@ -353,7 +353,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: MERGED,
   },
   {
-    defence: "policy merge: of several patterns the highest risk counts",
+    defence: "policy merge: the highest risk of several patterns counts",
     file: EFFECTIVE,
     from: "found = found === null ? risk : higherRisk(found, risk);",
     to: "found ??= risk;",
@@ -388,7 +388,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: POLICIES,
   },
   {
-    defence: "policy: a cached policy ends with the project's generation",
+    defence: "policy: a new generation of the project invalidates its cached policy",
     file: STORED,
     from: "{project?.generation ?? 0}",
     to: "{0}",

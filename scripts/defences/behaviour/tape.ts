@@ -169,7 +169,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: CONTEXTS,
   },
   {
-    defence: "context: a token is four characters",
+    defence: "context: four characters count as one token",
     file: CONTEXT,
     from: "Math.ceil(this.#chars / 4)",
     to: "Math.ceil(this.#chars / 3)",
@@ -197,7 +197,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: OPERATIONS,
   },
   {
-    defence: "chains: a reset archives the old chain in its event",
+    defence: "chains: the event of a reset names the old chain as archived",
     file: SESSIONS,
     from: 'of.session("session.archived", { chain_id: head_chain_id, output })',
     to: 'of.session("session.archived", { chain_id: chain.id, output })',
@@ -302,7 +302,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: WRITES,
   },
   {
-    defence: "persister: a lost session is not a loss",
+    defence: "persister: entries of a session without a tape are not reported as lost",
     file: PERSISTER,
     from: 'lost > 0 && !taken_over && codeOf(error) !== "session.not_found"',
     to: "lost > 0 && !taken_over",
@@ -344,7 +344,7 @@ export const TAPE_MUTANTS: Mutant[] = [
     tests: OUTCOMES,
   },
   {
-    defence: "outcome: a timeout is a timeout",
+    defence: "outcome: a timeout keeps its code",
     file: FAILURE,
     from: 'if (code === "timeout" || code === "crashed") return code;',
     to: 'if (code === "crashed") return code;',

@@ -1,4 +1,4 @@
-"""Tries to write wherever a folder or file is, by path and by every mount, and to change what it cannot write."""
+"""Tries to write to every folder and file, by path and through every mount, and to change what it cannot write."""
 import json, os
 
 hits, tries = [], 0

@@ -1,4 +1,4 @@
-/** The summary that the model of the session writes when no compactor serves. */
+/** The summary that the model of the session writes when no compactor can be used. */
 
 import { type Entry, LOOP_LIMITS } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";

@@ -1,7 +1,7 @@
 /**
  * Frees space in a full context (compact.auto). Older entries become a summary and recent ones stay, on a new
- * chain whose parent keeps everything. A bound compactor writes the seed of that chain; when none serves, the model
- * of the session summarises. A failed compaction leaves the session unchanged.
+ * chain whose parent keeps everything. A bound compactor writes the seed of that chain; when none can be used, the
+ * model of the session summarises. A failed compaction leaves the session unchanged.
  */
 
 import {

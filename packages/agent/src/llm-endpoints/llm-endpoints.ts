@@ -45,7 +45,7 @@ const MAX_CHOICES = 128;
 /** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot keep out all others. */
 export const MAX_CALLS_PER_CALLER = 250;
 /**
- * How often the calls of stopped gateways are looked for, and how long after its deadline such a call counts as lost.
+ * How often to look for calls of stopped gateways, and how long after its deadline such a call counts as lost.
  */
 const SWEEP_MS = 60_000;
 const SETTLE_GRACE_MS = 30_000;
@@ -329,7 +329,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   return {
     facade,
     async start() {
-      // A store of one gateway has no other gateway whose calls may still run.
+      // If the store is not shared, no other gateway has calls that may still run.
       await endLost(store.shared ? clock.now() : Number.MAX_SAFE_INTEGER);
       if (store.shared) sweepLater();
     },
@@ -342,7 +342,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
   };
 }
 
-/** A client may send any number as its limit, and a provider decides whether it is one. */
+/** A client may send any number as its limit; the provider decides whether it is valid. */
 function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
   return max_tokens >= 1 ? Math.ceil(Math.min(max_tokens, MAX_RESERVED_OUTPUT)) : RESERVED_OUTPUT;
 }

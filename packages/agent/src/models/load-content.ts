@@ -1,6 +1,6 @@
 /**
  * Loads the images that a model's context refers to, for providers that accept images. The newest come first, within a
- * budget; a reference that is left remains in the message, and the provider describes it in a text.
+ * budget; a reference that does not fit remains in the message, and the provider describes it as text.
  */
 import {
   type ContentBlock,
@@ -59,7 +59,7 @@ function isStoredImage(block: ContentBlock): boolean {
   return isArtifact(block) && isImage(block);
 }
 
-/** The reference stays beside the data, so that the tape can name the message without it. */
+/** The reference stays beside the data, so that the tape can name the message without the data. */
 function withData(block: ContentBlock, data: string): ContentBlock {
   if (!isObject(block.resource)) return { ...block, data };
   return { ...block, resource: { ...block.resource, blob: data } satisfies JsonObject };

@@ -61,7 +61,7 @@ interface ChildEnd {
 
 /** The interval at which a recovered call looks for a turn that is being resumed, here or on another gateway. */
 const POLL_MS = 100;
-/** How long a recovered call waits until its own turn is resumed on this gateway. */
+/** How long a recovered call waits for its own turn to be resumed on this gateway. */
 const PARENT_WAIT_MS = 30_000;
 
 export function createSubagents(deps: SubagentDeps): Subagents {

@@ -19,7 +19,7 @@ export function toolSearch(
     spec: {
       name: SEARCH_TOOL,
       description:
-        "Finds tools that are not listed here, by words of what they do. Tools that it finds can be called afterwards.",
+        "Finds tools that are not listed here, by words that describe them. Tools that it finds can be called afterwards.",
       parameters: {
         type: "object",
         properties: {

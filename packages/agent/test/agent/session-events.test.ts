@@ -6,7 +6,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
-/** The payloads of one kind, once there are `count` of them and the bus has delivered everything before. */
+/** The payloads of one kind, once there are `count` of them. All must be on the session `kernel`. */
 async function published(fixture: TestSession, kind: string, count = 1): Promise<unknown[]> {
   const all = () => fixture.events.filter((event) => event.kind === kind);
   await expect.poll(() => all().length).toBeGreaterThanOrEqual(count);
@@ -119,7 +119,7 @@ verifies(
   },
 );
 
-test("refuses a handoff under a name of the kernel and while a turn runs", async () => {
+test("refuses a handoff with a reserved or invalid name, or while a turn runs", async () => {
   const fixture = await createTestSession();
   await fixture.say("hello");
   const handoff = (name: string) =>

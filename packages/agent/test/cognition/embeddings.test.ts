@@ -43,7 +43,7 @@ async function open() {
   return { fixture, vendor, set, embed };
 }
 
-verifies("instr.context", "embeds by the instance with an embedding model, else by hashing", async () => {
+verifies("instr.context", "embeds with the embedding model of an instance, else by hashing", async () => {
   const { fixture, vendor, set, embed } = await open();
   expect(await embed("tea")).toHaveLength(256);
   expect(vendor.requests).toEqual([]);

@@ -88,7 +88,7 @@ verifies("compactor.loss", "counts entries that a block names as its sources as 
 
 verifies(
   "compactor.loss",
-  "returns every dropped entry with an undo, and drops them again with a repeat",
+  "restores every dropped entry on an undo, and drops the same ones when the compaction is repeated",
   async () => {
     const fixture = await openSession();
     const { sessions, chains } = fixture.kernel;

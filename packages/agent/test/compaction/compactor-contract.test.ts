@@ -106,7 +106,7 @@ verifies("compactor.contract", "links the new chain to its source, whose hash do
   expect(shown.map(({ kind }) => kind)).toEqual(["system", "system", "input", "tool_call"]);
   expect(shown[0]!.content).toEqual(text("short"));
   expect((await chains.blocks(user, made.id, 0, 100)).length).toBeGreaterThan(shown.length);
-  // A fork of the new chain has the same view, a fork from before the compaction the old one.
+  // A fork of the new chain has the same view; a fork from before the compaction has the old one.
   const later = await chains.fork(user, made.id, {});
   const earlier = await chains.fork(user, made.id, { at: source.last_entry_id });
   expect([await chains.start(user, later.id), await chains.start(user, earlier.id)]).toEqual([start, 0]);
@@ -165,7 +165,7 @@ verifies(
   },
 );
 
-verifies("compactor.contract", "leaves nothing after a kill in the middle of a compaction", async () => {
+verifies("compactor.contract", "leaves nothing behind after a kill during a compaction", async () => {
   let called = () => {};
   const running = new Promise<void>((resolve) => {
     called = resolve;

@@ -90,7 +90,7 @@ verifies(
 
 verifies(
   "compactor.pins",
-  "refuses a compactor that supports pins and drops one; nothing changes",
+  "refuses the answer of a compactor that supports pins but drops one, and changes nothing",
   async () => {
     const fixture = await openWithHistory();
     const { sessions } = fixture.kernel;

@@ -17,7 +17,7 @@ const kept = (target: number, ...sizes: [string, number][]) =>
     target,
   ).recent.map(({ id }) => id);
 
-test("keeps recent messages from a user's message on, within half of the target", () => {
+test("keeps recent messages, beginning with a user's message, within half of the target", () => {
   const turn: [string, number][] = [
     ["user", 400],
     ["assistant", 400],

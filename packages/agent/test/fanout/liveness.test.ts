@@ -9,7 +9,7 @@ const contextEvents = (seen: readonly { kind: string; payload: unknown }[]) =>
 
 verifies(
   "fanout.heartbeat",
-  "detaches silent clients within the poll and failing ones immediately, and ends all on shutdown",
+  "detaches silent clients at the next poll and failing ones immediately, and ends all on shutdown",
   async () => {
     const fixture = await createTestFanout();
     const { clock } = fixture;
@@ -131,7 +131,7 @@ test("replaces the lost connection of a client that reconnects", async () => {
   expect(fixture.fanout.stats().connections).toBe(2);
 });
 
-test("ends only the client that reads when the tape cannot be read", async () => {
+test("disconnects only the replaying client when the tape cannot be read", async () => {
   const fixture = await createTestFanout();
   const live = await fixture.watch();
   fixture.beforePage = () => {

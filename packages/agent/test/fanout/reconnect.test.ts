@@ -49,7 +49,7 @@ verifies(
     for (let n = 0; n < EVENTS; n += PER_TICK) {
       await write(fixture, n);
       last += PER_TICK;
-      // Late ticks are not caught up, so the rate never exceeds the configured one.
+      // Late ticks are not made up for, so the rate never exceeds the configured one.
       while (performance.now() - from < n + PER_TICK) await turn();
     }
     writing = false;

@@ -89,7 +89,7 @@ verifies("harness.limits", "refuses compactions that the policy or supports do n
   expect(used).toMatchObject({ compactions: 1 });
 });
 
-verifies("harness.limits", "ends the execution and its child runs when max_time_ms is over", async () => {
+verifies("harness.limits", "ends the execution and its child runs when max_time_ms has passed", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   fixture.runner.script = async ({ request }) => {
@@ -151,7 +151,7 @@ verifies(
   },
 );
 
-verifies("harness.limits", "compacts a child run by itself only as often as the policy allows", async () => {
+verifies("harness.limits", "auto-compacts a child run only as often as the policy allows", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": 2_000 });

@@ -72,7 +72,7 @@ test("counts a malformed checkpoint as a violation and keeps the last one", asyn
 
 verifies(
   "harness.checkpoint",
-  "restarts a harness whose process died with its last checkpoint and the same execution id",
+  "restarts a harness with its last checkpoint and the same execution id after its process died",
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
@@ -99,7 +99,7 @@ verifies(
   },
 );
 
-verifies("harness.checkpoint", "after a crash of the gateway resumes as the fidelity says", async () => {
+verifies("harness.checkpoint", "resumes after a crash of the gateway as the fidelity says", async () => {
   const seen = new Map<string, JsonObject>();
   for (const fidelity of ["lossless", "checkpoint", "prompt_replay", "summary_reseed"]) {
     const first = await createTestSession();
@@ -197,7 +197,7 @@ verifies(
 
 verifies(
   "harness.contract",
-  "leaves a harness to the next gateway when it stops, and ends no run",
+  "leaves a harness to the next gateway when the gateway stops, and ends no run",
   async () => {
     const first = await createTestSession();
     await first.bind(harnessPackage());

@@ -14,7 +14,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSessionIn, type TestSession } from "./test-session.ts";
 
 const s1 = { session_id: "s1" };
-/** A gateway fails to start if the store does not answer within a third of it, as on a busy machine. */
+/** Enough for a busy machine: a gateway fails to start if the store does not answer within a third of this time. */
 const TTL = 3_000;
 
 let server: TestPostgres;

@@ -262,7 +262,7 @@ verifies(
     expect(await count("compactor", "succeeded")).toEqual([["worker", 1]]);
     expect(await count("harness", "succeeded")).toEqual([["isolated", 1]]);
     expect(await count("harness", "failed")).toEqual([["isolated", 1]]);
-    // A compactor and a harness are told where they belong, as every other call is.
+    // A compactor and a harness receive the ids of their context, like every other call.
     const contexts = new Map(fixture.runner.requests.map(({ op, context }) => [op, context]));
     expect(contexts.get("compactor.compact")).toMatchObject({ session_id: "s1", chain_id: run.chain_id });
     expect(contexts.get("harness.run")).toMatchObject({ session_id: "s1", trace_id: "tr_harness" });

@@ -286,7 +286,7 @@ test("uses the time of the message as the start of the run, however long the set
 
 verifies(
   "loop.history",
-  "shows the model a result although another chain was written in between",
+  "shows the model a result even if another chain was written in between",
   async () => {
     const gate = gatedTool("wait");
     const fixture = await createTestSession({ tools: [gate.tool] });

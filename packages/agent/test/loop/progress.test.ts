@@ -106,7 +106,7 @@ test("ignores an answer that became a message or that is older than the turn", (
   expect(again.open).toEqual(["a"]);
 });
 
-test("ignores an answer of an earlier turn that a compaction has copied behind the start of the turn", () => {
+test("ignores an earlier turn's answer that a compaction has copied to after the start of the turn", () => {
   const entries = tape(messageEntry("user") as never, answered("q1") as never).map((entry) => ({
     ...entry,
     meta: { copy_of: entry.id - FIRST_ENTRY_ID + 1 },

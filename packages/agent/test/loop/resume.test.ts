@@ -249,7 +249,7 @@ const counting = (plugin: KernelPlugin): KernelPlugin => ({
   },
 });
 
-test("makes a call of a later answer even when the model reuses an id", async () => {
+test("runs a tool call of a later answer even when the model reuses an id", async () => {
   const calls: string[] = [];
   const tools = [counted("look", "read_only", calls), counted("count", "read_only", calls)];
   const provider = counting(echo);

@@ -47,7 +47,7 @@ async function asksIn(fixture: TestSession, start: (text: string) => Promise<unk
 
 verifies(
   "tools.risk",
-  "runs low risk, asks for medium at the default, for high unless full, for critical always",
+  "asks for approval of every call above the tolerance, and always for critical risk",
   async () => {
     const fixture = await createTestSession({ tools: RISKY });
     const say = (text: string) => fixture.say(text);
@@ -219,7 +219,7 @@ verifies(
       await fixture.kernel.policy.put(admin, "org", { tool_token_budget });
       await fixture.say("/say done");
       const { payload } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!;
-      // Four characters per token, as everywhere.
+      // Four characters per token, as in every other estimate.
       return Math.ceil(JSON.stringify((payload as { tools: Json }).tools).length / 4);
     };
     const before = await cost(10_000_000);

@@ -11,7 +11,7 @@ import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { createTestSession, strategyPlugin } from "./test-session.ts";
 
-/** A strategy that makes these decisions one after another and keeps the states that it was asked with. */
+/** A strategy that makes these decisions one after another and records the states that it receives. */
 function scripted(...decisions: Decision[]) {
   const states: AgentLoopState[] = [];
   const plugin = strategyPlugin("scripted", (state) => decisions[states.push(state) - 1] ?? { next: "done" });
@@ -49,7 +49,7 @@ describe("the order of steps", () => {
         { next: "memory", query: "x" },
       ],
     ],
-  ])("ends a turn that decides %s", async ([, text, decisions]) => {
+  ])("fails a turn whose strategy asks for %s", async ([, text, decisions]) => {
     const { ended } = await run(text, decisions);
     expect(ended).toMatchObject({ status: "failed", error: { code: "loop.failed" } });
   });

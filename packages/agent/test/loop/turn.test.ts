@@ -19,7 +19,7 @@ test("keeps the first reason to stop", () => {
   expect([turn.stopped, turn.revocation, turn.signal.aborted]).toEqual(["wall", null, true]);
 });
 
-test("accepts calls of the current step only, and none while it ends", async () => {
+test("accepts only calls of the current step, and none while the turn ends", async () => {
   const turn = createTurn();
   turn.step = "s2";
   expect([turn.acceptsCall("s1"), turn.acceptsCall("s2")]).toEqual([false, true]);
@@ -85,12 +85,12 @@ describe("a message joins a running turn", () => {
   const delegation = { invocation_id: "inv_1", scopes: [], grant: {} } as unknown as Caller["delegation"];
 
   test.for<[string, Caller, Caller, boolean]>([
-    ["of its own caller", user, { ...user, role: "guest" }, true],
-    ["of a caller with the same role", user, other({}), true],
-    ["of a caller with a higher role", user, other({ role: "owner" }), true],
-    ["not of a caller with a lower role", user, other({ role: "guest" }), false],
-    ["not of a caller without the rights of an admin", other({ admin: true }), user, false],
-    ["not of a plugin", user, other({ delegation: delegation! }), false],
+    ["from its own caller", user, { ...user, role: "guest" }, true],
+    ["from a caller with the same role", user, other({}), true],
+    ["from a caller with a higher role", user, other({ role: "owner" }), true],
+    ["not from a caller with a lower role", user, other({ role: "guest" }), false],
+    ["not from a caller without the rights of an admin", other({ admin: true }), user, false],
+    ["not from a plugin", user, other({ delegation: delegation! }), false],
     ["not if the host's admin began it", admin, other({ role: "owner", admin: true }), false],
   ])("%s", ([, turn, sender, joins]) => {
     expect(mayJoin(turn, sender)).toBe(joins);

@@ -33,7 +33,7 @@ verifies("tools.context", "ends the turn without another model call when a resul
   expect(JSON.stringify(messages)).toContain("Which one?");
 });
 
-verifies("tools.context", "informs a tool whether the conversation has a watcher", async () => {
+verifies("tools.context", "tells a tool whether the conversation has a watcher", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([toolExport("look")]), { policy: { class: "worker" } });
   await fixture.say("/tool look {}");

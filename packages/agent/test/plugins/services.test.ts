@@ -49,7 +49,7 @@ test("grants nothing to an installed plugin with the name of a bundled one", asy
   });
 });
 
-test("resolves `as` to its caller for one plugin and until it ends", async () => {
+test("resolves `as` to its caller only for the plugin that received it, until it ends", async () => {
   const web = keepContext();
   const other = keepContext();
   const fixture = await createTestPlugins((loader) => {

@@ -73,7 +73,7 @@ verifies(
     expect(fixture.status("shaky")).toBe("loaded");
     expect(fixture.announced()).toEqual(Array(4).fill("plugin.error shaky"));
 
-    // Three sessions fail at the same time, so the last counted failure has concurrent ones.
+    // Several sessions fail at the same time, so other failures are concurrent with the last counted one.
     mode = "hold";
     for (const session of ["a", "b", "c", "d"])
       await fixture.publish("user.message.received", { text: "hi" }, session);
@@ -101,7 +101,7 @@ verifies(
   },
 );
 
-test("counts a handler past its deadline as one failure against the set threshold", async () => {
+test("counts a handler past its deadline as one failure against the configured threshold", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
   const fixture = await createTestPlugins(
     (loader) =>
@@ -119,7 +119,7 @@ test("counts a handler past its deadline as one failure against the set threshol
   );
   await fixture.publish("user.message.received", { text: "1" });
   await until(() => fixture.system.snapshot()[0]!.failures === 1);
-  // The late end neither counts again nor resets the count.
+  // The late rejection neither counts again nor resets the count.
   stuck[0]!.reject(new Error("late"));
   await settle(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });

@@ -69,7 +69,7 @@ function asking(talk: TestSession) {
 const pending = async ({ kernel }: Pick<TestSession, "kernel">) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
 
-test("refuses sampling and records nothing without a policy of the operator", async () => {
+test("refuses sampling and records nothing without an operator policy", async () => {
   const fixture = await open({});
   await (await fixture.call()).settled;
   expect(fixture.answers).toEqual(["nobody"]);

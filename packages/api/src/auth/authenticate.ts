@@ -65,7 +65,7 @@ export function createAuthenticator(deps: {
       throw new BackplaneError("auth.invalid", "The console session has expired.", {
         fix: "Run `backplane open` for a new login link.",
       });
-    // Browsers attach cookies to requests of other sites too, so a write must also come from our own origin.
+    // Browsers attach cookies to requests from other sites too, so a write must also come from our own origin.
     if (mutating && !deps.hosts.sameOrigin(headers)) throw new BackplaneError("auth.origin");
     return adminFor(headers);
   }

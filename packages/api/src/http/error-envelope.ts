@@ -1,7 +1,8 @@
 /**
  * Turns any thrown value into a status and an error envelope; the only place that reads ERROR_CODES[…].http. An error
- * without one of our codes becomes `internal`, or `store.unavailable` for a failing disk: its text is logged and never sent. All not-found errors of one code have the
- * same bytes, so that a row of another project cannot be distinguished from a missing one (bind.scope).
+ * without one of our codes becomes `internal`, or `store.unavailable` for a failing disk: its text is logged and never
+ * sent. All not-found errors of one code have the same bytes, so that a row of another project cannot be distinguished
+ * from a missing one (bind.scope).
  */
 import {
   BackplaneError,
@@ -94,7 +95,7 @@ function invalid(path: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, { details: { issues: [{ path, message }] } });
 }
 
-/** A provider may ask for a pause; that reaches the client as if it were ours. */
+/** A provider may ask for a pause; the client then gets a Retry-After header, as for our own limits. */
 function isTemporary(status: number, { code, details }: BackplaneError): boolean {
   return status === 429 || status === 503 || (code === "llm.failed" && details?.retry_after_ms !== undefined);
 }

@@ -208,7 +208,7 @@ function toMessage(message: JsonObject): ChatMessage {
   };
 }
 
-/** Only blocks that are built here, because a block of the gateway itself may refer to a stored artifact. */
+/** Never copies a block as it is: one in the gateway's own format could refer to a stored artifact. */
 function toContent(content: Json): Json {
   if (!Array.isArray(content)) return textOr(content);
   return listOf(content).map((part): JsonObject => {

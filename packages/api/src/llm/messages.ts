@@ -249,7 +249,7 @@ function toBlock(block: JsonObject): JsonObject {
   return { type: "text", text: `[${textOr(type, "block")} that this model cannot read]` };
 }
 
-/** Tools that the vendor runs itself exist only at the vendor, where the request goes unchanged. */
+/** Omits tools that the vendor runs itself: only the vendor has them, and it gets the request untranslated. */
 function toTool(tool: JsonObject): LlmTool[] {
   if (!isObject(tool.input_schema)) return [];
   return [{ name: textOr(tool.name), description: textOr(tool.description), parameters: tool.input_schema }];

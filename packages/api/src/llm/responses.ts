@@ -131,7 +131,7 @@ function toContent(content: Json | undefined): Json {
   });
 }
 
-/** Tools that the vendor runs itself exist only at the vendor, where the request goes unchanged. */
+/** Omits tools that the vendor runs itself: only the vendor has them, and it gets the request untranslated. */
 function toTool(tool: JsonObject): LlmTool[] {
   const [name, description] = [textOr(tool.name), textOr(tool.description)];
   if (tool.type === "namespace")

@@ -158,7 +158,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
     ...endpoint(
       "/mcp/servers/{server}",
       "OfServer",
-      "one MCP server, under its own names",
+      "one MCP server, whose tools keep their own names",
       (params) => (params as z.output<typeof ServerParams>).server,
     ),
   ];

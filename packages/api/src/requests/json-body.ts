@@ -1,6 +1,6 @@
 /**
  * JSON bodies. Nesting is bounded, `__proto__` is rejected because copying the value could change a prototype, and so is
- * everything that would not survive being written again: a person must approve exactly what was sent.
+ * any value that would change when it is written again: a person must approve exactly what was sent.
  */
 import { isUtf8 } from "node:buffer";
 import { BackplaneError, WIRE_LIMITS } from "@backplane/contract";

@@ -12,7 +12,7 @@ const FolderBody = z.strictObject({
   source: z.strictObject({ folder: z.string().regex(/^\/./, "must be an absolute path") }),
 });
 const StrictQuery = z.strictObject({
-  strict: z.enum(["0", "1"]).default("0").describe("1: if any part cannot be used, nothing is installed."),
+  strict: z.enum(["0", "1"]).default("0").describe("1 installs nothing if any part cannot be used."),
 });
 
 export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {

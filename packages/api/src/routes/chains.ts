@@ -52,7 +52,7 @@ const VerifiedSchema = z.object({
   broken: z.object({ chain_id: z.string(), entry_id: z.int() }).nullable(),
 });
 
-/** Most entries of a busy tape are not blocks, so a page reads several times, within a limit. */
+/** Most entries of a busy tape are not blocks, so filling a page may take several reads, up to a limit. */
 const ENTRIES_PER_READ = 500;
 const READS_PER_PAGE = 20;
 
@@ -209,7 +209,7 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
     for (let reads = 0; reads < READS_PER_PAGE && items.length < limit && read_to < last_entry_id; reads++) {
       const blocks = await chains.blocks(caller, id, read_to, ENTRIES_PER_READ);
       items.push(...blocks);
-      // Entry ids increase by at least one, so this many entries reach at least this far.
+      // Entry ids increase by at least one, so a read of this many entries reaches at least this id.
       read_to = Math.max(read_to + ENTRIES_PER_READ, blocks.at(-1)?.entry_id ?? 0);
     }
     const page = items.slice(0, limit);

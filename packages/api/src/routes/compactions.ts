@@ -39,7 +39,7 @@ const CompactionCreate = z.strictObject({
     ),
   target: z
     .strictObject({
-      max_input_tokens: z.int().min(1).optional().describe("The size to aim at."),
+      max_input_tokens: z.int().min(1).optional().describe("The size to aim for."),
       target_model: nameOf(256).min(1).optional().describe("Default: the active model."),
     })
     .optional(),

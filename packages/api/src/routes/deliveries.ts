@@ -49,7 +49,7 @@ export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "replayDelivery",
       summary: "Deliver a dead letter again",
       description:
-        "The hook gets the same delivery_id and the next attempt, with as many new attempts as at first. Responds 409 " +
+        "The hook gets the same delivery_id and the next attempt, with the initial number of attempts. Responds 409 " +
         "delivery.conflict if the delivery is not dead.",
       tag: "Deliveries",
       auth: { scope: "invocations:write" },
@@ -66,7 +66,7 @@ export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "discardDelivery",
       summary: "Discard a pending or dead delivery",
       description:
-        "The next delivery of the same subject follows. Responds 409 delivery.conflict in other states.",
+        "The next delivery for the same subject can then run. Responds 409 delivery.conflict in other states.",
       tag: "Deliveries",
       auth: { scope: "invocations:write" },
       params: IdParams,
@@ -103,7 +103,7 @@ export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
         operation_id: paused ? "pauseHook" : "resumeHook",
         summary: paused ? "Pause the deliveries to a hook" : "Resume the deliveries to a hook",
         description: paused
-          ? "Events are kept and delivered after a resume. Deliveries that run finish."
+          ? "Events are kept and delivered after a resume. Deliveries in progress finish."
           : "Delivers the events that were kept, in their order.",
         tag: "Deliveries",
         auth: { scope: "bindings:write" },

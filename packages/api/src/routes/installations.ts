@@ -32,7 +32,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
         "The body is JSON that names a source with the settings of its bindings, or an archive of any format. Packages, " +
         "new bindings and bindings that move from another version are stored in one transaction; after an error nothing " +
         "is installed. Binding needs the scope bindings:write as well. `left_out` lists the servers and skills that cannot " +
-        "be used. Responds 200 if everything was installed and bound before.",
+        "be used. Responds 200 if everything was already installed and bound.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       query: ArchiveQuery,
@@ -64,7 +64,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       method: "POST",
       path: "/v1/plugin-installations:inspect",
       operation_id: "inspectPlugin",
-      summary: "Say what a source is",
+      summary: "Inspect a source",
       description:
         "The body is JSON that names a source, or an archive. Nothing is installed and no code of the source runs. Kernel " +
         "plugins are named in `plugins`; they are installed with POST /api/plugins/install.",
@@ -74,7 +74,9 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       body: InspectBody,
       uploads: ARCHIVE_TYPES,
       progress: true,
-      responses: { 200: { description: "What it is.", schema: SourceInspectionSchema } },
+      responses: {
+        200: { description: "The kind and content of the source.", schema: SourceInspectionSchema },
+      },
       handler({ caller, body, query, request, operation }) {
         const inspect = async (source: InstallationSource) => ({
           status: 200,

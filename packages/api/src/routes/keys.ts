@@ -1,4 +1,4 @@
-/** API keys. The token is only in the first response to its creation, and not in the response stored for repeats. */
+/** API keys. Only the first response to a create contains the token; the response stored for repeats does not. */
 import { definedFields } from "@backplane/contract";
 import { KeyCreateSchema, KeySchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";

@@ -72,7 +72,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "installMarketplaceEntry",
       summary: "Install an entry of the marketplace",
       description:
-        "Installs the pinned artifact, whose signature has to be by a trusted key, and binds its exports as the install " +
+        "Installs the pinned artifact, which a trusted key must have signed, and binds its exports as the install " +
         "policy of the entry says. Nothing runs. An artifact that does not match the card is refused.",
       tag: "Packages",
       auth: { scope: "packages:write" },

@@ -40,7 +40,7 @@ const ResetBody = z.strictObject({
   archive: z
     .boolean()
     .optional()
-    .describe("false: the closed chain is kept, but not announced as an archive. Default true."),
+    .describe("If false, the closed chain is kept but not announced as an archive. Default true."),
 });
 const HandoffBody = z.strictObject({
   name: nameOf(128).min(1).describe("Names that begin with session/ are reserved."),

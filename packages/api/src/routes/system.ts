@@ -82,8 +82,8 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       summary: "Check that the gateway is ready",
       description:
         "Responds 503 while the store is unavailable, while the gateway has no lease, and while it is stopping. `takes_over` " +
-        "is false for the duration of one lease after the store was unavailable; until then the gateway does not take over " +
-        "the work of other gateways.",
+        "is false for the duration of one lease after the store was unavailable; meanwhile the gateway does not take " +
+        "over the work of other gateways.",
       tag: "System",
       auth: "public",
       responses: {

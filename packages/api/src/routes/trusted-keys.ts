@@ -59,7 +59,7 @@ export function trustedKeyRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "revokeTrustedKey",
       summary: "Revoke a trusted signing key",
       description:
-        "Admin only. Nothing that the key signed is installed any more; installed packages keep running. A revoked key " +
+        "Admin only. Packages that it signed can no longer be installed; installed ones keep running. A revoked key " +
         "cannot be trusted again.",
       tag: "Keys",
       auth: { scope: "keys:write" },

@@ -80,7 +80,7 @@ export function registerAdapterRoutes(app: FastifyInstance, deps: AdapterRouteDe
     if (response.headers !== undefined) reply.headers(response.headers);
     reply.code(response.status).header("x-content-type-options", "nosniff");
     if (response.body === undefined) return reply.send();
-    // Always JSON, whatever type the plugin declares: HTML of a plugin would run in the origin of the console.
+    // Always JSON, whatever type the plugin declares: HTML from a plugin would run in the origin of the console.
     return reply
       .header("content-type", "application/json; charset=utf-8")
       .send(JSON.stringify(response.body));

@@ -45,7 +45,7 @@ export interface ApiOptions {
   /** False until the kernel has recovered. The server listens earlier, because the kernel needs its port. */
   started?: () => boolean;
   version: string;
-  /** Read for each request of the status. By default the status has none. */
+  /** Read for each status request. Without it, the status contains no summary of the store. */
   storeSummary?: () => Promise<StoreSummary>;
   clock: Clock;
   ids: IdSource;

@@ -97,9 +97,9 @@ function register(
 }
 
 /**
- * A parameter that a route does not have is refused like an unknown field of a body: ignored, a misspelt filter would look
- * like one that matched everything. Pages and sign-ins get parameters from browsers and other servers, and the clients of a
- * vendor's protocol send the vendor's own.
+ * A parameter that a route does not have is refused like an unknown field of a body: if it were ignored, a misspelt
+ * filter would look like one that matched everything. Pages and sign-ins get parameters from browsers and other
+ * servers, and the clients of a vendor's protocol send the vendor's own.
  */
 function refusesOtherQueries({ path, error_schema }: Route): boolean {
   return path.startsWith("/v1/") && error_schema === undefined;

@@ -50,7 +50,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   "DELETE /v1/plugin-bindings/{id}": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}`,
   })),
-  // No binding has moved before, which authorized callers are told.
+  // No binding has moved yet, so authorized callers get status 400.
   "POST /v1/plugin-bindings/{id}:rollback": bindings("bindings:write", (id) => ({
     path: `/v1/plugin-bindings/${id}:rollback`,
   })).map((scopeCase) => ({ ...scopeCase, also: [400] })),

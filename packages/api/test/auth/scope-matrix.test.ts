@@ -206,7 +206,7 @@ async function check(method: string, operation: string, scopeCase: Case, who: Wh
   if (response.status >= 400) expect(await pluginStates(), summary).toEqual(before.plugins);
 }
 
-test("enables and disables a plugin over both APIs, for callers that may", async () => {
+test("enables and disables a plugin over both APIs, for callers that are allowed to", async () => {
   const token = (await issueToken("org", "plugins:write"))!;
   const state = async () =>
     ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")

@@ -1,4 +1,4 @@
-/** Requests of clients that try to spend more than their budget, or to read what the model endpoints do not give. */
+/** Requests of clients that try to spend more than their budget, or to read data that they may not see. */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -53,16 +53,12 @@ verifies("llm.gateway", "reserves no negative, fractional or enormous number of 
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 
-verifies(
-  "llm.gateway",
-  "counts an answer that the client disconnects from by what was streamed",
-  async () => {
-    const token = await t.key({ llm: { tokens_per_day: 1_000 } });
-    const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
-    await cancel(token, { max_tokens: 1 }, deltas);
-    expect(await statusOf(ask(token, {}))).toBe(429);
-  },
-);
+verifies("llm.gateway", "counts the tokens that were streamed before a client disconnects", async () => {
+  const token = await t.key({ llm: { tokens_per_day: 1_000 } });
+  const deltas = Array.from({ length: 1_200 }, () => ({ content: "a" }));
+  await cancel(token, { max_tokens: 1 }, deltas);
+  expect(await statusOf(ask(token, {}))).toBe(429);
+});
 
 verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
   const token = await t.key({ llm: { tokens_per_day: 1_000 } });
@@ -71,7 +67,7 @@ verifies("llm.gateway", "counts the estimate of a call whose provider reports no
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 
-verifies("llm.gateway", "does not omit the usage because a client's stream_options are refused", async () => {
+verifies("llm.gateway", "keeps a client's stream_options when it retries without include_usage", async () => {
   const token = await t.key();
   const refusal = {
     error: { message: "Unknown parameter: stream_options.x", type: "invalid_request_error" },

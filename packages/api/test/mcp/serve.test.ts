@@ -214,7 +214,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
   });
 });
 
-test("negotiates the revision, and the newest one for an unknown request", async () => {
+test("negotiates the requested revision, or the newest one if it is unknown", async () => {
   for (const [input, negotiated] of [
     ["2025-11-25", "2025-11-25"],
     ["2025-06-18", "2025-06-18"],

@@ -56,7 +56,7 @@ verifies(
 verifies("api.openapi", "refuses query parameters that the document does not name", async () => {
   const accepted: string[] = [];
   for (const [path, methods] of Object.entries(document.paths as Record<string, object>)) {
-    // The protocols of the vendors of models have parameters of their own.
+    // The protocols of model vendors have their own parameters.
     if (!path.startsWith("/v1/") || /^\/v1\/(?:models|messages|chat|responses)\b/.test(path)) continue;
     for (const method of Object.keys(methods)) {
       const url = `${path.replace("{sha256}", "0".repeat(64)).replaceAll(/\{\w+\}/g, "absent")}?unknown_parameter=1`;

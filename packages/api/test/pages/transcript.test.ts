@@ -72,7 +72,7 @@ test("shows the same turn live and replayed in the same way", () => {
 
   const replayed = open();
   replayed.replay(1, "message", { role: "user", content: "go" });
-  // The entry is best effort, so it may follow the call that it requested.
+  // The entry of the model's response is written on a best-effort basis, so it may follow the call that it requested.
   replayed.replay(2, "tool_call", call);
   replayed.replay(3, "event", { name: "llm.call.response", data: { text: "Looking.", tool_calls: [call] } });
   replayed.replay(4, "tool_result", {

@@ -23,7 +23,7 @@ test("accepts the credential's own scope in a body, and a project of its whole o
   expect(narrowed.json).toMatchObject({ status: "succeeded", ...own });
 });
 
-test("refuses a scope that is not the credential's or wider than it", async () => {
+test("refuses a scope that is not the credential's own or is wider", async () => {
   for (const scope of [{ org_id: "org_other" }, { project_id: "proj_other" }, { project_id: null }]) {
     const refused = await t.call("POST", "/v1/plugin-bindings", { body: { ...binding, scope } });
     expect([refused.status, refused.json.error.code]).toEqual([403, "auth.scope"]);

@@ -28,39 +28,35 @@ const makeBody = (session_id: string, harness: JsonObject) => ({
   harness,
 });
 
-verifies(
-  "harness.contract",
-  "refuses a harness body that it would have to guess, and names the field",
-  async () => {
-    for (const [harness, field] of [
-      [{}, "body.harness.export_id"],
-      [{ export_id: "triage", mode: "restart" }, "body.harness.mode"],
-      [{ export_id: "triage", mode: "resume" }, "body.harness.execution_id"],
-      [{ export_id: "triage", execution_id: "exec_1" }, "body.harness.execution_id"],
-      [{ export_id: "triage", mode: "resume", execution_id: "exec_1", policy: {} }, "body.harness.policy"],
-      [{ export_id: "triage", policy: { max_depth: -1 } }, "body.harness.policy.max_depth"],
-      [{ export_id: "triage", policy: { max_child_runs: 1.5 } }, "body.harness.policy.max_child_runs"],
-      [{ export_id: "triage", policy: { max_steps: "10" } }, "body.harness.policy.max_steps"],
-      [{ export_id: "triage", policy: { max_compactions: 1e9 } }, "body.harness.policy.max_compactions"],
-      [{ export_id: "triage", policy: { max_time_ms: 0 } }, "body.harness.policy.max_time_ms"],
-      [{ export_id: "triage", policy: { allow_compaction: "no" } }, "body.harness.policy.allow_compaction"],
-      [{ export_id: "triage", policy: { max_runs: 1 } }, "body.harness.policy"],
-      [{ export_id: "triage", timeout_ms: 0 }, "body.harness.timeout_ms"],
-      [{ export_id: "triage", checkpoint: {} }, "body.harness"],
-    ] as [JsonObject, string][]) {
-      const { status, json } = await t.call("POST", "/v1/runs", { body: makeBody("refused", harness) });
-      const paths = json.error.details.issues.map(({ path }: { path: string }) => path);
-      expect([status, json.error.code, paths], JSON.stringify(harness)).toEqual([
-        400,
-        "request.invalid",
-        [field],
-      ]);
-    }
-    // Nothing was created on the way.
-    expect((await t.call("GET", "/v1/runs?session_id=refused")).json.items).toEqual([]);
-    expect((await t.call("GET", "/v1/sessions/refused")).status).toBe(404);
-  },
-);
+verifies("harness.contract", "refuses an ambiguous or invalid harness body and names the field", async () => {
+  for (const [harness, field] of [
+    [{}, "body.harness.export_id"],
+    [{ export_id: "triage", mode: "restart" }, "body.harness.mode"],
+    [{ export_id: "triage", mode: "resume" }, "body.harness.execution_id"],
+    [{ export_id: "triage", execution_id: "exec_1" }, "body.harness.execution_id"],
+    [{ export_id: "triage", mode: "resume", execution_id: "exec_1", policy: {} }, "body.harness.policy"],
+    [{ export_id: "triage", policy: { max_depth: -1 } }, "body.harness.policy.max_depth"],
+    [{ export_id: "triage", policy: { max_child_runs: 1.5 } }, "body.harness.policy.max_child_runs"],
+    [{ export_id: "triage", policy: { max_steps: "10" } }, "body.harness.policy.max_steps"],
+    [{ export_id: "triage", policy: { max_compactions: 1e9 } }, "body.harness.policy.max_compactions"],
+    [{ export_id: "triage", policy: { max_time_ms: 0 } }, "body.harness.policy.max_time_ms"],
+    [{ export_id: "triage", policy: { allow_compaction: "no" } }, "body.harness.policy.allow_compaction"],
+    [{ export_id: "triage", policy: { max_runs: 1 } }, "body.harness.policy"],
+    [{ export_id: "triage", timeout_ms: 0 }, "body.harness.timeout_ms"],
+    [{ export_id: "triage", checkpoint: {} }, "body.harness"],
+  ] as [JsonObject, string][]) {
+    const { status, json } = await t.call("POST", "/v1/runs", { body: makeBody("refused", harness) });
+    const paths = json.error.details.issues.map(({ path }: { path: string }) => path);
+    expect([status, json.error.code, paths], JSON.stringify(harness)).toEqual([
+      400,
+      "request.invalid",
+      [field],
+    ]);
+  }
+  // The refused requests created nothing.
+  expect((await t.call("GET", "/v1/runs?session_id=refused")).json.items).toEqual([]);
+  expect((await t.call("GET", "/v1/sessions/refused")).status).toBe(404);
+});
 
 const EVENTS = ["x.harness.started", "x.harness.event", "x.harness.ended"];
 

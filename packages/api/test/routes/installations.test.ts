@@ -111,7 +111,7 @@ test("stores neither rows nor files of an archive whose bindings fail", async ()
   const before = await counts();
   for (const settings of [
     { bind: true, secrets: { nothing: "secret://org_local/x" } },
-    // The second of the exports with settings does not accept it.
+    // The second export that has settings rejects this config.
     { bind: true, config: { window: "wide" } },
     { config: { window: 1 } },
   ])

@@ -73,7 +73,7 @@ test.each([20, 100])(
   },
 );
 
-test("leaves either files or no row when a package is removed and installed concurrently", async () => {
+test("never leaves a row without files when a package is removed and installed concurrently", async () => {
   const archive = await packVersion("3.0.0", "");
   for (let round = 0; round < 10; round++) {
     const { id } = (await upload(archive)).json;

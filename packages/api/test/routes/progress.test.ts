@@ -51,7 +51,7 @@ verifies("run.progress", "streams the progress of every request that installs so
     expect(text, path).toMatch(/^event: progress\ndata: .*"step":"unpack"/m);
     expect(text, path).toMatch(/^event: result$/m);
     expect(seen.pop(), path).toBeInstanceOf(AbortSignal);
-    // A client that does not ask for the stream gets JSON, and its request completes although it disconnects.
+    // A client that does not ask for the stream gets JSON, and its request completes even if it disconnects.
     const plain = await send("application/json");
     expect(plain.headers["content-type"], path).toContain("application/json");
     expect(seen.pop(), path).toBeUndefined();

@@ -281,7 +281,7 @@ test("compacts onto a new chain and undoes that once", async () => {
 
 verifies(
   "compactor.loss",
-  "shows the loss of a compaction entry by entry, and its chain from the summary on",
+  "shows what a compaction did with each entry, and its chain from the summary on",
   async () => {
     await sendLongMessages("loss-1");
     const made = await t.call("POST", "/v1/compactions", {

@@ -73,7 +73,7 @@ verifies("run.progress", "repeats the last report every second while nothing els
   expect(t.items.at(-1)).toEqual({ event: "result", data: { a: 1 } });
 });
 
-test("reports that it reads the request if the work reports nothing", async () => {
+test("reports that it is reading the request if the work reports nothing", async () => {
   const t = start();
   await t.advance(1_300);
   expect(t.items).toMatchObject([{ event: "progress", data: { step: "read" } }]);

@@ -63,7 +63,7 @@ export function bindingFlags(command: Command): Command {
     )
     .option(
       "--idle-timeout <seconds>",
-      "stop an MCP server that had no call for this long; never: keep it, because its state would be lost",
+      "stop an MCP server after this time without a call; use never if its state must not be lost",
       parseIdleTimeout,
     )
     .addOption(

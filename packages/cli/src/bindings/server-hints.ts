@@ -1,6 +1,6 @@
 /**
  * Commands that fix the usual failures of MCP servers. Their messages name a variable or a path, but a server knows
- * nothing of bindings, secrets and the sandbox.
+ * nothing of bindings, secrets or the sandbox.
  */
 
 /** A variable for a credential, as in EXA_API_KEY. */
@@ -21,7 +21,7 @@ export function serverHints(text: string, binding_id: string): string[] {
     hints.push(`To give it ${variable}: backplane secret set ${slot}, then ${set} --secret ${slot}=${slot}`);
   }
   if (SERVES_HTTP.test(text))
-    hints.push(`It may wait for HTTP requests. Many servers have an argument for stdio: ${set} -- --stdio`);
+    hints.push(`It may expect HTTP requests. Many servers have an argument for stdio: ${set} -- --stdio`);
   if (READ_ONLY.test(text)) {
     hints.push(
       "The folder of its package is read-only. Let it write to /tmp, which is lost when it stops, or to a mounted folder:",

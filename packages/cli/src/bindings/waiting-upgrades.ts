@@ -1,4 +1,4 @@
-/** Upgrades that wait for a person, for the commands that people use to see what waits for them. */
+/** Upgrades that await a decision, for the commands that list pending work. */
 import { codeOf, type WaitingUpgrade } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 import { plainLine } from "../terminal/plain-text.ts";

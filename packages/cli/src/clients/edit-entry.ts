@@ -81,8 +81,8 @@ export async function removeServerEntry(config: ClientConfig, name: string): Pro
 
 /**
  * Returns the candidate that `setServerEntry` turns into exactly this file, or undefined. Null stands for a file that does
- * not exist. Such a candidate is the file as it was before, to the byte; removing the entry leaves an empty object or
- * table behind where there was none.
+ * not exist. Such a candidate is the file exactly as it was before, whereas removing the entry would leave an empty
+ * object or table behind where there was none.
  */
 export async function findOriginal(
   { client, path, text, document }: ClientConfig,

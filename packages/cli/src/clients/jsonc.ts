@@ -206,7 +206,7 @@ function insertProperty(text: string, parent: JsonNode, name: string, value: Jso
   }
   const indent = lineIndent(text, last.start);
   const written = `${eol}${indent}${JSON.stringify(name)}: ${format(text, value, indent, false)}`;
-  // A comment behind the last property stays on its line.
+  // A comment after the last property stays on its line.
   const line_end = commentLineEnd(text, (last.comma ?? last.node.end - 1) + 1);
   if (last.comma !== null) return [{ from: line_end, to: line_end, text: `${written},` }];
   return [
@@ -292,7 +292,7 @@ function commentEnd(text: string, start: number): number | null {
 
 function applyEdits(text: string, edits: readonly Edit[]): string {
   let result = text;
-  // From the end, so that positions stay valid; of two edits at one position, the later one comes behind.
+  // From the end, so that positions stay valid; of two edits at one position, the text of the later one comes last.
   for (const { from, to, text: written } of edits.toReversed().toSorted((a, b) => b.from - a.from))
     result = result.slice(0, from) + written + result.slice(to);
   return result;

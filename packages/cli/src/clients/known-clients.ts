@@ -1,4 +1,4 @@
-/** The MCP clients that `backplane client` can configure: where each keeps its servers and how an entry looks. */
+/** The MCP clients that `backplane client` can configure: where each keeps its servers and what an entry looks like. */
 import { existsSync } from "node:fs";
 import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";

@@ -1,4 +1,4 @@
-/** Adds or removes one table of a TOML file and leaves the rest byte for byte. The caller parses the result again. */
+/** Adds or removes one table of a TOML file and keeps every other byte. The caller parses the result again. */
 import type { JsonObject } from "@backplane/contract";
 
 /** Appends `[path]` with the values; nested objects become inline tables. */

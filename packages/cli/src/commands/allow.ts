@@ -37,9 +37,9 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
     .description("Allow calls of a tool, or of all tools of a server, within the policy's lasting_approvals.")
     .option("--server <name>", "all tools of this server or package")
     .option("--argument <name=pattern>", "only calls with such an argument; repeatable", parseArgument)
-    .option("--only-these-arguments", "no call with further arguments")
+    .option("--only-these-arguments", "exclude calls with further arguments")
     .addOption(
-      new Option("--max-risk <risk>", "up to this risk (default: the present one)").choices(RULE_RISKS),
+      new Option("--max-risk <risk>", "up to this risk (default: the current one)").choices(RULE_RISKS),
     )
     .option("--for <who>", "me, everyone, or the id of a key; others need the role admin", "me")
     .option("--org-wide", "for all projects of the organisation")

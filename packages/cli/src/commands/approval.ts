@@ -76,7 +76,7 @@ async function list(
     item.expires_at,
     item.brief,
   ]);
-  // Held upgrades are not approvals of calls, but a person who looks for work looks here.
+  // Held upgrades are not approvals of calls, but people look for pending decisions here.
   if ((status === "pending" || status === "all") && !context.out.quiet)
     noteWaitingUpgrades(context, await listWaitingUpgrades(context));
   return undefined;

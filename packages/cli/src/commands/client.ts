@@ -1,4 +1,4 @@
-/** `client`: enters the gateway in the configuration of MCP clients, each with its own key. */
+/** `client`: adds the gateway to the configuration of MCP clients, each with its own key. */
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import {
@@ -377,7 +377,7 @@ async function revokeKey(
     if (url !== `${context.url()}/mcp`)
       return `The key ${shown} belongs to ${url}. Revoke it there with \`backplane key revoke\`.`;
     const key = await findKey(context, client, connection);
-    if (key === null) return "The gateway has no key of this entry.";
+    if (key === null) return "The gateway has no key for this entry.";
     if (key.revoked_at === null) await context.client().keys.revoke(key.id, { project: "*" });
     return "revoked";
   } catch (error) {

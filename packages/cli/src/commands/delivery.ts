@@ -97,7 +97,10 @@ function report({ out }: CommandContext, found: Delivery): undefined {
   return undefined;
 }
 
-/** `hook test` polls for the outcome at this interval, at most this many times. A paused hook receives the event after a resume. */
+/**
+ * `hook test` polls for the outcome at this interval, at most this many times. A paused hook receives the event after a
+ * resume.
+ */
 const POLL_MS = 200;
 const MAX_POLLS = 150;
 

@@ -5,10 +5,10 @@ import { EXIT } from "../command-line/exit-codes.ts";
 import { collectValues } from "../command-line/parse-flags.ts";
 import type { ToAction } from "../context/action.ts";
 import type { CommandContext } from "../context/context.ts";
+import { isPrivateAddress } from "../context/private-addresses.ts";
 import { table } from "../terminal/output.ts";
 import { assertConfirmable, confirm } from "../terminal/prompts.ts";
 import { parseValue, readSecretValue } from "../terminal/read-input.ts";
-import { isPrivateAddress } from "./private-addresses.ts";
 
 interface FieldOptions {
   label?: string;

@@ -19,7 +19,7 @@ export function addStoreCommands(program: Command, toAction: ToAction): void {
   store
     .command("repair")
     .description("Move damaged rows out of the store. The gateway must be stopped.")
-    .option("--accept-loss", "continue although commits are missing")
+    .option("--accept-loss", "continue even if commits are missing")
     .action(toAction(repair));
   store
     .command("restore <backup>")

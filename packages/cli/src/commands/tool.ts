@@ -72,10 +72,10 @@ function costNote(items: readonly CatalogEntry[]): string {
 }
 
 const DEFERRAL_REASONS: Record<Deferral, string> = {
-  author: "its author declared it so; policy set pinned_tools lists it always",
+  author: "its author deferred it; policy set pinned_tools always lists it",
   policy: "deferred_tools of the policy names it",
   profile: "the tools of this key do not include it",
-  budget: "the tools cost more than tool_token_budget of the policy; policy set pinned_tools lists it always",
+  budget: "the tools cost more than tool_token_budget of the policy; policy set pinned_tools always lists it",
 };
 
 async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {

@@ -9,9 +9,9 @@ import { OWN_SEMI_SPACE, type OwnProcess } from "./small-heap.ts";
 /** How much the old generation may grow before a collection; V8's default is up to four times the live size. */
 const HEAP_GROWTH = "--heap-growing-percent=25";
 /**
- * V8 allocates objects directly in the old generation if earlier ones from the same site survived. Call records do so
- * while the gateway warms up; each then keeps all data of its call alive until the next full collection, and there were
- * four times as many of those.
+ * V8 allocates objects directly in the old generation if earlier ones from the same site survived, as call records do
+ * while the gateway warms up. Each of them then keeps all data of its call alive until the next full collection, and
+ * there were four times as many full collections.
  */
 const NO_PRETENURING = "--no-allocation-site-pretenuring";
 

@@ -88,7 +88,7 @@ function shorten(text: string, length: number): string {
 }
 
 export function progressText({ message, done, total, unit = "files" }: ProgressEvent): string {
-  // Before the first byte there is nothing to count, as while npm retries a connection.
+  // Before the first byte there is nothing to count, for example while npm retries a connection.
   if (done === undefined || (done === 0 && total === undefined)) return message;
   const number = (count: number) => (unit === "bytes" ? (count / 1_000_000).toFixed(1) : count);
   const amount = total === undefined ? number(done) : `${number(done)} of ${number(total)}`;

@@ -28,7 +28,7 @@ def read():
 for wait, keys in steps:
     while wait.encode() not in out[mark:] and read():
         pass
-    # What came together with the text may be what the next step waits for.
+    # Output that arrived right after the text may be what the next step waits for.
     mark = out.find(wait.encode(), mark) + len(wait.encode())
     os.write(fd, keys.encode())
 while read():

@@ -78,7 +78,7 @@ describe("error report", () => {
     expect(errorLines(ended).split("\n")[1]).toBe("(inv_1)");
   });
 
-  test("prints the values that a remedy calls details, and no name of a field", () => {
+  test("prints the values of details that a remedy refers to, and never a field name", () => {
     const fixFor = (code: keyof typeof ERROR_CODES, details?: Record<string, unknown>) =>
       errorLines({ code, message: "Why.", details }).split("\n")[2];
     expect(fixFor("auth.scope", { needs: "bindings:write" })).toBe(
@@ -97,7 +97,7 @@ describe("error report", () => {
     ["secret.in_use", { used_by: ["bind_3"] }, "backplane binding set --unset-secret SLOT bind_3"],
     ["binding.conflict", { binding_id: "bind_4" }, "backplane binding set bind_4 with the same flags"],
     ["package.bound", { bindings: [] }, "Delete the bindings named above first."],
-  ] as const)("%s names what stands in the way: %j", (code, details, fix) => {
+  ] as const)("builds the fix for %s from its details: %j", (code, details, fix) => {
     const failure = toErrorReport(new BackplaneError(code, undefined, { details: { ...details } }));
     expect(errorLines(failure).split("\n")[2]).toBe(`fix: ${fix}`);
   });

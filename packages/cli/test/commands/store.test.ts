@@ -55,7 +55,7 @@ test("check reports an intact store, running or stopped, and changes no file", a
   await gateway.stop();
 });
 
-test("check and doctor name a damaged row; repair moves it out and is audited", async () => {
+test("check and doctor name a damaged row; repair moves it to a file and is audited", async () => {
   tamper("update api_keys set body = replace(body, 'first', 'fake')");
   const { exit, json } = await backplane("store", "check");
   expect(exit).toBe(EXIT.failed);

@@ -231,7 +231,7 @@ test("suggests a policy for all tools of a server with a configured name, and fo
   expect((await install("mail", "acme/paper-mail")).err).toContain("policy set 'risks.mcp_mail_fold' low");
 });
 
-test("suggests the present name of a tool whose server was renamed", async () => {
+test("suggests the current name of a tool whose server was renamed", async () => {
   const source = folder("renamed", {
     "vai-plugin.toml": PAPER.replace("acme/paper", "acme/stationery"),
     "server.mjs": SERVER,
@@ -359,7 +359,7 @@ test("lists the tools of a trusted folder and sanitizes its texts", async () => 
   const trusted = await gateway.backplane(["workspace", "trust", path, "--yes"]);
   expect(trusted.err).toMatch(/shop: to be trusted:\n +added +tools\//);
   expect(trusted.err).toContain("Tools: sells\n");
-  expect(trusted.err).toContain("tools/sells.ts is left out: tools/sells.js has the name sells already.");
+  expect(trusted.err).toContain("tools/sells.ts is left out: tools/sells.js already has the name sells.");
   expect(trusted.err.match(/gone/g)).toHaveLength(1);
   expect(shown.out + trusted.out + trusted.err).not.toContain("\u001b[");
   await gateway.backplane(["workspace", "untrust", path, "--yes"]);

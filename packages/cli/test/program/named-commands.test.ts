@@ -13,7 +13,7 @@ const SOURCES = [
   "packages/*/README.md",
   "README.md",
 ];
-/** Here "backplane" is a user, a container, a server of a client, or input of a hash. */
+/** Here "backplane" is a user, a container, a server in the configuration of a client, or the input of a hash. */
 const OTHER_NAMES = [
   "--user=backplane env ",
   "exec backplane backplane",

@@ -19,7 +19,7 @@ interface CommandResult {
 export interface TestGateway {
   home: string;
   url: string;
-  /** Runs a command to its end. */
+  /** Runs a command to completion. */
   backplane(argv: string[], options?: CaptureOptions): Promise<CommandResult>;
   /** Starts a command whose streams and signals the test controls. */
   begin(argv: string[], options?: CaptureOptions): { io: CapturedIo; ended: Promise<CommandResult> };

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { describe, expect, test } from "vitest";
 import { waitForOutput } from "../support/wait-for-output.ts";
 
-/** Prints each signal that it receives, and exits at SIGTERM. */
+/** Prints each signal that it receives, and exits on SIGTERM. */
 function listen(same_key_press_ms: number) {
   const source = `
     import { processIo } from ${JSON.stringify(new URL("../../src/terminal/io.ts", import.meta.url).href)};
@@ -37,7 +37,7 @@ async function pressTwice(same_key_press_ms: number): Promise<string[]> {
 }
 
 describe("signals", () => {
-  test("counts a Ctrl-C that npm or the launcher forwards only once", async () => {
+  test("counts a Ctrl-C only once if npm or the launcher also forwards it", async () => {
     expect(await pressTwice(600_000)).toEqual(["SIGINT", "SIGTERM"]);
   });
 

@@ -153,7 +153,7 @@ export function createPluginClient(http: Http) {
           headers: ifMatch(when.generation),
           progress: true,
         }),
-      /** The upgrades that need a decision of a person. */
+      /** The upgrades that await a person's decision. */
       waitingUpgrades: async () =>
         (await get<{ items: WaitingUpgrade[] }>("/v1/plugin-bindings:waiting-upgrades")).items,
       /** Upgrades all bindings of a package in one scope, or none. */

@@ -27,7 +27,7 @@ export interface PageOptions {
 
 export interface CreatedKey {
   key: ApiKey;
-  /** Null in a repeat with the same idempotency key: a token is returned once. */
+  /** Null if the request is repeated with the same idempotency key, because a token is returned only once. */
   token: string | null;
 }
 

@@ -305,7 +305,7 @@ export const ERROR_CODES = {
   "signature.mismatch": refusalSpec(
     422,
     "The signature belongs to another package, version, content or dependency lock.",
-    "Do not install it. Ask the publisher to sign exactly this package; details has what the signature names.",
+    "Do not install it. Ask the publisher to sign exactly this package; details shows what the signature names.",
   ),
   "signature.untrusted": refusalSpec(
     422,
@@ -342,7 +342,7 @@ export const ERROR_CODES = {
   "provenance.mismatch": refusalSpec(
     422,
     "The provenance attestation is valid, but it belongs to something other than this package.",
-    "Do not install it. Tell the publisher and the operator of the registry; details has what the attestation names.",
+    "Do not install it. Tell the publisher and the operator of the registry; details shows what the attestation names.",
   ),
   "trusted_key.not_found": refusalSpec(
     404,
@@ -351,7 +351,7 @@ export const ERROR_CODES = {
   ),
   "trusted_key.conflict": refusalSpec(
     409,
-    "This key was trusted before, and may be revoked.",
+    "This key was trusted before, and may have been revoked since.",
     "List the keys with `backplane key list`. A revoked key cannot be trusted again; use a new one.",
   ),
 
@@ -668,7 +668,7 @@ export const ERROR_CODES = {
   "plugin.source_invalid": refusalSpec(
     400,
     "Plugins cannot be installed from this source.",
-    "Name a package of the npm registry (NAME or NAME@VERSION), of the Python index (pypi:NAME==VERSION) or a local folder.",
+    "Name a package from the npm registry (NAME or NAME@VERSION) or the Python index (pypi:NAME==VERSION), or a local folder.",
   ),
   "plugin.install_failed": refusalSpec(
     500,
@@ -729,7 +729,7 @@ export const ERROR_CODES = {
   ),
   "key.not_found": refusalSpec(404, "There is no such key.", "List keys with `backplane key list`."),
 
-  // The gateway's sign-in at a remote server.
+  // The gateway's sign-in to a remote server.
   "sign_in.needed": refusalSpec(
     409,
     "The server requires a sign-in.",
@@ -737,7 +737,7 @@ export const ERROR_CODES = {
   ),
   "sign_in.failed": refusalSpec(
     502,
-    "The sign-in at the server failed.",
+    "The sign-in to the server failed.",
     "Read the authorization server's answer in the message, then start again with `backplane binding login ID`.",
   ),
   "sign_in.expired": refusalSpec(
@@ -811,7 +811,7 @@ export const ERROR_CODES = {
   "home.unsafe": refusalSpec(
     400,
     "Another user can change the home folder.",
-    "Follow the instructions in the message, or set BACKPLANE_HOME to a folder of the gateway's own user.",
+    "Follow the instructions in the message, or set BACKPLANE_HOME to a folder that belongs to the gateway's own user.",
   ),
   "listen.unsafe": refusalSpec(
     400,

@@ -206,11 +206,11 @@ function texts(value: unknown, label: string): string[] {
   ) {
     return [...(value as string[])];
   }
-  throw new Error(`${label} must be a list of at most 64 short texts`);
+  throw new Error(`${label} must be a list of at most 64 strings of up to 300 characters`);
 }
 
 function show(value: unknown): string {
-  return (JSON.stringify(value) ?? "not there").slice(0, 80);
+  return (JSON.stringify(value) ?? "undefined").slice(0, 80);
 }
 
 function isRecord(value: unknown): value is Record<string, unknown> {

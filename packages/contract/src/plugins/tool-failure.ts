@@ -1,6 +1,7 @@
 /**
  * Why a tool call failed, in one shape for the model, the record, MCP and the command line. An error that the author
- * returned has the kind `failed`: the tool ran and decided so, which is neither a crash nor a fault of the gateway.
+ * returned has the kind `failed`: the tool ran and reported the failure itself. It is neither a crash nor a fault of
+ * the gateway.
  */
 import { ERROR_CODES, isErrorCode } from "../errors/error-codes.ts";
 import type { InvocationError, ToolFailure } from "../schema/invocation.ts";

@@ -58,7 +58,7 @@ export const AllowRuleSchema = z.object({
     .string()
     .nullable()
     .describe(
-      "Which calls ask because the policy's lasting_approvals is lower than max_risk; null if none do.",
+      "Which calls need approval because the policy's lasting_approvals is lower than max_risk; null if none do.",
     ),
 });
 
@@ -73,7 +73,7 @@ export const AllowRuleCreateSchema = z
       .describe("All tools of a server or package: its name or package_id."),
     arguments: ArgumentsSchema.optional(),
     other_arguments: z.boolean().optional().describe("Default true."),
-    max_risk: z.enum(RULE_RISKS).optional().describe("Default: the present risk of what it covers."),
+    max_risk: z.enum(RULE_RISKS).optional().describe("Default: the highest current risk of what it covers."),
     identity: z
       .string()
       .min(1)

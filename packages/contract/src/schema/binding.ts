@@ -42,8 +42,8 @@ const SecretVariableSchema = z
 export const BindingPolicySchema = z.strictObject({
   timeout_ms: z.int().min(1).max(86_400_000).optional(),
   /**
-   * `always`: every call asks, whatever allow rules there are. `never`: no call asks, up to the risk that the policy's
-   * lasting_approvals permits; only an owner or admin can set it.
+   * `always`: every call needs approval, whatever allow rules exist. `never`: no call needs approval, up to the risk
+   * that the policy's lasting_approvals permits; only an owner or admin can set it.
    */
   approval: z.enum(["never", "always"]).optional(),
   approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).optional(),
@@ -72,7 +72,7 @@ export const BindingPolicySchema = z.strictObject({
     .strictObject({
       paused: z.boolean().optional().describe("Events are kept and delivered after a resume."),
       concurrency: z.int().min(1).max(64).optional().describe("Deliveries at the same time; default 4."),
-      max_attempts: z.int().min(1).max(100).optional().describe("Then the delivery is dead; default 10."),
+      max_attempts: z.int().min(1).max(100).optional().describe("Attempts before giving up; default 10."),
       filter: EventFilterSchema.optional().describe("Further narrows the filter of the manifest."),
     })
     .optional(),
@@ -152,15 +152,15 @@ const RolledBackSchema = z.object({
   package_version: z.string(),
   reason: z.string(),
   at: TimestampSchema,
-  /** The call that showed it. */
+  /** The call that caused the rollback. */
   invocation_id: z.string().optional(),
 });
 
-/** A version that failed its trial while the gateway could not return to the version before. */
+/** A version that failed its trial while the gateway could not return to the previous version. */
 const RollbackFailedSchema = z.object({
   /** Why the trial failed. */
   reason: z.string(),
-  /** Why the version before cannot serve. */
+  /** Why the previous version cannot serve. */
   problem: z.string(),
   fix: z.string(),
   invocation_id: z.string(),
@@ -193,7 +193,7 @@ export const BindingSchema = z.object({
   rollback_failed: RollbackFailedSchema.optional(),
   /** For a share of the calls that an upgrade gave to the next version: the binding that has the rest. */
   share_of: z.string().optional(),
-  /** Rises with every change. Calls in flight finish on the generation that they started with. */
+  /** Increases with every change. Calls in flight finish on the generation that they started with. */
   generation: z.int(),
   created_at: TimestampSchema,
   updated_at: TimestampSchema,
@@ -205,7 +205,7 @@ export const ChangedBindingSchema = BindingSchema.extend({
     .int()
     .optional()
     .describe(
-      "Only if the change disables a hook: how many deliveries waited for it; 500 also stands for more. They are dropped when they are due, unless the hook is paused.",
+      "Only if the change disables a hook: how many deliveries waited for it; 500 means 500 or more. They are dropped when they are due, unless the hook is paused.",
     ),
 });
 
@@ -221,7 +221,7 @@ export const BindingUpgradeSchema = z.strictObject({
     .max(100)
     .optional()
     .describe(
-      "The share of the calls that the version gets; default 100. With less the bindings do not move yet.",
+      "The share of the calls that the version gets; default 100. Below 100, the bindings do not move yet.",
     ),
   new_permissions: z
     .enum(["withhold", "hold", "grant"])

@@ -30,7 +30,7 @@ export const BUS_PAYLOADS = {
     messages: z.array(Message),
     tools: z.array(z.looseObject({})).optional(),
     params: dict,
-    /** Texts to embed. There are no messages then, and the response has `embeddings`. */
+    /** Texts to embed. The request then has no messages, and the response has `embeddings`. */
     input: z.array(text).optional(),
   }),
   "llm.call.delta": z.looseObject({

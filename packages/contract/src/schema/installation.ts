@@ -48,7 +48,7 @@ export const InstallationSourceSchema = z.discriminatedUnion("kind", [
         .regex(/^[A-Za-z0-9][A-Za-z0-9._-]*$/, "must be the name of a console script")
         .max(128)
         .optional()
-        .describe("The program to start. Default: the one that is named like the package, or the only one."),
+        .describe("The program to start. Default: the one named after the package, or the only one."),
       args: z.array(z.string().max(4_096)).max(256).default([]).describe("Arguments of the server."),
       secret_slots: SlotsSchema,
     })
@@ -173,11 +173,11 @@ export const SourceInspectionSchema = z.object({
       source: z
         .string()
         .optional()
-        .describe("This version as `plugin install` takes it; only for packages of the Python index."),
+        .describe("This version as `plugin install` accepts it; only for packages of the Python index."),
       secret_slots: z.array(z.string()),
       /** The exports that `bind` binds; `*` stands for all tools. */
       exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),
-      /** Whether they are bound although the request does not set `bind`. */
+      /** Whether they are bound even if the request does not set `bind`. */
       binds: z.boolean(),
       /** Only for packages from npm. */
       provenance: ProvenanceSchema.optional(),

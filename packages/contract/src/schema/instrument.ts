@@ -42,7 +42,7 @@ export const InstrumentHealthReportSchema = z.object({
 });
 
 export const InstrumentInstallSchema = z.strictObject({
-  path: z.string().min(1).max(4096).describe("a folder, zip or jar of the gateway's machine"),
+  path: z.string().min(1).max(4096).describe("a folder, zip or jar on the gateway's machine"),
   config: JsonObjectSchema.optional(),
   class: z.enum(EXECUTION_CLASSES).optional(),
 });

@@ -53,7 +53,7 @@ export const ContentBlockSchema = z
   .looseObject({ type: z.string().min(1) })
   .describe(
     "A block of content: `text` (text), `image` and `audio` (base64 data, mimeType), `resource` (resource: uri, mimeType, " +
-      "text or blob), `resource_link` (uri, name), `file`, or a type of the author. A block with much data has a " +
+      "text or blob), `resource_link` (uri, name), `file`, or a type that the author defines. A large block has a " +
       "reference instead: transport `artifact`, path, bytes, sha256 and invocation_id.",
   ) as unknown as z.ZodType<ContentBlock, ContentBlock>;
 
@@ -112,7 +112,7 @@ export const EgressRecordSchema = z.object({
       message: z.string(),
       detail: z.string().optional(),
       at: TimestampSchema,
-      /** How often, if more than once; `at` is the first time then. */
+      /** How often it happened, if more than once; `at` is then the first time. */
       count: z.int().optional(),
       /** Several calls shared the process, so any of them may have caused it. */
       shared: z.literal(true).optional(),
@@ -120,7 +120,7 @@ export const EgressRecordSchema = z.object({
   ),
 });
 
-/** The run in a version on trial that failed with its process, before the version before answered the call. */
+/** The run in a version on trial that failed with its process, before the previous version answered the call. */
 const FallbackFromSchema = z.object({
   binding_id: z.string(),
   binding_generation: z.int(),

@@ -6,7 +6,7 @@ import { ProvenanceSchema } from "./provenance.ts";
 export const OutdatedPackageSchema = z.object({
   package_id: z.string(),
   origin: PackageSchema.shape.origin,
-  /** As `plugin install` takes it, with the newest version; null if the source of the package was not recorded. */
+  /** As `plugin install` accepts it, with the newest version; null if the source of the package was not recorded. */
   source: z.string().nullable(),
   /** The versions of the bindings that the caller sees; empty if the package is not bound. */
   in_use: z.array(z.string()),

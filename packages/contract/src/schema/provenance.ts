@@ -28,7 +28,7 @@ export const ProvenanceSchema = z.object({
   checked_at: TimestampSchema,
   /** The keys and certificates that it was verified with; null unless it is verified. */
   trust_root: z
-    .object({ name: z.string(), digest: DigestSchema.describe("Of the trusted_root.json.") })
+    .object({ name: z.string(), digest: DigestSchema.describe("The digest of the trusted_root.json.") })
     .nullable(),
 });
 

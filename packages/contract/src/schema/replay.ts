@@ -64,7 +64,7 @@ export const ReplayReportSchema = z.object({
     /** Connections that only the candidate attempted during the replay. */
     attempted: z.array(AttemptSchema),
   }),
-  /** Medians over the calls that both versions ran; `ratio` is candidate by current. Null if there are none. */
+  /** Medians over the calls that both versions ran; `ratio` is candidate divided by current. Null if there are none. */
   latency: z.object({ current_ms: z.number(), candidate_ms: z.number(), ratio: z.number() }).nullable(),
   /** Bindings that cannot move to the candidate, with the reason. */
   problems: z.array(z.object({ binding_id: z.string(), message: z.string() })),

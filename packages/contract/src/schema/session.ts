@@ -13,7 +13,7 @@ export const SessionSchema = z.object({
   /** The origin of a forked session. */
   parent_session_id: z.string().nullable(),
   head_chain_id: z.string(),
-  /** Rises across all chains of the session. */
+  /** Increases across all chains of the session. */
   last_entry_id: z.int(),
   metadata: JsonObjectSchema,
   created_at: TimestampSchema,

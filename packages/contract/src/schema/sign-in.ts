@@ -1,5 +1,5 @@
 /**
- * The gateway's OAuth sign-in at the server of a binding. Tokens and client secrets are never returned; the view shows
+ * The gateway's OAuth sign-in to the server of a binding. Tokens and client secrets are never returned; the view shows
  * who signed in, where, with which scopes, and whether the sign-in is still valid.
  */
 import { z } from "zod";
@@ -9,7 +9,7 @@ import { TimestampSchema } from "./scalars.ts";
 const ScopeTextSchema = z
   .string()
   .max(4_096)
-  .regex(/^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/, "write scopes with one space between");
+  .regex(/^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/, "separate scopes with one space");
 
 export const SignInBeginSchema = z.strictObject({
   client_id: z

@@ -1,4 +1,4 @@
-/** Upgrades that need a decision of a person. They are not approvals: those belong to one call and expire with it. */
+/** Upgrades that await a person's decision. They are not approvals: those belong to one call and expire with it. */
 import { z } from "zod";
 import { TimestampSchema } from "./scalars.ts";
 

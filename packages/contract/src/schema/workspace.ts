@@ -1,4 +1,4 @@
-/** A trusted folder of the gateway's machine whose tool files are offered as tools. */
+/** A trusted folder on the gateway's machine whose tool files are offered as tools. */
 import { z } from "zod";
 import { DigestSchema, TimestampSchema } from "./scalars.ts";
 

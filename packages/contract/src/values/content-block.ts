@@ -1,13 +1,13 @@
 /**
  * One block of a tool result or a message. Every layer uses this shape: invocation, tape, model, watchers, MCP. Its
- * spelling is MCP's (`mimeType`, `resource_link`); `normalizeContent` translates the spellings of other formats. A block
- * with much data holds a reference to an artifact instead. Types that we do not know are kept as they are.
+ * spelling is MCP's (`mimeType`, `resource_link`); `normalizeContent` translates the spellings of other formats. A
+ * large block holds a reference to an artifact instead. Types that we do not know are kept as they are.
  */
 import { isArtifact } from "./artifact.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
 
 export interface ContentBlock extends JsonObject {
-  /** `text`, `image`, `audio`, `resource`, `resource_link`, `file`, or a type of the author. */
+  /** `text`, `image`, `audio`, `resource`, `resource_link`, `file`, or a type that the author defines. */
   type: string;
 }
 
@@ -123,7 +123,7 @@ export function mimeTypeIn(value: JsonObject): string | undefined {
 function fromDataUrl(block: ContentBlock, type: string, url: Json | undefined): ContentBlock {
   const inline = typeof url === "string" ? /^data:([\w.+-]+\/[\w.+-]+);base64,/.exec(url) : null;
   if (inline !== null) return { type, data: (url as string).slice(inline[0].length), mimeType: inline[1]! };
-  // The gateway fetches no addresses of plugins, so an image elsewhere stays a link.
+  // The gateway does not fetch URLs that plugins return, so an image elsewhere stays a link.
   return isText(url) ? { type: "resource_link", uri: url, name: type } : block;
 }
 

@@ -1,6 +1,7 @@
 /**
- * The version of a package that was loaded from a linked folder: the version of its manifest, and as build metadata the
- * content, because an installed version never changes. Neither is higher than the other.
+ * The version of a package that was loaded from a linked folder: the version of its manifest, with a digest of the
+ * content as build metadata, because an installed version never changes. Build metadata makes no version higher than
+ * another.
  */
 const EDITED = /[+.]edit\.d[0-9a-f]{12}$/;
 

@@ -1,12 +1,12 @@
 import { EVENT_TEXT_CHARS } from "../vocabulary/limits.ts";
 import { REDACTED } from "./redact.ts";
 
-/** Tokens of the gateway, which a user may have pasted into a message. Results of tools were redacted before. */
+/** Tokens of the gateway, which a user may have pasted into a message. Results of tools are already redacted. */
 const TOKENS = /(?:vai_dlg_|bpk_)[A-Za-z0-9_-]{20,}/g;
 
 /** Prepares text of a conversation for an event: removes tokens of the gateway and truncates at a limit. */
 export function eventText(text: string): string {
-  // Cut behind the limit first, so that the cost does not depend on the text and a token at the limit is still found.
+  // Cut beyond the limit first, so that the cost does not depend on the text and a token at the limit is still found.
   const clean = text.slice(0, EVENT_TEXT_CHARS * 2).replaceAll(TOKENS, REDACTED);
   return clean.length <= EVENT_TEXT_CHARS ? clean : `${clean.slice(0, EVENT_TEXT_CHARS - 1)}…`;
 }

@@ -11,7 +11,7 @@ export interface PluginView {
   category: PluginCategory;
   origin: PluginOrigin;
   source: string;
-  /** For a package from npm, since its provenance is verified. */
+  /** Only for a package from npm, as it was verified at the installation. */
   provenance?: Provenance;
   status: PluginStatus;
   enabled: boolean;

@@ -19,7 +19,7 @@ export const SIDE_INVOKE_MS = 5_000;
 /** Consecutive failures after which a kernel plugin is unloaded. */
 export const PLUGIN_FAILURES = 3;
 
-/** A server may need long for its first answer, because it often starts a whole runtime. */
+/** A server may take a long time to send its first answer, because it often starts a whole runtime. */
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */
   discover_ms: 5_000,

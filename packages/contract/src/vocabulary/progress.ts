@@ -1,4 +1,4 @@
-/** The steps of long work, about in the order in which an installation takes them. The rows are stored in `store`. */
+/** The steps of long-running work, roughly in the order of an installation. The step `store` writes the rows. */
 export const PROGRESS_STEPS = [
   "read",
   "resolve",

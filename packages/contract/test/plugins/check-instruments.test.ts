@@ -59,7 +59,7 @@ describe("checkInstruments", () => {
       [{ ...hello, riskLevel: "Harmless" }],
       /riskLevel is "Harmless"; write one of ReadOnly/,
     ],
-    ["no risk", [{ ...hello, riskLevel: undefined }], /riskLevel is not there/],
+    ["no risk", [{ ...hello, riskLevel: undefined }], /riskLevel is undefined/],
     ["an unknown category", [withMetadata({ category: "Fun" })], /category is "Fun"; write one of Shell/],
     ["an unknown access mode", [withMetadata({ accessMode: "Sometimes" })], /write one of Shared, Exclusive/],
     ["an unknown platform", [withMetadata({ platform: "Amiga" })], /write one of Linux/],
@@ -80,7 +80,7 @@ describe("checkInstruments", () => {
     ["one name twice", [hello, hello], /offers the instrument hello twice/],
     ["a rule that allows", [withRule({ effect: "allow", reason: "please" })], /can only "deny" or "raise"/],
     ["a rule without a reason", [withRule({ effect: "deny" })], /reason must say why/],
-    ["a rule that raises to nothing", [withRule({ effect: "raise", reason: "x" })], /risk is not there/],
+    ["a rule that raises to nothing", [withRule({ effect: "raise", reason: "x" })], /risk is undefined/],
     [
       "a rule that denies with a risk",
       [withRule({ effect: "deny", risk: "Critical", reason: "x" })],

@@ -52,8 +52,8 @@ export interface RefusedCall {
 }
 
 /**
- * `allowed` are the allow rules that may cover the call. Most calls do not ask, so they are admitted without reading
- * any.
+ * `allowed` are the allow rules that may cover the call. Most calls need no approval, so they are admitted
+ * without reading any.
  */
 export function admit(
   call: Opened,

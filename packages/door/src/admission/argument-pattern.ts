@@ -1,7 +1,7 @@
 /**
  * Whether the arguments of a call meet the conditions of an allow rule. A condition that cannot be decided is not met,
- * so that the call asks. In a pattern `*` matches neither control characters nor the characters that a shell
- * interprets, because `git *` must not allow `git log; rm -rf ~`.
+ * so that the call needs approval. In a pattern `*` matches neither control characters nor the characters that a
+ * shell interprets, because `git *` must not allow `git log; rm -rf ~`.
  */
 import type { AllowRule, ArgumentCondition, Json } from "@backplane/contract";
 import { canonicalJson } from "@backplane/contract";

@@ -1,6 +1,6 @@
 /**
  * Permissions that outlast one call: the answers for a session, allow rules, and bindings that never ask. The policy's
- * `lasting_approvals` is the ceiling of all of them, and a critical call asks every time.
+ * `lasting_approvals` limits all of them, and a critical call needs approval every time.
  */
 import {
   type AnswerCoverage,
@@ -100,7 +100,7 @@ export function findLastingRefusal(
     return { message: "An answer for a session covers one tool.", fix: "Answer with covers = tool." };
   if (originOf(bound) === "core")
     return {
-      message: `${item.id} is a tool of the gateway itself, so each call of it asks.`,
+      message: `${item.id} is a tool of the gateway itself, so every call of it needs approval.`,
       fix: ANSWER_ONCE,
     };
   if (bound.binding.policy.approval === "always")
@@ -116,7 +116,7 @@ export function findLastingRefusal(
   return null;
 }
 
-const ANSWER_ONCE = "Approve single calls with approve.";
+const ANSWER_ONCE = "Approve each call individually with the response approve.";
 
 /** The further calls that an answer to a call may cover. */
 export function answerCoverages(

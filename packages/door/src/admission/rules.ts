@@ -115,7 +115,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "delegation",
-    about: "a plugin that calls was granted this tool",
+    about: "a plugin that calls this tool was granted it",
     listing: true,
     decide(call) {
       const { delegation } = call.caller;
@@ -165,7 +165,7 @@ export const RULES: readonly Rule[] = [
       return reason === null
         ? PASS
         : deny("policy.denied", `The role ${role} may not use ${id}: ${reason}.`, {
-            fix: `An admin changes the role with backplane policy set roles.${role}; what it lacks: backplane policy explain ${id} --role ${role}`,
+            fix: `An admin can change the role with backplane policy set roles.${role}; to see what it lacks: backplane policy explain ${id} --role ${role}`,
           });
     },
   },
@@ -182,7 +182,7 @@ export const RULES: readonly Rule[] = [
       return reason === null
         ? PASS
         : deny("policy.denied", `The channel ${channel} does not allow ${id}: ${reason}.`, {
-            fix: `An admin changes the channel with backplane policy set channels.${channel}; what it lacks: backplane policy explain ${id} --channel ${channel}`,
+            fix: `An admin can change the channel with backplane policy set channels.${channel}; to see what it lacks: backplane policy explain ${id} --channel ${channel}`,
           });
     },
   },
@@ -231,7 +231,7 @@ export const RULES: readonly Rule[] = [
     recheck: true,
     decide(call) {
       const { binding } = call.plan.bound;
-      // A call that was assigned to the binding before finishes there, although no further calls are.
+      // A call that is already assigned to the binding finishes there, although it gets no new calls.
       if (binding.status === "active" && (call.row !== null || binding.rollout.traffic_percent > 0))
         return PASS;
       const { binding_id, unbound_slots } = binding;

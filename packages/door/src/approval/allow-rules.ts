@@ -102,7 +102,7 @@ export function createAllowRules({
       const { risk } = computeRisk(plan, grant, policy, []);
       return { plan, grant, refusal: findLastingRefusal({ plan, policy }, risk, "always", covers), risk };
     });
-    // One tool of a server may have to ask; the rule still covers the others.
+    // Some tools of a server may always need approval; the rule still covers the others.
     const usable = rated.filter(({ refusal }) => refusal === null);
     if (usable.length === 0) throw refuseRule(rated[0]!.refusal!);
     const max_risk = body.max_risk ?? highest(usable.map(({ risk }) => risk));
@@ -180,7 +180,8 @@ function requireRemoval({ actor, role }: Caller, { identity, created_by }: Allow
 
 function suspendedBy(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | null {
   if (tolerates(ceiling, max_risk)) return null;
-  const calls = ceiling === "none" ? "Every call asks" : `Calls above ${ceiling} risk ask`;
+  const calls =
+    ceiling === "none" ? "Every call needs approval" : `Calls above ${ceiling} risk need approval`;
   return `${calls}, because the policy's lasting_approvals is ${ceiling}.`;
 }
 

@@ -72,7 +72,7 @@ export function createApprovals(
   ): Promise<LastingConsent> {
     if (response === "approve" || response === "reject") {
       if (covers === undefined) return {};
-      throw invalid("covers", `An answer ${response} covers only this call. Leave out covers.`);
+      throw invalid("covers", `The response ${response} covers only this call. Leave out covers.`);
     }
     if (response === "approve_for_session" && approval.session_id === null)
       throw invalid("response", "The call belongs to no session, so it can be approved only once.");

@@ -30,7 +30,7 @@ const MAX_TIMER_MS = 2_000_000_000;
 export interface ApprovalPublisher {
   requested(approval: Approval): void;
   cancelled(approval: Approval, reason: CancelReason): void;
-  /** A person answered elsewhere than on the bus, so clients have to remove the prompt. */
+  /** A person answered somewhere other than on the bus, so clients have to remove the prompt. */
   answered(approval: Approval, response: ApprovalResponse, feedback: string | null): void;
 }
 

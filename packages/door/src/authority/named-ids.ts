@@ -56,7 +56,7 @@ async function readOwnCall({ live, store }: NamedIdsDeps, { delegation, scope }:
   return row;
 }
 
-/** In a session that is named, only its own chains and runs exist. */
+/** If a session is named, chains and runs of other sessions do not exist for the caller. */
 function belongs({ session_id }: { session_id: string }, named: { session_id: string } | null): boolean {
   return named === null || named.session_id === session_id;
 }

@@ -79,17 +79,17 @@ export class LiveCall {
   approved: Coverage | null = null;
   /** Whether the code of the plugin may have seen the call, in any attempt. */
   dispatched = false;
-  /** How many attempts the call had in a version on trial before it fell back to the version before. */
+  /** How many attempts the call had in a version on trial before it fell back to the previous version. */
   earlier_attempts = 0;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
-  /** Violations of the protocol that the gateway found itself, beside those that the runner counts. */
+  /** Violations of the protocol that the gateway found itself, in addition to those that the runner counts. */
   violations = 0;
   /** The execution of a harness that was opened by this call; null once it was started, and after a recovery. */
   execution: ExecutionPlan | null = null;
   /** How often the harness was started since its last checkpoint. */
   starts = 0;
-  /** Whether another gateway was found to continue this call. */
+  /** Whether this node has found that another gateway continues the call. */
   lost = false;
   /** Whether the events of the harness are published on its session. */
   publishes_events = false;

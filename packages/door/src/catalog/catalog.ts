@@ -47,7 +47,7 @@ interface CatalogDeps {
   isLegacy: (bound: BoundPackage) => boolean;
   /** Whether this scope has a skill to read. */
   hasSkills: (scope: Scope) => Promise<boolean>;
-  /** How often each tool was called lately in a scope. */
+  /** How often each tool was called recently in a scope. */
   readUsage: (scope: Scope) => Promise<ToolUsage>;
 }
 
@@ -128,7 +128,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       else listed.push({ tool, entry });
     }
     deferByProfile(listed, caller, policy);
-    // Without the search tool a deferred tool could not be found. A plugin is a program, which pays no tokens.
+    // Without the search tool a deferred tool could not be found. A plugin is a program, and lists cost it no tokens.
     const budgeted = search !== null && caller.tools === undefined && caller.delegation === undefined;
     if (budgeted && exceedsBudget(listed, policy)) deferByBudget(listed, policy, await recentUsage(scope));
     for (const { tool } of listed) tools.set(tool.name, tool);

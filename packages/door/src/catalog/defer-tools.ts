@@ -13,15 +13,15 @@ export interface ListedTool {
   entry: CatalogEntry;
 }
 
-/** How often each tool was called lately. */
+/** How often each tool was called recently. */
 export type ToolUsage = ReadonlyMap<string, number>;
 
 /** The bundled tool that reads skills. It is offered only where there are skills. */
 export const SKILL_TOOL = "skill";
 
 /**
- * Defers the tools that the key of the caller does not name, those of the gateway itself included. Pinned tools stay, and
- * so does the one for skills, because the skills are listed apart from the tools.
+ * Defers the tools that the key of the caller does not name, including those of the gateway itself. Pinned tools stay,
+ * and so does the one for skills, because the skills are listed apart from the tools.
  */
 export function deferByProfile(
   listed: readonly ListedTool[],
@@ -32,7 +32,7 @@ export function deferByProfile(
   const chosen = compileToolPatterns(tools.flatMap((pattern) => findProfile(policy, pattern) ?? [pattern]));
   for (const each of listed) {
     const { name } = each.tool;
-    // The operator of the key named the tool, which counts more than a default of its author.
+    // The operator of the key named the tool, which takes precedence over its author's default.
     if (chosen(name)) setDeferral(each, null);
     else if (each.tool.deferred_by === null && !policy.pinned(name) && !isSkillTool(each))
       setDeferral(each, "profile");

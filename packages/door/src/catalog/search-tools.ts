@@ -1,4 +1,4 @@
-/** Finds tools by words of what they do. Used by `tool_search`, in turns and for MCP clients. */
+/** Finds tools by words that describe them. Used by `tool_search`, in turns and for MCP clients. */
 
 export interface SearchableTool {
   name: string;

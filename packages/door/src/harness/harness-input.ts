@@ -28,7 +28,7 @@ export function harnessIssues(input: Json): readonly SchemaIssue[] {
   }
   const { mode = "start", target = {} } = parsed.data;
   if (mode === "resume" && target.execution_id === undefined)
-    return [{ path: "/target/execution_id", message: "names the execution to resume, and is missing" }];
+    return [{ path: "/target/execution_id", message: "is missing; it names the execution to resume" }];
   if (mode === "start" && target.execution_id !== undefined)
     return [{ path: "/target/execution_id", message: "is allowed only with the mode resume" }];
   return [];
@@ -46,7 +46,7 @@ export interface HarnessCallRequest {
   binding_id: string;
   /** Already checked by harnessIssues. */
   input: HarnessInput;
-  /** The ids that the call names beside its input. */
+  /** The ids that the call names in addition to its input. */
   named: { session_id?: string | undefined; chain_id?: string | undefined };
   /** Set for a harness with a run: a caller that may start a run on a session may name the session. */
   workspace: string | undefined;
@@ -108,7 +108,7 @@ async function planResume(deps: ExecutionPlanDeps, call: HarnessCallRequest): Pr
   return { id, write: { resumes: { ...row, trigger } }, target: row.target, deadline: row.deadline };
 }
 
-/** A session that exists is targeted at the chain that is its head now, unless the call names another one. */
+/** In an existing session, the target is the chain that is the head now, unless the call names another one. */
 async function resolveTarget(
   deps: ExecutionPlanDeps,
   call: HarnessCallRequest,

@@ -1,12 +1,12 @@
 /**
- * Lets the version before answer a call that failed with the process of a version on trial. The gateway waits until the
- * trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and the
- * grant of the version before, and the authority of the caller is read again. The row changes to that version before the
- * call is dispatched, and keeps the first run in `fallback_from`.
+ * Lets the previous version answer a call that failed with the process of a version on trial. The gateway waits until
+ * the trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and
+ * the grant of the previous version, and the authority of the caller is read again. The row changes to that version
+ * before the call is dispatched, and keeps the first run in `fallback_from`.
  *
  * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions declare an
  * effect class that may run twice under the same key. A person's approval is for the bytes that crashed, so a call that
- * was approved, or that the version before would ask for, stays failed.
+ * was approved, or that needs approval in the previous version, stays failed.
  */
 import { codeOf } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
@@ -70,7 +70,7 @@ async function admitBefore(door: Door, { live, plan, opened }: Approved): Promis
   const { binding } = plan.bound;
   const row: InvocationRow = { ...live.row, binding_id: binding.share_of ?? binding.binding_id };
   const call = await reopen(door, row, opened).catch((error: unknown) => {
-    // For example, the binding was removed, or the version before does not have this tool.
+    // For example, the binding was removed, or the previous version does not have this tool.
     if (codeOf(error) !== undefined) return null;
     throw error;
   });

@@ -66,7 +66,7 @@ async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding
     : runOnTrial(door, approved));
 }
 
-/** A failure of the process is not the answer of the call if the version before can give one. */
+/** A failure of the process is not the answer of the call if the previous version can give one. */
 async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | null> {
   const deadline = door.deps.clock.monotonic() + approved.live.remaining_ms;
   const ending = await run(door, approved);

@@ -206,7 +206,7 @@ function retryUntilDeadline<T>(door: Door, deadline: number, work: () => Promise
 
 /**
  * The gateway's lease expired after the row was written, so another node may have claimed the call. Nothing is dispatched
- * before the lease is renewed and the row still has our fence.
+ * until the lease is renewed and the row is known to still have our fence.
  */
 async function confirmOwnership(door: Door, live: LiveCall, deadline: number): Promise<boolean> {
   const { clock, store } = door.deps;

@@ -240,15 +240,15 @@ export class Deliverer {
   }
 
   /**
-   * In a queue that gateways share, a gateway that runs as many deliveries as it may leaves the others to them. In a queue
-   * of its own a reservation is only a read, so the next jobs are read before the last ones are started.
+   * In a queue that gateways share, a gateway at its limit of deliveries leaves further jobs to the others. In a queue
+   * of its own, a reservation is only a read, so the next jobs are read before the last ones are started.
    */
   #mayReserve(): boolean {
     if (this.#stopped) return false;
     return !this.#deps.store.shared || this.#active < this.#deps.host.deliveries.concurrency;
   }
 
-  /** How many more jobs of a lane with this limit may be reserved, if it has so many. */
+  /** How many more jobs of a lane with this limit may be reserved, if it has that many. */
   #roomFor(limit: number, held: number): number {
     const room = limit * (1 + (this.#deps.store.shared ? AHEAD_SHARED : AHEAD_ALONE)) - held;
     // A lane always gets as many as it may run at the same time, even if other lanes have reserved many.
@@ -405,7 +405,7 @@ function isLeased({ state }: Job): boolean {
   return state === "leased";
 }
 
-/** Whether a lane with so many jobs reserved ahead need not be read yet. */
+/** Whether a lane with this many jobs reserved ahead need not be read yet. */
 function hasEnough(ahead: number, limit: number): boolean {
   return ahead * 2 > limit;
 }

@@ -21,7 +21,7 @@ import { matchesFilter } from "./event-filter.ts";
 export const HOOKS_CONSUMER = "hooks";
 const LEASE = "outbox/hooks";
 const PAGE = 500;
-/** Jobs are enqueued in small writes, so that the first of many are delivered meanwhile (bench row hooks.delivery). */
+/** Small writes, so that the first jobs are delivered before the last ones are enqueued (bench row hooks.delivery). */
 const JOBS_PAGE = 100;
 /** Batches the commits of this time into one pass. */
 const BATCH_MS = 25;
@@ -130,8 +130,8 @@ export class Dispatcher {
   }
 
   /**
-   * Enqueues the jobs of the events up to the first read that contains an event without a hook, because a summary may pass
-   * many of those together. Resolves to the new cursor, or to null if another node was first.
+   * Enqueues the jobs of the events. Stops after the first read that contains an event without a hook, because the next
+   * summary may skip many of those in one write. Resolves to the new cursor, or to null if another node was first.
    */
   async #enqueueJobs(from: number, { count, last_seq }: OutboxSummary): Promise<number | null> {
     let to: number | null = from;

@@ -3,7 +3,7 @@
  * come before all others, and bundled plugins before installed ones. User plugins are ordered by their install dates,
  * which they may bring along from another host. Between a server and a plugin the one that was registered here first
  * wins, whatever date is claimed. The losers are skipped with a warning; between two user plugins the collision is an
- * error of both. Versions and scopes of one package are one candidate: rollout decides among them at the call.
+ * error of both. Versions and scopes of one package are one candidate: rollout chooses one for each call.
  */
 
 import type { Origin } from "@backplane/contract";

@@ -18,7 +18,7 @@ test.each([
   ["a*a", "aa"],
   ["exact; text", "exact; text"],
   ["*", ""],
-])("covers what the pattern %s means: %s", (pattern, value) => {
+])("the pattern %s covers %s", (pattern, value) => {
   expect(matches(pattern, value)).toBe(true);
 });
 
@@ -50,7 +50,7 @@ test.each<[string, Json]>([
   ["/data/*", null],
   ["a*a", "a"],
   ["a*b*b", "ab"],
-])("does not cover by the pattern %s: %j", (pattern, value) => {
+])("the pattern %s does not cover %j", (pattern, value) => {
   expect(matches(pattern, value)).toBe(false);
 });
 

@@ -200,7 +200,7 @@ describe("a channel", () => {
     expect(decide({ item, caller: web, call, org: full })).toBe("ask: risk");
   });
 
-  test("hides the tools that it denies from listings, with the way to change it", () => {
+  test("hides the tools that it denies from listings, and says how to change that", () => {
     const { policy, plan } = openedCall({ org: onlyCoding });
     expect(findListingDenial(user, plan, policy)).toBeNull();
     const denial = findListingDenial(web, plan, policy)!;
@@ -217,7 +217,7 @@ test("allows no origin with an empty list", () => {
   expect(decide({ org: { allowed_origins: [] } })).toBe("origin: policy.denied");
 });
 
-test("denies by a security rule behind one that raises the risk", () => {
+test("denies a call by a security rule that follows one that raises the risk", () => {
   expect(decide({ call: { hits: [rule("raise"), rule("deny")] } })).toBe("security: policy.denied");
 });
 
@@ -235,7 +235,7 @@ describe("a call that needs approval", () => {
   const decisions = (test_case: Case) =>
     RISK_CONTEXTS.map((context) => [context, decide({ ...test_case, call: { ...test_case.call, context } })]);
 
-  test("is asked for in conversations and in the background, and refused in headless runs", () => {
+  test("asks in conversations and in the background, and is refused in headless runs", () => {
     expect(decisions({ item })).toEqual([
       ["conversation", "ask: risk"],
       ["background", "ask: risk"],
@@ -302,7 +302,7 @@ test("lists a tool by the grant that the policy leaves it", () => {
   expect(findListingDenial(user, plan, compilePolicy(offline, {}))).toBeNull();
 });
 
-test("checks a call that waited by the caller, the tool and the binding, and not by its arguments again", () => {
+test("checks the caller, tool and binding of a call that waited again, but not its arguments", () => {
   const again = (test_case: Case) =>
     recheck(openedCall(test_case), noGrant(test_case.grant), STATE)?.rule ?? null;
   expect(again({})).toBeNull();

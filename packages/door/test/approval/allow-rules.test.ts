@@ -260,8 +260,8 @@ test("respects the ceiling of the policy, even for existing rules", async () => 
 
 test.each([
   ["full", null],
-  ["medium", "Calls above medium risk ask, because the policy's lasting_approvals is medium."],
-  ["none", "Every call asks, because the policy's lasting_approvals is none."],
+  ["medium", "Calls above medium risk need approval, because the policy's lasting_approvals is medium."],
+  ["none", "Every call needs approval, because the policy's lasting_approvals is none."],
 ] as const)("shows what a ceiling of %s suspends", async (lasting_approvals, suspended) => {
   const fixture = await openKit();
   await add(fixture, { tool: "write" });

@@ -96,7 +96,7 @@ verifies("client.profiles", "lists the tools that a key names and finds the othe
   expect(await deferredFor(fixture, caller)).toEqual({ tool_a: "profile", tool_d: "profile" });
   expect((await kernel.catalog.search(caller, "tool a", 1)).map(({ name }) => name)).toEqual(["tool_a"]);
   expect(await kernel.catalog.search(caller, "zebra", 5)).toEqual([]);
-  // A profile is a choice of what is listed, not a limit of what may be called.
+  // A profile is a choice of what is listed, not a limit on what may be called.
   expect(await kernel.catalog.find(caller, "tool_a")).toMatchObject({ deferred: true });
   expect(await deferredFor(fixture, user)).toMatchObject({ tool_b: "budget" });
 });

@@ -38,7 +38,7 @@ test("never runs the work twice when a request is repeated after a kill before a
   const [before, , after] = whole.printed.map(Number) as [number, number, number];
   expect(after - before).toBeGreaterThanOrEqual(6);
   // The first four statements are the transaction that opens the call; the next one starts to settle it. On a busy machine
-  // other statements come in between, so the kills go on until one came after the call was on disk.
+  // other statements come in between, so the test goes on until a kill comes after the call is on disk.
   const seen = { first: 0, found: 0 };
   let last = before;
   const work = async () => {

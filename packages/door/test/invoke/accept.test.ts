@@ -97,7 +97,7 @@ test.each<[string, Json | null]>([
   });
 });
 
-test("requires structured output of a tool with an output schema, whatever the schema allows", async () => {
+test("requires structured output from a tool with an output schema, whatever the schema allows", async () => {
   const fixture = await createTestKernel();
   const any = manifest([toolExport("any", {}, { output_schema: "any.json" })]);
   await fixture.bind(any, {}, { "any.json": {} });

@@ -1,4 +1,4 @@
-/** A call that fails with the process of a version on trial runs once more on the version before, where that is safe. */
+/** A call that fails with the process of a version on trial runs again on the previous version, where that is safe. */
 import type { Binding, BindingUpgrade } from "@backplane/contract";
 import type { RunOutcome } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -49,7 +49,7 @@ const rolledBack = (fixture: TestKernel, { binding_id }: Binding) =>
 
 verifies(
   "bind.hot",
-  "answers a call that crashed in a version on trial with the version before, in the same invocation",
+  "answers a call that crashed in a version on trial with the previous version, in the same invocation",
   async () => {
     const { fixture, before } = await openOnTrial();
     endCandidate(fixture, CRASHED);
@@ -141,7 +141,7 @@ verifies("inv.effect-class", "runs a call of a trial again only if a second run 
   }
 });
 
-verifies("grant.narrow", "admits the second run with the grant of the version before", async () => {
+verifies("grant.narrow", "admits the second run with the grant of the previous version", async () => {
   const old = toolExport("greet", {
     permissions: {
       network: "egress",
@@ -183,7 +183,7 @@ verifies("delegation.token", "revokes the token of the run that crashed before t
   expect(accepted).toEqual([false, true]);
 });
 
-verifies("approval.digest", "does not run a call on other bytes than those a person approved", async () => {
+verifies("approval.digest", "does not run a call on bytes other than those a person approved", async () => {
   const asks = toolExport("greet", {}, { requires_approval: true });
   for (const [old, candidate] of [
     [asks, asks],
@@ -237,7 +237,7 @@ verifies(
   },
 );
 
-test("runs a call once more at most, and reports the failure of the version before", async () => {
+test("runs a call once more at most, and reports the failure of the previous version", async () => {
   const { fixture } = await openOnTrial();
   fixture.runner.script = ({ request }) =>
     request.package.version === CANDIDATE ? CRASHED : ended("failed", "crashed");
@@ -270,7 +270,7 @@ verifies("inv.deadline", "keeps the deadline of the call over both runs", async 
   await rolledBack(fixture, before);
 });
 
-test("leaves the call failed if the version before has other bytes now", async () => {
+test("leaves the call failed if the previous version has other bytes now", async () => {
   const { fixture } = await openOnTrial();
   const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
   await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === OLD)!.id);
@@ -285,7 +285,7 @@ test("leaves the call failed if the version before has other bytes now", async (
 
 verifies(
   "inv.effect-class",
-  "continues with the version before after the gateway is killed in the second run",
+  "continues with the previous version after the gateway is killed in the second run",
   async () => {
     const { fixture } = await openOnTrial();
     fixture.runner.script = ({ request }) =>

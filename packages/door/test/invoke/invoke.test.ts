@@ -113,7 +113,7 @@ test("records each refusal with the name of the rule", async () => {
     hookExport("notify", ["invocation.settled"]),
   ]);
   const write = await fixture.bind(content);
-  // A binding from before the class of a program was checked when it is set.
+  // A binding from a gateway that did not yet check the class of a program.
   const read = await fixture.bind(content, { export_id: "read" });
   const older = { ...read, policy: { class: "inline" as const }, generation: read.generation + 1 };
   await fixture.store.bindings.update(older, read.generation, {});

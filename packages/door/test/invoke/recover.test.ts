@@ -207,7 +207,7 @@ test("does not run a recovered call with other bytes of its package", async () =
   expect(second.runner.requests).toEqual([]);
 });
 
-test("numbers the events of a recovered call behind those of its first run", async () => {
+test("numbers the events of a recovered call after those of its first run", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([toolExport("slow")]));
   first.runner.script = ({ event }) => {

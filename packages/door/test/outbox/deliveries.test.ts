@@ -187,12 +187,12 @@ verifies("hook.contract", "delivers only events that pass the filters of author 
     request.op === "hook.handle" ? ok(null) : ended("failed", "plugin_failed");
   const failed = await fixture.call({ export_id: "echo" });
   await until(async () => (await fixture.list("delivered")).items.length === 1);
-  // The hook subscribes to binding.changed, too. Its own filter leaves out that subject.
+  // The hook also subscribes to binding.changed, but its own filter leaves out that subject.
   const { items } = await fixture.list();
   expect(items).toMatchObject([{ event: { subject: { id: failed.id } }, max_attempts: 7 }]);
 });
 
-test("starts the next delivery of a hook while the settlement of the one before is written", async () => {
+test("starts the next delivery of a hook while the settlement of the previous one is written", async () => {
   const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
   const { invocations } = fixture.store;
   const settle = invocations.settle.bind(invocations);
@@ -208,21 +208,25 @@ test("starts the next delivery of a hook while the settlement of the one before 
   await until(async () => (await fixture.list("delivered")).items.length === 2);
 });
 
-verifies("hook.contract", "runs as many deliveries of a hook at the same time as its binding allows", async () => {
-  const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
-  let running = 0;
-  let peak = 0;
-  fixture.runner.script = async ({ request }) => {
-    if (request.op !== "hook.handle") return ok();
-    peak = Math.max(peak, ++running);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-    running--;
-    return ok(null);
-  };
-  for (let n = 0; n < 5; n++) await fixture.call({ export_id: "echo" });
-  await until(async () => (await fixture.list("delivered")).items.length === 5);
-  expect(peak).toBe(1);
-});
+verifies(
+  "hook.contract",
+  "runs as many deliveries of a hook at the same time as its binding allows",
+  async () => {
+    const fixture = await createHookKernel({ deliveries: { concurrency: 1 } });
+    let running = 0;
+    let peak = 0;
+    fixture.runner.script = async ({ request }) => {
+      if (request.op !== "hook.handle") return ok();
+      peak = Math.max(peak, ++running);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      running--;
+      return ok(null);
+    };
+    for (let n = 0; n < 5; n++) await fixture.call({ export_id: "echo" });
+    await until(async () => (await fixture.list("delivered")).items.length === 5);
+    expect(peak).toBe(1);
+  },
+);
 
 verifies(
   "hook.contract",

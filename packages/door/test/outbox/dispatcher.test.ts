@@ -184,7 +184,7 @@ describe("the dispatcher", () => {
       occurred_at: "2026-01-01T00:00:00.000Z",
       subject: { kind: "invocation", id: "inv_1" },
       summary: { n: 1 },
-      // An event without a trace gets one here, so that every attempt has the same.
+      // An event without a trace gets one here, so that every attempt has the same trace.
       trace_id: expect.stringMatching(/^tr_/),
     });
   });
@@ -194,7 +194,7 @@ describe("the dispatcher", () => {
     expect(await dispatch(events, [hook("bind_1", null, [SETTLED])])).toHaveLength(1_100);
   });
 
-  test("enqueues many jobs in small writes, and passes events without a hook in large ones", async () => {
+  test("enqueues many jobs in small writes, and skips events without a hook in large ones", async () => {
     const wanted = Array.from({ length: 250 }, (_, n) => event(n + 1, SETTLED, `inv_${n}`));
     const others = Array.from({ length: 700 }, (_, n) => event(n + 251, CHANGED, `bind_${n}`));
     const { dispatcher, writes, state } = createDispatcher(
@@ -396,7 +396,7 @@ describe("the deliverer", () => {
     expect(started).not.toContain("a33");
   });
 
-  test("starts a new job once that a read has found already", async () => {
+  test("starts a new job once even if a read has already found it", async () => {
     const started: string[] = [];
     const gate = Promise.withResolvers<void>();
     const call = async (id: string) => {

@@ -34,7 +34,7 @@ const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fall
 /** Only the gateway knows the content of these packages, so nobody can make a signature before the installation. */
 const UNSIGNED_ORIGINS = ["npm", "pypi", "image"];
 const CANNOT_BE_SIGNED =
-  "the gateway makes the packages of npm, pypi and image itself, so nobody can sign them and none could be installed; " +
+  "the gateway builds npm, pypi and image packages itself, so nobody can sign them and none could be installed; " +
   "for npm use packages.require_provenance";
 const NAME_PATTERN = "must be the name of a package, such as @acme/server or @acme/*";
 
@@ -327,7 +327,7 @@ const ENVIRONMENT: Record<
   BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
 };
 
-/** Read elsewhere: the home, the key of the secrets, the settings of clients, and the mark of the processes of plugins. */
+/** Read elsewhere: the home, the key of the secrets, client settings, and the id that marks plugin processes. */
 const OTHER_VARIABLES = ["HOME", "SECRET_KEY_FILE", "URL", "TOKEN", "PROCESS_ID"].map(
   (name) => `BACKPLANE_${name}`,
 );

@@ -10,7 +10,7 @@ import {
 import { z } from "zod";
 
 const LevelSchema = z.strictObject({
-  /** The least isolation. */
+  /** The minimum isolation. */
   class: z.enum(EXECUTION_CLASSES).optional(),
   network: z.enum(NETWORK_ACCESS).optional(),
   allowed_domains: z.array(DomainSchema).optional(),

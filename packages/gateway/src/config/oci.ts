@@ -22,7 +22,7 @@ export const OciSchema = z
   })
   .prefault({});
 
-/** Registries obey the address rules of every other request of the gateway (sec.provider-egress). */
+/** Requests to registries follow the same address rules as every other request of the gateway (sec.provider-egress). */
 export function toRegistryOptions(
   { mirrors, insecure }: z.infer<typeof OciSchema>,
   allow_private: readonly string[],

@@ -51,7 +51,7 @@ function checkShell(): DoctorCheck {
     name: "watchdog",
     status: "degraded",
     message:
-      "/bin/sh is missing: plugins that ignore the end of their input keep running after the gateway was killed",
+      "/bin/sh is missing: plugins that ignore the end of their input keep running after the gateway is killed",
     fix: "install a POSIX shell at /bin/sh",
   };
 }
@@ -140,7 +140,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   const file = `${config.home}/store.db`;
   const bytes = existsSync(file) ? storeBytes(file) : undefined;
   if ((bytes ?? 0) > MAX_CHECKED_BYTES) {
-    const message = `not checked, because it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
+    const message = `not checked, because its size is ${Math.round(bytes! / 1024 / 1024)} MiB`;
     return { name: "store", status: "degraded", message, fix: "backplane store check" };
   }
   const report = existsSync(config.home) ? storeFiles(config).check() : null;

@@ -1,6 +1,6 @@
 /**
  * The last step of `backplane restore`: verified files take their places in the home. Renaming the folder that holds them
- * decides; if the process ends afterwards, the same steps can be repeated until they are complete.
+ * commits the restore; if the process ends afterwards, the same steps can be repeated until they are complete.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -81,7 +81,7 @@ function guardDatagrams(running: RunningPlugin): void {
   }
 }
 
-/** Redirects are not followed: they lead to hosts that nobody configured, and would receive the headers of this one. */
+/** Redirects are not followed: they lead to hosts that nobody configured, which would receive these headers. */
 function guardFetch(running: RunningPlugin): void {
   const original = globalThis.fetch;
   globalThis.fetch = async function fetch(input, init) {
@@ -108,7 +108,7 @@ function guardFetch(running: RunningPlugin): void {
   };
 }
 
-/** Parsed directly, because a `Request` beside that of fetch itself costs a model call time (bench row llm.proxy). */
+/** Parsed directly, because a second `Request`, besides that of fetch, slows down model calls (bench row llm.proxy). */
 function resolveUrl(resource: Request | string, init: RequestInit | undefined): URL {
   if (resource instanceof Request) return new URL(resource.url);
   // The platform explains why the URL or the options are invalid.

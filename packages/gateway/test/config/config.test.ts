@@ -158,7 +158,7 @@ test("refuses to require signatures of sources whose packages cannot be signed, 
     loadConfig({ home: homeWith(`[packages]\nrequire_signature = ["oci", "${origin}"]`), env: {} });
   for (const origin of ["npm", "pypi", "image"]) {
     expect(() => load(origin)).toThrow(
-      /packages\.require_signature\.1.*the gateway makes the packages of npm, pypi and image itself/,
+      /packages\.require_signature\.1.*the gateway builds npm, pypi and image packages itself/,
     );
   }
   expect(() => load("npm")).toThrow(/require_provenance/);

@@ -28,7 +28,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       /its category "gadget" is not one of adapter, tool/,
     ],
     ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is not a function/],
-  ])("a module with %s is refused, in the same words", async (_what, text, message) => {
+  ])("refuses a module with %s and reports the same error in every mode", async (_what, text, message) => {
     const dir = createSharedFolder();
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);

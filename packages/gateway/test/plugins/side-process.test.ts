@@ -1,4 +1,4 @@
-/** A side-process plugin in a running gateway: its record is the manifest and the binding, and nothing that it says. */
+/** A side-process plugin in a running gateway: its manifest and binding define it, and nothing that it reports does. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

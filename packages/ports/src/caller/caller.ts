@@ -30,7 +30,7 @@ export function requireWholeOrg(caller: Caller, action: string): void {
   requireOperator(caller, action);
   if (isWholeOrg(caller)) return;
   const { org_id, project_id } = caller.scope;
-  const message = `a credential of the project ${project_id} may not ${action}: it serves every project of ${org_id}`;
+  const message = `A credential of project ${project_id} may not ${action}: that affects all projects of ${org_id}.`;
   throw new BackplaneError("policy.denied", message, {
     fix: "Use the admin token, or a key of the whole org (created with project_id null).",
     details: { needs: "whole org" },

@@ -121,7 +121,7 @@ export interface ArtifactClaim {
   signatures: readonly unknown[];
 }
 
-/** A login at a registry. */
+/** A login for a registry. */
 export interface RegistryLogin {
   username: string;
   password: string;

@@ -131,7 +131,7 @@ export interface ServerProcess {
   calls: number;
   /** Time since its last call; 0 while it is in use. */
   idle_ms: number;
-  /** Private memory of the process and its descendants; 0 where the system does not tell. */
+  /** Private memory of the process and its descendants; 0 where the system does not report it. */
   memory_bytes: number;
 }
 

@@ -67,7 +67,7 @@ export interface CompactionOptions {
   compactor?: string;
   /** Prefers compactors made for it. Defaults to the session's metadata `target_context`, then to `general`. */
   target_context?: string;
-  /** The size to aim at, in tokens; defaults to a share of the model's window. */
+  /** The size to aim for, in tokens; defaults to a share of the model's window. */
   max_input_tokens?: number;
   /** The model that will read the result; defaults to the active one. */
   target_model?: string;
@@ -257,7 +257,7 @@ export interface CatalogTool {
   origin: Origin;
   /** The package that provides the tool of this name. */
   package_id: string;
-  /** Set for a tool of a kernel plugin; null if the rollout selects the binding at the call. */
+  /** Set for a tool of a kernel plugin; null if the rollout selects the binding for each call. */
   binding_id: string | null;
   /** Listed for models only after a search has found it. It can be called at any time. */
   deferred: boolean;

@@ -119,7 +119,7 @@ export interface KernelDeps {
   /** Loads kernel plugins; without it there are none. */
   plugins?: PluginLoader;
   /**
-   * Fields of the first instance of a provider plugin, by plugin, as the host's environment gives them. They are used once,
+   * Fields of the first instance of a provider plugin, by plugin, read from the host's environment. They are used once,
    * in the host's own organisation, for a plugin that has no configuration yet.
    */
   provider_defaults?: Readonly<Record<string, JsonObject>>;

@@ -101,11 +101,11 @@ export type WatchItem =
 export interface Kernel {
   /** Installs packages from any source and binds them, in one transaction. */
   installations: {
-    /** Says what the source is. Changes nothing and runs no code of the source. */
+    /** Identifies the source. Changes nothing and runs no code from the source. */
     inspect(caller: Caller, source: InstallationSource, operation?: Operation): Promise<SourceInspection>;
     /**
-     * All packages and bindings are stored together; after an error there is no row and there are no bytes. A part of a
-     * source with several parts that cannot be used is left out and reported, unless `strict` is set. A cancelled
+     * All packages and bindings are stored together; an error leaves no rows and no bytes behind. If a source has
+     * several parts, a part that cannot be used is left out and reported, unless `strict` is set. A cancelled
      * operation throws `request.cancelled` unless the transaction has begun.
      */
     install(
@@ -136,7 +136,7 @@ export interface Kernel {
     outdated(caller: Caller, operation?: Operation): Promise<OutdatedPackage[]>;
     /**
      * Runs recorded read-only calls of the bindings that use another version against this one, in the sandbox without
-     * network and secrets, and compares the results. Nothing moves, and the calls leave no invocations.
+     * network and secrets, and compares the results. No binding moves, and the calls leave no invocations.
      */
     replay(caller: Caller, id: string, request: ReplayRequest, operation?: Operation): Promise<ReplayReport>;
   };
@@ -157,7 +157,7 @@ export interface Kernel {
       expected: number | undefined,
       operation?: Operation,
     ): Promise<Binding>;
-    /** The upgrades that need a decision of a person. */
+    /** The upgrades that a person has to decide on. */
     waitingUpgrades(caller: Caller): Promise<WaitingUpgrade[]>;
     /** Moves all bindings of a package in one scope to another version, in one transaction. */
     upgrade(caller: Caller, body: BindingUpgrade, operation?: Operation): Promise<Binding[]>;
@@ -171,7 +171,7 @@ export interface Kernel {
   workspaces: WorkspacesFacade;
   /** Tool definitions of bindings whose package is described by its running process. */
   definitions: DefinitionsFacade;
-  /** The gateway's sign-ins at remote servers. */
+  /** The gateway's sign-ins to remote servers. */
   signIns: SignIns;
   /** Administration of instrument plugins at run time. */
   instruments: InstrumentsFacade;
@@ -190,7 +190,7 @@ export interface Kernel {
       options?: { context?: RiskContext; answerRequest?: AnswerPluginRequest },
     ): Promise<Ticket>;
     /**
-     * As `invoke`, under an Idempotency-Key that is claimed in the transaction that opens the call. A repeat with the
+     * Like `invoke`, under an Idempotency-Key that is claimed in the transaction that opens the call. A repeat with the
      * same digest gets the id without a ticket; another digest throws idempotency.conflict.
      */
     invokeOnce(
@@ -211,7 +211,7 @@ export interface Kernel {
       id: string,
       sha256: string,
     ): Promise<{ bytes: number; content: AsyncIterable<Uint8Array> }>;
-    /** Throws `invocation.settled` when it has ended. Resolves when the cancel is under way. */
+    /** Throws `invocation.settled` if the invocation has ended. Resolves when the cancellation is under way. */
     cancel(caller: Caller, id: string): Promise<Invocation>;
     /** Replays the events after `after_seq`, continues with live events and ends with `settled`. */
     watch(caller: Caller, id: string, after_seq: number, stop: AbortSignal): AsyncIterable<WatchItem>;
@@ -260,7 +260,7 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<TrustedKey>;
     /** Admin only, like `revoke`. Throws trusted_key.conflict for a key that was trusted before. */
     trust(caller: Caller, body: TrustedKeyCreate): Promise<TrustedKey>;
-    /** Packages that are installed keep running; nothing that the key signed is installed any more. */
+    /** Installed packages keep running; nothing else that the key signed can be installed. */
     revoke(caller: Caller, id: string, reason: string | null): Promise<TrustedKey>;
   };
   /** Curated entries, independent of what is installed. */
@@ -336,7 +336,7 @@ export interface Kernel {
     replay(caller: Caller, id: string): Promise<Delivery>;
     /** Throws `delivery.conflict` unless the delivery is pending or dead. */
     discard(caller: Caller, id: string): Promise<Delivery>;
-    /** Delivers an example event to a hook, once and whatever its filters are. */
+    /** Delivers an example event to a hook once, regardless of its filters. */
     test(caller: Caller, binding_id: string, wanted: HookTest): Promise<Delivery>;
   };
   idempotency: {

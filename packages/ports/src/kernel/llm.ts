@@ -11,7 +11,7 @@ import type {
 } from "@backplane/contract";
 import type { Caller, Page, PageOf } from "../scope/scope.ts";
 
-/** A client's request: its own body, and the same in the terms that all providers share. */
+/** A client's request: its original body, and its content in the form that all providers share. */
 export interface LlmEndpointRequest {
   protocol: LlmProtocol;
   /** `INSTANCE/MODEL`, or the name of a model that one of the instances offers. */
@@ -44,7 +44,7 @@ export interface LlmEndpoints {
   /** The models that the caller may use. */
   models(caller: Caller): Promise<LlmModel[]>;
   /**
-   * Resolves when the record of the call is on disk; the provider is asked after that. Aborting the signal cancels the
+   * Resolves when the record of the call is on disk; the provider is called after that. Aborting the signal cancels the
    * call at the provider. Throws `llm.model_not_found` or `llm.budget_exceeded`; the iteration throws `llm.failed`.
    */
   call(
@@ -52,7 +52,7 @@ export interface LlmEndpoints {
     request: LlmEndpointRequest,
     signal: AbortSignal,
   ): Promise<{ id: string; parts: AsyncIterable<LlmEndpointPart> }>;
-  /** The number of input tokens, by the provider if it can count and else estimated. */
+  /** The number of input tokens: counted by the provider if it supports that, otherwise estimated. */
   countTokens(caller: Caller, request: LlmEndpointRequest, signal: AbortSignal): Promise<number>;
   get(caller: Caller, id: string): Promise<LlmCall>;
   list(

@@ -1,5 +1,5 @@
 /**
- * The gateway's OAuth sign-ins at remote MCP servers. A sign-in serves every caller that may use the binding; tokens
+ * The gateway's OAuth sign-ins to remote MCP servers. A sign-in serves every caller that may use the binding; tokens
  * are never returned.
  */
 import type { JsonObject, SignIn, SignInBegin, SignInStarted } from "@backplane/contract";

@@ -92,7 +92,7 @@ export interface IdempotencyClaim {
   digest: string;
   now: number;
   stale_ms: number;
-  /** How long a repeat finds the result. If absent, the time for all requests applies. */
+  /** How long a repeat finds the result. If absent, the default for all requests applies. */
   ttl_ms?: number;
   /** Data for a repeat in addition to the ids that the write creates. */
   answer?: JsonObject;

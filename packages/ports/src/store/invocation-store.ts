@@ -33,7 +33,7 @@ export interface InvocationRow extends Invocation {
   depth: number;
   /** The caller's role, checked against the current policy when the row is resumed. */
   role: Role;
-  /** The channel that the call goes back to; null for the gateway's own calls and for rows of earlier versions. */
+  /** The channel that the call originates from; null for the gateway's own calls and for rows of earlier versions. */
   channel: string | null;
   /** The harness execution that the call belongs to: its own if it is a harness, or the one that caused it. */
   within: string | null;
@@ -128,7 +128,7 @@ export interface InvocationStore {
     also: { delegation?: NewDelegation },
   ): Promise<boolean>;
   /**
-   * Replaces the approval of a waiting row, and the row itself by what would run now. Resolves to false if fence or
+   * Replaces the approval of a waiting row, and updates the row to what would run now. Resolves to false if fence or
    * status have changed.
    */
   replaceApproval(row: InvocationRow, approval: NewApproval, records: ChangeRecords): Promise<boolean>;
@@ -157,7 +157,7 @@ export interface InvocationStore {
     delivered?: CompletedDelivery,
   ): Promise<boolean>;
   /**
-   * As `settle`, with tape entries in the same transaction. Where `settle` resolves to false, resolves to null
+   * Like `settle`, with tape entries in the same transaction. Where `settle` resolves to false, resolves to null
    * and writes no entries. If the session does not exist, throws `session.not_found` and leaves the row running.
    */
   settleWithTape(
@@ -168,8 +168,9 @@ export interface InvocationStore {
     tape: TapeWrite,
   ): Promise<AppendedEntries | null>;
   /**
-   * As `settle`, and ends the execution and the run of a harness. The entries are written only if no turn of the session
-   * is running, because they would come between a call and its result. Resolves to null where `settle` resolves to false.
+   * Like `settle`, and also ends the execution and the run of a harness. The entries are written only if no turn of the
+   * session is running, because they would come between a call and its result. Resolves to null where `settle`
+   * resolves to false.
    */
   settleHarness(
     id: string,

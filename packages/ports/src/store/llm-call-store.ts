@@ -23,7 +23,7 @@ export interface LlmCallStore {
     uses: readonly LlmBudgetUse[],
     reserved_tokens: number,
   ): Promise<void>;
-  /** Ends a running call; `tokens` is what it used beyond its reservation. Resolves to false if it has ended before. */
+  /** Ends a running call; `tokens` is what it used beyond its reservation. Resolves to false if it has ended. */
   settle(call: LlmCall, uses: readonly LlmBudgetUse[], tokens: number): Promise<boolean>;
   /** Marks running calls whose deadline is before this time as lost; returns their number. */
   endLost(before: number): Promise<number>;

@@ -100,6 +100,6 @@ export interface RunStore {
     filter: { session_id?: string; chain_id?: string; workspace?: string },
     page: Page,
   ): Promise<PageOf<Run>>;
-  /** Claims running rows of dead nodes for `node_id` and raises their fence; their calls have no owner then. */
+  /** Claims running rows of dead nodes for `node_id` and raises their fence; their calls then have no owner. */
   claimOrphans(node_id: string, now: number, limit: number): Promise<RunRow[]>;
 }

@@ -1,11 +1,11 @@
-/** Sign-ins at remote servers (ciphertext only) and the latest attempt of each, deleted together with their binding. */
+/** Sign-ins to remote servers (ciphertext only) and the latest attempt of each, deleted together with their binding. */
 import type { MaybePromise } from "@backplane/contract";
 import type { ChangeRecords } from "./change-records.ts";
 
 export interface SealedSignIn {
   /** Rises with every write and serves as an optimistic lock. */
   revision: number;
-  /** Until when a node is renewing the token, in epoch ms; 0 if none is. */
+  /** When a node's claim to renew the token expires, in epoch ms; 0 if no node is renewing it. */
   renewing_until: number;
   ciphertext: string;
 }

@@ -101,7 +101,7 @@ export function createBindings({
       requireRemovable(caller, bound);
       const tokens = await revocation.readTokens(binding);
       const records = planner.records(caller, { ...binding, status: "disabled" }, "binding.remove");
-      // Removes only the generation that was checked, because an admin may name the server meanwhile.
+      // Removes only the generation that was checked, because an admin may have named the server in the meantime.
       if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
         // The binding was removed, or changed since the caller read it.
         if (expected !== undefined) throw outdated((await getBound(caller, id)).binding);
@@ -153,7 +153,10 @@ export function createBindings({
 }
 
 function tooManyChanges(id: string): BackplaneError {
-  return new BackplaneError("request.overloaded", `Binding ${id} was changed by too many requests at the same time.`);
+  return new BackplaneError(
+    "request.overloaded",
+    `Binding ${id} was changed by too many requests at the same time.`,
+  );
 }
 
 function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneError {

@@ -92,7 +92,7 @@ function requestedBeyond(beside: readonly CheckedExport[], { export: item }: Che
       other.export.permissions,
       item.permissions,
     );
-    // The domains of a version that may use the network for the first time come with the network.
+    // A version that requests the network for the first time gets its domains with it, so both are held.
     return withheld.includes("network") ? [...withheld, "allowed_domains"] : withheld;
   });
 }

@@ -133,7 +133,7 @@ function pickSlots(secrets: Record<string, string>, slots: readonly string[]): R
 export interface CredentialMoves {
   /** Returns the binding without the credentials that it may not take to the new version. */
   withoutOldCredentials(before: Binding, to: CheckedExport): Promise<Binding>;
-  /** Call it after the move is stored: ends the sign-in at the old address and audits the dropped credentials. */
+  /** Call it after the move is stored: ends the sign-in to the old server and audits the dropped credentials. */
   dropOldCredentials(caller: Caller, before: Binding, row: Binding, to: CheckedExport): Promise<void>;
 }
 

@@ -95,7 +95,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     const versions = servers.filter(
       ({ package_id, binding_id }) => package_id === draft.package_id && binding_id !== draft.binding_id,
     );
-    // Another version, or a project's binding of a package of the org, has the name that the package has already.
+    // Another version, or a project's binding of a package of the org, may reuse the name that the package has.
     const shared = versions.some(
       (other) => boundServerName(other) === name && isNamed(other) === isNamed(draft),
     );
@@ -222,7 +222,7 @@ function isSameName(a: string, b: string): boolean {
 
 /**
  * Patterns that give the tools they match more than others have: a lower risk, or the permission of a role. A pattern for
- * all tools, such as `*` or `mcp_*`, does not name anybody's tools.
+ * all tools, such as `*` or `mcp_*`, does not single out any tools.
  */
 function trustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
   const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>

@@ -57,7 +57,7 @@ type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "s
 interface PatchOptions {
   /** True for a rollback: the settings are those that this version had before. */
   back?: boolean;
-  /** The policy that the caller sets itself, if the body contains more than that. */
+  /** The part of the policy that the caller sets, if the policy in the body contains more than that. */
   set?: BindingPolicy | undefined;
   /** The version gets the permissions that only it requests. */
   grants?: boolean;
@@ -406,7 +406,7 @@ function withoutUpgradeState(before: Binding, moves: boolean): Binding {
   return { ...rest, ...definedFields({ held_upgrade, rolled_back, rollback_failed }), ...kept };
 }
 
-/** The command line finds tools by the former name of their server with this. */
+/** Lets the command line find tools by the former name of their server. */
 function describeRename({ package: pack }: CheckedExport, before: Binding, row: Binding): JsonObject {
   const former_name = boundServerName(before);
   return isServer(pack) && former_name !== boundServerName(row) ? { former_name } : {};
@@ -431,7 +431,7 @@ function requireMountAccess(caller: Caller, draft: Binding, before: Binding | nu
   });
 }
 
-/** The code of the package then runs as the gateway's own user, and a new version is new code. */
+/** With host_target, the code of the package runs as the gateway's own user, and a new version is new code. */
 function requireHostAccess(caller: Caller, draft: Binding, before: Binding | null): void {
   if (caller.actor === HOST_ADMIN || draft.policy.host_target !== true) return;
   const unchanged = before !== null && before.package_version === draft.package_version;

@@ -43,7 +43,7 @@ interface UpgradesParts {
   revocation: Pick<TokenRevocation, "readTokens" | "revoke">;
 }
 
-/** Why a trial ends, and the call that showed it. */
+/** Why a trial ends, and the call that revealed the failure. */
 export interface TrialFailure {
   reason: string;
   invocation_id: string;
@@ -279,8 +279,8 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   }
 
   /**
-   * The gateway returns to what an operator has chosen before. Other bytes under the same version were chosen by
-   * nobody, and would get the secrets and mounts of the binding.
+   * The gateway returns only to bytes that an operator has chosen. Nobody has chosen other bytes under the same
+   * version, and they would get the secrets and mounts of the binding.
    */
   async function requireSameBytes({ scope, package_id, previous }: Binding): Promise<void> {
     const version = previous?.package_version ?? "";
@@ -291,7 +291,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
       "package.conflict",
       found === null
         ? `${package_id} ${version} is not installed any more.`
-        : `${package_id} ${version} was installed again with other content than before the upgrade.`,
+        : `${package_id} ${version} was installed again with different content than before the upgrade.`,
       {
         details: { package_id, version, expected: previous?.digest ?? null, actual: found?.digest ?? null },
         fix:

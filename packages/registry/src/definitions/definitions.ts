@@ -300,7 +300,7 @@ function changedAgain(): BackplaneError {
   );
 }
 
-/** Checks a description from outside. A schema that cannot be compiled makes its own tool unusable and no other. */
+/** Checks a description that comes from outside. A schema that cannot be compiled makes only its own tool unusable. */
 async function checkDescription(
   { schemas, clock }: Pick<KernelDeps, "schemas" | "clock">,
   description: Description,

@@ -118,7 +118,7 @@ function harnessScopes(
   const starts_runs =
     mode !== "hosted" && (supports.includes("continue") || supports.includes("branch_session"));
   return requested.filter((scope) => {
-    // An agent loop of its own writes its transcript to the conversation that it continues.
+    // A harness with its own agent loop writes its transcript to the conversation that it continues.
     if (scope === "chains:write" && mode === "hosted" && supports.includes("continue")) return true;
     const support = SUPPORT_OF[scope];
     if (support !== undefined) return supports.includes(support);

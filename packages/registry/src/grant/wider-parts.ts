@@ -27,7 +27,7 @@ export function widerParts(before: Grant, after: Grant): string[] {
   const both = intersect(levelOf(before), wanted);
   const fields = Object.keys(wanted) as (keyof Level)[];
   const wider: string[] = fields.filter((field) => setOf(both[field]) !== setOf(wanted[field]));
-  // One kind of access includes those before it, which the intersection does not know.
+  // Each kind of access includes those before it, which the intersection does not take into account.
   if (widerFilesystem(before.filesystem, after.filesystem) !== before.filesystem) wider.push("filesystem");
   if (after.tools === null && before.tools !== null) wider.push("tools");
   const variables = Object.entries(after.secret_env ?? {});

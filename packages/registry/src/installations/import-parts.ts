@@ -92,7 +92,7 @@ export async function importParts(
   return { parts, left_out, notes, held: { release, discard } };
 }
 
-/** Mark the source of a package whose code ran when it was installed, because the results may differ from run to run. */
+/** Marks in the source of a package whose code ran when it was installed; the results may differ from run to run. */
 const BUILT_MARKS = [
   ["; install scripts: ", "different results of install scripts"],
   ["; built from source: ", "different results of a build"],

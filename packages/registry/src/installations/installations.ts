@@ -89,7 +89,7 @@ export type InstallLinked = (
   operation: Operation,
 ) => Promise<Installation>;
 
-/** Installs as `installations.install`. Nothing is stored if `check` throws. */
+/** Installs like `installations.install`. Nothing is stored if `check` throws. */
 export type InstallChecked = (
   caller: Caller,
   source: InstallationSource,
@@ -150,7 +150,7 @@ export function createInstallations({
       try {
         check?.(done.parts.map(({ row }) => row));
         stored = await storeParts(caller, opened, done.parts, settings, async (changes) => {
-          // The author of a folder that changes sees its errors at the binding.
+          // The author of a folder that changes sees start errors on the binding, so nothing is checked here.
           if (changing !== true && entry === undefined) await versions.requireStart(changes, operation);
           // The last moment at which the installation can be cancelled.
           requireNotCancelled(operation);

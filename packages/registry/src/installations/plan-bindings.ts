@@ -31,7 +31,7 @@ export interface PlannedBinding {
   change: PlannedChange | null;
 }
 
-/** Whether the parts are bound: as asked, or by default if they describe themselves. */
+/** Whether the parts are bound: as requested, or by default if they describe themselves. */
 export function bindsParts(
   { kind }: Pick<OpenedSource, "kind">,
   parts: readonly ImportedPart[],

@@ -16,7 +16,7 @@ import { compareVersions } from "../bindings/compare-versions.ts";
 /** The place where the newest version of a package is looked up. */
 interface VersionSource {
   source: InstallationSource;
-  /** The same source as `plugin install` takes it, for one version. */
+  /** The same source in the form that `plugin install` accepts, for one version. */
   textOf(version: string): string;
 }
 

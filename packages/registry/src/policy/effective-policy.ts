@@ -99,7 +99,7 @@ function compileRole({ roles }: Policy, role: Role): CompiledLimits[] {
   return own === undefined ? [] : compileLimits(own);
 }
 
-/** The lists of a channel are an allowance of their own, next to `allow`. */
+/** The lists of a channel are a separate allowance, in addition to `allow`. */
 function compileChannel({ channels }: Policy, channel: string): CompiledLimits[] {
   if (channels === undefined || !Object.hasOwn(channels, channel)) return [];
   const own = channels[channel]!;

@@ -1,5 +1,5 @@
 /**
- * Logins at OCI registries are secrets of the whole org whose name contains the host: `registry_ghcr.io`, or
+ * Logins for OCI registries are secrets of the whole org whose name contains the host: `registry_ghcr.io`, or
  * `registry_localhost_5000` with a port. The name decides where a login is sent, so nobody can redirect it
  * (docs/decisions/0019-credentials-and-destinations.md).
  */

@@ -34,7 +34,7 @@ verifies(
     expect(await bad({ jira_token: "secret://org_far/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_far/jira_token"),
     );
-    // The plugin would receive the login of the organisation at a registry.
+    // The plugin would receive the organisation's login for a registry.
     await fixture.kernel.secrets.put(admin, "registry_ghcr.io", "ada:correct-horse");
     expect(await bad({ jira_token: "secret://org_local/registry_ghcr.io" })).toEqual(
       issue("/secrets/jira_token", "registry_ghcr.io is a login for a registry, which no plugin receives"),

@@ -216,7 +216,7 @@ verifies(
     expect(fixture.runner.requests.at(-1)!.grant.allowed_domains).toEqual(["a.example"]);
     for (const policy of [{}, { allowed_domains: ["a.example", "b.example"] }])
       await expect(patch({ policy })).rejects.toMatchObject({ code: "policy.denied" });
-    // A list of the operator alone limits a version that names no domains itself, so there is nothing to hold.
+    // Only the operator's list limits a version that names no domains itself, so there is nothing to hold.
     const open = [toolExport("greet", { permissions: { network: "egress" } }), toolExport("wave")];
     const next = await openBound(open);
     await next.fixture.kernel.bindings.patch(

@@ -24,7 +24,7 @@ async function install(fixture: TestKernel, version: string, exports = [TOOL]) {
   return source;
 }
 
-/** Versions that start, by what their probe throws. */
+/** Makes the probe of a version throw its entry in `failures`, if any. Returns the probed requests. */
 function failWith(fixture: TestKernel, failures: Record<string, ErrorCode | null>): DescribeRequest[] {
   const probed: DescribeRequest[] = [];
   fixture.runner.probe = async (request) => {

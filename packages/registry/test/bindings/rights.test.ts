@@ -25,7 +25,7 @@ test("lets only an admin lower the class, audits it, and lets any operator raise
   expect(raised.class_lowered_by).toBeNull();
 });
 
-test("lets only the host's admin set the class inline, and nobody for a program", async () => {
+test("lets only the host's admin set the class inline, and never for a program", async () => {
   const fixture = await createTestKernel();
   const { binding_id } = await fixture.bind(manifest([toolExport("echo")]));
   const inline = { policy: { class: "inline" as const } };

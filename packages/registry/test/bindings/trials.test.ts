@@ -233,7 +233,7 @@ verifies(
         ? "Check the content of 0.1.0 (backplane plugin info acme/devkit@0.1.0), or upgrade to another version. If you trust it: backplane plugin rollback acme/devkit"
         : "Install acme/devkit 0.1.0 again, or upgrade to another version. Then: backplane plugin rollback acme/devkit";
       const problem = other
-        ? "acme/devkit 0.1.0 was installed again with other content than before the upgrade."
+        ? "acme/devkit 0.1.0 was installed again with different content than before the upgrade."
         : "acme/devkit 0.1.0 is not installed any more.";
       expect(log()!.fields).toMatchObject({ fix, invocation_id: call.id });
       const stuck = await fixture.kernel.bindings.get(admin, bound.binding_id);
@@ -257,7 +257,7 @@ verifies(
         { limit: 9 },
       );
       expect(audit.items).toHaveLength(2);
-      // Further crashes add nothing, and the next move of the binding ends it.
+      // Further crashes change nothing, and the next move of the binding clears the failed rollback.
       await greet(fixture);
       expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).generation).toBe(stuck.generation);
       await install(fixture, "0.3.0");

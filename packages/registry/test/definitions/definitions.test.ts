@@ -219,7 +219,7 @@ test("leaves out tools that do not match the schema, and quarantines tools beyon
   expect(last!.quarantined).toHaveLength(2_000);
 });
 
-test("does not use a package's file named like a described schema for other packages", async () => {
+test("uses a described schema even if another package has a file with the same path", async () => {
   const fixture = await open();
   const path = "described/1.json";
   await fixture.bind(manifest([toolExport("sly", {}, { input_schema: path })]), {}, { [path]: {} });

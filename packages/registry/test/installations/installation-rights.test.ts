@@ -6,7 +6,7 @@ import { createInstaller, expectNothing, type Installer, kit, mcpJson, openSqlit
 
 const operator: Caller = { ...admin, actor: "key_operator", admin: false, scopes: ["packages:write"] };
 
-test("needs the scope for bindings only where it binds, and the host's admin for a folder", async () => {
+test("requires the scope for bindings only when it binds, and the host's admin for a folder", async () => {
   const t = await createInstaller(await openSqlite());
   const server = {
     kind: "mcp_url",

@@ -1,4 +1,4 @@
-/** The card is what an operator decides about: an artifact that is anything else is refused. */
+/** An operator approves a card, so an artifact that differs from its card is refused. */
 import type { MarketplaceEntry, Package } from "@backplane/contract";
 import { MarketplaceEntrySchema } from "@backplane/contract/schema";
 import type { KernelDeps } from "@backplane/ports";

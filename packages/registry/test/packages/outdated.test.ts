@@ -128,7 +128,7 @@ test("does not count the names of built packages as another version", async () =
   expect((await outdated(fixture))["acme/py"]).toMatchObject({ outdated: false });
 });
 
-test("says of folders, archives and images why their versions are unknown", async () => {
+test("explains why the versions of folders, archives and images are unknown", async () => {
   const { fixture, asked } = await openInstalled(
     {
       "acme/folder": { origin: "folder" },

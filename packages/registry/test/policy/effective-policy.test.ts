@@ -88,19 +88,23 @@ test("lets a project replace a tool profile of its org and keep the others", () 
   expect(tool_token_budget).toBe(200);
 });
 
-verifies("instr.origins", "accepts the origin names of a policy for Hefty, also beside our own", () => {
-  const { document, origins, roles } = compilePolicy(
-    { allowed_origins: ["base", "plugin"], roles: { user: { allow: { origins: ["base", "built_in"] } } } },
-    { allowed_origins: ["core", "mcp"], roles: { user: { allow: { origins: ["bundled"] } } } },
-  );
-  expect(document.allowed_origins).toEqual(["core"]);
-  expect(document.roles.user?.allow?.origins).toEqual(["bundled"]);
-  expect(origins).toEqual(new Set(["core"]));
-  expect(roles.get("user")!.map(({ allow }) => allow?.origins)).toEqual([
-    new Set(["core", "bundled"]),
-    new Set(["bundled"]),
-  ]);
-});
+verifies(
+  "instr.origins",
+  "accepts the origin names of a policy for Hefty, alone or together with ours",
+  () => {
+    const { document, origins, roles } = compilePolicy(
+      { allowed_origins: ["base", "plugin"], roles: { user: { allow: { origins: ["base", "built_in"] } } } },
+      { allowed_origins: ["core", "mcp"], roles: { user: { allow: { origins: ["bundled"] } } } },
+    );
+    expect(document.allowed_origins).toEqual(["core"]);
+    expect(document.roles.user?.allow?.origins).toEqual(["bundled"]);
+    expect(origins).toEqual(new Set(["core"]));
+    expect(roles.get("user")!.map(({ allow }) => allow?.origins)).toEqual([
+      new Set(["core", "bundled"]),
+      new Set(["bundled"]),
+    ]);
+  },
+);
 
 test("merges the channels of an org and a project to what both allow", () => {
   const org: Policy = {

@@ -93,7 +93,7 @@ verifies(
   },
 );
 
-test("compares categories without case, and applies the maximum risk to unknown risk values", async () => {
+test("ignores the case of categories, and applies the maximum risk to unknown risk values", async () => {
   const fixture = await testKernelWith(
     toolExport("run", {}, { category: "Shell" }),
     toolExport("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),

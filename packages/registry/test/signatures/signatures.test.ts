@@ -120,7 +120,7 @@ const REFUSALS: [what: string, code: string, sign: Parameters<typeof make>[1], k
   ["a key that has expired", "signature.expired", (about) => by(acme)(about), { not_after: past }],
   ["a key that is not valid yet", "signature.expired", (about) => by(acme)(about), { not_before: future }],
   [
-    "the signature of another content",
+    "the signature of different content",
     "signature.mismatch",
     signedAs({ digest: `sha256:${"0".repeat(64)}` }),
     {},

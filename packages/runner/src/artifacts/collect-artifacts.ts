@@ -29,7 +29,7 @@ export interface Collection {
 const REASONS: Record<ArtifactFault, string> = {
   no_scratch: "the call has no scratch folder; grant it filesystem = scratch",
   no_store: "this runner keeps no artifacts",
-  bad_path: "its path must be relative, of plain names, without . or ..",
+  bad_path: "its path must be relative and consist of plain names, without . or ..",
   bad_size: "its size differs from the one in the reference",
   bad_hash: "its hash differs from the one in the reference",
   missing: "the file does not exist",

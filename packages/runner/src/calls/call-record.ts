@@ -22,7 +22,7 @@ export class CallRefusals {
     addDistinct(kept, refusal, INVOCATION_LIMITS.refusals - other.length);
   }
 
-  /** Null when nothing was refused; `secrets` is not called then. */
+  /** Null when nothing was refused; `secrets` is then not called. */
   record(secrets: () => readonly string[]): EgressRecord | null {
     if (this.#refused === 0) return null;
     const refusals = [

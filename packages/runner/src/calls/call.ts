@@ -206,7 +206,7 @@ export class RunnerCall implements DialectCall {
     });
     await pool.check(worker);
     if (this.#state !== "waiting") return;
-    // The process may have exited since its handshake. Nothing was sent then, so the call is safe to repeat.
+    // The process may have exited since its handshake. Nothing was sent yet, so the call is safe to repeat.
     const { process } = worker;
     if (process.state !== "ready") {
       const reason = process.killReason ?? "it exited by itself";

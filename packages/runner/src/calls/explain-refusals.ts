@@ -1,4 +1,4 @@
-/** Names the connections that were refused to a process that failed outside calls, because they are often the reason. */
+/** Names the refused connections of a process that failed outside a call, because they are often the reason. */
 import { BackplaneError, REDACTED, specificFix } from "@backplane/contract";
 import { formatDestination } from "../egress/destinations/destination.ts";
 import { REFUSAL_REASONS, type Refusal, type RefusalReason } from "../egress/destinations/refusals.ts";

@@ -98,7 +98,7 @@ async function nameCrash(worker: Worker, error: unknown): Promise<unknown> {
   const { process } = worker;
   if (codeOf(error) !== "crashed" || process.pid === undefined || process.state === "ready") return error;
   await process.gone;
-  // A process that did not become ready was explained by its start.
+  // For a process that did not become ready, the error of its start is already an explanation.
   return error === process.failure ? (crashError(worker) ?? error) : error;
 }
 

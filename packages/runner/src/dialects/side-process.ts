@@ -91,7 +91,7 @@ class SideSession implements DialectSession {
 
   abandon(): void {}
 
-  /** The protocol has no shutdown message; the end of stdin tells a plugin that waits for more. */
+  /** The protocol has no shutdown message; the end of stdin tells a waiting plugin to exit. */
   shutdown(): void {
     this.#link.transport.close();
   }

@@ -17,7 +17,7 @@ export interface PluginTree {
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
-  /** Whether other users cannot read it; the sandbox shows a copy then. */
+  /** Whether other users cannot read it; the sandbox then shows a copy. */
   closed: boolean;
   /** The gateway's own folders inside the plugin's folder, as host paths and as sandbox paths. */
   own: string[];
@@ -120,7 +120,7 @@ async function assertReadable(name: string, path: string): Promise<void> {
   if (!(await isUnreadable(path))) return;
   throw new BackplaneError(
     "launch_failed",
-    `${path} of the plugin ${name} is closed to other users, and in the sandbox the plugin is another user.`,
+    `${path} of the plugin ${name} is closed to other users, and in the sandbox the plugin runs as another user.`,
     { fix: `chmod -R o+rX ${path}` },
   );
 }

@@ -2,7 +2,7 @@
  * One plugin process:
  *   launching → ready → stopping → gone      (launching → gone without a handshake)
  * `ready` settles once. `gone` resolves when the process is reaped, all its descendants are killed and its pipes
- * are closed. The reason of a kill is kept for the calls that it ends.
+ * are closed. The reason for a kill is kept for the calls that it ends.
  */
 import { BackplaneError, type JsonObject, type ProgressStep, toBackplaneError } from "@backplane/contract";
 import type { Logger, ProcessRequest } from "@backplane/ports";

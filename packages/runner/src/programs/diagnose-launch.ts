@@ -133,9 +133,9 @@ async function explainFormat(
       if (format.os === os && format.arch.split(" and ").includes(arch)) {
         return `${name} is a program for this machine, but its loader is missing. Link it statically, or install the libraries it was built against.`;
       }
-      return `${name} is built for ${format.os} ${format.arch}, this machine is ${os} ${arch}. Pack a build for ${os} ${arch}, and name it in runtime.os and runtime.arch.`;
+      return `${name} is built for ${format.os} ${format.arch}, but this machine is ${os} ${arch}. Pack a build for ${os} ${arch}, and name it in runtime.os and runtime.arch.`;
     case "pe":
-      return `${name} is a Windows program, this machine is ${os} ${arch}. Pack a build for ${os}.`;
+      return `${name} is a Windows program, but this machine is ${os} ${arch}. Pack a build for ${os}.`;
     case "empty":
       return `${name} is an empty file. Build the plugin again.`;
     case "text":
@@ -233,7 +233,9 @@ async function hintFor(
     if (format?.kind === "script" && basename(format.interpreter) === "env" && format.argument !== null) {
       const program = format.argument.replace(/^-S\s+/, "").split(" ")[0]!;
       const advice =
-        program === "node" ? ' Write entrypoint = ["node", FILE] to use the Node that Backplane brings.' : "";
+        program === "node"
+          ? ' Write entrypoint = ["node", FILE] to use the Node that comes with Backplane.'
+          : "";
       return `Its first line asks env for ${quote(program)}, which ${await describeMissing(program, environment)}${advice}`;
     }
     return `A program that it starts is not on ${environment.interpreters.path.join(":")}.`;

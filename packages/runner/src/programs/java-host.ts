@@ -13,7 +13,7 @@ import type { JavaHostPaths } from "../ports/dialect.ts";
 /** The oldest supported Java release. */
 const RELEASE = "17";
 const BUILD_MS = 120_000;
-/** For a tool that runs a second or two: optimising its code and collecting in parallel takes as long as its work. */
+/** For a tool that runs for a second or two: optimising and collecting garbage in parallel would take as long. */
 const SHORT_RUN = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
 const JDK = "apt-get install -y openjdk-17-jdk-headless";
 const PATH = "/usr/local/bin:/usr/bin:/bin";

@@ -1,6 +1,6 @@
 /**
  * Keeps the unread output of a child until a reader is attached. When a child exits, Node resumes its streams so that
- * they close, and whatever a program wrote before nobody listened would be lost: usually the reason of its early exit.
+ * they close, and whatever a program wrote while nobody listened would be lost: usually the reason for its early exit.
  */
 import type { Readable } from "node:stream";
 

@@ -35,7 +35,7 @@ export function createInstallScripts(parts: InstallScriptParts): InstallScripts 
         ...(await toolsFor(parts.node, npm_cli)),
         folder,
         signal,
-        what: `The run of the install scripts of ${packages.join(", ")}`,
+        what: `Running the install scripts of ${packages.join(", ")}`,
         fix: "They have no network: a prebuilt file cannot be downloaded. To compile it, install make, g++ and python3 on this machine.",
       });
     },

@@ -59,7 +59,7 @@ export async function runConfined(
     await chmod(empty, 0o755);
     const confined = await sandbox.launch({
       grant: NO_RIGHTS,
-      // Without a limit of CPU time: a compiler may need a lot of it.
+      // Without a limit on CPU time, because a compiler may need a lot of it.
       lifetime: "pooled",
       folder: await realpath(empty),
       program: { kind: "system", file: run.file, args: [...run.args] },
@@ -78,8 +78,8 @@ export async function runConfined(
 }
 
 /**
- * A gateway of an ordinary user is the owner of what the program has left, but could not remove a folder without the
- * permission to enter it. No process is left that could put a link in the place of a folder.
+ * A gateway that runs as an ordinary user owns the files that the program left behind, but could not remove a folder
+ * without the permission to enter it. No process is left that could replace a folder with a link.
  */
 async function unlockFolders(folder: string): Promise<void> {
   await chmod(folder, 0o700).catch(() => {});

@@ -32,7 +32,7 @@ export interface ConfinedProcess {
   pid: number;
   /** Null if it was launched without egress. */
   egress: EgressSession | null;
-  /** Create and remove a scratch folder. False if that failed; the process must not be used again then. */
+  /** Create and remove a scratch folder. False if that failed; the process must then not be used again. */
   makeScratch(name: string): Promise<boolean>;
   removeScratch(name: string): Promise<boolean>;
   /** The contents of a file in a scratch folder, or why it cannot be read. */
@@ -42,8 +42,8 @@ export interface ConfinedProcess {
   /** False if there is no space. */
   writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;
   /**
-   * Resolves when everything that was refused inside until now is in the record of the egress session. Null if that
-   * is so already.
+   * Resolves when everything that was refused inside until now is in the record of the egress session. Null if it
+   * already is.
    */
   pendingRefusals(): Promise<void> | null;
   /** Why connections that are refused inside are not recorded, as errno; null if they are. */

@@ -51,10 +51,10 @@ export interface SandboxParts {
 
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
 export const EMBEDDED: SandboxBackend = { name: "embedded" };
-/** Outside of the usual ranges for users, services and containers, and below 65,536 for small user namespaces. */
+/** Outside the usual ranges for users, services and containers, and below 65,536 for small user namespaces. */
 const FIRST_UID = 59_000;
 
-/** Null for root, which needs no permission of the system that a bwrap could have instead. */
+/** Null for root: bwrap can only add the permission to create user namespaces, which root does not need. */
 export function findBubblewrap(options: SandboxOptions): SandboxBackend | null {
   const program = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
   return program === undefined || process.getuid?.() === 0 ? null : { name: "bubblewrap", program };

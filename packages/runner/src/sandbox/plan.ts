@@ -106,7 +106,7 @@ export interface PlannedMount {
 }
 
 export interface SandboxPlan {
-  /** Null for the gateway's own user, which is not root then. */
+  /** Null for the gateway's own user, which is then not root. */
   uid: number | null;
   mounts: PlannedMount[];
   links: { path: string; target: string }[];

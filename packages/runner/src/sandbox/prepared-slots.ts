@@ -10,7 +10,7 @@ import { type Stage, stageCommand } from "./stage-arguments.ts";
 
 export interface PreparedSlot {
   slot: Slot;
-  /** Null with bwrap; the process is started later then. */
+  /** Null with bwrap, whose process is started later. */
   staged: SpawnedProcess | null;
 }
 

@@ -24,7 +24,7 @@ export class ProcessTrees {
   }
 
   begin(): ProcessTree {
-    // Null stays null: this machine is asked once.
+    // Null is kept as well: this machine is checked only once.
     if (this.#cgroups === undefined) this.#cgroups = openTrackingCgroups(`backplane-trees-${randomUUID()}`);
     return new ProcessTree(this.#cgroups, this.#log);
   }
@@ -75,7 +75,8 @@ export class ProcessTree {
     // Immediately, before the pid of the exited process can be reused.
     killGroup(this.#pid);
     await this.#sweep;
-    // Without a cgroup, only the environment names a daemon, and the kernel shows none while a process executes a program.
+    // Without a cgroup, only its environment identifies a daemon, and the kernel shows no environment while a process
+    // executes a program.
     await this.#killAll(this.#cgroups === null ? 2 : 1);
     await this.#cgroups?.remove(this.mark);
   }

@@ -13,8 +13,9 @@ const MAX_LAG_MS = 50;
 const MAX_ATTACKS = 3;
 
 /**
- * Repeats an attack during which the event loop was blocked: other work of this process takes the thread now and then, and
- * a plugin that can block it does so every time. Each attack has its own process pool, so none is refused as a crash loop.
+ * Repeats an attack during which the event loop was blocked: other work in this process occasionally occupies the
+ * thread, whereas a plugin that can block it does so every time. Each attack has its own process pool, so none is
+ * refused as a crash loop.
  */
 async function attack(testRunner: TestRunner, change: RequestChange): Promise<RunOutcome> {
   const { pool_key } = requestOf(change);

@@ -146,7 +146,7 @@ test("explains a build for another machine", async () => {
     blob: Buffer.from([1, 0, 2, 0]),
   });
   expect(await sentence(folder, ["./plugin"])).toContain(
-    `is built for linux ${name}, this machine is linux ${process.arch}`,
+    `is built for linux ${name}, but this machine is linux ${process.arch}`,
   );
   expect(await sentence(folder, ["./mac"])).toContain("is built for darwin arm64");
   expect(await sentence(folder, ["./win"])).toContain("is a Windows program");

@@ -28,7 +28,7 @@ test("keeps the output of an exited child for a reader that is attached later", 
   expect(await read(await exitedChild(() => {}))).toBe("");
 });
 
-test("can also be read by iterating", async () => {
+test("keeps the output for a reader that iterates over it", async () => {
   const child = await exitedChild(({ stdout }) => keepOutput(stdout));
   expect(String(Buffer.concat(await child.stdout.toArray()))).toBe("early\n");
 });

@@ -40,7 +40,7 @@ const run = (folder: string, packages: string[], signal = new AbortController().
 
 verifies(
   "server.native",
-  "runs the scripts of the named packages only, without network, secrets and files of the host",
+  "runs only the scripts of the named packages, without network, secrets or files of the host",
   async () => {
     let connections = 0;
     const server = createServer((socket) => {

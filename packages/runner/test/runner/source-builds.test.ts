@@ -42,7 +42,7 @@ const run = (folder: string, { signal, limit_ms, known = true, sandbox = {} }: R
 
 verifies(
   "source.pypi",
-  "builds a wheel without network, secrets, files of the host and packages of the host",
+  "builds a wheel without network, secrets, or the files and packages of the host",
   async () => {
     let connections = 0;
     const server = createServer((socket) => {
@@ -96,7 +96,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
   120_000,
 );
 
-test("asks the backend for its requirements, and does not build in that case", {
+test("asks the backend for its requirements if they are unknown, and does not build in that case", {
   timeout: 120_000,
 }, async () => {
   const backend = `
@@ -115,7 +115,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 
 verifies(
   "source.pypi",
-  "ends a build that does not end, with everything that it has started",
+  "kills a build that does not finish, with every process that it started",
   async () => {
     const backend = `
 import subprocess, time
@@ -146,7 +146,7 @@ def build_wheel(directory, *args):
 
 verifies(
   "source.pypi",
-  "limits the processes of a build and leaves none of them",
+  "limits the processes of a build and leaves none of them behind",
   async () => {
     const backend = `
 import os, time

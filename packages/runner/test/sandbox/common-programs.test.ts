@@ -1,4 +1,4 @@
-/** Programs of the system that plugins use often, with a mount and without any setting of the plugin. */
+/** System programs that plugins often use, with a mount and without any settings from the plugin. */
 import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-/** Connections that a process makes without the proxy end inside its sandbox and are on the record of its call. */
+/** Connections that a process makes without the proxy end inside its sandbox and are recorded for its call. */
 import { readdirSync, readlinkSync } from "node:fs";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -76,7 +76,7 @@ test("counts repeated attempts at one target and lists a bounded number of targe
   expect(scan.egress?.refusals.length).toBeLessThanOrEqual(64);
 });
 
-test("assigns attempts to the call that runs, and those between calls to the next one", async () => {
+test("assigns attempts to the running call, and attempts between calls to the next one", async () => {
   const testRunner = createConfinedTestRunner();
   const call = (input: object) => testRunner.run(vai("dials", { input } as never));
   const hostsOf = async (input: object) => {
@@ -98,7 +98,7 @@ test("does not record a connection that a socket inside accepts, nor its reset",
   expect({ result, egress }).toEqual({ result: { codes: ["connected"] }, egress: null });
 });
 
-test("names what was refused directly when a process does not start", async () => {
+test("names refused direct connections and lookups when a process does not start", async () => {
   const testRunner = createConfinedTestRunner();
   const failed = await testRunner.run(vai("dials-at-start", isolated));
   expect(failed).toMatchObject({

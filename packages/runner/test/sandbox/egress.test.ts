@@ -214,7 +214,7 @@ test("holds the egress of a prewarmed process until its call", async () => {
   expect(seen).toEqual([expect.anything(), `/early-${who}`]);
 });
 
-test("holds the egress of a process from its answer on, while files of the call are stored", async () => {
+test("holds the egress of a process after its answer, while files of the call are stored", async () => {
   for (const how of [isolated, {}]) {
     let store = () => {};
     const stored = new Promise<void>((resolve) => {
@@ -238,7 +238,7 @@ test("holds the egress of a process from its answer on, while files of the call 
   }
 });
 
-test("holds the egress of a side process from its answer on, while its exit is awaited", async () => {
+test("holds the egress of a side process after its answer, while its exit is awaited", async () => {
   const testRunner = createConfinedTestRunner({ egress: OUT, timeouts: { teardown_ms: 300 } });
   const { seen, port, grant } = await visitors();
   const input = { url: `http://a.test:${port}` };

@@ -104,7 +104,7 @@ test.each(BOTH)("%s: allows four socket families only", (arch) => {
     for (let family = 0; family < 64; family++) {
       expect(decide(arch, call, [family, 1, 0])).toBe([1, 2, 10, 16].includes(family) ? ALLOW : EAFNOSUPPORT);
     }
-    // Of netlink only routes, which list interfaces; not netfilter, audit, kobject.
+    // Of netlink, only the route protocol is allowed, which lists interfaces; not netfilter, audit or kobject.
     for (const protocol of [4, 9, 12, 15]) expect(decide(arch, call, [16, 3, protocol])).toBe(EAFNOSUPPORT);
   }
 });

@@ -87,7 +87,7 @@ test("gives plugins umask 022 under a gateway with umask 077, and shows them its
   }
 });
 
-test("passes streams, exit code and signal of the plugin", async () => {
+test("passes on the streams, exit code and signal of the plugin", async () => {
   const sandbox = await openTestSandbox();
   const ran = await sh(sandbox, "echo out; echo err >&2; exit 7");
   expect(ran).toMatchObject({
@@ -99,7 +99,7 @@ test("passes streams, exit code and signal of the plugin", async () => {
   expect(crash.exitCause).toMatchObject({ cause: "signal", code: null, signal: "SIGSEGV" });
 });
 
-test("passes all output of a plugin that exits before its start is known", async () => {
+test("passes on all output of a plugin that exits before its start is known", async () => {
   const sandbox = await openTestSandbox();
   for (let i = 0; i < 10; i++) {
     const launching = sh(sandbox, "echo out; echo err >&2");
@@ -266,7 +266,7 @@ describe("limits", () => {
     },
   );
 
-  test("applies the operator's limits for one package to it, and the usual limits to all others", async () => {
+  test("applies the operator's limits for one package only to that package", async () => {
     const MIB = 1024 * 1024;
     const sandbox = await openTestSandbox({
       limits: { memory_bytes: 64 * MIB, open_files: 32 },

@@ -14,7 +14,7 @@ import { emptyFolder } from "../support/sandbox.ts";
 const FIXTURE = fileURLToPath(new URL("../fixtures/sandbox-status.ts", import.meta.url));
 const NOBODY = 65_534;
 
-/** Runs a gateway's sandbox as an ordinary user, after `before`, a program that executes its arguments. */
+/** Runs a gateway's sandbox as an ordinary user, through `before`, a program that executes its arguments. */
 function readStatus(init: string[], before: string[] = []): { status: SandboxStatus; out: string } {
   const line = [...before, process.execPath, "--conditions=backplane-source", FIXTURE, ...init];
   const user = process.getuid!() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
@@ -24,7 +24,7 @@ function readStatus(init: string[], before: string[] = []): { status: SandboxSta
   return JSON.parse(stdout) as { status: SandboxStatus; out: string };
 }
 
-/** Enters a user namespace that allows no further one, and executes its arguments there without any right. */
+/** Enters a user namespace that allows no further one, and executes its arguments there without any privileges. */
 const FORBID = `import ctypes, os, sys
 uid, gid = os.getuid(), os.getgid()
 assert ctypes.CDLL(None).unshare(0x10000000) == 0
@@ -39,7 +39,7 @@ verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a privile
   expect(out).toMatch(/^1000\n\/plugin\nCapBnd:\t0+\nNoNewPrivs:\t1\nSeccomp:\t2\n\/proc\/1 \/proc\/\d+\n$/);
 });
 
-test("refuses with the command that allows them if the system allows no user namespace", () => {
+test("names the command that allows user namespaces if the system allows none", () => {
   const { status, out } = readStatus([], ["/usr/bin/python3", "-c", FORBID]);
   expect(status).toMatchObject({
     available: false,

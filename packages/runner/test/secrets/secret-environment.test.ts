@@ -17,7 +17,7 @@ const secrets = (token: string) => ({
 
 verifies(
   "secret.slots",
-  "shows the secret to the plugin's environment and to no other process on the machine",
+  "shows the secret in the plugin's environment and to no other process on the machine",
   async () => {
     const testRunner = createConfinedTestRunner({ limits: { prewarmed: 4 } });
     for (const isolation of ["isolated", "worker"] as const) {

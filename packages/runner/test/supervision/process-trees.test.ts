@@ -241,7 +241,7 @@ test("does not kill processes of another tree", async () => {
 });
 
 test.runIf(cgroups !== null)(
-  "a process that got the number of an ended one is not kept in its cgroup",
+  "does not put a process into the cgroup of an ended process with the same pid",
   async () => {
     const tracking = openTrackingCgroups(`backplane-test-${randomUUID()}`)!;
     const child = spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore" });

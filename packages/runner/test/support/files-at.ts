@@ -1,4 +1,4 @@
-/** A folder as a verified package image, for tests about something else. */
+/** Presents a folder as a verified package image, for tests that do not cover verification. */
 import type { PackageFiles } from "@backplane/ports";
 
 export function filesAt(folder: string): PackageFiles {

@@ -25,7 +25,7 @@ export interface Reply {
   status(code: number, text?: string, headers?: Record<string, string>): void;
 }
 
-/** With `answer` null it gives the usual answers of an older revision to everything but tools/call. */
+/** A request for which `answer` does not return true gets the usual answer of revision 2025-11-25. */
 export async function mcpHttpServer(
   answer: (seen: ReceivedRequest, reply: Reply) => boolean,
 ): Promise<McpHttpServer> {

@@ -15,7 +15,7 @@ import type { ConfinedProcess, ConfineRequest } from "../../src/sandbox/launch-c
 import type { SandboxOptions } from "../../src/sandbox/make-sandbox.ts";
 import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
 
-/** Ends the wait for the end of an output that never comes. */
+/** Limits the wait for an end of output that never comes. */
 const UNREAD_MS = 5_000;
 
 /** For private copies of our files. Every user has its own. */

@@ -6,11 +6,11 @@
 import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { stdioTransport } from "@backplane/wire";
-import { keepForProtocol } from "./keep-for-protocol.ts";
+import { reserveStdio } from "./reserve-stdio.ts";
 import { serveModule } from "./serve-module.ts";
 
 if (isProgram()) {
-  const { stdin, stdout } = keepForProtocol();
+  const { stdin, stdout } = reserveStdio();
   serveModule({
     transport: stdioTransport(stdin, stdout),
     // The gateway passes the maximum line length, because the operator configures the limit there.

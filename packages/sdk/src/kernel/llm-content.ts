@@ -1,7 +1,7 @@
 /**
  * Converts a message's content for vendors into text and images. Content is any JSON (a string, a list of
  * blocks, a value), and an attachment is an image if it has a `url` or base64 `data`. Everything that vendors do not
- * take (audio, files, images in other formats) is described to the model in a text, never dropped.
+ * take (audio, files, images in other formats) is described to the model as text, never dropped.
  */
 import {
   type ContentBlock,

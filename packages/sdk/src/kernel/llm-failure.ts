@@ -56,7 +56,7 @@ export class LlmCallError extends Error {
 /** The stream ended before the model finished: a partial answer is never treated as complete. */
 export function brokenStream(cause?: unknown): LlmCallError {
   return new LlmCallError(
-    { kind: "connection", message: "The model's answer broke off before its end." },
+    { kind: "connection", message: "The model's answer ended before it was complete." },
     { cause },
   );
 }

@@ -24,7 +24,7 @@ import { classifyFailure, LlmCallError, redact, upstreamText } from "./llm-failu
 import { splitMessages } from "./llm-history.ts";
 import { configTimeout } from "./llm-vendor.ts";
 
-/** The reason of an abort that needs no error event. */
+/** The reason for an abort that needs no error event. */
 export const INTERRUPTED = "interrupted";
 
 export interface ProviderCall {
@@ -139,7 +139,7 @@ class Patience {
     this.#controller = controller;
     this.#timer = setTimeout(() => {
       // The timeout does not apply while the bus is slow, because the vendor does not cause that delay.
-      if (this.#waiting) stop(`Nothing came from the model for ${seconds} s.`);
+      if (this.#waiting) stop(`The model sent nothing for ${seconds} s.`);
     }, seconds * 1_000);
     this.#total = setTimeout(() => stop("The model's answer took too long."), LOOP_LIMITS.model_ms);
   }

@@ -84,7 +84,7 @@ verifies("tools.file", "reads a default export as a tool with the documented def
   ] as const) {
     expect((await host.call(name)).result.content).toEqual([{ type: "text", text }]);
   }
-  expect((await host.call("own")).result.content[0]?.text).toContain("no tool file of the name own");
+  expect((await host.call("own")).result.content[0]?.text).toContain("no tool file named own");
 });
 
 const SAID = 'execute: () => ({ content: "loaded", isError: false })';
@@ -167,7 +167,7 @@ verifies(
     const errors = described.map(({ load_error }) => load_error);
     // The gateway waits 30 s for a description.
     expect(Date.now() - began).toBeLessThan(29_000);
-    const late = expect.stringContaining("its import does not end");
+    const late = expect.stringContaining("its import does not finish");
     expect(errors).toEqual([late, null, late, late, late, null]);
   },
   60_000,
@@ -180,7 +180,7 @@ test("gives a duplicate name to the first file and warns about the other", async
   });
   const { tools, warnings } = await host.describe();
   expect(tools.map(({ file }) => file)).toEqual(["tools/a.ts"]);
-  expect(warnings).toEqual(["tools/twice.ts is left out: tools/a.ts has the name twice already."]);
+  expect(warnings).toEqual(["tools/twice.ts is left out: tools/a.ts already has the name twice."]);
 });
 
 const CONTEXT = `export default { async execute(input, ctx) {

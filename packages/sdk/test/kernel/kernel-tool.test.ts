@@ -94,7 +94,7 @@ verifies(
   },
 );
 
-test("refuses a tool that no model could call at definition", () => {
+test("refuses at definition a tool that no model could call", () => {
   const make = (name: string, parameters: { type: "object" }) => () =>
     kernelTool({ name, description: "", parameters, run: () => "" });
   for (const broken of [make("no spaces", { type: "object" }), make("fine", { type: "array" as "object" })]) {

@@ -1,4 +1,4 @@
-/** Checks that apply to every provider on a vendor's SDK; each vendor's tests supply the responses. */
+/** Checks that apply to every provider that uses a vendor's SDK; each vendor's tests supply the responses. */
 import type { ProviderInstance } from "@backplane/contract";
 import { expect } from "vitest";
 import type { LlmBus } from "./llm-bus.ts";
@@ -13,7 +13,7 @@ export type StatusCase = [
 ];
 
 /**
- * Each status is classified without exposing the key and requested once, because the kernel does the retries.
+ * Each status is classified without exposing the key and causes no second request, because the kernel does the retries.
  */
 export async function expectStatuses(
   vendor: Vendor,

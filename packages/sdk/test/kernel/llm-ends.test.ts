@@ -4,7 +4,7 @@ import { expect, test, vi } from "vitest";
 import { makeInstance } from "./llm-bus.ts";
 import { createLlmBus, stuck } from "./llm-calls.ts";
 
-test("ends the calls of an interrupted session without an answer, and no other session's", async () => {
+test("ends only the calls of the interrupted session, without an answer", async () => {
   const signals: GenerateRequest["signal"][] = [];
   const { bus, plugin } = createLlmBus((request) => {
     signals.push(request.signal);

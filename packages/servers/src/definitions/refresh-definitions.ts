@@ -17,7 +17,7 @@ export interface DefinitionsRefresher {
 }
 
 /**
- * The pause after each failure in a row; the last one repeats. They are longer than the time for which the runner
+ * The pauses after consecutive failures; the last one repeats. They are longer than the time for which the runner
  * holds back a process that dies at launch.
  */
 const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
@@ -30,7 +30,7 @@ const CONCURRENCY = 4;
  */
 const THROTTLE = { times: 10, within_ms: 60_000, doublings: 8 } as const;
 
-/** Failures that only another configuration, secret or address can repair. */
+/** Failures that only another configuration, secret or address can fix. */
 const CONFIG_ERRORS: ReadonlySet<string> = new Set([
   "binding.invalid",
   "binding.not_active",

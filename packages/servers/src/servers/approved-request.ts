@@ -2,7 +2,7 @@
  * Requests to MCP servers that need approval. Such a request runs as an invocation of the core tool
  * `server_request` on behalf of the caller, so that the approval and the record are those of any call. The server
  * receives nothing before the approval. Models are not offered the tool, and it runs only requests that the gateway
- * took from a client that still waits. As with any resource, the content that was read is not on the record.
+ * received from a client that is still waiting. As with any resource, the content that was read is not recorded.
  */
 
 import {

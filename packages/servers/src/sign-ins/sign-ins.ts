@@ -65,7 +65,7 @@ export function createSignIns(
 ): SignIns {
   const { store, clock } = deps;
 
-  /** Prefers the public address; only there the client metadata document can be read from outside. */
+  /** Prefers the public address; only there can the client metadata document be read from outside. */
   function gatewayUrls(): GatewayUrls {
     const { public_url } = deps.gateway;
     const base = public_url ?? deps.gateway.base_url();

@@ -185,7 +185,7 @@ function credentialRefused({ binding }: BoundPackage, { status }: ServerChalleng
   const message = `The MCP server of ${binding.package_id} refuses the credential that its binding holds (HTTP ${status}).`;
   return new BackplaneError("plugin_failed", message, {
     details: { http_status: status },
-    fix: `Store a new value (backplane secret set NAME), or take it out and sign in: backplane binding login ${binding.binding_id}`,
+    fix: `Store a new value (backplane secret set NAME), or remove it and sign in: backplane binding login ${binding.binding_id}`,
   });
 }
 

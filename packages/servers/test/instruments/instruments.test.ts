@@ -210,7 +210,7 @@ verifies(
 );
 
 describe("instr.admin", () => {
-  test("allows list, install and unload to admins only", async () => {
+  test("allows only admins to list, install and unload plugins", async () => {
     const { fixture } = await open();
     const { instruments } = fixture.kernel;
     await expect(instruments.list(user)).rejects.toMatchObject({ code: "policy.denied" });

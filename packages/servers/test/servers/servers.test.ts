@@ -74,7 +74,7 @@ test("lists a server to callers who see its binding and not to delegated tokens"
   });
 });
 
-test("sends a request to the process of the server's tools and redacts secrets in the answer", async () => {
+test("sends a request to the process that runs the server's tools and redacts secrets in the answer", async () => {
   const requests: { pool_key: string }[] = [];
   const fixture = await open(async (request, listener) => {
     requests.push(request);

@@ -96,14 +96,14 @@ test.each<[string, Record<string, JsonObject>]>([
   ["a resource below it", { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good }],
   ["another issuer", { [PRM]: resource(), [AS]: metadata("https://evil.example") }],
   ["no PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } }],
-  ["no word of PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
-  ["an issuer in clear text", { [PRM]: resource({ authorization_servers: ["http://as.example/t1"] }) }],
+  ["no mention of PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
+  ["an issuer over plain http", { [PRM]: resource({ authorization_servers: ["http://as.example/t1"] }) }],
   [
-    "a script as the page to open",
+    "a script as the authorization endpoint",
     { [PRM]: resource(), [AS]: { ...good, authorization_endpoint: "javascript:alert(1)" } },
   ],
   [
-    "a token endpoint in clear text",
+    "a token endpoint over plain http",
     { [PRM]: resource(), [AS]: { ...good, token_endpoint: "http://as.example/token" } },
   ],
   [

@@ -6,7 +6,7 @@ const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as un
 
 test("drops scopes with characters that RFC 6749 does not allow", () => {
   expect(unionScopes("notes", 'a\u202e b"c d\ne write')).toBe("notes write");
-  // Invalid scopes are not waited for either: a sign-in that requested the others has requested all.
+  // Invalid scopes are not required either, because a sign-in cannot request them.
   expect([includesScopes("notes", 'notes b"c'), includesScopes("notes", "notes write")]).toEqual([
     true,
     false,

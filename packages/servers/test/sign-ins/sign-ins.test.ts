@@ -36,7 +36,7 @@ test("lets only an admin start and end a sign-in, and shows its status to reader
   await expect(signIns.begin(admin, other, {})).rejects.toMatchObject({ code: "request.invalid" });
 });
 
-test("limits requests in size, time and to the domains of the host policy", async () => {
+test("limits requests in size and time, and to the domains of the host policy", async () => {
   const { as, runner, fixture, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   expect(runner.fetched.length).toBeGreaterThan(3);
@@ -54,7 +54,7 @@ test("limits requests in size, time and to the domains of the host policy", asyn
   expect(closed.fetched[0]!.allowed_domains).toEqual([]);
 });
 
-test("expires a login after ten minutes, and replaces it with a newer one", async () => {
+test("expires a login after ten minutes, or when a newer one begins", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const { back, browser, expires_at } = await visit(fixture, as, binding_id);

@@ -183,7 +183,7 @@ function rendered({ content, calls, results }: Group): ChatMessage[] {
 
 /**
  * The form of a `tool_result` entry for the model: all blocks, then the structured output unless a text repeats it,
- * then the reason of a failure. One text is a string, as in entries from before there were blocks.
+ * then the reason for a failure. One text is a string, as in entries from before there were blocks.
  */
 function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   const content = resultContentOf(payload);

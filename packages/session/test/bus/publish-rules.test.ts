@@ -17,7 +17,7 @@ const session_of = (kind: BusKind) => (BUS_KINDS[kind].session === "kernel" ? "k
 
 verifies(
   "bus.closed",
-  "accepts exactly the public kinds with valid payloads, and extensions of the own prefix",
+  "accepts exactly the public kinds with valid payloads, and extensions of the plugin's own prefix",
   async () => {
     const { bus, seen } = openBus();
     const kernel = bus.kernel();
@@ -195,7 +195,7 @@ verifies(
   },
 );
 
-test("rejects every kind outside the catalog and the own prefix", () => {
+test("rejects every kind outside the catalog and the plugin's own prefix", () => {
   const { plug } = openBus();
   const port = plug("stats", "skill");
   fc.assert(

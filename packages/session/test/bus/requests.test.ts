@@ -98,7 +98,7 @@ test("resolves a request after all events published before its answer were handl
   expect([answer.kind, ...received]).toEqual(["llm.call.response", "a", "b"]);
 });
 
-test("10,000 timed out requests leave no timers or table entries", async () => {
+test("10,000 timed-out requests leave no timers or table entries", async () => {
   const { bus, clock, idle } = openBus({ limits: { queue: 20_000, reserve: 1 } });
   const kernel = bus.kernel();
   const all = Array.from({ length: 10_000 }, () => kernel.request("memory.query", QUERY, options));

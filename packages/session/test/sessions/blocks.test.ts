@@ -38,7 +38,7 @@ test("converts every entry with a VAI equivalent into its block", () => {
         is_error: false,
       },
     ],
-    // A result that does not say that it succeeded did not.
+    // A result that does not report success counts as an error.
     [
       entry("tool_result", { tool_call_id: "c", value: "odd" }),
       { kind: "tool_result", content: text("odd"), tool_call_id: "c", is_error: true },

@@ -79,7 +79,7 @@ test("puts a message that arrived during calls after their results", () => {
   ]);
 });
 
-test("shows the reason of a refused call, and a late result in place of its placeholder", () => {
+test("shows why a call was refused, and a late result in place of its placeholder", () => {
   const refused = entry("event", { name: "tool.error", data: { id: "a", brief: "not allowed" } });
   expect(lines(call("a", "s1"), refused)).toEqual(['assistant: "" [a]', "tool a: not allowed!"]);
   expect(lines(call("a", "s1"), messageEntry("assistant", "gave up"), result("a", "late"))).toEqual([

@@ -20,7 +20,7 @@ export interface CommitInstallation {
   removed: RemoveBinding[];
 }
 
-/** Packages first, because a binding refers to its package. Gives what `insertPackage` gives for each package. */
+/** Packages first, because a binding refers to its package. Returns what `insertPackage` returns for each package. */
 export function* commitInstallation(p: CommitInstallation): Op<(string | null)[]> {
   const existing: (string | null)[] = [];
   if (p.removed.length + p.moved.length + p.created.length > 0) yield* raiseRevision(p.org_id, p.names_at);

@@ -27,7 +27,7 @@ export interface OpenInvocation {
   once: CompletedKey | null;
   /** Set for a harness. */
   execution: ExecutionRows | null;
-  /** The run of a harness, whose message is the tape. */
+  /** The run of a harness; its message is in `tape`. */
   run: { columns: RunColumns; own_entries: number } | null;
   /** The delivery that the call is an attempt of. */
   job: (HeldJob & { leased_until: number | null }) | null;

@@ -1,7 +1,7 @@
 /**
  * Calls of the model endpoints. The update that counts a call towards a limit also checks the limit, so concurrent
- * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which its end
- * replaces.
+ * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which is replaced
+ * when the call ends.
  */
 import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 

@@ -166,7 +166,7 @@ export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joi
   return written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
 }
 
-/** Adds a message to a turn of another gateway. Null if the run has ended, or has the maximum of such messages. */
+/** Adds a message to a turn of another gateway. Null if the run has ended, or has the maximum number of them. */
 export function* joinRun(
   p: { run_id: string; max_joins: number; tape: TapeRows; once: CompletedKey | null },
   dialect: SqlDialect,

@@ -1,7 +1,7 @@
 /**
  * Reads all rows of a gateway's database for a backup and writes them back. The rows come from one transaction, so they
- * show one moment even while gateways write. They are JSON text from end to end: no value passes through a number of
- * JavaScript.
+ * show one moment even while gateways write. They are JSON text from end to end: no value becomes a JavaScript
+ * number.
  */
 import { BackplaneError } from "@backplane/contract";
 import type pg from "pg";
@@ -89,7 +89,7 @@ async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
   const present = new Set(rows.map(({ name }) => name));
   if (!present.has(SCHEMA_TABLE)) return;
   if (!force) {
-    throw new BackplaneError("request.invalid", "The database already contains a store of Backplane.", {
+    throw new BackplaneError("request.invalid", "The database already contains a Backplane store.", {
       fix: "Name an empty database with store.url, or replace this store with --force.",
     });
   }
@@ -138,7 +138,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
   }
 }
 
-/** The tables of a schema, in the order of their creation. A table that was created again has its last place. */
+/** The tables of a schema, in the order of their creation. For a table that was created again, the last time counts. */
 function tablesAt(version: number): string[] {
   const tables = new Set<string>();
   for (const migration of MIGRATIONS.filter((one) => one.version <= version)) {

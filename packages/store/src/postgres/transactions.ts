@@ -58,7 +58,7 @@ async function wasCommitted(pool: pg.Pool, xid: string, reason: unknown): Promis
   }, reason);
 }
 
-/** Retries until the database answers. Throws `why` when it does not within STATUS_MS. */
+/** Retries until the database answers. Throws `reason` when it does not within STATUS_MS. */
 async function untilAnswered<T>(query: () => Promise<T>, reason: unknown): Promise<T> {
   const end = performance.now() + STATUS_MS;
   for (;;) {

@@ -35,7 +35,7 @@ export function createJobQueue(backend: Backend): JobQueue {
         const excluded = JSON.stringify([...held]);
         const rows = await backend.read(() => dueJobs({ ...due, held: excluded }));
         if (rows.every(canBeReserved)) return rows.map(decodeReserved);
-        // An expired lease has to be taken over by a write, which also ends jobs without attempts.
+        // An expired lease has to be taken over by a write, which also ends jobs that have no attempts left.
         return await claim([queue, node_id, now, lease_ms, limit, lane, ready_only], excluded);
       }
       const claimed = await claim([queue, node_id, now, lease_ms, limit + held.size, lane, ready_only]);

@@ -15,7 +15,7 @@ export function checkListing(files: readonly TreeFile[], limits: UnpackLimits): 
       throw unsafe("file-too-large", `it is larger than ${limits.file_bytes} bytes`, path);
     bytes += size;
     if (bytes > limits.unpacked_bytes)
-      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes together`, path);
+      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes in total`, path);
     ledger.add(safePath(path, false), "file");
   }
 }

@@ -6,12 +6,12 @@ export interface UnpackLimits {
   /** The size of the whole tar stream after decompression. */
   unpacked_bytes: number;
   file_bytes: number;
-  /** Maximum of unpacked to packed size, checked from `ratio_from_bytes` of unpacked bytes on. */
+  /** Maximum ratio of unpacked to packed size, checked once more than `ratio_from_bytes` are unpacked. */
   ratio: number;
   ratio_from_bytes: number;
 }
 
-/** The dependencies of an npm server count too: real ones have 30,000 files and more. npm has limited their sources. */
+/** The dependencies of a server count too: real servers have 30,000 files and more. npm limits their sources. */
 export const NPM_LIMITS: UnpackLimits = {
   entries: 150_000,
   unpacked_bytes: 1024 * MIB,

@@ -79,7 +79,7 @@ export function createTarGuard(limits: UnpackLimits, announce: (entry: GuardedEn
     const entry = checkEntry(header, name, limits);
     fileBytes += entry.size;
     if (fileBytes > limits.unpacked_bytes) {
-      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes together`, name);
+      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes in total`, name);
     }
     announce(entry);
     missing = padded(entry.size);

@@ -194,7 +194,7 @@ function checkSizes(entries: readonly ZipEntry[], bytes: number, limits: UnpackL
   for (const { name, size } of entries) {
     total += size;
     if (total > limits.unpacked_bytes) {
-      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes together`, name);
+      throw unsafe("too-large", `its files have more than ${limits.unpacked_bytes} bytes in total`, name);
     }
   }
   if (total > limits.ratio_from_bytes && total > bytes * limits.ratio) {

@@ -126,7 +126,7 @@ export class ImageTree {
       throw unsafe("too-many-entries", `the image has more than ${entries} entries`);
     this.#text += Buffer.byteLength(name) + (node.kind === "link" ? Buffer.byteLength(node.target) : 0);
     if (this.#text > text_bytes)
-      throw unsafe("names-too-long", `the names of the image have more than ${text_bytes} bytes together`);
+      throw unsafe("names-too-long", `the names of the image have more than ${text_bytes} bytes in total`);
     folder.children.set(name, node);
   }
 

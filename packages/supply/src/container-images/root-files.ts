@@ -22,7 +22,7 @@ const PIECE_BYTES = 256 * 1024;
 
 /**
  * Writes the tree in the order of its paths, so the same image becomes the same package. The limits apply to the expanded
- * root, where each hard link is a file and links have led to longer paths than the layers name.
+ * root, where each hard link is a file, and where links may have led to longer paths than those of the layers.
  */
 export async function writeRoot(
   tree: ImageTree,
@@ -43,7 +43,7 @@ export async function writeRoot(
       partsOf(path);
       text += Buffer.byteLength(path);
       if (text > text_bytes)
-        throw unsafe("names-too-long", `the paths of the image have more than ${text_bytes} bytes together`);
+        throw unsafe("names-too-long", `the paths of the image have more than ${text_bytes} bytes in total`);
       if (node.kind === "file") expanded += node.content.size;
       if (expanded > unpacked_bytes)
         throw unsafe("too-large", `the files of the image have more than ${unpacked_bytes} bytes`, path);

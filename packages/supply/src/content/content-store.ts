@@ -209,7 +209,7 @@ function isThere(folder: string): Promise<boolean> {
   );
 }
 
-/** A gateway that shares its database with others has only the packages that were installed on itself. */
+/** A gateway that shares its database with others has only the files of packages that were installed on it. */
 function absent(digest: string): BackplaneError {
   return new BackplaneError("package.corrupt", `The files of ${digest} are not in this gateway's home.`, {
     details: { digest, what: "missing" },

@@ -145,7 +145,7 @@ export function createPackageImporter({
   ): Promise<StagedPackage> {
     const format = known ?? packageFormatOf(listing);
     const read = await format.read(staging.tree, listing, hints);
-    // Tool files already have such a version.
+    // The version of tool files already contains the digest.
     const edited = hints.changing === true && format !== toolFiles;
     const version = edited ? editedVersion(read.manifest.version, listing.digest) : read.manifest.version;
     const manifest = { ...read.manifest, version };

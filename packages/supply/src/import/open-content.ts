@@ -123,7 +123,7 @@ export async function inspectPython(
   }
 }
 
-/** A reading that is only inspected has nothing to import. */
+/** A source that is only inspected is never imported. */
 const unsupported = (): never => {
   throw new Error("an inspected source is not imported");
 };

@@ -28,7 +28,7 @@ export async function copyFolder(
   const left = { ...limits };
   const walk = async (path: string): Promise<void> => {
     await mkdir(join(into, path));
-    // Independent of the umask and the original: with a gateway that runs as root, the plugin is another user.
+    // Independent of the umask and the original: if the gateway runs as root, the plugin runs as another user.
     await chmod(join(into, path), 0o755);
     for (const name of await readdir(join(root, path))) {
       if (EXCLUDED.has(name)) continue;

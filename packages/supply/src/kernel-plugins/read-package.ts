@@ -29,7 +29,7 @@ export interface ReadOptions {
   conditions: readonly string[];
 }
 
-/** The file of a path of the package, or why there is none. */
+/** Finds the file at a path of the package, or the reason why there is none. */
 export type Locate = (path: string) => Promise<{ file: string } | { problem: string }>;
 
 const MAX_MANIFEST_BYTES = 1024 * 1024;

@@ -11,7 +11,7 @@ const HARNESS_PERMISSIONS = {
   gateway_api_scopes: ["chains:read", "chains:write", "llm:invoke", "tools:invoke"],
 } as const;
 const HARNESS_REQUIREMENTS = [
-  "The modes start and resume; after a crash it continues from the conversation on the tape.",
+  "Supports the modes start and resume; after a crash the harness continues from the conversation on the tape.",
   "Model calls only through the gateway's model endpoints, with the delegated token (llm:invoke).",
   "Tools only through the gateway's MCP endpoint, with the delegated token (tools:invoke).",
   "The transcript is written to the chain, so that another harness can continue it.",
@@ -27,7 +27,8 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
       description: "Runs OpenAI Codex as a harness, with the gateway's models, tools, approvals and records.",
       status: "contract-ready",
       reason:
-        "No signed artifact with a dependency lock has been published yet. It comes with Backplane: examples/codex",
+        "No signed artifact with a dependency lock has been published yet. " +
+        "The harness comes with Backplane: examples/codex",
       package: {
         package_id: "backplane/codex",
         version: "0.1.0",
@@ -53,7 +54,8 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
         "Runs the OpenCode server as a harness, with the gateway's models, tools, approvals and records.",
       status: "contract-ready",
       reason:
-        "No signed artifact with a dependency lock has been published yet. It comes with Backplane: examples/opencode",
+        "No signed artifact with a dependency lock has been published yet. " +
+        "The harness comes with Backplane: examples/opencode",
       package: {
         package_id: "backplane/opencode",
         version: "0.1.0",
@@ -82,7 +84,8 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
         "Keeps recent coding context as it is; older history becomes one block per topic that names its entries.",
       status: "contract-ready",
       reason:
-        "No signed artifact has been published yet. It comes with Backplane: backplane plugin install example:thread-weave --bind",
+        "No signed artifact has been published yet. " +
+        "The compactor comes with Backplane: backplane plugin install example:thread-weave --bind",
       package: {
         package_id: "backplane/thread-weave",
         version: "0.1.0",

@@ -21,7 +21,7 @@ export function createMarketplaceCatalogs(
   options: MarketplaceOptions,
 ): MarketplaceCatalogs & { close(): void } {
   const cache = new DocumentCache(options);
-  // Every text that somebody searches for has an answer of its own, so these copies are limited.
+  // Each search text has its own response, so the number of these copies is limited.
   const searches = new DocumentCache({
     ...options,
     folder: join(options.folder, "searches"),

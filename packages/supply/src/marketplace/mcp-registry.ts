@@ -31,7 +31,7 @@ export function readListedServers(json: unknown): ListedServer[] {
 
 function readServer(item: unknown): ListedServer | null {
   if (!isObject(item)) return null;
-  // Registries wrap the server since 2025-09; older ones send it as it is.
+  // Registries have wrapped the server since 2025-09; older ones send it as it is.
   const server = isObject(item.server) ? item.server : item;
   const { name, description, version, repository } = server;
   if (typeof name !== "string" || name === "") return null;

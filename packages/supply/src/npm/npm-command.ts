@@ -1,6 +1,6 @@
 /**
- * Runs npm: the one that belongs to this Node, else the one on the PATH. Without a shell, package scripts or git, with only
- * the environment variables that npm needs for its registry, and without access to any other host.
+ * Runs npm: the one that belongs to this Node, else the one on the PATH. It runs without a shell, package scripts or
+ * git, with only the environment variables that it needs for its registry, and without access to any other host.
  */
 import { access, realpath } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
@@ -13,8 +13,8 @@ export interface Npm {
   /** Returns the standard output. Throws `NpmFailure` with npm's message, or `request.cancelled` after an abort. */
   run(args: readonly string[], cwd: string, watch?: NpmWatch): Promise<string>;
   /**
-   * Runs `npm install` and has the resolved tree vetted before its files are fetched. Returns false, and has done nothing,
-   * if this npm cannot be paused.
+   * Runs `npm install` and has the resolved tree vetted before its files are fetched. Returns false, without doing
+   * anything, if this npm cannot be paused.
    */
   install(args: readonly string[], cwd: string, vet: VetTree, watch?: NpmWatch): Promise<boolean>;
   settings(cwd: string): Promise<NpmSettings>;

@@ -1,7 +1,7 @@
 /**
- * Installs from the registry in two steps: npm resolves the whole tree into a lock, the lock is vetted, and only then the
- * files of the lock are fetched. The author of a package therefore cannot choose which hosts are contacted. One process of
- * npm does both and is paused between them; an npm that cannot be paused is run twice.
+ * Installs from the registry in two steps: npm resolves the whole tree into a lock, the lock is vetted, and only then
+ * are the files of the lock fetched. The author of a package therefore cannot choose which hosts are contacted. One
+ * process of npm does both and is paused between them; an npm that cannot be paused is run twice.
  */
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -51,7 +51,7 @@ export async function npmInstall(
   operation: Operation,
 ): Promise<void> {
   const { spec, own } = requested;
-  // Read at that time, because npm loads while its settings are read.
+  // The settings are not read before the check, because npm loads while they are being read.
   const check = async (lock: Lock) => vetLock(lock, (await npm.settings(dir)).origins, own);
   const accept = async (lock: Lock) => {
     await check(lock);

@@ -29,9 +29,9 @@ interface NpmRun {
 }
 
 export interface NpmProcess {
-  /** `run` or `install` is called once at most. Returns the standard output. */
+  /** Either `run` or `install` is called, at most once. Returns the standard output. */
   run(args: readonly string[], options: NpmRun): Promise<string>;
-  /** Runs `npm install`. Returns false, and has done nothing, if this npm cannot be paused. */
+  /** Runs `npm install`. Returns false, without doing anything, if this npm cannot be paused. */
   install(args: readonly string[], vet: VetTree, options: NpmRun): Promise<boolean>;
   /** Kills the process if it is still running. */
   discard(): void;
@@ -143,7 +143,7 @@ class StartedNpm {
   /** An error if it could not be started, else its exit code. Never rejects. */
   readonly #ended: Promise<Error | number | null>;
 
-  /** `waits`: for its arguments, which are sent. */
+  /** With `waits`, the process waits for its arguments, which are sent later. */
   constructor(program: string, args: readonly string[], { cwd, env }: NpmEnvironment, waits = false) {
     const child = spawn(program, args, {
       cwd,
@@ -179,7 +179,7 @@ class StartedNpm {
       vet(lock).then(
         () => {
           vetted = true;
-          // A process that has exited is reported as that.
+          // If the process has exited, its exit is reported.
           this.#child.send("continue", () => {});
         },
         (error: unknown) => {

@@ -1,7 +1,7 @@
 /**
  * A package as an OCI artifact (docs/decisions/0037-packages-in-oci-registries.md): the config blob is the listing of the
  * files, so its digest is the digest of the package, and the only layer is the archive of these files. A registry and an
- * image layout are read by the same code, and nothing they contain is trusted before its digest was compared.
+ * image layout are read by the same code, and nothing they contain is trusted before its digest has been verified.
  */
 import { BackplaneError } from "@backplane/contract";
 import { UNPACK_LIMITS } from "../archive/limits.ts";
@@ -139,7 +139,7 @@ async function readSignatures(
   return signatures;
 }
 
-/** Null cannot be verified, which is reported together with the key. */
+/** Null for text that is not JSON; verifying it fails, which is reported together with the key. */
 function parseSignature(bytes: Buffer): unknown {
   try {
     return JSON.parse(bytes.toString("utf8"));

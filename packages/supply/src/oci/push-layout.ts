@@ -92,8 +92,8 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
 /**
  * Lists the referrer for a registry without the referrers API, in an index under a tag. The upload has the condition that
  * the index is still the one that was read. Most registries ignore conditions, so another client that read the index earlier
- * can replace it with one that lacks this entry. The index is therefore read again after several times as long as this
- * client's own read and upload took, and extended again until the entry is in it.
+ * can replace it with one that lacks this entry. The index is therefore read again after a delay several times as
+ * long as this client's own read and upload took, and extended again until the entry is in it.
  */
 async function addToTag(
   client: RegistryClient,
@@ -123,7 +123,7 @@ async function addToTag(
       const options = sent === refused ? {} : { condition };
       await client.pushManifest(reference, tag, INDEX_TYPE, index, options);
     } catch (error) {
-      // A condition failed, or another client writes the tag, which docker-registry answers with 500.
+      // A condition failed, or another client is writing the tag, in which case docker-registry answers 500.
       if (codeOf(error) !== "registry.unreachable") throw error;
       // A condition that failed although the index is the same would fail again.
       if (isConditionFailed(error)) refused = sent;

@@ -1,7 +1,7 @@
 /** References of the form `oci://host[:port]/name[:tag][@sha256:…]`. The host is never implied. */
 import { BackplaneError } from "@backplane/contract";
 
-/** The host that serves the API of Docker Hub; its other names are those in the names of images and in logins. */
+/** The host that serves the API of Docker Hub. Image names and logins use its other names. */
 export const DOCKER_HUB = "registry-1.docker.io";
 export const DOCKER_HUB_NAMES: readonly string[] = ["docker.io", "index.docker.io", DOCKER_HUB];
 

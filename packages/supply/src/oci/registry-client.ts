@@ -36,7 +36,7 @@ export interface FetchedManifest {
   etag?: string;
 }
 
-/** Headers of RFC 9110. Most registries ignore them; a registry that does not answers 412. */
+/** Headers of RFC 9110. Most registries ignore them; a registry that evaluates them answers 412. */
 export type UploadCondition = { "if-match": string } | { "if-none-match": "*" };
 
 /** Options of a download. */
@@ -164,7 +164,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     if (digest !== expected) throw digestMismatch(`The manifest of ${shown}`, expected, digest);
     try {
       const { etag } = response.headers;
-      // A weak one never matches in a condition of an upload.
+      // A weak ETag never matches in a condition of an upload.
       const strong = typeof etag === "string" && etag.startsWith('"') ? { etag } : {};
       return { digest, bytes, document: readManifestDocument(bytes, limits.descriptors), ...strong };
     } catch (error) {
@@ -361,7 +361,8 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
           received?.(at);
         }
       } catch (error) {
-        // A broken connection has none of our codes, and an unreachable registry may respond at the next attempt.
+        // The error of a broken connection has none of our codes, and an unreachable registry may respond to the next
+        // attempt.
         if (signal.aborted) throw unreachableRegistry(place.registry, "it takes too long");
         if (codeOf(error) !== undefined && codeOf(error) !== "registry.unreachable") throw error;
         // Another attempt would fail on the same disk.
@@ -389,7 +390,7 @@ const MIRROR_FAILURES: ReadonlySet<string> = new Set([
   "registry.denied",
 ]);
 
-/** Docker Hub has several names, and operators write the one of its images. */
+/** Docker Hub has several names, and operators write the one that its images have. */
 function findMirrors(
   mirrors: NonNullable<RegistryClientOptions["mirrors"]>,
   registry: string,

@@ -88,7 +88,7 @@ export class RegistrySession {
       typeof request.path === "string" ? new URL(`v2/${repository}/${request.path}`, base) : request.path;
     for (let hops = 0; ; hops++) {
       this.#requireAllowed(url, registry);
-      // Neither a redirect nor the address of an upload leads from TLS to a connection without it.
+      // Neither a redirect nor the address of an upload may lead from TLS to a connection without it.
       if (base.protocol === "https:" && url.protocol !== "https:")
         throw invalidResponse(registry, `leads to ${url.host} without TLS`);
       const headers = {

@@ -25,7 +25,7 @@ export async function findDevelopmentPackages(dir: string): Promise<ReadonlySet<
   return found;
 }
 
-/** These packages and all their dependencies, resolved like in Node: from the folder of the package upwards. */
+/** These packages and all their dependencies, resolved as in Node: from the folder of the package upwards. */
 async function collectPackages(dir: string, names: readonly string[]): Promise<Set<string>> {
   const found = new Set<string>();
   const queue = names.map((name) => ({ name, from: "" }));
@@ -41,7 +41,7 @@ async function collectPackages(dir: string, names: readonly string[]): Promise<S
 }
 
 async function locate(dir: string, from: string, name: string): Promise<string | null> {
-  // A path would have endless spellings, each of them another package.
+  // A path has any number of spellings, each of which would count as another package.
   if (!/^(?:@[^@/\\]+\/)?[^@/\\.][^@/\\]*$/.test(name)) return null;
   for (let at = from; ; at = posix.dirname(at)) {
     const path = at === "" || at === "." ? `node_modules/${name}` : `${at}/node_modules/${name}`;

@@ -1,4 +1,4 @@
-/** Packs a folder reproducibly: sorted, without times and owners, with two modes. */
+/** Packs a folder reproducibly: sorted, without times and owners, with only two file modes. */
 import { createHash } from "node:crypto";
 import { once } from "node:events";
 import { createReadStream } from "node:fs";

@@ -1,4 +1,4 @@
-/** Makes signing keys and signs packages. Verification is the registry's part; both use `signedText`. */
+/** Creates signing keys and signs packages. The registry module verifies signatures; both use `signedText`. */
 import {
   createPrivateKey,
   createPublicKey,

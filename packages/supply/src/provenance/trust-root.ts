@@ -51,7 +51,7 @@ export function createTrustRoot({ file, folder, now, update = updateWithTuf }: T
       extend(UPDATED_MS);
       return root;
     } catch {
-      // The last root that was fetched, or the embedded one, is as good as it was before.
+      // The last root that was fetched, or the embedded one, can still be used.
     }
     try {
       return await parse(await readFile(copy, "utf8"), "the public Sigstore, not updated");

@@ -1,7 +1,8 @@
 /**
- * Makes a wheel of a source archive whose build the operator allows. The archive is verified and unpacked like any untrusted
- * archive. Its code runs only in the sandbox, with build requirements that are locked and downloaded wheels. What it leaves
- * behind is untrusted: one file is copied out of the folder, and must be a valid wheel of the same package and version.
+ * Builds a wheel from a source archive whose build the operator allows. The archive is verified and unpacked like any
+ * untrusted archive. Its code runs only in the sandbox, with build requirements that are locked and downloaded wheels.
+ * The files that it leaves behind are untrusted: one is copied out of the folder, and must be a valid wheel of the same
+ * package and version.
  */
 import { constants, createReadStream, createWriteStream } from "node:fs";
 import { chmod, lstat, mkdir, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
@@ -96,7 +97,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
     };
   }
 
-  /** A backend may ask for further requirements. The folder that it has seen is not used again then. */
+  /** A backend may ask for further requirements. In that case, the folder that it has seen is not used again. */
   async function buildIn(work: string, source: LockedFile, archive: string): Promise<BuiltWheel> {
     const { name, version } = source;
     if (builds === null) throw new BackplaneError("sandbox.unavailable", "Builds need the sandbox.");

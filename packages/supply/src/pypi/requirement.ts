@@ -1,4 +1,4 @@
-/** Parses a `pypi:` source: a project of the index, with extras and an exact version. Nothing else that pip accepts. */
+/** Parses a `pypi:` source: a project of the index, with extras and an exact version. Nothing else is accepted. */
 import { BackplaneError } from "@backplane/contract";
 
 export interface PythonRequirement {

@@ -1,7 +1,7 @@
 /**
  * Resolves a Python package into a list of wheels with their hashes, checks the list, and only then downloads exactly these
- * files. pip resolves; no code of a package runs. Where pip chooses a source archive that may be built, a builder makes a
- * wheel of it in the sandbox, and pip starts again.
+ * files. pip resolves; no code of a package runs. Where pip chooses a source archive that may be built, a builder
+ * builds a wheel from it in the sandbox, and pip starts again.
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -52,12 +52,12 @@ export interface WantedWheels {
   spec: string;
 }
 
-/** Makes wheels of source archives. */
+/** Builds wheels from source archives. */
 export interface SourceBuilder {
   sources(): AllowedSources & { into: string };
   /** `archive` is the downloaded file. */
   build(needed: NeededSource, archive: string): Promise<void>;
-  /** The build that has left the wheel at this path. */
+  /** The build that produced the wheel at this path. */
   find(path: string): BuiltWheel | undefined;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Unpacks a wheel like any untrusted archive and checks it against its RECORD. Nothing of it runs: the programs that it
- * offers are read from its metadata.
+ * Unpacks a wheel like any untrusted archive and checks it against its RECORD. None of its code runs: the programs
+ * that it offers are read from its metadata.
  */
 import { createReadStream } from "node:fs";
 import { mkdir, readFile, rename, rm } from "node:fs/promises";
@@ -84,7 +84,7 @@ export async function unpackWheel(
 function infoFolderOf(files: readonly TreeFile[]): string {
   const folders = new Set(files.map(({ path }) => path.split("/")[0] as string));
   const found = [...folders].filter((name) => name.endsWith(".dist-info"));
-  if (found.length !== 1) throw unsafe("record", `it has ${found.length} folders .dist-info instead of one`);
+  if (found.length !== 1) throw unsafe("record", `it has ${found.length} .dist-info folders instead of one`);
   return found[0]!;
 }
 

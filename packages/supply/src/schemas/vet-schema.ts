@@ -6,7 +6,7 @@ import type { Compiler } from "./compile-validator.ts";
 export interface VettedSchema {
   /** Evaluate only in the worker, with a time limit. */
   worker_only: boolean;
-  /** Maximum of checks per value; see analyse-schema.ts. */
+  /** Maximum number of checks per value; see analyse-schema.ts. */
   weight: number;
   quadratic: boolean;
   formats: boolean;

@@ -62,7 +62,7 @@ export class ScriptedRunner implements Runner {
     warnings: [],
     info: {},
   });
-  /** Tests that do not set it have versions that always start. */
+  /** If a test does not set it, every version starts. */
   probe?: Runner["probe"];
   readonly #listeners = new Set<(notice: RunnerNotice) => void>();
   #halted = false;

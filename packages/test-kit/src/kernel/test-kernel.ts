@@ -33,7 +33,7 @@ import { ScriptedRunner } from "./scripted-runner.ts";
 export const scope = { org_id: "org_local", project_id: "proj_default" };
 export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 export const user: Caller = { actor: "key_user", scope, role: "user", scopes: [], admin: false };
-/** Like `user`, but for the whole org; only such a credential changes what serves every project. */
+/** Like `user`, but for the whole org; only such a credential may change what all projects share. */
 export const orgUser: Caller = { ...user, scope: { ...scope, project_id: null } };
 export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
 /** An admin of the whole org, which manages plugins. */

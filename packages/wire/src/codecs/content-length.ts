@@ -86,7 +86,7 @@ class ContentLengthScanner implements Scanner {
   #readHeader(): void {
     if (this.#header.length === 0 && this.#readUsualHeader()) return;
     const chunk = this.#input.chunk;
-    // The terminator may have started in an earlier chunk, so lines are searched in the joined bytes.
+    // The terminator may have started in an earlier chunk, so the joined bytes are searched for lines.
     const before = this.#header.length;
     const room = this.#limits.header_bytes - before;
     this.#header.add(chunk.subarray(this.#input.at, this.#input.at + room), this.#limits.header_bytes);

@@ -16,7 +16,7 @@ export function parseFrame(body: Buffer, depth: number): JsonObject {
 
 export function parseJson(body: Buffer, depth: number): Json {
   const text = body.toString();
-  // Decoding replaces invalid UTF-8 by U+FFFD, so text without U+FFFD was valid.
+  // Decoding replaces invalid UTF-8 with U+FFFD, so text without U+FFFD was valid.
   if (text.includes("\ufffd") && !isUtf8(body)) throw invalidFrame("a frame must be UTF-8", body);
   let value: Json;
   try {

@@ -144,7 +144,7 @@ async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile
   let left: number = MCP_LIMITS.output_bytes;
   for (const block of blocks) {
     const bytes = Number(block.bytes);
-    // A file that a server only mentions is named; the part that a client can show is a separate block.
+    // A block of type file is only named; the part that a client can show is a separate block.
     const stored = isArtifact(block) && block.type !== "file";
     const data = stored && bytes <= left ? await readStored(block, openFile) : null;
     if (data !== null) left -= bytes;

@@ -170,8 +170,9 @@ function cancelOnDisconnect({ open, call }: ToolResponse, reply: FastifyReply): 
 }
 
 /**
- * Null if neither happens within the time limit, which applies when a clock is passed. Uses one promise for all three
- * outcomes, because nearly every call waits here (bench row mcp.http-call.cpu).
+ * Resolves when the call ends or asks a question; null if neither happens within the time limit, which applies when a
+ * clock is passed. Uses one promise for all three outcomes, because nearly every call waits here (bench row
+ * mcp.http-call.cpu).
  */
 function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
   return new Promise((resolve) => {

@@ -23,7 +23,7 @@ export const TOOL_SEARCH: CatalogTool = {
   ...OWN,
   name: "tool_search",
   description:
-    "Finds tools that are not listed here, by words of what they do. Call a tool that it finds with tool_call.",
+    "Finds tools that are not listed here, by words that describe them. Call a tool that it finds with tool_call.",
   input_schema: objectSchema(
     {
       query: { type: "string", minLength: 1, maxLength: 500, description: "What the tool should do." },
@@ -54,7 +54,7 @@ export const TOOL_CALL: CatalogTool = {
   effect_class: "unknown",
 };
 
-/** The tools to list: those that are not deferred, and the two tools for the rest if there is a rest. */
+/** The tools to list: those that are not deferred, and the two tools for the rest if any are deferred. */
 export function withoutDeferred(all: readonly CatalogTool[]): readonly CatalogTool[] {
   const listed = all.filter(({ deferred }) => !deferred);
   if (listed.length === all.length) return all;

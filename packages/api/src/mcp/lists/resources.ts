@@ -1,6 +1,6 @@
 /**
  * Resources of the bound servers, under their own URIs. When two servers offer the same URI, the one that was bound first
- * serves it and the list names the others; the name of a server has no influence. A URI that is not listed is matched
+ * serves it and the list names the others; the names of the servers do not matter. A URI that is not listed is matched
  * against the resource templates.
  */
 import { isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";

@@ -1,7 +1,7 @@
 /**
- * The resources, resource templates and prompts of all servers of a view. A list is cached until the server notifies that
- * it has changed, or briefly when the server sends no such notifications. A server that fails is omitted from the lists of
- * the whole catalog; the endpoint of one server returns its error.
+ * The resources, resource templates and prompts of all servers of a view. A list is cached until the server reports
+ * that it has changed, or briefly when the server sends no such notifications. A server that fails is omitted from the
+ * lists of the whole catalog; the endpoint of one server returns its error.
  */
 import {
   findHiddenCharacters,
@@ -39,7 +39,7 @@ const CAPABILITY: Record<ListKind, "resources" | "prompts"> = {
 };
 /** Clients request an item by these fields, so hidden characters in them cannot be replaced. */
 const IDENTITY = ["uri", "uriTemplate", "name"] as const;
-/** For a server that notifies of changes, and for one that does not. */
+/** For a server that sends change notifications, and for one that does not. */
 const TTL_MS = { notified: 60_000, unnotified: 2_000 };
 const MAX_PAGES = 100;
 const MAX_ITEMS = 10_000;

@@ -236,7 +236,7 @@ function describeWaiting({ binding_id: id, policy, waiting_deliveries: count = 0
   const [waits, are] = count === 1 ? ["1 delivery waits", "It is"] : [`${count} deliveries wait`, "They are"];
   if (policy.deliveries?.paused === true)
     return `${waits} for this hook. ${are} kept while the hook is paused, and dropped if it is resumed before it is enabled. New events are dropped.`;
-  return `${waits} for this hook. ${are} dropped when due, because it is disabled. To keep what still waits: ${pause}`;
+  return `${waits} for this hook. ${are} dropped when due, because it is disabled. To keep the rest: ${pause}`;
 }
 
 async function validate(context: CommandContext, _options: object, name: string): Promise<number> {

@@ -128,7 +128,7 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
   if (addresses.length > 0) {
     const list = JSON.stringify(addresses);
     lines.push(
-      `Addresses need the operator: add ${list} to egress.allow_private in backplane.toml, then ${setDomains(addresses)}`,
+      `The operator has to add ${list} to egress.allow_private in backplane.toml, then ${setDomains(addresses)}`,
     );
   }
   return lines.map(plainLine);
@@ -150,7 +150,7 @@ function bracketed(host: string): string {
   return host.includes(":") ? `[${host}]` : host;
 }
 
-/** Only the proxy reaches IPv6 addresses, and it is told of those with another reason. */
+/** IPv6 addresses are reachable only through the proxy, whose refusals of them have the reason address.literal. */
 function isAddress({ host, reason }: RefusalEntry): boolean {
   return reason === "address.literal" || (reason === "direct.connection" && !host.includes(":"));
 }

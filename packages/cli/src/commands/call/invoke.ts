@@ -22,8 +22,8 @@ import type { CommandContext } from "../../context/context.ts";
 import { type PageFlags, pageFlags } from "../../context/page.ts";
 import { plainLine, plainText } from "../../terminal/plain-text.ts";
 import { parseValue, readJson } from "../../terminal/read-input.ts";
+import { namesAfterRename } from "./current-names.ts";
 import { type FollowedInvocation, followInvocation } from "./follow-invocation.ts";
-import { namesAfterRename } from "./former-names.ts";
 import { printInvocations } from "./invocation.ts";
 import { invocationExit, invocationResultText, refusedLines, scratchHint } from "./invocation-text.ts";
 

@@ -97,7 +97,7 @@ async function status(context: CommandContext): Promise<undefined> {
       store: storeText(now.store),
       last_backup: now.store.kind === null ? undefined : (now.store.last_backup_at ?? "never"),
       calls: `${invocations.running} running, ${invocations.waiting_approval} awaiting approval, ${invocations.queued} queued`,
-      upgrades: waiting_upgrades.length === 0 ? undefined : `${waiting_upgrades.length} waiting for a person`,
+      upgrades: waiting_upgrades.length === 0 ? undefined : `${waiting_upgrades.length} awaiting a decision`,
       plugins: `${runner.processes} processes, ${runner.prewarmed} of them prewarmed`,
       held_back:
         runner.held_back

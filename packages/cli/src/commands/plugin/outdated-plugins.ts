@@ -33,7 +33,7 @@ async function describeUpgrade(
   { package_id, in_use, newest_installed, newest_available, source, provenance }: OutdatedPackage,
 ): Promise<string[]> {
   const [current] = in_use;
-  // A version that was built from source archives is named after them, too.
+  // A version that was built from source archives has a suffix that identifies them.
   const installed = newest_installed.replace(/[+.]built\..*$/, "");
   if (source !== null && newest_available !== newest_installed && newest_available !== installed) {
     const before = await findInstalledPackage(context, `${package_id}@${current ?? newest_installed}`);
@@ -51,6 +51,6 @@ async function describeUpgrade(
   const changes = comparePackages(before, after).map((line) => `  ${line}`);
   return [
     `${package_id} ${current} → ${newest_installed}: backplane plugin upgrade ${package_id}@${newest_installed}`,
-    ...(changes.length === 0 ? ["  no change of exports, permissions or configuration"] : changes),
+    ...(changes.length === 0 ? ["  no change to exports, permissions or configuration"] : changes),
   ];
 }

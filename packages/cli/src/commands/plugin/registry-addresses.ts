@@ -5,7 +5,7 @@
  */
 import { lookup } from "node:dns/promises";
 import { BackplaneError } from "@backplane/contract";
-import { isPrivateAddress } from "../private-addresses.ts";
+import { isPrivateAddress } from "../../context/private-addresses.ts";
 
 type Resolve = (host: string) => Promise<readonly string[]>;
 

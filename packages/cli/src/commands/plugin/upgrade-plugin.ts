@@ -190,7 +190,7 @@ async function showChanges(
     const current = await findInstalledPackage(context, `${target.package_id}@${version}`);
     out.note(plainLine(`${target.package_id} ${version} → ${target.version}`));
     const lines = comparePackages(current, target);
-    for (const line of lines.length === 0 ? ["no change of exports, permissions or configuration"] : lines)
+    for (const line of lines.length === 0 ? ["no change to exports, permissions or configuration"] : lines)
       out.note(`  ${plainLine(line)}`);
   }
 }

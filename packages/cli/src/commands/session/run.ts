@@ -51,7 +51,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .option("--harness <export>", "execute this harness instead of a turn of the agent loop")
     .option("--package <id>", "the package of the harness, if several have one of this name")
     .option("--max-child-runs <n>", "how many runs the harness may start", limit("--max-child-runs"))
-    .option("--max-depth <n>", "how deep its runs may start others", limit("--max-depth"))
+    .option("--max-depth <n>", "how deeply its runs may be nested", limit("--max-depth"))
     .option("--max-steps <n>", "how many model calls all its runs may make", limit("--max-steps"))
     .option("--max-time <ms>", "how long the execution may take, over all its resumes", limit("--max-time"))
     .option("--no-compaction", "keep the harness from compacting sessions")

@@ -47,7 +47,7 @@ test("names the operator's setting and the grant for addresses, and nothing for 
   expect(linesFor(refusals, [], 5)).toEqual([
     "10.0.0.5:5432 direct.connection: Refused. (3 times)",
     "and 2 more",
-    'Addresses need the operator: add ["10.0.0.5:5432"] to egress.allow_private in backplane.toml, then backplane binding set bind_1 --domains 10.0.0.5:5432',
+    'The operator has to add ["10.0.0.5:5432"] to egress.allow_private in backplane.toml, then backplane binding set bind_1 --domains 10.0.0.5:5432',
   ]);
   expect(linesFor([refusal("fd00::5", 80, "direct.connection")])).toEqual([
     "[fd00::5]:80 direct.connection: Refused.",

@@ -58,7 +58,7 @@ describe("invoke", () => {
     expect(json.tool_result?.content).toEqual([{ type: "text", text: "\u001b[31mred\u001b]0;owned\u0007" }]);
   });
 
-  test("a failed call exits with 1, its content, three lines, and the record as JSON", async () => {
+  test("a failed call exits with 1 and prints a three-line error, or its record with --json", async () => {
     const ran = await gateway.backplane(["invoke", "broken"]);
     expect(ran.exit).toBe(EXIT.failed);
     expect(ran.err.split("\n")).toHaveLength(4);
@@ -228,7 +228,9 @@ describe("approvals", () => {
     await gateway.json(["approve", "deny", second.id]);
     await second.ended;
     await gateway.json(["policy", "set", "lasting_approvals", "medium"]);
-    expect((await gateway.backplane(["allow", "list"])).out).toContain("Calls above medium risk ask");
+    expect((await gateway.backplane(["allow", "list"])).out).toContain(
+      "Calls above medium risk need approval",
+    );
     await gateway.json(["policy", "set", "lasting_approvals", "null"]);
     expect((await gateway.backplane(["allow", "list"])).out).toContain("in effect");
     for (const rule of (await gateway.json<{ items: AllowRule[] }>(["allow", "list"])).items)

@@ -1,4 +1,4 @@
-/** The login that a push or pull uses: of exactly this host, from the file of docker or from its helper. */
+/** The login that a push or pull uses: for exactly this host, from Docker's configuration file or a helper. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -28,7 +28,7 @@ function putHelper(name: string, script: string): void {
   writeFileSync(file, `#!/bin/sh\nread -r name\n${script}\n`, { mode: 0o755 });
 }
 
-verifies("pkg.oci", "reads the login of exactly this host from the file of docker", async () => {
+verifies("pkg.oci", "reads the login for exactly this host from Docker's configuration file", async () => {
   const config = {
     auths: { "ghcr.io": auth("ada:pass:word"), "localhost:5000": auth("bob:x"), "bad.test": { auth: "!" } },
   };

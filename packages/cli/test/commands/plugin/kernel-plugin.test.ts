@@ -107,7 +107,7 @@ test("--editable links the folder; a plugin that fails to load is reported with 
   await gateway.json(["plugin", "remove", "broken", "--yes"]);
 });
 
-test("rejects package flags for a kernel plugin and the reverse", async () => {
+test("rejects package flags for a kernel plugin and vice versa", async () => {
   const bind = await gateway.backplane(["plugin", "install", greeter.dir, "--bind"]);
   expect(bind).toMatchObject({
     exit: EXIT.usage,

@@ -138,10 +138,10 @@ verifies(
       expect(text).toContain(sentence);
       expect(text).toContain(`fix: ${command}`);
     }
-    expect((await gateway.backplane(["status"])).out).toMatch(/upgrades: +1 waiting for a person/);
+    expect((await gateway.backplane(["status"])).out).toMatch(/upgrades: +1 awaiting a decision/);
     const { waiting_upgrades } = await gateway.json<{ waiting_upgrades: object[] }>(["status"]);
     expect(waiting_upgrades).toMatchObject([{ waits_for: "permissions", other_version: "0.4.0" }]);
-    // Approvals that are closed have nothing to do with it.
+    // A list of closed approvals does not mention the upgrade.
     const closed = await gateway.backplane(["approve", "list", "--status", "approved"]);
     expect(closed.err).not.toContain(sentence);
     await gateway.backplane(["plugin", "rollback", "acme/cli-kit"]);

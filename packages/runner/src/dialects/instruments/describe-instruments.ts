@@ -48,7 +48,7 @@ export function describeInstruments(
     warnings: [...warnings, ...unfit],
     info: {
       plugin_id,
-      // Not what the instrument declares about itself.
+      // Set by the host, whatever the instrument declares about itself.
       origin: `plugin:${plugin_id}`,
       isolation: pack.runtime.instrument?.isolation ?? "External",
       hefty_version: HEFTY_VERSION,

@@ -80,7 +80,7 @@ async function discover(
   return reply.kind === "answered" ? readDiscovery(reply.result) : null;
 }
 
-/** The server rejects the revision but lists the very one it was asked in. Asked once more, it may accept it. */
+/** The server rejects the revision of the request but lists it as supported, so a second attempt may succeed. */
 function namesOurRevision({ code, data }: RpcFailure): boolean {
   const supported = code === MCP_ERRORS.unsupported_version && isObject(data) ? data.supported : undefined;
   return Array.isArray(supported) && supported.includes(MCP_STATELESS);

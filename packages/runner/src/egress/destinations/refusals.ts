@@ -43,7 +43,7 @@ export interface Refusal {
   detail?: string;
   /** Milliseconds since the epoch, of the first one. */
   at: number;
-  /** Absent for one. */
+  /** Absent if it happened once. */
   count?: number;
 }
 

@@ -1,8 +1,9 @@
 /**
  * The shared state of all connections of one session: policy, counts, clock and open connections. One timer checks
  * all deadlines. Closing ends everything immediately. While the session is held, because no call is in flight,
- * nothing is resolved or dialled and no byte is forwarded; new and open connections wait for the next call. What the
- * grant refuses is refused immediately: the call that caused it may be answered, but still be recorded.
+ * nothing is resolved or dialled and no byte is forwarded; new and open connections wait for the next call. A
+ * destination that the grant forbids is still refused immediately, because the call that caused it may be answered but
+ * not recorded yet.
  */
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "@backplane/ports";
@@ -55,7 +56,7 @@ export class EgressState {
     this.meter = new Meter(limits);
   }
 
-  /** Null when there are too many sockets; the client is closed then. */
+  /** Null when there are too many sockets; the client is then closed. */
   accept(client: Socket): ProxyConnection | null {
     client.on("error", () => {});
     if (this.closed || this.#connections.size >= this.limits.sockets) {

@@ -25,7 +25,7 @@ export async function tunnel(
   answers: Answers,
   http: (target: Target) => void,
 ): Promise<void> {
-  // The session may be held since the destination was resolved.
+  // The session may have been held since the destination was resolved.
   await connection.state.whenReleased();
   if (connection.ended) return;
   // The HTTP proxy dials for each request itself.

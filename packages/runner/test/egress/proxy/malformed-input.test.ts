@@ -5,7 +5,7 @@ import { connectLine, openTestEgress, PUBLIC, socksConnect, TestClient } from ".
 import { listen } from "../../support/loopback.ts";
 
 /** Whatever a client sends, the proxy closes only its connection and serves the next. */
-test("closes a connection with random bytes instead of a request or inside one", async () => {
+test("closes a connection that sends random bytes instead of a request or inside one", async () => {
   const { port } = await listen((socket) => {
     socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"));
   }, PUBLIC);

@@ -44,7 +44,7 @@ function readAll(socket: Socket): Promise<number> {
   return new Promise((resolve) => socket.once("close", () => resolve(bytes)).once("end", () => socket.end()));
 }
 
-test("delivers everything to the client that the server sent before it closed", async () => {
+test("delivers to the client everything that the server sent before it closed", async () => {
   const client = await pair();
   const upstream = await pair();
   const connection = openState().accept(client.far)!;
@@ -56,7 +56,7 @@ test("delivers everything to the client that the server sent before it closed", 
   expect(await readAll(client.near)).toBe(MUCH);
 });
 
-test("delivers everything to the server that the client sent before it closed", async () => {
+test("delivers to the server everything that the client sent before it closed", async () => {
   const client = await pair();
   const upstream = await pair();
   const connection = openState().accept(client.far)!;

@@ -10,7 +10,7 @@ import java.util.Set;
 
 /**
  * Runs a provider that was compiled against Hefty's own API (hefty.core.instrument), with the Scala and Circe libraries
- * that the plugin brings. Its methods are called by the names and signatures that Hefty's guide publishes.
+ * that the plugin includes. Its methods are called by the names and signatures that Hefty's guide publishes.
  */
 final class HeftyProvider implements InstrumentProvider {
   private static final String API = "hefty.core.instrument.";

@@ -4,7 +4,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** The metadata of an instrument, with its own name. All but the first three fields are optional. */
+/** The metadata of an instrument, including its name. All but the first three fields are optional. */
 public final class InstrumentMetadata {
   public enum Category {
     Shell,

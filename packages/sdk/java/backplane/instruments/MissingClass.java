@@ -20,7 +20,7 @@ final class MissingClass {
   static String explain(Throwable error) {
     for (Throwable cause = error; cause != null; cause = cause.getCause()) {
       boolean missing = cause instanceof NoClassDefFoundError || cause instanceof ClassNotFoundException;
-      // A class that failed to initialize is there; its message is a sentence.
+      // The message is a sentence, not a class name, if the class exists but failed to initialize.
       if (missing && cause.getMessage() != null && !cause.getMessage().contains(" ")) {
         String name = cause.getMessage().replace('/', '.');
         return "the class " + name + " is neither in the plugin nor in this host; " + remedyFor(name);
@@ -34,7 +34,7 @@ final class MissingClass {
     List<String> absent =
         LIBRARIES.stream().filter(each -> !isPresent(each.someClass)).map(Library::name).toList();
     if (!known || absent.isEmpty()) return "add the jar that contains it to lib/ in the archive";
-    return "a plugin for Hefty's own API must bring it: add the jars of "
+    return "a plugin for Hefty's own API must include it: add the jars of "
         + String.join(", ", absent)
         + " to lib/ in the archive, or implement backplane.instruments.InstrumentProvider, which needs none of them";
   }

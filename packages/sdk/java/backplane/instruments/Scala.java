@@ -127,7 +127,7 @@ final class Scala {
     return call(circe, "fromString", String.valueOf(value));
   }
 
-  /** Circe's values and Options as JSON types; everything else that JSON does not have as text. */
+  /** Converts Circe's values and Options to JSON types, and anything else that JSON cannot represent to text. */
   static Object toJson(Object scala) throws Exception {
     Object value = unwrap(scala);
     if (value == null || value instanceof String || value instanceof Number || value instanceof Boolean) return value;

@@ -4,12 +4,12 @@
  * resolved from the working directory. The host is bundled into one file, which a sandbox mounts beside the package.
  */
 import { InstrumentPlugin, serveInstruments, stdioTransport } from "@backplane/wire";
-import { keepForProtocol } from "../keep-for-protocol.ts";
+import { reserveStdio } from "../reserve-stdio.ts";
 import { externalContext } from "./external-context.ts";
 import { loadProvider } from "./load-provider.ts";
 
 const [, , reference = "", frame_bytes] = process.argv;
-const { stdin, stdout } = keepForProtocol();
+const { stdin, stdout } = reserveStdio();
 serveInstruments({
   transport: stdioTransport(stdin, stdout),
   plugin: new InstrumentPlugin({

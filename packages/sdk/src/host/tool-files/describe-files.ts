@@ -34,7 +34,7 @@ interface Batch {
   hung: string | null;
 }
 
-const ENDLESS = "its import does not end; a tool file must not wait at its top level";
+const ENDLESS = "its import does not finish; a tool file must not wait at its top level";
 /** Node's exit code for a top-level await that can never settle. */
 const NEVER_SETTLED = 13;
 const MAX_OUTPUT_CHARS = 2_000;

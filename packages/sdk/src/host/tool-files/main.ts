@@ -5,7 +5,7 @@
  *   report FOLDER FILE...                           imports the files and reports each on descriptor 3
  */
 import { stdioTransport, VaiPlugin } from "@backplane/wire";
-import { keepForProtocol } from "../keep-for-protocol.ts";
+import { reserveStdio } from "../reserve-stdio.ts";
 import { reportFiles } from "./report-files.ts";
 import { serveToolFiles } from "./serve-tool-files.ts";
 
@@ -19,7 +19,7 @@ else process.exitCode = 2;
 
 function serve(package_id: string, version: string, working_dir?: string): void {
   if (working_dir !== undefined) process.chdir(working_dir);
-  const { stdin, stdout } = keepForProtocol();
+  const { stdin, stdout } = reserveStdio();
   const command = [process.execPath, program, "report", folder];
   const peer = new VaiPlugin({
     transport: stdioTransport(stdin, stdout),

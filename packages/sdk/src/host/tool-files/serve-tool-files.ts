@@ -62,7 +62,7 @@ export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Pr
     } catch (error) {
       return failureReply("failed", error instanceof Error ? error.message : String(error));
     }
-    if (tool === null) return failureReply("failed", `There is no tool file of the name ${name}.`);
+    if (tool === null) return failureReply("failed", `There is no tool file named ${name}.`);
     return await executeToolFile(tool, call);
   };
 }
@@ -75,7 +75,7 @@ function withoutRepeats(all: readonly ToolFileDescription[]): ToolFilesDescripti
     const id = toolIdOf(tool.name);
     const first = tools.get(id);
     if (first === undefined) tools.set(id, tool);
-    else warnings.push(`${tool.file} is left out: ${first.file} has the name ${tool.name} already.`);
+    else warnings.push(`${tool.file} is left out: ${first.file} already has the name ${tool.name}.`);
   }
   return { tools: [...tools.values()], warnings };
 }
@@ -90,7 +90,7 @@ function answerOf(description: ToolFilesDescription): VaiReply {
 async function withinImportTime<T>(loading: Promise<T>, file: string, import_ms: number): Promise<T> {
   let limit: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    const reason = `${file}: its import did not end within ${import_ms / 1000} s.`;
+    const reason = `${file}: its import did not finish within ${import_ms / 1000} s.`;
     limit = setTimeout(() => reject(new Error(reason)), import_ms);
   });
   return await Promise.race([loading, late]).finally(() => clearTimeout(limit));

@@ -112,7 +112,7 @@ const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit
 
 /**
  * Adds a check of every returned row to a query, as a column named `row_checked`. It is not in the WHERE clause, where
- * SQLite substitutes a column by the value that it is compared with before it reads the row; that does not happen to
+ * SQLite replaces a column with the value that it is compared with before it reads the row; that does not happen to
  * columns that are compared inside `or`, so rows that a `checkedCondition` excludes are checked there. Queries with only an aggregate
  * return no row; what a subquery reads comes from an index or ends up in a returned row.
  */
@@ -139,7 +139,7 @@ function refuseName(name: string, text: string): never {
   throw new Error(`the query has no table named ${name} with checksums: ${text}`);
 }
 
-/** Replaces everything inside parentheses and quotes by blanks, keeping the length. */
+/** Replaces everything inside parentheses and quotes with blanks, keeping the length. */
 export function blankNested(text: string): string {
   let depth = 0;
   let quoted = false;

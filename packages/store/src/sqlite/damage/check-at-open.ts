@@ -14,7 +14,7 @@ import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
 
 /**
  * Up to this size a part is checked before the gateway is ready; a larger file is checked in a thread while the gateway
- * runs. Damage of the structure makes results wrong, so up to about 50 ms are spent on it first (bench row boot.ready).
+ * runs. Structural damage makes results wrong, so up to about 50 ms are spent on it first (bench row boot.ready).
  * Damaged rows are only logged, because each of them is refused when it is read.
  */
 const CHECK_FIRST_BYTES: Record<CheckPart, number> = {

@@ -184,7 +184,7 @@ export interface RepairResult {
   lost_commits: number;
   /** Damaged rows that were removed from the store. */
   rows: { table: string; id: string }[];
-  /** Damage of indexes, which were rebuilt. */
+  /** Damage to indexes, which were rebuilt. */
   indexes: string[];
 }
 

@@ -54,7 +54,7 @@ export function createGroupCommit(
     setImmediate(sendOrWait);
   };
 
-  /** Far fewer writes than usual are the first of a burst. After one more turn most of the burst shares their commit. */
+  /** Far fewer writes than usual may be the start of a burst. One turn later, most of the burst shares their commit. */
   const sendOrWait = (): void => {
     if (queue.length >= average / 2) sendBatches();
     else setImmediate(sendBatches);

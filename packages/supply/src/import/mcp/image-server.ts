@@ -1,6 +1,7 @@
 /**
- * Makes a package of an MCP server in a container image: what people start with `docker run -i --rm IMAGE`. The package
- * contains the merged files of its layers, which become the root of the sandbox, and the image's own start command.
+ * Creates a package from an MCP server in a container image, which people start with `docker run -i --rm IMAGE`. The
+ * package contains the merged files of the layers, which become the root of the sandbox, and the start command of the
+ * image.
  */
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join, posix } from "node:path";
@@ -31,7 +32,7 @@ const MAX_TOP_ENTRIES = 256;
 /** The sandbox sets these itself. */
 const OWN_VARIABLES = ["HOME", "TMPDIR"];
 
-/** Makes the package in the folder `tree`, which does not exist yet. `note` gets what the operator should know. */
+/** Creates the package in the folder `tree`, which does not exist yet. `note` receives messages for the operator. */
 export async function imageServer(
   registry: RegistryClient,
   host: HostPlatform,
@@ -78,16 +79,17 @@ export async function imageServer(
 function noteUser({ reference, config: { user } }: PulledImage, note: (text: string) => void): void {
   if (user === null) return;
   note(
-    `${formatImageReference(reference)} sets the user ${user}, which is not used: the server runs as the same user without ` +
-      "rights as every other one. If it fails to start, look for a check of its user or for a folder that only this user may write.",
+    `${formatImageReference(reference)} sets the user ${user}, which is not used: the server runs as the same ` +
+      "unprivileged user as every other server. If it fails to start, look for a check of its user or for a " +
+      "folder that only this user may write.",
   );
 }
 
-/** Where the author of an image puts files, beside its working folder. Others come from base images, which are public. */
+/** Folders for the files of an image's author, besides the working folder. Other files come from public base images. */
 const AUTHOR_FOLDERS = ["app", "home", "root", "srv"];
 const INSTALLED = /(?:^|\/)(?:node_modules|site-packages|dist-packages)\//;
 
-/** Refuses credentials in what the author of the image has added, its variables included. */
+/** Refuses credentials in files and variables that the author of the image has added. */
 async function refuseOwnCredentials({ tree, spool, config }: PulledImage): Promise<void> {
   const credentials = createCredentialCheck();
   for (const [name, value] of Object.entries(config.env))
@@ -103,7 +105,7 @@ async function refuseOwnCredentials({ tree, spool, config }: PulledImage): Promi
   credentials.assertNone("container image");
 }
 
-/** As far as the reference says. */
+/** Derives the package id and the version from the reference alone. */
 export function describeImage(text: string): { package_id: string; version: string } {
   const { repository, tag } = parseImageReference(text);
   return { package_id: packageIdOfImage(repository), version: tag ?? "latest" };
@@ -126,7 +128,7 @@ function buildManifest(image: PulledImage, source: ImageServerSource, host: Host
       },
     );
   }
-  // As docker: arguments replace the command of the image, and are appended to its entrypoint.
+  // As in docker, arguments replace the command of the image, and are appended to its entrypoint.
   const words = [...config.entrypoint, ...(source.with_args ? [] : config.cmd)];
   if (words.length === 0) throw new BackplaneError("package.invalid", `${shown} has no program to start.`);
   const env = Object.fromEntries(
@@ -204,7 +206,7 @@ function prepareRoot(tree: ImageTree, workdir: string): void {
   if (tree.root.children.size > MAX_TOP_ENTRIES)
     throw unsafe(
       "too-many-entries",
-      `the image has more than ${MAX_TOP_ENTRIES} files and folders at its top, each of which is mounted`,
+      `the image has more than ${MAX_TOP_ENTRIES} files and folders at its top level, each of which is mounted`,
     );
   const etc = tree.root.children.get("etc");
   if (etc !== undefined && etc.kind !== "folder") throw unsafe("symlink", "it is not a folder", "etc");

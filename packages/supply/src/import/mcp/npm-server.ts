@@ -1,5 +1,5 @@
 /**
- * Makes a package of an MCP server from the npm registry. The whole dependency tree is resolved, locked and installed
+ * Creates a package from an MCP server of the npm registry. The whole dependency tree is resolved, locked and installed
  * without running any of its code, except for install scripts that the operator allows. The package contains exactly
  * these files, including the lock.
  */
@@ -70,7 +70,7 @@ export async function npmServer(
   const skipped = found.filter((each) => !selected.includes(each));
   if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
   await refuseOwnCredentials(tree, source.name);
-  // Before the scripts, which could change what it is made from.
+  // The manifest is built before the scripts run, because they could change the files that it is built from.
   const manifest = await buildManifest(tree, source.name, secret_slots, selected);
   if (selected.length > 0) {
     const built = `${tree}-built`;
@@ -109,7 +109,7 @@ async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   credentials.assertNone("npm package");
 }
 
-/** The files of the package. `links`: links are ignored instead of refused. */
+/** The files of the package. With `links`, links are ignored instead of refused. */
 async function listFiles(
   dir: string,
   found: FoundTree,
@@ -201,8 +201,7 @@ export function describeServer(name: string, about: PackageJson): { package_id: 
   return { package_id: toPackageId(publisher, short), version: text(about.version) ?? "0.0.0" };
 }
 
-const USE_SERVER_PACKAGE =
-  "Name the package that the instructions of the server start with npx, not a library.";
+const USE_SERVER_PACKAGE = "Name the package that the server's instructions run with npx, not a library.";
 
 /** Like npx, returns the path of the program that is named like the package, or of the only program. */
 export function selectProgram(name: string, { bin }: PackageJson): string {
@@ -228,8 +227,8 @@ async function locateProgram(dir: string, home: string, name: string, about: Pac
 }
 
 /**
- * The same version with and without scripts has other content, so the names become build metadata of the version. A binding
- * can then move from one to the other.
+ * The same version has different content with and without scripts, so the names become build metadata of the version. A
+ * binding can then move from one to the other.
  */
 function builtVersion(version: string, scripts: readonly ScriptedPackage[]): string {
   if (scripts.length === 0) return version;

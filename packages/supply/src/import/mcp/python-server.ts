@@ -111,8 +111,8 @@ export async function pythonServer(
 }
 
 /**
- * A build has other content than a wheel of the same version, so the names of built packages become build metadata of the
- * version.
+ * A build has different content from a wheel of the same version, so the names of built packages become build metadata
+ * of the version.
  */
 export function describePythonServer(
   name: string,
@@ -139,7 +139,7 @@ export function selectScript(
     throw unusable(
       name,
       "it has no program to start",
-      "Name the package that the server's instructions start with uvx, not a library.",
+      "Name the package that the server's instructions run with uvx, not a library.",
     );
   if (script !== undefined)
     throw unusable(name, `it has no program ${script}`, `Use --script with one of: ${names}.`);

@@ -173,10 +173,10 @@ const POOL = "the gateway decides when the server runs";
 const LIMITS = "the limits of the sandbox apply ([sandbox.package_limits] in backplane.toml)";
 const NETWORK = "the policy of the binding decides what the server may reach (--domains)";
 const NO_PORTS = "no port of the server can be reached from outside";
-const STRICTER = "the sandbox gives no more than that";
+const STRICTER = "the sandbox is at least as strict";
 const NO_TERMINAL = "a terminal would break the protocol of the server";
-const NO_RIGHTS = "a server never gets the rights of the host";
-const ONE_USER = "a server always runs as a user without rights";
+const NO_RIGHTS = "a server never gets privileges on the host";
+const ONE_USER = "a server always runs as an unprivileged user";
 
 /** Flags with a value that have no effect and are reported, with the reason. */
 const DOCKER_REPORTED: Record<string, string> = {

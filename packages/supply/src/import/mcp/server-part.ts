@@ -34,7 +34,7 @@ function notesOf({ name, mounts = [], ignored = [] }: McpServerEntry): string[] 
   ];
 }
 
-/** The file that names the folder is of a stranger, and people copy the command into a shell. */
+/** The file that names the folder comes from a stranger, and people copy the command into a shell. */
 function quoteForShell(text: string): string {
   return /^[A-Za-z0-9@%_+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -15,7 +15,7 @@ import java.util.Map;
 import java.util.TreeMap;
 
 /**
- * An External instrument plugin without any library: one JSON-RPC 2.0 message a line, requests on stdin,
+ * An External instrument plugin without any library: one JSON-RPC 2.0 message per line, requests on stdin,
  * answers on stdout. All other output goes to stderr, which the host keeps as the log.
  */
 public final class Main {

@@ -6,7 +6,7 @@ import { Console } from "node:console";
 import { syncBuiltinESMExports } from "node:module";
 import { Readable } from "node:stream";
 
-export function keepForProtocol(): { stdin: NodeJS.ReadStream; stdout: NodeJS.WriteStream } {
+export function reserveStdio(): { stdin: NodeJS.ReadStream; stdout: NodeJS.WriteStream } {
   const { stdin, stdout, stderr } = process;
   const nothing = Readable.from([]);
   globalThis.console = new Console({ stdout: stderr, stderr });

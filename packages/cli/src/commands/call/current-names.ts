@@ -1,4 +1,4 @@
-/** The present names of tools that were asked for by a former name of their MCP server. */
+/** The current names of tools that were requested under a former name of their MCP server. */
 import { type CatalogEntry, serverName } from "@backplane/contract";
 import { ifAllowed } from "../../bindings/report-tools.ts";
 import type { CommandContext } from "../../context/context.ts";
@@ -25,7 +25,7 @@ export async function namesAfterRename(
       isRenamed(name, present, server),
     ),
   );
-  // One tool's name can end like another's; the shortest one has nothing before the end.
+  // Several tool names may end alike; the shortest has nothing between the server's name and that ending.
   const nearest = new Map<string, string>();
   for (const { name: present, binding_id } of found) {
     const other = nearest.get(binding_id);
@@ -34,7 +34,7 @@ export async function namesAfterRename(
   return [...nearest.values()];
 }
 
-/** A tool's own name can repeat the name of its server, which only one of the two names shows; the ends are the same. */
+/** Compares only the ends: one of the names may omit the part of the tool's own name that repeats the server's. */
 function isRenamed(asked: string, present: string, server: string): boolean {
   const prefix = `mcp_${server}_`;
   return (
