@@ -116,7 +116,7 @@ export function* claimJobs(
   const due = yield selectForUpdate(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
       where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${held} ${ready}
-      order by due_at limit $3 ${rowLock(dialect, "for update skip locked")}`,
+      order by due_at, pos limit $3 ${rowLock(dialect, "for update skip locked")}`,
     values,
   );
   const claimed: Row[] = [];
@@ -159,7 +159,7 @@ export function* dueJobs(p: {
 }): Op<Row[]> {
   return yield sql(
     `select ${JOB} from jobs where queue = $1 and due_at <= ${nowAt("sqlite", "$2")} and lane = $4
-      and id not in (${jsonTexts("sqlite", "$5")}) ${p.ready_only ? "and state = 'ready'" : ""} order by due_at limit $3`,
+      and id not in (${jsonTexts("sqlite", "$5")}) ${p.ready_only ? "and state = 'ready'" : ""} order by due_at, pos limit $3`,
     [p.queue, p.now, p.limit, p.lane, p.held],
   );
 }
@@ -248,7 +248,7 @@ const RELEASE_NEXT = `update jobs set due_at = run_at where due_at is null and p
   select min(next.pos) from jobs ended join jobs next on next.queue = ended.queue and next.open_group = ended.group_name
     where ended.id = $1)`;
 
-/** `error` is the reason of a hook that failed and is not retried; null clears the error of an earlier attempt. */
+/** `error` is that of a hook that failed and is not retried; null clears the error of an earlier attempt. */
 export function* completeJob(
   p: HeldJob & { now: number | null; error?: string | null },
   dialect: SqlDialect,
