@@ -44,7 +44,11 @@ verifies(
     }
     // No retry starts after the deadline.
     requests.length = 0;
-    const short = await fixture.call({ export_id: "read", timeout_ms: 5 });
+    fixture.runner.script = () => {
+      fixture.clock.monotonic_offset += 60_000;
+      return later();
+    };
+    const short = await fixture.call({ export_id: "read", timeout_ms: 60_000 });
     expect(short.status).toBe("retryable_failure");
     expect(requests).toHaveLength(1);
     // `failed` is never retried.

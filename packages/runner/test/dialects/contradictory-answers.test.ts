@@ -1,6 +1,6 @@
 /**
- * Replies that contradict themselves, in every dialect, over real processes and sockets. No case may end by its
- * deadline: a call has ten minutes, a test much less.
+ * Replies that contradict themselves, in every dialect, over real processes and sockets. No case may last until
+ * its deadline: a call has ten minutes, a test much less.
  */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -20,7 +20,7 @@ function seenIn(testRunner: TestRunner): { file: string; lines: () => Record<str
   return { file, lines };
 }
 
-/** For several processes in a row on a machine with ten times its capacity of work. */
+/** For several processes in a row on a machine with ten times as much work as it can handle. */
 const BUSY_MS = 120_000;
 
 verifies(
@@ -271,7 +271,7 @@ describe("capabilities", () => {
 
   verifies(
     ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
-    "rejects capabilities beyond the grant and grants none for naming them",
+    "rejects capabilities beyond the grant, and grants none just because the handshake names them",
     async () => {
       const testRunner = createTestRunner();
       expect((await asks(testRunner, "ok", ["net.http"])).error?.code).toBe("capability_not_declared");

@@ -1,5 +1,5 @@
 /** Instrument plugins inside the gateway process: trust, module graphs, context, lifecycle. */
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { IsolationMode } from "@backplane/contract";
@@ -51,7 +51,8 @@ function setUp(): Setup {
   });
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const file = join(data_root, "plugins/inline-demo/org_1/org/log");
-  return { testRunner, asked: requests, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
+  const log = () => (existsSync(file) ? readFileSync(file, "utf8").trimEnd().split("\n") : []);
+  return { testRunner, asked: requests, log };
 }
 
 function plugin(isolation: IsolationMode, change: RequestChange = {}): RequestChange {
@@ -210,15 +211,16 @@ describe("a call in this process", () => {
   });
   test("ends at its deadline, aborts its signal, and ignores a later answer", async () => {
     const { log, testRunner } = setUp();
-    const late = await testRunner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 300 }));
+    // It is loaded before, so that the deadline covers the call alone.
+    await testRunner.run(plugin("InProcess"));
+    const late = await testRunner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
     expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
     await until(() => log().includes("aborted"));
   });
   test("can be cancelled", async () => {
     const { log, testRunner } = setUp();
     const running = testRunner.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
-    await until(() => testRunner.runner.health().running === 1);
-    await new Promise((resolve) => setTimeout(resolve, 200));
+    await until(() => log().includes("sleeping"));
     expect(testRunner.runner.cancel("inv_c", "user")).toBe(true);
     expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
     await until(() => log().includes("aborted"));
@@ -262,18 +264,17 @@ describe("the lifecycle", () => {
   test("gives the data folder to a process after the last call inside the gateway, and takes it back", async () => {
     const { log, testRunner } = setUp();
     const sleeping = testRunner.run(
-      plugin("InProcess", { export_id: "sleep", timeout_ms: 300, pool_key: "sha/bind_1@1/-/g" }),
+      plugin("InProcess", { export_id: "sleep", invocation_id: "inv_s", pool_key: "sha/bind_1@1/-/g" }),
     );
-    await until(() =>
-      testRunner.runner.serves!(requestOf(plugin("InProcess", { pool_key: "sha/bind_1@1/-/g" }))),
-    );
+    await until(() => log().includes("sleeping"));
     testRunner.runner.retire("bind_1");
-    const process = plugin("InProcess", { class: "worker", pool_key: "sha/bind_1@2/-/g" });
-    expect(await testRunner.run(process)).toMatchObject({ status: "succeeded" });
+    const process = testRunner.run(plugin("InProcess", { class: "worker", pool_key: "sha/bind_1@2/-/g" }));
+    testRunner.runner.cancel("inv_s", "user");
+    expect(await process).toMatchObject({ status: "succeeded" });
     await sleeping;
     await testRunner.run(plugin("InProcess", { pool_key: "sha/bind_1@3/-/g" }));
     const line = "initialize inline-demo true";
-    expect(log()).toEqual([line, "aborted", "shutdown", line, "shutdown", line]);
+    expect(log()).toEqual([line, "sleeping", "aborted", "shutdown", line, "shutdown", line]);
   });
   test("answers health checks", async () => {
     const { testRunner } = setUp();

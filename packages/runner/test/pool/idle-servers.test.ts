@@ -30,17 +30,21 @@ verifies("server.idle", "stops an idle MCP server and starts it again with the n
   expect(await callForPid(testRunner)).not.toBe(first);
 });
 
-verifies("server.idle", "lets a call that arrives while the server stops run on a new process", async () => {
-  const testRunner = createTestRunner({
-    limits: { server_idle_ms: 100 },
-    timeouts: { shutdown_grace_ms: 60_000 },
-  });
-  // The server ignores the end of its input, so it stops only after the grace period.
-  const first = await callForPid(testRunner, { env: { STAYS: "1" } });
-  await until(() => testRunner.runner.serves!(request(testRunner, { env: { STAYS: "1" } })) === false);
-  expect(processes(testRunner)).toBe(1);
-  expect(await callForPid(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
-});
+verifies(
+  "server.idle",
+  "runs a call on a new process if it arrives while the server is stopping",
+  async () => {
+    const testRunner = createTestRunner({
+      limits: { server_idle_ms: 100 },
+      timeouts: { shutdown_grace_ms: 60_000 },
+    });
+    // The server ignores the end of its input, so it stops only after the grace period.
+    const first = await callForPid(testRunner, { env: { STAYS: "1" } });
+    await until(() => testRunner.runner.serves!(request(testRunner, { env: { STAYS: "1" } })) === false);
+    expect(processes(testRunner)).toBe(1);
+    expect(await callForPid(testRunner, { env: { STAYS: "1" } })).not.toBe(first);
+  },
+);
 
 verifies(
   "server.idle",
@@ -55,7 +59,7 @@ verifies(
   },
 );
 
-test("stops a server after the time of its binding although the gateway keeps servers", async () => {
+test("stops a server after the idle time of its binding even if the gateway keeps other servers running", async () => {
   const testRunner = createTestRunner({ limits: { server_idle_ms: 0 } });
   await callForPid(testRunner, withIdle(1));
   await callForPid(testRunner, { pool_key: "other" });

@@ -93,11 +93,11 @@ test("releases the slot if the package files are not the installed ones", async 
   expect(done).toEqual(["pass", "folder", "slot", "released"]);
 });
 
-test("gives a host tool the operator's home, and no other class", async () => {
+test("gives the operator's home to a host tool, and to no other class", async () => {
   const host = prepare(vai("echo", { grant: { host: true, filesystem: "scratch" } }));
   const plan = await host.preparation.prepare();
   expect(plan).toMatchObject({ home: "/home/operator" });
-  // Files of the operator are not those of the tool.
+  // The operator's files are not scratch files of the tool.
   expect(plan.scratch).toBeUndefined();
   await host.preparation.release();
   const isolated = prepare(vai("echo", { class: "isolated" }));

@@ -19,15 +19,16 @@ test("shares one process between calls of one key, launched once, and separates 
 });
 
 test("stops an idle process but not a busy one", async () => {
-  const testRunner = createTestRunner({ limits: { idle_ms: 150 } });
+  const testRunner = createTestRunner({ limits: { idle_ms: 150 }, timeouts: { cancel_grace_ms: 100 } });
   const first = await callForPid(testRunner);
   await until(() => testRunner.runner.health().processes === 0);
   expect(await callForPid(testRunner)).not.toBe(first);
-  const busy = testRunner.run(vai("hangs-on-request", { input: { hang: true }, timeout_ms: 600 }));
+  const busy = testRunner.run(vai("hangs-on-request", { input: { hang: true }, invocation_id: "inv_b" }));
   await until(() => testRunner.runner.health().processes === 1 && testRunner.runner.health().running === 1);
   await new Promise((resolve) => setTimeout(resolve, 300));
   expect(testRunner.runner.health().running).toBe(1);
-  expect((await busy).error?.code).toBe("timeout");
+  testRunner.runner.cancel("inv_b", "user");
+  expect((await busy).error?.code).toBe("cancelled");
 });
 
 test("limits processes: evicts the one that has been idle the longest, and queues calls otherwise", async () => {
@@ -59,14 +60,16 @@ test("ends a queued call at its timeout and removes it from the queue", async ()
 });
 
 test("lets calls finish on retire, stops the old generation and keeps the new one", async () => {
-  const testRunner = createTestRunner();
+  const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
   const kept = await callForPid(testRunner, { pool_key: "new" });
   const slow = testRunner.run(
-    vai("hangs-on-request", { pool_key: "old", input: { hang: true }, timeout_ms: 500 }),
+    vai("hangs-on-request", { pool_key: "old", input: { hang: true }, invocation_id: "inv_s" }),
   );
   await until(() => testRunner.runner.health().processes === 2);
   testRunner.runner.retire("bind_1", "new");
-  expect((await slow).error?.code).toBe("timeout");
+  expect(testRunner.runner.health()).toMatchObject({ processes: 2, running: 1 });
+  testRunner.runner.cancel("inv_s", "user");
+  expect((await slow).error?.code).toBe("cancelled");
   await until(() => testRunner.runner.health().processes === 1);
   expect(await callForPid(testRunner, { pool_key: "new" })).toBe(kept);
   testRunner.runner.retire("bind_1");

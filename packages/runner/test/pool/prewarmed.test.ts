@@ -62,7 +62,7 @@ test("raises the number of prewarmed processes of a key when calls come faster t
   expect(testRunner.runner.health().prewarmed).toBe(2);
 });
 
-test("limits the number of prewarmed processes over all keys, and keeps those of the most recent calls", async () => {
+test("limits the number of prewarmed processes across all keys, and keeps those of the most recent calls", async () => {
   const testRunner = prewarming({ prewarmed: 2 });
   let peak = 0;
   const look = () => {
@@ -79,7 +79,7 @@ test("limits the number of prewarmed processes over all keys, and keeps those of
   expect(peak).toBe(2);
 });
 
-test("limits the memory of prewarmed processes over all keys", async () => {
+test("limits the memory of prewarmed processes across all keys", async () => {
   const testRunner = prewarming({ prewarmed_bytes: 1024 });
   await served(testRunner);
   // The process of the call itself may still be exiting.

@@ -57,7 +57,7 @@ function watchHold(worker: Worker): boolean[] {
   return held;
 }
 
-test("holds its egress from the answer of its last call on, and records refusals until the call ends", () => {
+test("holds its egress once its last call has answered, and records refusals until the call ends", () => {
   const worker = idleWorker();
   const held = watchHold(worker);
   const [a, b] = [activeCall("a"), activeCall("b")];

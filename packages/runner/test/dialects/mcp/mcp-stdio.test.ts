@@ -161,7 +161,7 @@ test("ends a cancelled call immediately, tells the server and keeps it", async (
 });
 
 test("ends a call at its deadline and replaces a server that stopped answering", async () => {
-  const testRunner = createTestRunner({ timeouts: { alive_ms: 200 } });
+  const testRunner = createTestRunner({ timeouts: { alive_ms: 2_000 } });
   const pid = Number(text((await testRunner.run(mcp("plain", "pid"))).result));
   const slow = await testRunner.run(mcp("plain", "hangs", { timeout_ms: 200 }));
   expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
