@@ -22,6 +22,13 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: DAMAGE,
   },
   {
+    defence: "a healthy row that a query excludes is not reported as damaged",
+    file: `${SQLITE}/connection/row-checksums.ts`,
+    from: "`or (select ${calls.get(name) ?? refuseName(name, text)}) is null`",
+    to: "`or ${calls.get(name) ?? refuseName(name, text)} is null`",
+    tests: DAMAGE,
+  },
+  {
     defence: "a row is checked when it is read",
     file: `${SQLITE}/connection/connection.ts`,
     from: "checks = rowChecks(database);",

@@ -9,7 +9,7 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { fillStore, readEverything } from "./fixtures/full-store.ts";
 import { message, start } from "./sample-sessions.ts";
-import { LOCAL, NOW, sampleInvocation, sampleSettlement } from "./samples.ts";
+import { LOCAL, NOW, sampleBinding, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 let dir: string;
 let prepared: string;
@@ -123,6 +123,25 @@ test.each(PLAUSIBLE_CHANGES)(
     await store.close();
   },
 );
+
+test("does not report healthy rows that a query excludes", async () => {
+  const store = await open();
+  // A row that no condition of the query below accepts, found by an index of its org alone.
+  const hook = { binding_id: "bind_hook", kind: "hook", export_id: "notify", status: "disabled" } as const;
+  await store.bindings.create(sampleBinding({ ...hook, package_version: "1.1.0" }), {});
+  const elsewhere = { ...LOCAL, project_id: "proj_elsewhere" };
+  const page = { limit: 500 };
+  const { bindings, allow_rules, approvals, invocations } = store;
+  expect(await bindings.list(elsewhere, { kind: "tool", package_id: "acme/other" }, page)).toMatchObject({
+    items: [],
+  });
+  expect(await bindings.discover(elsewhere, "tool")).toEqual([]);
+  expect(await bindings.candidates(elsewhere, "search", "acme/other")).toEqual([]);
+  expect(await allow_rules.ofPackage(elsewhere, "acme/devkit")).toEqual([]);
+  expect((await approvals.list(elsewhere, { status: "pending" }, page)).items).toEqual([]);
+  expect(await invocations.get(elsewhere, "inv_full_000")).toBeNull();
+  await store.close();
+});
 
 test("keeps other rows readable, and refuses to update a damaged row", async () => {
   tamper("update invocations set body = replace(body, 'a', 'b') where id = 'inv_full_000'");

@@ -112,9 +112,9 @@ const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit
 
 /**
  * Adds a check of every returned row to a query, as a column named `row_checked`. It is not in the WHERE clause, where
- * SQLite replaces a column with the value that it is compared with before it reads the row; that does not happen to
- * columns that are compared inside `or`, so rows that a `checkedCondition` excludes are checked there. Queries with only an aggregate
- * return no row; what a subquery reads comes from an index or ends up in a returned row.
+ * SQLite replaces a column with the value that it is compared with before it reads the row. It does not do so in a
+ * subquery, in which the rows that a `checkedCondition` excludes are checked. Queries with only an aggregate return no
+ * row; what a subquery of theirs reads comes from an index or ends up in a returned row.
  */
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
   if (checks.size === 0 || !/^\s*select\b/i.test(text) || /^\s*select\s+(min|max|count)\(/i.test(text))
@@ -131,7 +131,10 @@ export function withRowChecks(text: string, checks: ReadonlyMap<string, string>)
   // `check_row` never returns null: it throws for a damaged row.
   const rest = text
     .slice(from.index)
-    .replaceAll(OR_DAMAGED, (_, name: string) => `or ${calls.get(name) ?? refuseName(name, text)} is null`);
+    .replaceAll(
+      OR_DAMAGED,
+      (_, name: string) => `or (select ${calls.get(name) ?? refuseName(name, text)}) is null`,
+    );
   return `${text.slice(0, from.index)}, ${[...calls.values()].join(" + ")} as row_checked${rest}`;
 }
 
