@@ -22,6 +22,7 @@ import { deliveries } from "./0023-deliveries.ts";
 import { llmCalls } from "./0025-llm-calls.ts";
 import { trustedKeys } from "./0026-trusted-keys.ts";
 import { bindingRevisions } from "./0028-binding-revisions.ts";
+import { jobIndexes } from "./0029-job-indexes.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -51,6 +52,7 @@ export const MIGRATIONS: readonly Migration[] = [
   llmCalls,
   trustedKeys,
   bindingRevisions,
+  jobIndexes,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);
