@@ -39,7 +39,7 @@ const AHEAD_ALONE = 16;
  * How many new jobs of a lane are taken without a read, for each one that may run at the same time. The limit bounds the
  * memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
  */
-const UNREAD_ALONE = 16;
+const UNREAD_ALONE = 64;
 /** How many jobs of all lanes are reserved ahead in a queue of its own. */
 const MAX_AHEAD = 4_000;
 /** The shortest time between two reads of the queue. */

@@ -387,13 +387,13 @@ describe("the deliverer", () => {
     add(jobsOf("b", 0, 1));
     await expect.poll(() => started).toEqual(["a0"]);
     const before = reads.length;
-    add(jobsOf("a", 1, 32));
-    await expect.poll(() => started.length).toBe(33);
+    add(jobsOf("a", 1, 128));
+    await expect.poll(() => started.length).toBe(129);
     expect(reads.length).toBe(before);
-    // A lane takes 16 jobs for each that may run at the same time. The others are left to reads, which are in due order.
-    add(jobsOf("a", 33, 1));
+    // A lane takes 64 jobs for each that may run at the same time. The others are left to reads, which are in due order.
+    add(jobsOf("a", 129, 1));
     await new Promise((resolve) => setTimeout(resolve, 20));
-    expect(started).not.toContain("a33");
+    expect(started).not.toContain("a129");
   });
 
   test("starts a new job once even if a read has already found it", async () => {
