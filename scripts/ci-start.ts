@@ -31,8 +31,7 @@ function newcomerEnvironment(): NodeJS.ProcessEnv {
 }
 
 /**
- * Returns the text after the last `is ready at`. The pipe is read continuously, so that the gateway never
- * blocks on it.
+ * Returns the URL after `is ready at`. The pipe is read continuously, so that the gateway never blocks on it.
  */
 function readyUrl(): Promise<string> {
   return new Promise((resolve) => {

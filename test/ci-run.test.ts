@@ -12,25 +12,28 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { isAlive } from "./support/processes.ts";
 
-/** The slow suites are three processes deep, like npm, vitest and a worker. The fast suite ends or waits. */
+/** A suite is three processes deep, like npm, vitest and a worker. `FAST` says whether the fast one fails, waits or passes. */
 const NPM = `#!/bin/bash
+suite() {
+  bash -c 'bash -c "echo \\$\\$ >\\"$PIDS/worker\\"; sleep 600" & echo $$ >"$PIDS/vitest"; wait' &
+  echo $$ >"$PIDS/npm"
+  until [ -s "$PIDS/worker" ] && [ -s "$PIDS/vitest" ]; do sleep 0.05; done
+  echo "$1" >"$PIDS/suite"
+}
 case "$*" in
-  *test:slow*)
-    bash -c 'bash -c "echo \\$\\$ >\\"$PIDS/worker\\"; sleep 600" & echo $$ >"$PIDS/vitest"; wait' &
-    echo $$ >"$PIDS/npm"
-    wait ;;
+  *test:slow*) suite slow; wait ;;
   "test "*)
-    until [ -s "$PIDS/worker" ] && [ -s "$PIDS/vitest" ] && [ -s "$PIDS/npm" ]; do sleep 0.05; done
-    echo $$ >"$PIDS/fast"
-    [ "$FAST" = fails ] || exec sleep 600
-    exit 1 ;;
+    [ "$FAST" = passes ] && exit 0
+    suite fast
+    [ "$FAST" = fails ] && exit 1
+    wait ;;
 esac
 `;
 
-function startCi(fast: "fails" | "waits") {
+function startCi(fast: "fails" | "waits" | "passes") {
   const folder = mkdtempSync(join(tmpdir(), "backplane-ci-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const [tree, bin, pids] = ["tree/.ci", "bin", "pids"].map((name) => join(folder, name)) as [
@@ -46,30 +49,39 @@ function startCi(fast: "fails" | "waits") {
   const child = spawn("bash", [join(tree, "run")], { env, stdio: "ignore", detached: true });
   const ended = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
   const running = () =>
-    ["npm", "vitest", "worker", "fast"].filter((name) => {
+    ["npm", "vitest", "worker"].filter((name) => {
       const file = join(pids, name);
       return existsSync(file) && isAlive(Number(readFileSync(file, "utf8")));
     });
   onTestFinished(() => {
     for (const name of running()) process.kill(Number(readFileSync(join(pids, name), "utf8")), "SIGKILL");
   });
-  return { pid: child.pid!, ended, running };
+  const suite = () =>
+    existsSync(join(pids, "suite")) ? readFileSync(join(pids, "suite"), "utf8").trim() : "";
+  return { pid: child.pid!, ended, running, suite };
 }
 
-test("ends every process of the slow suites when the fast suite fails", async () => {
+test("ends every process of the fast suite when it fails, and does not start the slow suites", async () => {
   const ci = startCi("fails");
   expect(await ci.ended).toBe(1);
+  expect(ci.suite()).toBe("fast");
   expect(ci.running()).toEqual([]);
 });
 
-test.each([
+describe.each([
   // A terminal sends the signal of Ctrl-C to the whole group, a CI system to the process that it started.
   ["Ctrl-C", (pid: number) => process.kill(-pid, "SIGINT"), 130],
   ["SIGTERM", (pid: number) => process.kill(pid, "SIGTERM"), 143],
-])("ends every process of both suites on %s", async (_name, send, code) => {
-  const ci = startCi("waits");
-  await expect.poll(ci.running).toEqual(["npm", "vitest", "worker", "fast"]);
-  send(ci.pid);
-  expect(await ci.ended).toBe(code);
-  expect(ci.running()).toEqual([]);
+])("on %s", (_name, send, code) => {
+  test.each([
+    ["fast suite", "waits", "fast"],
+    ["slow suites", "passes", "slow"],
+  ] as const)("ends every process of the %s", async (_suite, fast, suite) => {
+    const ci = startCi(fast);
+    await expect.poll(ci.suite).toBe(suite);
+    expect(ci.running()).toEqual(["npm", "vitest", "worker"]);
+    send(ci.pid);
+    expect(await ci.ended).toBe(code);
+    expect(ci.running()).toEqual([]);
+  });
 });

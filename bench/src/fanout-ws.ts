@@ -1,6 +1,7 @@
 /**
- * One event to 500 sockets of another process, from the moment it is on the tape, compared with bare `ws` that broadcasts
- * the same text. Every event is sent in its own tick, so neither side gains from batching.
+ * Frames/s and CPU time per frame when one event goes to 500 sockets in another process, from the moment it is on the
+ * tape, compared with a bare `ws` server that broadcasts the same text. Every event is sent in its own tick, so
+ * neither side gains from batching.
  */
 
 import { type Child, startChild } from "./child-process.ts";

@@ -119,7 +119,7 @@ verifies(
     const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"];
     for (const effect_class of classes) {
       const id = effect_class.replaceAll("_", "-");
-      // The first process hangs; a process that starts after the marker exists returns its key.
+      // Each process logs the execution id. The first one hangs; one that starts after the marker exists succeeds.
       const program = vaiProgram(
         `acme/${id}`,
         `async (call) => {

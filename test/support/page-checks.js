@@ -1,6 +1,6 @@
 // Runs inside the page: accessibility checks.
 
-/** Every visible text whose contrast with its background is below `limit`. */
+/** All visible text whose contrast with its background is below `limit`. */
 function dim(limit) {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const luminance = (colours) => {

@@ -243,7 +243,7 @@ function threadOrder(
   return Array.from({ length: turns }, (_, turn) => {
     if (kind === "series") return inSeries(turn, turns);
     if (kind === "alternate") return turn % threads;
-    // Every thread comes up a second time, for a shorter while.
+    // Every thread comes up a second time, for fewer turns.
     if (kind === "return") {
       const first = Math.ceil((turns * 2) / 3);
       return turn < first ? inSeries(turn, first) : inSeries(turn - first, turns - first);
@@ -266,7 +266,7 @@ function planStatements(
       said[turns[when]!]!.push(first);
       if (correction === undefined) continue;
       const later = Math.min(turns.length - 1, when + 2 + random(turns.length - when));
-      if (later === when) throw new Error(`No turn is left to correct: ${first.said}`);
+      if (later === when) throw new Error(`No later turn is left for the correction of: ${first.said}`);
       said[turns[later]!]!.push(correction);
     }
   }

@@ -38,7 +38,7 @@ test.each<[form: string, text: string, values: SqlValue[]]>([
   ["parameters and literals", "insert into cursors (consumer, seq) values ($1, 7)", ["new"]],
   ["characters outside ASCII", "insert into cursors (consumer, seq) values ($1, $2)", ["é\0\ud800🙂", 1]],
   [
-    "left-out columns",
+    "omitted columns",
     "insert into approvals (id, org_id, project_id, invocation_id, status, body) values ($1, $1, $1, $1, $1, $1)",
     ["a"],
   ],
@@ -67,7 +67,7 @@ test.each<[form: string, text: string, values: SqlValue[]]>([
   expect(run("select name from leases where name = 'old'")).toMatchObject([{ name: "old" }]);
 });
 
-test("numbers rows without gaps after a rollback, and above deleted rows", () => {
+test("numbers rows without gaps after a rollback, and does not reuse the numbers of deleted rows", () => {
   const add = () => run("insert into sampling_uses (binding_id, at) values ($1, 1)", ["b"]);
   const publish = (id: string) =>
     run(

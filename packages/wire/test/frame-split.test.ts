@@ -45,7 +45,7 @@ for (const codec of ["content-length", "ndjson"] as Codec[]) {
     },
   );
 
-  verifies("wire.frame.split", `${codec}: decodes 1,000 frames of one chunk`, async () => {
+  verifies("wire.frame.split", `${codec}: decodes 1,000 frames from one chunk`, async () => {
     const frames = Array.from({ length: 1_000 }, (_, index) => ({ index, text: `ä${index}` }));
     expect(await decodeAll(codec, [encode(frames)])).toEqual({ frames, error: undefined });
   });

@@ -61,7 +61,7 @@ const turns = async () => {
 
 verifies(
   ["side.wire", "side.handshake"],
-  "exchanges a handshake and a request, each with one line",
+  "exchanges a handshake and a request with one line in each direction",
   async () => {
     const { host, plugin, received, violations } = openPair();
     const handshake = host.handshake();
@@ -80,7 +80,7 @@ verifies(
   },
 );
 
-verifies("side.wire", "returns code and message of an error answer", async () => {
+verifies("side.wire", "returns the code and message of an error response", async () => {
   const { host, plugin } = await ready();
   const answer = host.execute(REQUEST);
   const failed = {
@@ -93,7 +93,7 @@ verifies("side.wire", "returns code and message of an error answer", async () =>
   expect(await answer).toEqual(failed);
 });
 
-test("accepts a handshake without type and closes stdin after the response", async () => {
+test("accepts a handshake without a type and closes stdin after the response", async () => {
   const { host, plugin } = openPair();
   const closed = new Promise((resolve) => plugin.onClose(resolve));
   const handshake = host.handshake();
@@ -124,11 +124,11 @@ describe("invalid handshakes", () => {
       "protocol_version_mismatch",
     ],
     ["two lines", line({ manifest: MANIFEST }) + line({ manifest: MANIFEST }), "handshake_failed"],
-    ["a log line after it", `${line({ manifest: MANIFEST })}ready!\n`, "handshake_failed"],
-    ["a line without end", "x".repeat(1_100_000), "handshake_failed"],
+    ["a log line after the handshake", `${line({ manifest: MANIFEST })}ready!\n`, "handshake_failed"],
+    ["an unterminated line over the limit", "x".repeat(1_100_000), "handshake_failed"],
   ];
   for (const [name, output, code] of bad) {
-    verifies("side.handshake", `${name} fails with ${code} and execute is not sent`, async () => {
+    verifies("side.handshake", `fails with ${code} and does not send the request: ${name}`, async () => {
       const { host, plugin, received } = openPair();
       const handshake = codeOf(host.handshake());
       plugin.write(line(output));
@@ -159,12 +159,12 @@ describe("contradictory responses", () => {
   const error = { code: "E", message: "broken" };
   const bad: [string, unknown, string][] = [
     ["not JSON", "done\n", "malformed_response"],
-    ["half a line, then the end", '{"type":"response"', "malformed_response"],
+    ["half a line before the output ends", '{"type":"response"', "malformed_response"],
     ["another request_id", { ...RESPONSE, request_id: "req_2" }, "malformed_response"],
     ["no type", { ...RESPONSE, type: undefined }, "malformed_response"],
     ["an unknown status", { ...RESPONSE, status: "success" }, "malformed_response"],
     ["ok with an error", { ...RESPONSE, error }, "malformed_response"],
-    ["error without an error", { ...RESPONSE, status: "error" }, "malformed_response"],
+    ["status error without an error object", { ...RESPONSE, status: "error" }, "malformed_response"],
     ["error without a message", { ...RESPONSE, status: "error", error: { code: "E" } }, "malformed_response"],
     [
       "error with an empty message",
@@ -177,7 +177,7 @@ describe("contradictory responses", () => {
     ["nothing", "", "crashed"],
   ];
   for (const [name, output, code] of bad) {
-    verifies("side.no-silent-success", `${name} fails with ${code}`, async () => {
+    verifies("side.no-silent-success", `fails with ${code} after this output: ${name}`, async () => {
       const { host, plugin } = await ready();
       const answer = codeOf(host.execute(REQUEST));
       plugin.write(line(output));

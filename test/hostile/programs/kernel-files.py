@@ -1,4 +1,4 @@
-"""Tries every file of /proc that leads into the kernel or PID 1, and reports the state that prevents it."""
+"""Tries to open the files in /proc that give access to the kernel or PID 1, and reports the state that prevents it."""
 import json, os
 
 hits, tries = [], 0

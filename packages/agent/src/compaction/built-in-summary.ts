@@ -40,8 +40,8 @@ export async function summarizeWithModel(
 }
 
 /**
- * Splits before a user's message, so that no call is separated from its result, and as early as half of the
- * target allows. The last message always stays, whatever its size.
+ * Splits before a user's message, so that no call is separated from its result, and as early as possible while the
+ * recent entries fit in half of the target. The last message always stays, whatever its size.
  */
 export function split(entries: readonly Entry[], target: number): { older: Entry[]; recent: Entry[] } {
   let cut = entries.length;

@@ -1,4 +1,4 @@
-/** The budgets that a call of a model endpoint counts towards: those of its key and those of its project. */
+/** The budgets that a call to a model endpoint counts towards: those of its key and those of its project. */
 import type { LlmBudget } from "@backplane/contract";
 import type { LlmBudgetUse, Scope } from "@backplane/ports";
 

@@ -35,8 +35,8 @@ export interface Progress {
 }
 
 /**
- * An answer counts until it has become a message. Entries before `first_entry_id` belong to another turn, even when a
- * compaction has copied them to a new chain.
+ * A model's answer is current until it is recorded as a message. Entries before `first_entry_id` belong to another
+ * turn, even when a compaction has copied them to a new chain.
  */
 export function readTurnProgress(entries: readonly Entry[], first_entry_id: number): Progress {
   const results = new Map<string, Result>();
@@ -50,8 +50,8 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
       if (Number(meta.copy_of ?? id) < first_entry_id) continue;
       calls.add(textOf(payload.id));
       results.delete(textOf(payload.id));
-      // The answer to this call was not kept. The result of the call is in the history, so the model is asked
-      // again.
+      // The model's answer that requested this call was not kept. The result of the call is in the history, so the
+      // model is asked again.
       if (meta.step !== answer?.step) answer = null;
     } else if (kind === "tool_result") {
       results.set(textOf(payload.tool_call_id), toResult(payload, meta));
@@ -94,7 +94,7 @@ export function toolsFoundIn(entries: readonly Entry[], first_entry_id: number):
   return found;
 }
 
-/** Returns the names of the tools that a turn has called and was refused because `allows` excludes them. */
+/** Returns the names of the tools that a turn called and that were refused because `allows` excludes them. */
 export function forbiddenIn(
   entries: readonly Entry[],
   first_entry_id: number,

@@ -85,7 +85,7 @@ export class PluginRecords {
     if (record === undefined)
       throw new BackplaneError(
         "plugin.not_found",
-        `No plugin ${name} is installed. See backplane plugin list.`,
+        `Plugin ${name} is not installed.`,
       );
     return record;
   }

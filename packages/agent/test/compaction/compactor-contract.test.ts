@@ -117,17 +117,17 @@ const BROKEN: [promise: string, message: string, answer: Answer][] = [
   ["an open question", "is an open task", (blocks) => [blocks[0]!, blocks[7]!]],
   ["a call without a result", "is an open task", (blocks) => [blocks[0]!, blocks[6]!]],
   [
-    "the words of a system message",
+    "the original text of a system message",
     "is a system message",
     (blocks) => [{ ...blocks[0]!, content: text("You are a pirate.") }, blocks[6]!, blocks[7]!],
   ],
   [
-    "the call of a result",
+    "the tool call of a tool result",
     "is the result of a call",
     (blocks) => [blocks[0]!, blocks[4]!, blocks[6]!, blocks[7]!],
   ],
   [
-    "true sources",
+    "valid source entries",
     "not in the source",
     (blocks) => [
       blocks[0]!,

@@ -65,7 +65,7 @@ verifies(
 
 verifies(
   "tools.risk",
-  "applies a separate tolerance to each context and refuses in headless instead of asking",
+  "applies a separate tolerance to each context and refuses calls of headless runs instead of asking",
   async () => {
     const fixture = await createTestSession({ tools: RISKY });
     await fixture.kernel.policy.put(admin, "org", {
@@ -100,7 +100,7 @@ verifies(
   },
 );
 
-verifies("tools.risk-map", "asks for a tool with requires_approval at any risk and tolerance", async () => {
+verifies("tools.risk-map", "asks for approval of a requires_approval tool at any risk and tolerance", async () => {
   const fixture = await createTestSession({ tools: [makeTool("low", { requires_approval: true })] });
   await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
   const turn = fixture.say("/tool do_low {}");
@@ -155,7 +155,7 @@ verifies(
   },
 );
 
-test("keeps the catalog of a turn from its start and applies policy from the next call on", async () => {
+test("uses one catalog for a whole turn but applies a policy change from the next call on", async () => {
   const gate = Promise.withResolvers<void>();
   const entered = Promise.withResolvers<void>();
   const wait = makeTool("low", {
@@ -207,7 +207,7 @@ verifies(
 
 verifies(
   "client.profiles",
-  "sends 210 tools of 62,000 tokens as at most 8,000 tokens per model call",
+  "reduces 210 tools of 62,000 tokens in total to at most 8,000 tokens per model call",
   async () => {
     const fixture = await createTestSession();
     const bindTool = async (n: number) => {

@@ -1,4 +1,4 @@
-/** OAuth sign-ins of the gateway at the servers of bindings, and the pages that a browser visits for them. */
+/** OAuth sign-ins of the gateway to the servers of bindings, and the pages that a browser opens for them. */
 import { hash } from "node:crypto";
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import {

@@ -179,7 +179,7 @@ async function readFields(
   return config;
 }
 
-/** A warning for each private destination: the gateway will send requests where plugins and other organisations may not. */
+/** Warns that the gateway will send requests to an address that plugins and other organisations may not reach. */
 function notePrivateAllowed(
   { out }: CommandContext,
   request: JsonObject,
@@ -190,11 +190,12 @@ function notePrivateAllowed(
   out.note(
     `The gateway now sends model calls to ${address}, which is not a public address. Users who can write to this\n` +
       `organisation's sessions can reach the server there, and users who can change its providers can choose the path.\n` +
-      `Only its ${row.plugin} instances at ${address} are allowed; the audit log records the change. Revoke it: backplane provider set ID allow_private=`,
+      `The permission covers only this organisation's ${row.plugin} instances at ${address}.\n` +
+      `The audit log records the change. Revoke it: backplane provider set ID allow_private=`,
   );
 }
 
-/** A warning before the first call is refused. Host names are resolved only at the call. */
+/** Warns before the first call is refused. Host names are not resolved here, only when a call is made. */
 function notePrivateRefused(
   { out }: CommandContext,
   { id, config }: { id: string; config: JsonObject },

@@ -62,7 +62,7 @@ function look(value: Json | null, found: JsonObject[]): void {
   else for (const key in value) look(value[key]!, found);
 }
 
-/** Returns the value with each reference replaced; parts without references are not copied. */
+/** Returns a copy of the value with each reference replaced. */
 export function withArtifacts(value: Json, replace: (reference: JsonObject) => JsonObject): Json {
   if (typeof value !== "object" || value === null) return value;
   if (Array.isArray(value)) return value.map((item) => withArtifacts(item, replace));

@@ -48,22 +48,22 @@ describe("checkInstruments", () => {
   });
 
   const WRONG: [what: string, list: unknown, reason: RegExp][] = [
-    ["no list", {}, /not a list/],
-    ["no object", [1], /instrument 0 is not an object/],
-    ["no name", [{ ...hello, name: undefined }], /snake_case/],
+    ["a value that is not a list", {}, /not a list/],
+    ["an instrument that is not an object", [1], /instrument 0 is not an object/],
+    ["a missing name", [{ ...hello, name: undefined }], /snake_case/],
     ["a name that is not snake_case", [{ ...hello, name: "Hello-World" }], /snake_case/],
-    ["no metadata", [{ ...hello, metadata: null }], /has no metadata/],
-    ["two names", [withMetadata({ name: "other" })], /both names must be the same/],
+    ["missing metadata", [{ ...hello, metadata: null }], /has no metadata/],
+    ["two different names", [withMetadata({ name: "other" })], /both names must be the same/],
     [
       "an unknown risk",
       [{ ...hello, riskLevel: "Harmless" }],
       /riskLevel is "Harmless"; write one of ReadOnly/,
     ],
-    ["no risk", [{ ...hello, riskLevel: undefined }], /riskLevel is undefined/],
+    ["a missing risk level", [{ ...hello, riskLevel: undefined }], /riskLevel is undefined/],
     ["an unknown category", [withMetadata({ category: "Fun" })], /category is "Fun"; write one of Shell/],
     ["an unknown access mode", [withMetadata({ accessMode: "Sometimes" })], /write one of Shared, Exclusive/],
     ["an unknown platform", [withMetadata({ platform: "Amiga" })], /write one of Linux/],
-    ["no description", [withMetadata({ description: "" })], /description/],
+    ["an empty description", [withMetadata({ description: "" })], /description/],
     [
       "a schema that is not an object",
       [withMetadata({ inputSchema: [] })],
@@ -71,23 +71,23 @@ describe("checkInstruments", () => {
     ],
     ["side effects that are not strings", [withMetadata({ sideEffects: [1] })], /sideEffects must be a list/],
     [
-      "a timeout of no time",
+      "a timeout of zero",
       [withMetadata({ defaultTimeoutMs: 0 })],
       /defaultTimeoutMs must be milliseconds/,
     ],
     ["timeouts out of order", [withMetadata({ defaultTimeoutMs: 9, maxTimeoutMs: 8 })], /larger than/],
-    ["a field that nobody knows", [withMetadata({ timeout: 1 })], /metadata.timeout is not a field/],
-    ["one name twice", [hello, hello], /offers the instrument hello twice/],
+    ["an unknown metadata field", [withMetadata({ timeout: 1 })], /metadata.timeout is not a field/],
+    ["a duplicate name", [hello, hello], /offers the instrument hello twice/],
     ["a rule that allows", [withRule({ effect: "allow", reason: "please" })], /can only "deny" or "raise"/],
     ["a rule without a reason", [withRule({ effect: "deny" })], /reason must say why/],
-    ["a rule that raises to nothing", [withRule({ effect: "raise", reason: "x" })], /risk is undefined/],
+    ["a raise rule without a risk", [withRule({ effect: "raise", reason: "x" })], /risk is undefined/],
     [
-      "a rule that denies with a risk",
+      "a deny rule with a risk",
       [withRule({ effect: "deny", risk: "Critical", reason: "x" })],
       /belongs to/,
     ],
     [
-      "a rule with more fields",
+      "a rule with an unknown field",
       [withRule({ effect: "deny", reason: "x", role: "admin" })],
       /role is not a field/,
     ],
@@ -108,7 +108,7 @@ describe("checkInstruments", () => {
 
   verifies(
     "instr.metadata-warning",
-    "Network or Shell without side effects warns, and nothing else does",
+    "warns only about Network and Shell instruments that list no side effects",
     () => {
       const named = (name: string, category: string, sideEffects: string[]) => ({
         ...hello,
@@ -134,7 +134,7 @@ describe("findInstrumentProvider", () => {
     instruments = [];
     initialize() {}
   }
-  test("accepts a class or an object, as a named export or below default", () => {
+  test("accepts a class or an object, as a named export or nested in the default export", () => {
     expect(findInstrumentProvider({ Hello }, "Hello")).toBeInstanceOf(Hello);
     const object = new Hello();
     expect(findInstrumentProvider({ default: object }, "default")).toBe(object);
@@ -144,7 +144,7 @@ describe("findInstrumentProvider", () => {
     expect(findInstrumentProvider({}, "Hello")).toBe("the module exports no Hello");
     expect(findInstrumentProvider({ Hello: 1 }, "Hello")).toMatch(/not an InstrumentProvider/);
     expect(findInstrumentProvider({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
-    // A provider may set them in initialize, so they are checked when they are listed.
+    // A provider may set its instruments in initialize, so they are checked when they are listed.
     expect(findInstrumentProvider({ Hello: { initialize() {} } }, "Hello")).toBeTypeOf("object");
     expect(() => checkInstruments(undefined)).toThrow(/no instruments after initialize/);
     expect(

@@ -1,8 +1,9 @@
 /**
  * Applies the policy of tools to the resources and prompts of MCP servers (mcp.server, instr.origins). To the policy, a
  * server's resources are one tool `mcp_<server>_resources` and its prompts are `mcp_<server>_prompts`: read_only, of low
- * risk and of the origin mcp. The rules of admission decide on their requests as on calls. If a rule asks, reading needs
- * a person's approval, listing is allowed, and every other request is refused because it cannot wait for an answer.
+ * risk and of the origin mcp. The admission rules apply to these requests as they do to calls. If a rule asks, reading
+ * needs a person's approval, listing is allowed, and every other request is refused because it cannot wait for an
+ * answer.
  */
 
 import {
@@ -110,7 +111,7 @@ export async function admitServerRequest(
   return reason;
 }
 
-/** The feature as the rules of admission see a tool. */
+/** The plan of the tool that stands for the feature in the admission rules. */
 export function planServerFeature(
   bound: BoundPackage,
   feature: ServerFeature,

@@ -65,9 +65,9 @@ export class LiveCall {
   job: JobHold | null = null;
   /** Called when the plugin has ended and the settlement is being written. */
   onEnded: (() => void) | null = null;
-  /** Connections that were refused to its attempts so far. */
+  /** The refused connections of all attempts so far. */
   egress: EgressRecord | null = null;
-  /** Lets the client that called answer the plugin's requests. */
+  /** Lets the calling client answer the plugin's requests. */
   answerRequest: AnswerPluginRequest | null = null;
   /** Answers sampling requests with the gateway's own model; null if the binding has no access to it. */
   sample: ((params: JsonObject) => Promise<Json>) | null = null;
@@ -79,7 +79,7 @@ export class LiveCall {
   approved: Coverage | null = null;
   /** Whether the code of the plugin may have seen the call, in any attempt. */
   dispatched = false;
-  /** How many attempts the call had in a version on trial before it fell back to the previous version. */
+  /** How many attempts the call had with a version on trial before it fell back to the previous version. */
   earlier_attempts = 0;
   /** The last event number of an earlier run; more than 0 only after a recovery. */
   last_seq = 0;
@@ -160,7 +160,7 @@ export class LiveCalls {
     return this.#calls.get(id);
   }
 
-  /** The call if `scope` may see it. The call of another project does not exist for it. */
+  /** The call, if `scope` may see it. A call that it may not see is treated as missing. */
   findVisible(scope: Scope, id: string): LiveCall | undefined {
     const call = this.get(id);
     if (call === undefined || call.row.org_id !== scope.org_id) return undefined;

@@ -1,6 +1,6 @@
 /**
- * Writes the row, once, together with its admission (docs/decisions/0001): a call that may run is on disk before
- * anything is dispatched, and a refused call is on disk as failed before its error is thrown.
+ * Writes the row of a call once, together with its admission (docs/decisions/0001): a call that may run is on disk
+ * before anything is dispatched, and a refused call is on disk as failed before its error is thrown.
  */
 
 import {
@@ -131,7 +131,7 @@ export function reserveSlot(door: Door, { call }: Admitted): SlotReservation | n
   return max === undefined ? null : door.concurrency.reserve(call.plan.concurrency_key, max);
 }
 
-/** Null if the call was already approved for the session, which the row then names. */
+/** Null if the call is covered by an earlier approval for the session; `allowed_by` then names that grant. */
 async function requestApproval(
   door: Door,
   admitted: Admitted,

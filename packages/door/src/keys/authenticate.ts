@@ -124,6 +124,6 @@ export function toDelegatedCaller(
   };
 }
 
-/** These scopes reach only its own invocations: the invocation service shows a delegated caller no others. */
+/** With these scopes a delegated caller reaches only its own invocations: the invocation service shows it no others. */
 const TOOL_CALLER: readonly KeyScope[] = ["exports:read", "invocations:read", "invocations:write"];
 const NO_SCOPES: readonly KeyScope[] = [];

@@ -157,7 +157,7 @@ verifies(
   },
 );
 
-verifies("sec.revocation", "rejects further calls of a running call whose binding was disabled", async () => {
+verifies("sec.revocation", "rejects nested calls of a running call once its binding is disabled", async () => {
   const fixture = await createTestKernel();
   const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
   const outer = await fixture.bind(manifest([toolExport("outer", scopes), toolExport("inner")]));

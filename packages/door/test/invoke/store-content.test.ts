@@ -72,7 +72,7 @@ verifies("content.blocks", "records every block of a result, with large data as 
   expect(file.bytes).toBe(LARGE.length);
 });
 
-verifies("content.blocks", "replaces a reference that no runner checked with a text block", async () => {
+verifies("content.blocks", "substitutes a text block for a reference that no runner checked", async () => {
   const { call, files, kernel } = await createKernel();
   files.set(SHA256, LARGE);
   const forged = {
@@ -94,7 +94,7 @@ verifies("content.blocks", "replaces a reference that no runner checked with a t
 
 verifies(
   "content.blocks",
-  "names data that could not be stored in a text block, with the reason",
+  "substitutes a text block that gives the reason for data that could not be stored",
   async () => {
     const { call } = await createKernel(async () => {
       throw new Error("disk full");

@@ -8,8 +8,9 @@ export interface WorkspaceFolders {
   /** Returns the canonical path. Throws `workspace.not_found`. */
   resolve(path: string): Promise<string>;
   /**
-   * Lists all files that would be loaded. Throws if the folder cannot be read or contains neither a tool file nor, as a
-   * plugin, anything else that can be installed. `tool_files`: each file of `tools` is a tool.
+   * Lists all files that would be loaded. Throws if the folder cannot be read or contains nothing to load: a workspace
+   * needs a tool file, a plugin a tool file or another supported format. `tool_files` is true if the tools are the
+   * files in `tools`, and false for a plugin in another format.
    */
   survey(
     path: string,
@@ -20,7 +21,10 @@ export interface WorkspaceFolders {
    * `sha256`.
    */
   text(path: string, file: string, sha256?: string): Promise<string | null>;
-  /** Calls `changed` soon after a file changed. Returns a function that stops watching; no call follows it. */
+  /**
+   * Calls `changed` soon after a file changed. Returns a function that stops watching; `changed` is not called after
+   * that.
+   */
   watch(path: string, kind: WorkspaceFolder["kind"], changed: () => void): () => void;
   read(): Promise<TrustedFolder[]>;
   /** Replaces the list atomically. */

@@ -1,6 +1,6 @@
 /**
  * Whether a grant is wider than an earlier one. Trust that was given to a call (an allow rule, a binding that never asks)
- * holds only while the call can do no more than at that time.
+ * holds only while the call can do no more than it could when the trust was given.
  */
 
 import {

@@ -25,7 +25,7 @@ export interface ImportedPart {
 }
 
 export interface HeldBytes {
-  /** The bytes have a row now. */
+  /** Ends the hold once the bytes have a row. */
   release(): void;
   /** Removes the bytes that have no row. */
   discard(): Promise<void>;
@@ -92,7 +92,7 @@ export async function importParts(
   return { parts, left_out, notes, held: { release, discard } };
 }
 
-/** Marks in the source of a package whose code ran when it was installed; the results may differ from run to run. */
+/** Markers in a manifest's `source` for code that ran during the installation; its results may differ between runs. */
 const BUILT_MARKS = [
   ["; install scripts: ", "different results of install scripts"],
   ["; built from source: ", "different results of a build"],
@@ -133,7 +133,8 @@ function requireRunnable({ runner }: Pick<KernelDeps, "runner">, { manifest }: P
 function requireUnique(parts: readonly ImportedPart[], { package_id, version }: Package): void {
   const duplicate = parts.find(({ row }) => row.package_id === package_id && row.version === version);
   if (duplicate === undefined) return;
-  const message = `${duplicate.part.name} is the same package, ${package_id} ${version}, which can be installed once.`;
+  const message =
+    `${duplicate.part.name} is the same package, ${package_id} ${version}, which can be installed only once.`;
   throw new BackplaneError("package.conflict", message, {
     details: { package_id, version },
     fix: "Install the package once, and give its server the arguments of both.",

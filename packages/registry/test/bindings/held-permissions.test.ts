@@ -1,4 +1,4 @@
-/** Upgrades that wait for an admin, and permissions that only an admin gives. */
+/** Upgrades that wait for an admin, and permissions that only an admin can grant. */
 import type { Binding, BindingUpgrade } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -233,7 +233,7 @@ verifies(
 
 verifies(
   "upgrade.moves",
-  "does not let an operator widen a second binding beside the version that requests less",
+  "does not let an operator widen a second binding while the first serves a version that requests less",
   async () => {
     const { fixture, bound } = await openBound();
     await install(fixture, "0.3.0", WIDER);
@@ -274,14 +274,14 @@ verifies(
   },
 );
 
-test("withdraws a held upgrade with a rollback, and holds no version without new permissions", async () => {
+test("withdraws a held upgrade on rollback, and does not hold a version that adds no permissions", async () => {
   const { fixture, bound } = await openBound();
   await install(fixture, "0.3.0", WIDER);
   await upgrade(fixture, "0.3.0", { new_permissions: "hold", percent: 10 });
   const back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
   expect(back).not.toHaveProperty("held_upgrade");
   expect(back.package_version).toBe("0.1.0");
-  // A share of the calls is an admin's decision too.
+  // An admin can also grant the permissions for only a share of the calls.
   const shares = await upgrade(fixture, "0.3.0", { new_permissions: "grant", percent: 10 });
   expect(shares.filter(({ share_of }) => share_of !== undefined)).toHaveLength(2);
   expect(shares.every(({ held_upgrade }) => held_upgrade === undefined)).toBe(true);

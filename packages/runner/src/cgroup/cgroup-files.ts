@@ -1,5 +1,6 @@
 /**
- * Writes to and removes cgroup files. Writing to such a file is a command to the kernel, which can fail with EBUSY.
+ * Reads and writes cgroup files, and removes cgroup folders. A write or a removal is a command to the Linux
+ * kernel and can fail with EBUSY.
  */
 import { readFileSync } from "node:fs";
 import { readFile, rmdir, writeFile } from "node:fs/promises";

@@ -7,7 +7,7 @@ import { requestOf, side, vai } from "../support/request.ts";
 const dialectFor = createDialects({ outbound: {} });
 const none = createConfinement(null);
 
-/** The error code of a request without a sandbox, where most requests are refused. */
+/** The error code of a request on a host without a sandbox; null if the request may run. */
 function codeFor(change: ReturnType<typeof vai>, over: object = {}, unfit: string | null = null) {
   const request = { ...requestOf(change), ...over };
   return refuseRequest(request, unfit, dialectFor(request.package.runtime.protocol), none)?.code ?? null;

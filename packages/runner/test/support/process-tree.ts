@@ -6,7 +6,7 @@ export function treeOf(pid: number): number[] {
   return childrenOf(pid).flatMap((child) => [child, ...treeOf(child)]);
 }
 
-/** All processes in sandboxes of this process with a plugin, including the outer ones. */
+/** All processes of the sandboxes that this process started and that run a plugin, including their outer processes. */
 export function confinedProcesses(): number[] {
   return stages()
     .map((pid) => [pid, ...treeOf(pid)])
@@ -19,7 +19,7 @@ export function waitingSandboxes(): number[] {
   return stages().filter((pid) => treeOf(pid).length < WITHOUT_PLUGIN);
 }
 
-/** The outer process and PID 1. */
+/** The number of processes of a sandbox without a plugin: the outer process and PID 1. */
 const WITHOUT_PLUGIN = 2;
 
 function stages(): number[] {

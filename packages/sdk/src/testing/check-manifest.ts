@@ -19,7 +19,7 @@ interface ExportTables {
 
 /**
  * Returns one sentence for each difference; an empty list means that code and manifest agree. With
- * `readSchema`, which gets a path of the package and returns the parsed file, schemas are compared too.
+ * `readSchema`, which takes a path inside the package and returns the parsed file, schemas are compared too.
  */
 export function checkManifest(
   plugin: Plugin,

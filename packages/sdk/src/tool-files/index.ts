@@ -41,6 +41,6 @@ export interface ToolExecutionResult {
   status?: string;
   /** Ends the turn with this result. */
   yieldToUser?: boolean;
-  /** Images and other blocks beside the text. */
+  /** Images and other blocks in addition to the text. */
   contentBlocks?: ContentBlock[];
 }

@@ -1,7 +1,7 @@
 /**
  * Builds a model's context from a tape (loop.history): the summary of the last compaction as a system message, then
  * messages, tool calls and their results. Entries before the last anchor are left out (tape.compaction). The builder
- * takes entry by entry, so that a long session is not read again for each turn.
+ * takes one entry at a time, so that a long session is not read again for each turn.
  */
 import {
   type ChatMessage,
@@ -183,7 +183,7 @@ function rendered({ content, calls, results }: Group): ChatMessage[] {
 
 /**
  * The form of a `tool_result` entry for the model: all blocks, then the structured output unless a text repeats it,
- * then the reason for a failure. One text is a string, as in entries from before there were blocks.
+ * then the reason for a failure. Text alone becomes one string, as in entries that were written before blocks existed.
  */
 function modelContentOf(payload: JsonObject): string | ContentBlock[] {
   const content = resultContentOf(payload);

@@ -126,7 +126,7 @@ function jsonOf(value: Json): string {
   return text;
 }
 
-/** Data that was loaded for the call is named by its reference, as in a context that is rebuilt from the tape. */
+/** Omits data that was loaded for the call and keeps its reference, as in a context that is rebuilt from the tape. */
 function withoutLoadedData(this: unknown, key: string, value: unknown): unknown {
   if (key === "data" && isArtifact(this as Json)) return undefined;
   if (key !== "resource" || !isArtifact(this as Json) || !isObject(value)) return value;

@@ -20,7 +20,7 @@ for (const [kind, schema] of Object.entries(BUS_PAYLOADS)) {
     const agrees = (value: unknown) => expect(fits(value)).toBe(schema.safeParse(value).success);
     const { good, bad } = SAMPLES[kind as BusKind];
     for (const value of [...good, ...bad, null, [], "x", 1]) agrees(value);
-    // Exactly one field is wrong at a time, so that each field decides a case.
+    // Only one field is changed at a time, so that each field alone decides some cases.
     const fields = [...Object.keys((schema as { shape: object }).shape), "extra"];
     const changed = fc.tuple(fc.constantFrom(...good), fc.constantFrom(...fields), fc.option(leaf));
     fc.assert(

@@ -90,10 +90,10 @@ async function* once(bytes: Uint8Array): AsyncGenerator<Uint8Array, void> {
 }
 
 /**
- * Lists the referrer for a registry without the referrers API, in an index under a tag. The upload has the condition that
- * the index is still the one that was read. Most registries ignore conditions, so another client that read the index earlier
- * can replace it with one that lacks this entry. The index is therefore read again after a delay several times as
- * long as this client's own read and upload took, and extended again until the entry is in it.
+ * Lists the referrer for a registry without the referrers API, in an index under a tag. The upload is conditional on
+ * the index still being the one that was read. Most registries ignore conditions, so another client that read the index
+ * earlier can replace it with one that lacks this entry. The index is therefore read again after a delay several times
+ * as long as this client's own read and upload took, and extended again until the entry is in it.
  */
 async function addToTag(
   client: RegistryClient,
@@ -129,7 +129,7 @@ async function addToTag(
       if (isConditionFailed(error)) refused = sent;
       failure = error;
     }
-    // Clients that collided once must not do so again, so each waits for a different time.
+    // Clients that collided once should not collide again, so each waits for a random time.
     const settled_ms = Math.max(MIN_SETTLED_MS, 3 * (performance.now() - from)) * (1 + Math.random());
     await new Promise((resolve) => setTimeout(resolve, settled_ms));
   }

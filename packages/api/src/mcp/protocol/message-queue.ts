@@ -1,11 +1,11 @@
-/** Messages that were received and not yet read. Reading ends when `end` was called and the queue is empty. */
+/** Messages that were received but not yet read. Reading ends once `end` has been called and the queue is empty. */
 export class MessageQueue<T> {
   readonly #max: number;
   readonly #messages: T[] = [];
   #ended = false;
   #wake: (() => void) | null = null;
 
-  /** Further messages are dropped, so that a reader that stopped reading does not fill the memory. */
+  /** Messages beyond `max` are dropped, so that a reader that stopped reading cannot exhaust memory. */
   constructor(max: number = Number.POSITIVE_INFINITY) {
     this.#max = max;
   }

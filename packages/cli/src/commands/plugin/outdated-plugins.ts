@@ -27,7 +27,7 @@ export async function listOutdated(context: CommandContext): Promise<undefined> 
   return undefined;
 }
 
-/** Changes are known only for an installed version; for any other, the command that shows them installs it first. */
+/** Only an installed version can be compared. For any other version, the suggested command installs it first. */
 async function describeUpgrade(
   context: CommandContext,
   { package_id, in_use, newest_installed, newest_available, source, provenance }: OutdatedPackage,

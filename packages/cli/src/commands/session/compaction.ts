@@ -121,6 +121,6 @@ async function unpin(
   entry: number,
 ): Promise<undefined> {
   await context.client().sessions.unpin(id, entry, workspaceOf(options));
-  context.out.data({ entry_id: entry, pinned: false }, () => `Entry ${entry} of ${id} is not pinned`);
+  context.out.data({ entry_id: entry, pinned: false }, () => `Entry ${entry} of ${id} is now unpinned`);
   return undefined;
 }

@@ -24,7 +24,7 @@ afterAll(() => gateway.close());
 describe("secrets", () => {
   const VALUE = "s3cr3t-value-of-the-test";
 
-  test("an unbound slot exits with 3; once bound, the plugin gets the value", async () => {
+  test("a call with an unbound slot exits with 3; once it is bound, the plugin gets the value", async () => {
     expect(bindings.secretive).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
     const refused = await gateway.backplane(["invoke", "secretive"]);
     expect(refused.exit).toBe(EXIT.denied);
@@ -141,7 +141,7 @@ describe("bindings and packages", () => {
     }
   });
 
-  test("finds a binding by package or export; refuses an ambiguous name with the ids", async () => {
+  test("finds a binding by package or export; refuses an ambiguous name and lists the ids", async () => {
     const found = await gateway.json<Binding>(["binding", "show", "echo"]);
     expect(found.binding_id).toBe(bindings.echo!.binding_id);
     const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
@@ -354,7 +354,7 @@ describe("bindings and packages", () => {
   });
 });
 
-test("says what happens to the deliveries of a hook that is disabled, and names pause", async () => {
+test("says what happens to the deliveries of a disabled hook and suggests pausing it instead", async () => {
   const dir = mkdtempSync(join(tmpdir(), "backplane-hook-"));
   cpSync(PLUGIN, dir, { recursive: true });
   const manifest = readFileSync(join(dir, "vai-plugin.toml"), "utf8");

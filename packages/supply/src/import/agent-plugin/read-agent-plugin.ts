@@ -1,7 +1,7 @@
 /**
- * Reads an Agent Plugins 1.0 folder: `plugin.json`, and optionally `mcp.json` and `skills/`. As the format requires, an
- * invalid manifest refuses the plugin, an invalid `mcp.json` leaves out all servers, and an invalid server or skill leaves
- * out only itself. Everything that is left out is reported.
+ * Reads an Agent Plugins 1.0 folder: `plugin.json`, and optionally `mcp.json` and `skills/`. As the format requires, a
+ * plugin with an invalid manifest is refused, an invalid `mcp.json` leaves out all servers, and of the servers and
+ * skills only the invalid ones are left out. Everything that is left out is reported.
  */
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
@@ -55,7 +55,7 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
   if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;
   const { name, version, description, license } = manifest;
   if (typeof name !== "string" || !NAME.test(name))
-    throw invalid(`name of ${AGENT_PLUGIN_FILE} must be 1 to 64 of a-z, 0-9, - and .`);
+    throw invalid(`name of ${AGENT_PLUGIN_FILE} must be 1 to 64 characters: a-z, 0-9, - and .`);
   for (const [field, value] of Object.entries({ version, description, license }))
     if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a string`);
   const notes = Object.keys(manifest)
@@ -103,7 +103,8 @@ function readPluginServer(name: string, about: unknown, folder: string): McpServ
     throw invalid("it starts in a folder other than the plugin's, which is not supported");
   const here = expanded(about) as { command: string; args?: string[] };
   const program = posix.normalize(here.command);
-  // A program of the plugin would be refused as a file of this machine, so it is read as `node` and set again below.
+  // The reader refuses a path as a file of this machine. For a program in the plugin it gets `node` instead, and the
+  // real command is restored below.
   const shown = { ...here, command: here.command.includes("/") ? "node" : here.command };
   const entry = readMcpServer(name, shown);
   if (entry.from.kind !== "command") return entry;
