@@ -41,7 +41,10 @@ export async function busDispatch(): Promise<Row[]> {
   return [row("bus.dispatch", metric, "higher", median(rates.ours), median(rates.awaited), peers)];
 }
 
-/** Each session has one publisher that continues when the bus accepts its event; ends when all were handled. */
+/**
+ * Each session has one publisher that continues when the bus accepts its event. A round ends when all events were
+ * handled.
+ */
 function gatewayBus(sessions: string[]): Round {
   const bus = createBus({
     clock,
@@ -107,7 +110,7 @@ function publishers(
   });
 }
 
-/** Resolves when every subscriber has handled every event of the round. */
+/** `round` resolves when every subscriber has handled every event of the round. */
 function countdown() {
   let left = 0;
   let done: () => void = ignore;
@@ -126,7 +129,7 @@ function countdown() {
   };
 }
 
-/** A new function each time, as different plugins have. */
+/** Returns a new function each time, because each plugin has its own handler. */
 function subscriber(finish: { handled(): void }): () => unknown {
   return async () => finish.handled();
 }

@@ -22,7 +22,7 @@ export async function buildEchoPackage(): Promise<{ folder: string; remove(): vo
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }
 
-/** Installs it in a content store of this home, from which the runner starts it. */
+/** Imports the echo plugin into a content store in `home` and opens the images from which the runner starts it. */
 export async function importEchoPackage(home: string) {
   const echo = await buildEchoPackage();
   const schemas = createSchemas();

@@ -1,4 +1,4 @@
-/** Echo peers behind one interface: a child process, a call and an end. */
+/** Echo peers behind one interface, which starts a child process, calls it and ends it. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 
@@ -32,7 +32,7 @@ interface RawShape {
   answer: (reply: never) => string;
 }
 
-/** Minimal hosts for the raw child processes: the cost of the limit on the host's side. */
+/** A minimal host for a raw child process: the host's side of the limit that ours is compared with. */
 function rawPeer({ key, child: file, request, answer }: RawShape): EchoPeer {
   return {
     key,
@@ -76,7 +76,7 @@ export const rawContentLength = rawPeer({
   answer: (reply: { output: { text: string } }) => reply.output.text,
 });
 
-/** The messages of vai.rpc.v1, including the context: the limit of a call as the protocol defines it. */
+/** The messages of vai.rpc.v1, including the context: the limit for a call as the protocol defines it. */
 export const rawVai = rawPeer({
   key: "raw-vai",
   child: "raw-vai.mjs",
@@ -105,7 +105,7 @@ const GRANT = {
 const GATEWAY = { base_url: "http://127.0.0.1:7420", scopes: [] };
 const DEADLINE_AT = new Date(Date.now() + 3_600_000).toISOString();
 
-/** The order that the kernel passes to the runner for a call without config and secrets. */
+/** The context that the kernel passes to the runner for a call without config and secrets. */
 export function benchContext(invocation_id: string) {
   return {
     invocation_id,

@@ -34,7 +34,7 @@ export async function httpInvoke(): Promise<Row[]> {
       },
       { key: "bare", server: bare, path: "/v1/invocations", headers, body: JSON.stringify({ input }) },
     ];
-    // Both are compiled by then, so the steady state is measured.
+    // The warm-up lets V8 compile both, so that the steady state is measured.
     for (const target of targets) await saturate(target, 32, 12_000);
     const figures = { ours: emptyFigures(), bare: emptyFigures() };
     for (let repetition = 0; repetition < REPETITIONS; repetition++) {

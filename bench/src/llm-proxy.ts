@@ -45,7 +45,7 @@ export async function llmProxy(): Promise<Row[]> {
         figures[key].p99.push(percentile(times, 0.99));
       }
     }
-    // The record waits for the disk, so the time of a bare write beside it explains most of the figure.
+    // The record waits for the disk. The time of a bare write, shown beside it, explains most of the figure.
     const p50 = {
       ours: median(figures.ours.p50),
       direct: median(figures.direct.p50),
@@ -56,7 +56,7 @@ export async function llmProxy(): Promise<Row[]> {
     return [
       row("llm.proxy", "ms added to the first piece, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
       row("llm.proxy.p99", "ms added to the first piece, p99", "lower", p99.ours - p99.direct, null, p99),
-      row("llm.proxy.streams", `complete of ${STREAMS} concurrent streams`, "higher", complete, STREAMS),
+      row("llm.proxy.streams", `complete streams out of ${STREAMS} concurrent ones`, "higher", complete, STREAMS),
     ];
   } finally {
     await ours.stop();

@@ -59,7 +59,7 @@ export async function mcpHttp(): Promise<Row[]> {
       row("mcp.http-call.cpu", "gateway µs/call, fetch", "lower", ...both("cpu")),
       row("mcp.http-call.saturated", "calls/s, a client that costs nothing", "higher", ...both("saturated")),
       row("mcp.http-call.p50", "ms, sequential", "lower", ...both("p50")),
-      row("mcp.http-call.rss", "MB resident after it", "lower", resident[0]!, resident[1]!),
+      row("mcp.http-call.rss", "MB resident after the calls", "lower", resident[0]!, resident[1]!),
     ];
   } finally {
     for (const server of [...servers, ...peers]) await server.stop();

@@ -1,7 +1,7 @@
 /**
  * Published gateways in front of the same stdio server, each in its own process and home, with its fastest settings: no
- * log line per call, nothing stored for a replay. None of them has a policy or a durable record. Each has one session and
- * therefore one server behind it, like ours.
+ * log line per call, nothing stored for a replay. None of them has a policy or a durable record. Each has one server
+ * behind it, like ours.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ interface Kind {
   path: string;
   tool: string;
   open(endpoint: McpEndpoint): Promise<McpSession>;
-  /** Ends a process that the peer leaves behind. */
+  /** The arguments of a command that ends a process that the peer leaves behind. */
   after?(place: Place): string[];
 }
 

@@ -1,6 +1,6 @@
 /**
  * Installing a published MCP server through the gateway, compared with `npm install` of the same package in an empty
- * folder. Needs the npm registry; both use a cache of their own, which is empty or full.
+ * folder. Needs the npm registry. Each side has its own cache, which is empty (cold) or filled (warm).
  */
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";

@@ -17,7 +17,7 @@ export interface QueuePeer {
 }
 
 const TEXT = "x".repeat(200);
-/** The same number as a delivery has. */
+/** As many attempts as a delivery gets. */
 const ATTEMPTS = 5;
 /** PostgreSQL refuses to run as root; `nobody` has this number on Linux. */
 const NOBODY = 65_534;

@@ -11,7 +11,7 @@ import { callRows } from "./wire-warm-call.ts";
 
 const log = logTo();
 
-/** A pooled process of an SDK plugin, called through the runner like the kernel calls it. */
+/** A pooled process of an SDK plugin, called through the runner as the kernel calls it. */
 const runnerPeer: EchoPeer = {
   key: "ours",
   async open() {

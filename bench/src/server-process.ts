@@ -19,7 +19,7 @@ const BARE = fileURLToPath(new URL("./children/bare-fastify.mjs", import.meta.ur
 const CHAT_MODEL = fileURLToPath(new URL("./children/chat-model.mjs", import.meta.url));
 const BARE_MCP = fileURLToPath(new URL("./children/bare-mcp.mjs", import.meta.url));
 
-/** `config` is the content of its backplane.toml. */
+/** Starts the gateway with a new home. `config` is the content of its backplane.toml. */
 export async function startOurs(more: Record<string, string> = {}, config = ""): Promise<Server> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-home-"));
   writeFileSync(join(home, "backplane.toml"), config);

@@ -131,8 +131,8 @@ async function installOnce({ url, token }: Server, reference: string): Promise<n
 }
 
 /**
- * Downloads, hashes, decompresses and writes in one stream, without any check of names, types and limits. Returns when the
- * files are written, and then when they are flushed, which an installation has to do as well.
+ * Downloads, hashes, decompresses and writes in one stream, without any check of names, types and limits. Returns the
+ * time until the files were written and the time until they were flushed; an installation has to flush them as well.
  */
 async function extractLayer(repository: string, digest: string, into: string): Promise<Extraction> {
   const from = performance.now();

@@ -90,7 +90,7 @@ export async function upgradeSwitch(): Promise<Row[]> {
   }
 }
 
-/** Calls arrive at a fixed rate, whether or not earlier ones have ended. Sorted by their end. */
+/** Calls arrive at a fixed rate, whether or not earlier ones have ended. Returns them sorted by their end. */
 async function measureUnderLoad(
   post: Post,
   act: () => Promise<unknown>,

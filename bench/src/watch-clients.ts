@@ -96,7 +96,7 @@ function frameCounter(count: (frames: number) => void): (chunk: Buffer) => void 
       const short = bytes[1]! & 127;
       if (short === 127 || (short === 126 && bytes.length < 4)) break;
       skip = short === 126 ? 4 + bytes.readUInt16BE(2) : 2 + short;
-      // A frame counts when it begins; the next one cannot begin before it has ended.
+      // A frame is counted when it begins; the next one cannot begin before it has ended.
       frames++;
     }
     rest = bytes;

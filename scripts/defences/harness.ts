@@ -112,7 +112,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "checkpoint: checkpoint as unknown as JsonObject }",
     to: "}",
     tests: RESUMED,
-    only: "as the fidelity says",
+    only: "with the state of its fidelity",
   },
   {
     defence: "harness: a new chain begins with the summary",
@@ -120,7 +120,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "const chain_id = await reseed(door, live, execution, text);",
     to: "const chain_id = (await Promise.resolve(null)) as string | null;",
     tests: RESUMED,
-    only: "as the fidelity says",
+    only: "with the state of its fidelity",
   },
   {
     defence: "harness: keys belong to the execution",
@@ -198,7 +198,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "requires_approval: true",
     to: "requires_approval: false",
     tests: HOSTED,
-    only: "asks people for what the agent",
+    only: "asks people to permit what the agent",
   },
   {
     defence: "harness: models are not offered harness_action",
@@ -222,6 +222,6 @@ export const HARNESS_DEFENCES: Mutant[] = [
     from: "caller.delegation === undefined ? session : null",
     to: "session",
     tests: ["packages/api/test/mcp/refused-requests.test.ts"],
-    only: "under the session of the call that made it",
+    only: "under the session of the call that owns the token",
   },
 ];

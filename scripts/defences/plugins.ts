@@ -132,7 +132,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     from: "virtualModules: { [PLUGIN_API]: { __esModule: true, default: {} } },",
     to: "virtualModules: {},",
     tests: ["packages/sdk/test/host/tool-files.test.ts"],
-    only: "resolves the package of the types",
+    only: "resolves @vellumai/plugin-api",
   },
   {
     defence: "memory: a young session asks its short-term memory first",

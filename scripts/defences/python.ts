@@ -44,7 +44,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: "if (sha256 !== wheel.sha256) throw",
     to: "if (sha256 === null) throw",
     tests: PYTHON_WHEELS,
-    only: "another hash than the lock",
+    only: "hash differs from the lock",
   },
   {
     defence: "pypi: a wheel contains what its RECORD says",
@@ -189,7 +189,7 @@ export const PYTHON_DEFENCES: Mutant[] = [
     from: "if (total > max_bytes) disconnect();",
     to: "",
     tests: PYTHON_SERVER,
-    only: "without an end",
+    only: "stops downloading an endless file",
     hangs: true,
   },
   {

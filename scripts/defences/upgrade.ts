@@ -323,7 +323,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: 'if (status !== "failed" || !isProcessFailure(error?.code)) return false;',
     to: 'if (status !== "failed") return false;',
     tests: FALLS_BACK,
-    only: "keeps the answer that a version on trial gave",
+    only: "keeps the answer of a call that was still running",
   },
   {
     defence: "trial: a dispatched call runs again only if the effect class of the version on trial allows it",
@@ -387,7 +387,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     from: "if (pack.version !== trial?.from_version) return null;",
     to: "",
     tests: FALLS_BACK,
-    only: "an operator has moved the binding on",
+    only: "an operator has moved the binding to another version",
   },
   {
     defence: "trial: a call runs again only on the bytes from before the upgrade",

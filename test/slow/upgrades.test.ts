@@ -136,7 +136,7 @@ verifies(
     const held = await gateway.cli("plugin", "upgrade", PACKAGE, "--from", folder, "--yes");
     expect(held).toMatchObject({ code: 3 });
     expect(held.stderr).toContain("find will be able to use the network: b.example.");
-    expect(held.stderr).toContain("waits for an admin. 1.0.0 continues to serve.");
+    expect(held.stderr).toContain("waits for an admin. 1.0.0 stays in use.");
     expect((await bindings())[0]!.held_upgrade).toMatchObject({ permissions: ["network"] });
     expect(await find("y")).toMatchObject({ status: "succeeded", package_version: "1.0.0" });
     const granted = await gateway.cli(

@@ -1,4 +1,5 @@
-// The limit of mcp.http-call: bare Fastify in front of the same MCP server, named by its file. No auth, no record, no policy.
+// The limit that mcp.http-call is compared with: bare Fastify in front of the same MCP server, whose file is the
+// argument. No auth, no record, no policy.
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import Fastify from "fastify";

@@ -1,6 +1,6 @@
 /**
- * Investigates a bug in two parallel runs on sessions of their own, and lets a third run on the session of the user propose
- * a fix. The checkpoint holds the findings, and every run has a key, so a resumed triage repeats nothing.
+ * Investigates a bug in two parallel runs on sessions of their own; a third run, on the user's session, then proposes a
+ * fix. The checkpoint holds the findings, and every run has a key, so a resumed triage repeats nothing.
  */
 import {
   type ChildRun,

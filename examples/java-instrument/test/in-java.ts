@@ -1,11 +1,11 @@
-/** Tests that need a JDK, and a JVM process that exchanges raw lines. */
+/** Runs tests that need a JDK, and Java programs that exchange raw lines. */
 import { execFileSync } from "node:child_process";
 import { expect, test } from "vitest";
 import { missingJdk } from "./build-jar.ts";
 
 export const jdk = missingJdk();
 
-/** Skipped without a JDK, so that the report does not count the test as passed. */
+/** Skips the test without a JDK, so that the report does not count the test as passed. */
 export function withJdk(name: string, run: () => Promise<void>): void {
   test(name, async ({ skip }) => {
     if (jdk !== null) {

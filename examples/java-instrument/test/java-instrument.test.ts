@@ -17,7 +17,7 @@ beforeAll(() => {
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
 
-withJdk("the jar is a package that java starts", async () => {
+withJdk("imports the jar as a package that is started with java", async () => {
   const schemas = createSchemas();
   const store = openContentStore(join(base, "blobs"));
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });

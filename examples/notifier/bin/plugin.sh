@@ -1,7 +1,7 @@
 #!/bin/sh
 # A hook that implements vai.rpc.v1 with only sh, awk and dd. It handles one call at a time and reads a cancel after
 # the current call, so keep calls short. README.md lists the limits.
-LC_ALL=C # lengths count bytes, and no byte is ever a broken character
+LC_ALL=C # lengths are counted in bytes, and invalid UTF-8 is not an error
 export LC_ALL
 PACKAGE_ID=acme/notifier
 VERSION=0.1.0
@@ -11,7 +11,7 @@ NL='
 WANTED='type id op body.export_id body.context.config.prefix body.event.type body.event.subject.id
 body.event.summary.status body.event.summary.task'
 
-say() { # one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
+say() { # writes one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
   set -- "{\"protocol\":\"vai.rpc.v1\",\"type\":\"$1\",$2}"
   printf 'Content-Length: %d\r\n\r\n%s' "${#1}" "$1"
 }
@@ -21,7 +21,7 @@ die() {
   exit 1
 }
 
-hear() { # the next frame into $frame; false at the end of the stream
+hear() { # reads the next frame into $frame; returns false at the end of the stream
   length=
   while :; do
     IFS= read -r line || return 1
@@ -64,7 +64,7 @@ flatten() {
     END { n = length(s); i = 1; value("") }'
 }
 
-get() { # the value at a path into $value
+get() { # puts the value at a path into $value
   value=
   case $fields in *"$NL$1="*) value=${fields#*"$NL$1="} value=${value%%"$NL"*} ;; esac
 }

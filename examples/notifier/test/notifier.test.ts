@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 const folder = fileURLToPath(new URL("..", import.meta.url));
 const manifest = readManifest(readFileSync(`${folder}/vai-plugin.toml`, "utf8"));
 
-/** dash counts bytes and bash characters by default, so both are tested where both are installed. */
+/** By default dash counts bytes and bash counts characters, so both are tested where both are installed. */
 const shells = [["sh"], ["bash", "--posix"]].filter(([shell]) => existsSync(`/bin/${shell}`));
 
 const settled = (id: string, summary = {}) =>
@@ -64,7 +64,7 @@ describe.each(shells.map((shell) => [...shell, ...manifest.runtime.entrypoint.sl
       expect((await run.deliver("notify", settled("inv_2"))).status).toBe("ack");
     });
 
-    test("fails for an unknown export with a message", async () => {
+    test("fails with a message for an unknown export", async () => {
       expect(await run.invoke("notify")).toMatchObject({
         status: "failed",
         text: "This plugin has only the hook notify.",

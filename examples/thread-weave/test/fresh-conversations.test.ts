@@ -10,7 +10,7 @@ test("creates the same 20 conversations of more than 20,000 characters each time
   expect(createFreshConversations()).toEqual(conversations);
 });
 
-test("tells the newest value of each fact in exactly one block", () => {
+test("states the newest value of each fact in exactly one block", () => {
   for (const { blocks, facts } of conversations)
     for (const { question, value } of facts)
       expect(
@@ -19,7 +19,7 @@ test("tells the newest value of each fact in exactly one block", () => {
       ).toHaveLength(1);
 });
 
-test("asks for each fact with a word of its line", () => {
+test("each question shares a word with the line that states its fact", () => {
   for (const { blocks, facts } of conversations)
     for (const { question, value } of facts) {
       const lines = textsOf(blocks).flatMap((text) => text.split(/\n|(?<=[.?!]) /));

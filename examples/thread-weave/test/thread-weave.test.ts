@@ -100,7 +100,7 @@ test.each([
     "Restart the importer before the migration.",
     "Restart the importer after the migration.",
   ],
-  ["what is left out", "Clear the importer cache, not the mailer.", "Clear the importer cache, the mailer."],
+  ["an omitted word", "Clear the importer cache, not the mailer.", "Clear the importer cache, the mailer."],
 ])("keeps both of two sentences that differ only in %s", (_, earlier, later) => {
   const tell = (words: string, n: number): ChainBlock[] => [
     { entry_id: 800 + 2 * n, kind: "input", content: [{ type: "text", text: words }] },
@@ -132,7 +132,7 @@ test("does not give a topic of a few lines its own block and title", () => {
   for (const { content } of woven) expect(content[0]!.text!.split("\n").length).toBeGreaterThan(5);
 });
 
-test("names the newest of the entries that say the same", () => {
+test("names only the newest of the entries that say the same thing", () => {
   const text = "Backups of Utrecht expire in 30 days.";
   const tell = (entry_id: number): ChainBlock => ({
     entry_id,

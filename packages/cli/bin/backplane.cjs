@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 /**
  * The launcher. It runs under the Node on the PATH (18 or later), so it is CommonJS. If that Node is too old, it starts
- * the bundled Node with the same arguments. dist/main.js uses it for the same purpose.
+ * the bundled Node with the same arguments. dist/main.js uses this file for the same purpose.
  */
 "use strict";
 

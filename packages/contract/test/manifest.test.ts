@@ -37,7 +37,7 @@ test.each([
   ["a package id without publisher", manifest({ package_id: "devkit" }), "package_id"],
   ["an invalid version", manifest({ version: "1" }), "version"],
   ["two exports with one id", manifest({ exports: [tool, tool] }), "exports"],
-  ["no export", manifest({ exports: [] }), "exports"],
+  ["a package without an export", manifest({ exports: [] }), "exports"],
   [
     "a hook table on a tool",
     manifest({ exports: [{ ...tool, hook: { subscribes_to: ["run.started"] } }] }),

@@ -78,7 +78,7 @@ export interface DoorModule {
   stop(): Promise<void>;
 }
 
-/** How many calls of a project decide which tools count as used. */
+/** From how many of the latest calls of a project the usage of its tools is counted. */
 const LATEST_CALLS = 5_000;
 
 export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule {

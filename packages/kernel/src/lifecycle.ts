@@ -33,7 +33,7 @@ export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
   recover(): Promise<void>;
 }
 
-/** Without the store a step may fail; the others are stopped all the same, or the process would not end. */
+/** A step may fail if the store is unavailable. The other steps run all the same, or the process would not end. */
 export function createAttempt({ log }: Pick<KernelDeps, "log">) {
   return async (what: string, step: () => Promise<unknown>): Promise<void> => {
     try {

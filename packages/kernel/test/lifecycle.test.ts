@@ -20,7 +20,7 @@ test("cancels calls immediately on stop, waits for the grace period, and writes 
       await quickly;
       return ok();
     }
-    // Cancelled immediately, but ignores it.
+    // The call is cancelled immediately, but ignores it.
     reasons.push(await cancelled);
     return await new Promise<never>(() => {});
   };
@@ -70,7 +70,7 @@ verifies("fault.disk", "stops completely while the disk of the store fails", asy
   expect(fixture.logged.map(({ message }) => message)).toContain("the dispatcher did not stop cleanly");
 });
 
-test("reports the store, the runner and running work as health", async () => {
+test("reports the health of the store and the runner, and the running work", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);

@@ -107,7 +107,7 @@ verifies(
 
     frozen = true;
     handled.length = 0;
-    // Until the gateway that will die has begun a delivery.
+    // Calls are made until the gateway that will die has begun a delivery.
     let more = 0;
     while (first.runner.running === 0) {
       await first.call({ export_id: "echo" });

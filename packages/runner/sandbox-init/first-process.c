@@ -29,7 +29,7 @@ static int read_words(char **words) {
 
 /*
  * Executes one command. Returns its number of words. `how` is added to every bind: in a user namespace, the kernel
- * binds no folder without what the host has mounted below it.
+ * refuses to bind a folder without the mounts below it.
  */
 static int execute_command(char **words, int count, int how) {
   const char *word = words[0];

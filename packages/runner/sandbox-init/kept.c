@@ -97,7 +97,10 @@ static int is_below(const char *path, const char *target) {
   return strncmp(target, path, length) == 0 && target[length] == '/';
 }
 
-/* Deleted open files: on the folder's device, or below it by their path, which can be too long to read. */
+/*
+ * Adds deleted files that are still open and are on the folder's device or have a path below the folder. A path that
+ * is too long to read counts as below it.
+ */
 static void add_deleted(DIR *fds, const char *path, struct sum *sum) {
   char target[4200];
   for (struct dirent *entry; (entry = readdir(fds)) != NULL;) {
@@ -112,7 +115,7 @@ static void add_deleted(DIR *fds, const char *path, struct sum *sum) {
   }
 }
 
-/* A mapping keeps a file like a descriptor but does not show its size, so the maximum file size is assumed. */
+/* Like a descriptor, a mapping keeps a deleted file, but it does not show the size, so the maximum size is assumed. */
 static void add_mapped(FILE *maps, const char *path, struct sum *sum) {
   char *line = NULL;
   size_t space = 0;

@@ -20,7 +20,7 @@
 
 #include "sandbox-init.h"
 
-/* Covered by a mount and never a source, because no binding may mount any of it. */
+/* The new root is mounted over this folder, which is never the source of a bind: no binding may mount any of it. */
 #define FOLDER "/sys"
 #define SMALL "mode=0755,size=1m,nr_inodes=1024"
 

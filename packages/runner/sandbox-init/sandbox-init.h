@@ -3,13 +3,13 @@
 #define SANDBOX_INIT_H
 
 /*
- * The gateway's end of a socket pair: orders come in, reports go out. When it closes, everything in the sandbox is
- * killed.
+ * A socket to the gateway: orders come in, reports go out. When the gateway closes its end, everything in the sandbox
+ * is killed.
  */
 #define CONTROL_FD 3
 /* The system-call filter as bytes. */
 #define FILTER_FD 4
-/* Become the plugin's 0, 1 and 2. Our own stay separate, because our messages are not the plugin's. */
+/* These become descriptors 0, 1 and 2 of the plugin. sandbox-init has its own, because its messages are separate. */
 #define PLUGIN_STDIN_FD 5
 #define PLUGIN_STDERR_FD 7
 /*
@@ -20,7 +20,7 @@
 
 #define PATH_BYTES 4096
 
-/* The plugin's user and group inside. */
+/* The id of the plugin's user and group inside the sandbox. */
 #define INSIDE_ID 1000
 
 #include <poll.h>
@@ -31,14 +31,14 @@
 struct user {
   uid_t uid;
   gid_t gid;
-  /* The gateway is root, so this user is another one. */
+  /* Set if the gateway is root. The slot then has a user of its own. */
   int is_other;
 };
 
 int run_stage(int argc, char **argv);
 __attribute__((noreturn)) void run_first_process(const struct user *user, int proc);
 
-/* Both run as PID 1. `run_init` is the whole of it under bwrap; `run_plugin` is its last part. */
+/* Both run as PID 1. `run_init` is all that PID 1 does under bwrap; `run_plugin` is its last part. */
 int run_init(void);
 int run_plugin(void);
 /* Reads the order for the plugin. */
@@ -72,7 +72,7 @@ void finish_root(void);
 
 /* `BYTES FILES PATH` of a persistent folder. Stores the pointer, not a copy. */
 void add_kept(char *text);
-/* Whether one of them exceeds its limits. Sets the time until the next check, -1 for never. */
+/* Whether a persistent folder exceeds its limits. Sets the time until the next check, -1 for never. */
 int kept_is_full(int *wait_ms);
 
 /* Prints the reason to stderr and exits with 125, which the gateway reads as "the sandbox could not be created". */

@@ -29,7 +29,7 @@
 #define MAX_QUESTION 256
 /* The kernel doubles it, but limits it to twice its rmem_max: usually space for 500 answers per socket. */
 #define BUFFER_BYTES (512 * 1024)
-/* The buffer holds fewer. The limit matters while a plugin keeps causing more. */
+/* The buffer holds fewer answers, so the limit matters only while a plugin keeps causing more. */
 #define MAX_ANSWERS 4096
 #define PAUSE_MS 100
 
@@ -115,7 +115,7 @@ static size_t add_attribute(unsigned char *at, unsigned short type, const void *
   return RTA_SPACE(length);
 }
 
-/* `bits` of `destination`. A local route has the loopback address as its source. Returns the bytes used. */
+/* Writes a route to `destination`/`bits`. A local one has the loopback address as its source. Returns its length. */
 static size_t write_route(unsigned char *at, int family, const char *destination, unsigned char bits, unsigned char type) {
   struct { struct nlmsghdr header; struct rtmsg route; unsigned char attributes[MAX_ATTRIBUTES]; } request;
   unsigned char address[16];

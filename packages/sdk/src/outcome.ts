@@ -48,7 +48,7 @@ export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnsw
   return { ...answerOf([text(copy)]), structured_output: value };
 }
 
-/** Classifies a thrown value. A handler that throws after its cancel has acknowledged the cancel. */
+/** Classifies a thrown value. A handler that throws after a cancel thereby acknowledges it. */
 export function replyToThrow(error: unknown, cancelled: boolean): Reply {
   const status = statusOfError(error);
   if (status !== undefined) return failureReply(status, messageOf(error));

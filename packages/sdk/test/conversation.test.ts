@@ -85,12 +85,12 @@ test("adds blocks to the conversation, and sends nothing if there are none", asy
   expect(sent).toMatchObject([{ method: "POST", url: "/v1/chains/chain_1/blocks", body: { blocks } }]);
 });
 
-test("names the missing conversation of a call without a session", async () => {
+test("explains that a call without a session has no conversation", async () => {
   const { text } = await inHarness((call) => call.readConversation(), {});
   expect(text).toMatch(/has no conversation/);
 });
 
-test("waits for a permission under one key until it is given", async () => {
+test("waits for a permission with one idempotency key until it is granted", async () => {
   answers = [
     [202, { status: "waiting_approval" }],
     [200, { status: "succeeded", error: null }],

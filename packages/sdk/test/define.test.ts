@@ -3,7 +3,7 @@ import * as sdk from "../src/index.ts";
 import { definePlugin, tool } from "../src/index.ts";
 import * as testing from "../src/testing/index.ts";
 
-test("refuses two exports with the same name at definition", () => {
+test("refuses to define a plugin with two exports of the same name", () => {
   const twice = [tool({ id: "echo", run: () => "a" }), tool({ id: "echo", run: () => "b" })];
   expect(() => definePlugin({ package_id: "acme/x", version: "0.1.0", exports: twice })).toThrow(
     expect.objectContaining({ code: "package.invalid", message: expect.stringContaining("echo") }),

@@ -3,8 +3,8 @@ import { expect, expectTypeOf, test } from "vitest";
 import { type FromSchema, hook, type ToolExport, tool } from "../src/index.ts";
 
 /**
- * The compiler checks the types (`npm run check:types`); the test run only shows that the literals are
- * values.
+ * The compiler checks the types (`npm run check:types`). At run time the tests only check that each schema is an
+ * object.
  */
 function typeOf<const S extends object>(schema: S) {
   expect(schema).toBeTypeOf("object");

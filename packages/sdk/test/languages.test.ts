@@ -140,7 +140,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     },
   );
 
-  test("fails a call of an unknown export or with a wrong operation, and names the available exports", async () => {
+  test("fails a call to an unknown export or with a wrong operation, and names the available exports", async () => {
     const unknown = await run.invoke("missing");
     expect(unknown.status).toBe("failed");
     expect(unknown.text).toMatch(/no export missing for tool\.invoke.*echo/);
@@ -189,7 +189,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(performance.now() - started).toBeLessThan(2_000);
   });
 
-  verifies("vai.cancel", "lets a call see its own deadline pass", async () => {
+  verifies("vai.cancel", "cancels a call in the plugin itself when its deadline passes", async () => {
     // The host here waits much longer, so the plugin itself must check the deadline.
     const deadline_at = new Date(Date.now() + 150).toISOString();
     const outcome = await run.invoke("slow", {}, { context: { deadline_at } });
@@ -275,7 +275,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(second.text).toBe('resume from {"cursor":1}');
   });
 
-  test("calls the gateway with the call's token and preserves the meaning of refusals", async () => {
+  test("calls the gateway with the call's token and reports a 403 as final and a 503 as retryable", async () => {
     const seen: (string | undefined)[] = [];
     let status = 200;
     const gateway = createServer((request, response) => {
@@ -315,7 +315,7 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(run.inFlight).toBe(0);
   });
 
-  test("cancels each of many slow concurrent calls by its own cancel", async () => {
+  test("cancels each of many slow concurrent calls with its own signal", async () => {
     const stops = Array.from({ length: 100 }, () => new AbortController());
     const outcomes = await Promise.all(
       stops.map((stop) => run.invoke("slow", {}, { signal: stop.signal, onEvent: () => stop.abort() })),

@@ -32,7 +32,7 @@ test("refuses a value that is not JSON", () => {
   expect(() => toToolAnswer({ n: 1n }, false)).toThrow();
 });
 
-test("treats an error after the cancel as its acknowledgement, and fail() as a failure", () => {
+test("treats an error after a cancel as its acknowledgement, and any other error as a failure", () => {
   expect(replyToThrow(new Error("aborted"), true).status).toBe("cancelled");
   expect(replyToThrow(new Error("a bug"), false).status).toBe("failed");
   expect(replyToThrow("just words", false)).toMatchObject({ result: { content: [{ text: "just words" }] } });

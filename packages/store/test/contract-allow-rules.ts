@@ -57,7 +57,7 @@ export function allowRuleCases(store: () => Store): void {
     expect(actions.toSorted()).toEqual(["created", "removed"]);
   });
 
-  test("makes the allow rule of an answer only if the answer was the first", async () => {
+  test("creates the allow rule of an answer only if it is the first answer to its approval", async () => {
     const { org_id } = freshOrg();
     const { allow_rules, approvals, invocations } = store();
     const scope = { org_id, project_id: "proj_default" };

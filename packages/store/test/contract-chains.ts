@@ -44,7 +44,7 @@ export function chainCases(subject: () => Subject): void {
       await expect(sessions().append(key, [message("no")], early.id)).rejects.toMatchObject({
         code: "chain.not_found",
       });
-      // A fork must be at a visible entry: 4 belongs to another chain here, 9 does not exist.
+      // A fork begins at the last visible entry up to `at`: 4 belongs to another chain here, 9 does not exist.
       for (const [chain_id, at, is] of [
         [early.id, 4, 2],
         [early.id, 9, 5],

@@ -99,7 +99,7 @@ export function invocationCases(store: () => Store): void {
     },
   );
 
-  test("asks again for the approval of a waiting row only for its owner and before it runs", async () => {
+  test("replaces the approval of a waiting row only for the owner of the row and before it runs", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const first = sampleApproval(row);

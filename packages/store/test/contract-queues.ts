@@ -37,7 +37,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().outbox.read(0, 100, { ...scope, project_id: null })).toHaveLength(4);
   });
 
-  test("counts the next events by kind, as far as `read` would return them", async () => {
+  test("summarizes by kind the next events that `read` would return", async () => {
     const scope = freshOrg();
     const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
     expect(await store().outbox.summarize(before, 10)).toBeNull();
@@ -104,7 +104,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.get(alone!.id)).toMatchObject({ state: "leased", attempt: 1, fence: 1 });
   });
 
-  test("leaves reserved jobs as they are when it takes over an expired lease of their lane", async () => {
+  test("leaves reserved jobs as they are when an expired lease of their lane is taken over", async () => {
     const scope = freshOrg();
     const name = queue();
     const expired = sampleJob({ queue: name, lane: "l", scope });
@@ -207,7 +207,7 @@ export function queueCases(store: () => Store): void {
     expect(await claim()).toEqual([late[0]!.id]);
   });
 
-  test("claims the jobs of one lane, and lists the lane that is due first", async () => {
+  test("claims the jobs of one lane, and lists lanes in the order in which they are due", async () => {
     const name = queue();
     const job = (lane: string) => sampleJob({ queue: name, lane, group: `${lane}/x${ids.next("job")}` });
     const busy = Array.from({ length: 5 }, () => job("busy"));
@@ -266,7 +266,7 @@ export function queueCases(store: () => Store): void {
     expect(await reserve("n2", 5)).toMatchObject([{ id: first!.id, attempt: 2, fence: 2 }]);
   });
 
-  test("counts an attempt when its call is opened, and gives back what was not started", async () => {
+  test("counts an attempt when its call is opened, but not one that was released before", async () => {
     const scope = freshOrg();
     const name = queue();
     const jobs = [sampleJob({ queue: name, scope }), sampleJob({ queue: name, scope })];

@@ -1,4 +1,4 @@
-/** Reads a session as one stream of ids across its chains; and its metadata. */
+/** The replay of a session as one stream of entries across its chains, and changes of its metadata. */
 import type { SessionKey } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
@@ -71,7 +71,7 @@ export function replayCases(subject: () => Subject): void {
     }
   });
 
-  test("patches metadata by key, removes a key by null, and keeps concurrent patches", async () => {
+  test("patches metadata by key, removes a key that is set to null, and keeps concurrent patches", async () => {
     const key = freshKey();
     const created = await sessions().create(newSession(key), newChain(), [start], {});
     expect(await sessions().patch(key, { colour: "red", deep: { a: null } })).toEqual({

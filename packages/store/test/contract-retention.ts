@@ -65,7 +65,7 @@ export function retentionCases(subject: () => Subject): void {
     expect((await outbox.read(seqs[7]!, 10)).map((event) => event.subject.id)).toEqual(["late"]);
   });
 
-  test("removes progress by the end of its call, and keeps the call", async () => {
+  test("removes the progress of calls that ended before the cutoff, and keeps the calls", async () => {
     await subject().tamper("delete from invocation_events");
     const scope = freshOrg();
     const { invocations, retention } = store();

@@ -53,7 +53,7 @@ export function runCases(store: () => Store): void {
     expect(await store().sessions.verify(scope, head)).toBeNull();
   });
 
-  test("keeps the limits of a sub-agent in the first run of its session, out of the public run", async () => {
+  test("stores the limits of a sub-agent in the first run of its session, hidden from the public run", async () => {
     const { key, scope } = await createSession();
     expect(await store().runs.first(key)).toBeNull();
     const subagent = {

@@ -4,7 +4,7 @@ import { NOW } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 export function sealedCases(store: () => Store): void {
-  /** Only of these orgs, because other cases share the database. */
+  /** Lists only the values of these orgs, because other cases share the database. */
   async function all(
     kind: SealedRow["kind"],
     prefix: string,

@@ -38,6 +38,6 @@ test("keeps a home locked until its process ends, even by kill -9", async () => 
   lockHome(dir).release();
 });
 
-test("reports a folder that is not writable", () => {
+test("reports a home in which the lock file cannot be written", () => {
   expect(() => lockHome(join(dir, "none"))).toThrow(expect.objectContaining({ code: "store.unavailable" }));
 });

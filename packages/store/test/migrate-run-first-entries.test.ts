@@ -10,7 +10,7 @@ const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
 const forked = { ...key, session_id: "forked" };
 const [first, crashed, last, child] = [sampleRun(key), sampleRun(key), sampleRun(key), sampleRun(forked)];
 
-/** In the earlier schema. */
+/** Inserts a run into the earlier schema. */
 function oldRun(
   { id, session_id, input, usage, started_at }: ReturnType<typeof sampleRun>,
   status: string,

@@ -25,7 +25,7 @@ function unusualText() {
   };
 }
 
-/** In the earlier schema. */
+/** Inserts two sessions with their tapes into the earlier schema. */
 function oldTape(): Statement[] {
   const { org_id, project_id } = LOCAL;
   const session = (id: string, chain: string, parent: string | null): Statement => [

@@ -1,4 +1,4 @@
-/** Nodes that share a PostgreSQL use its clock, because their own may differ by an hour (leases, jobs, orphans, keys). */
+/** Nodes that share a database use its clock, because their own may differ by an hour (leases, jobs, orphans, keys). */
 
 import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
@@ -69,7 +69,7 @@ verifies("bind.concurrency", "never exceeds the number of slots with clocks an h
   expect([await slot(slow), await slot(fast)]).toEqual([null, null]);
 });
 
-test("makes a job due for both nodes, leases it to one, and makes it due again after the lease", async () => {
+test("makes a job due for both nodes, leases it to one, and makes it due again after its retry delay", async () => {
   for (const [maker, other] of [
     [slow, fast],
     [fast, slow],

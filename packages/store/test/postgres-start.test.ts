@@ -52,10 +52,10 @@ test("names the host and port of a server that cannot be reached", async () => {
   expect(JSON.stringify(failure) + failure.message + failure.fix).not.toContain("hunter2");
 });
 
-test("says that the login was refused, without the password", async () => {
+test("reports a refused login without showing the password", async () => {
   const data = join(new URL(server.url).searchParams.get("host") ?? "", "data", "pg_hba.conf");
   const password = existsSync(data);
-  // In a cluster of our own one user needs a password; in another one an unknown user is refused.
+  // In our own cluster, one user needs a password; in any other cluster, an unknown user is refused.
   if (password) {
     const admin = new pg.Client({ connectionString: server.url });
     await admin.connect();

@@ -55,7 +55,7 @@ const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
   listInvocations({ org_id: "o", project_id, filter: { ...none, ...filter }, before: "~", limit: 5 });
 
-/** With one row for every statement an operation runs to its end. */
+/** An operation runs to its end if every statement returns one row. */
 const OPERATIONS: [string, () => Op<unknown>][] = [
   ["model calls", () => listLlmCalls({}, ["o", "p", "~", 5])],
   ["model calls of a run", () => listLlmCalls({ run_id: "r" }, ["o", "p", "~", 5])],

@@ -1,4 +1,4 @@
-/** An import that is cancelled in any step leaves no file, no process and no held bytes. */
+/** An import that is cancelled in any step leaves no file and no process behind. */
 import { execFileSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -100,7 +100,7 @@ for (const [when, cancels] of moments) {
   });
 }
 
-verifies("run.progress", "ends npm while it waits for the registry", async () => {
+verifies("run.progress", "cancelling an import ends npm while it waits for the registry", async () => {
   const { importer, left } = open();
   registry.stalls = /\/-\//;
   onTestFinished(() => {

@@ -141,10 +141,10 @@ test.each([
   ["endless", endless, "more than"],
   ["not JSON", (response: ServerResponse): void => void response.end("<html>"), "no list of attestations"],
   ["not a list", { attestations: {} }, "no list of attestations"],
-  ["too long", { attestations: Array.from({ length: 17 }, () => publication) }, "more than 16"],
-  ["empty bundles", { attestations: [{ ...attestation(), bundle: null }] }, "not a bundle"],
+  ["too many", { attestations: Array.from({ length: 17 }, () => publication) }, "more than 16"],
+  ["not bundles", { attestations: [{ ...attestation(), bundle: null }] }, "not a bundle"],
   [
-    "valid and invalid attestations",
+    "only partly valid",
     { attestations: [attestation(), { ...attestation(), bundle: {} }] },
     "invalid bundle",
   ],
@@ -175,7 +175,7 @@ test.each(["", "sha1-abc", `${integrity} sha512-${"A".repeat(86)}==`])(
   },
 );
 
-test("asks the registry of the scope below its path, through the proxy of the operator", async () => {
+test("requests attestations from the scope's registry, below its path and through the operator's proxy", async () => {
   const seen: string[] = [];
   const proxy = createServer((request, response) => {
     seen.push(`${request.headers["proxy-authorization"] ?? ""} ${request.url}`);

@@ -1,4 +1,4 @@
-/** Container images as packages: every hostile image is refused without a trace. */
+/** Container images as packages: every hostile image is refused and leaves no files. */
 import { lstatSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -72,7 +72,7 @@ async function put(content: Partial<ImageContent> = {}, tag = "1.2") {
 
 verifies(
   "source.image",
-  "packs the image of this platform by its digest, with its start command and its files",
+  "packs the image for this platform by its digest, with its start command and its files",
   async () => {
     const own = await put({}, "own");
     const other = await put({ architecture: "arm64" }, "other");
@@ -126,7 +126,7 @@ verifies(
 );
 
 const REFUSED: [what: string, code: string, content: () => Promise<Partial<ImageContent>>][] = [
-  ["another platform", "package.platform", async () => ({ architecture: "s390x" })],
+  ["an architecture other than that of the host", "package.platform", async () => ({ architecture: "s390x" })],
   [
     "a layer that its configuration does not describe",
     "package.digest_mismatch",
@@ -143,7 +143,7 @@ const REFUSED: [what: string, code: string, content: () => Promise<Partial<Image
     }),
   ],
   [
-    "a folder of the sandbox",
+    "a folder that is reserved for the sandbox",
     "package.unsafe",
     async () => ({ layers: [await layerOf([...SERVER, { name: "sandbox/init", body: "" }])] }),
   ],
@@ -195,7 +195,7 @@ for (const [label, code, content] of REFUSED) {
   });
 }
 
-verifies("source.image", "limits the time for a whole image", async () => {
+verifies("source.image", "limits the time to pull a whole image", async () => {
   await put();
   registry.intercept = (request) => request.url?.includes("/blobs/") === true;
   const client = createRegistryClient({ credentials: async () => null, addresses: null });
@@ -231,7 +231,7 @@ test.each([
   ["docker.io/mcp/time:1", "registry-1.docker.io", "mcp/time", "1", "mcp/time:1"],
   ["ghcr.io/acme/a/b:v1", "ghcr.io", "acme/a/b", "v1", "ghcr.io/acme/a/b:v1"],
   ["localhost:5000/x", "localhost:5000", "x", "latest", "localhost:5000/x:latest"],
-])("reads the image %s", (text, host, repository, tag, shown) => {
+])("parses the image reference %s", (text, host, repository, tag, shown) => {
   const reference = parseImageReference(text);
   expect(reference).toEqual({ registry: host, repository, tag, digest: null });
   expect(formatImageReference(reference)).toBe(shown);

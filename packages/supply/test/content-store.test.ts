@@ -137,7 +137,7 @@ describe("verifying a tree", () => {
     ],
     ["a changed listing", "listing", "changed", (tree) => overwrite(join(tree, "../listing"), "")],
     ["a missing listing", "listing", "missing", (tree) => rmSync(join(tree, "../listing"))],
-    ["no files at all", ".", "missing", (tree) => rmSync(tree, { recursive: true })],
+    ["a missing tree", ".", "missing", (tree) => rmSync(tree, { recursive: true })],
   ];
   for (const [name, file, label, change] of CHANGES) {
     verifies("pkg.immutable", `reports ${name}`, async () => {

@@ -79,7 +79,7 @@ test("imports a folder and its archive as the same package", async () => {
 });
 
 describe("refuses a source that is not a package:", () => {
-  test("a folder without a manifest, with what was found instead", async () => {
+  test("a folder without a manifest, naming what was found instead", async () => {
     const error = await refused(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
     expect(error.code).toBe("package.source_invalid");
     expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);

@@ -182,7 +182,7 @@ verifies(
   120_000,
 );
 
-test("runs the scripts of the test packages when npm is allowed to", async () => {
+test("runs the scripts of the test packages when npm is allowed to run scripts", async () => {
   const dir = makePackage({ name: "marks", plugins: { marks: TOOL } });
   await npm.run(["install", "--offline", "--no-audit", "--no-fund", "--no-update-notifier"], dir);
   expect(readFileSync(mark, "utf8")).toContain("postinstall");

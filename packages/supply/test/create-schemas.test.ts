@@ -239,7 +239,7 @@ describe("the time of an evaluation", () => {
     expect(held).toBeLessThan(1_000);
   });
 
-  test("is limited for a schema that is a reference to itself, which becomes an issue", async () => {
+  test("is limited for a schema that is a reference to itself, and an issue is reported", async () => {
     expect(await check({ $ref: "#" }, 1)).toEqual([
       { path: "", message: "cannot be compared with the schema" },
     ]);
@@ -270,7 +270,7 @@ describe("the time of an evaluation", () => {
     expect(performance.now() - started).toBeLessThan(200);
   });
 
-  test("is limited for compiling as well", async () => {
+  test("includes compiling the schema, which is limited as well", async () => {
     const quick = createSchemas({ vet_ms: 1 });
     const branch = (level: number): object =>
       level === 0
@@ -283,7 +283,7 @@ describe("the time of an evaluation", () => {
     await quick.close();
   });
 
-  test("does not count the time in which the worker waits for a processor", async () => {
+  test("excludes the time in which the worker waits for a processor", async () => {
     // Like a thread that is not scheduled, the worker uses no CPU time before it answers.
     const program = `import { parentPort } from "node:worker_threads";
       const vetted = { worker_only: true, weight: 1, quadratic: false, formats: false, pattern_ms: 0 };
@@ -298,7 +298,7 @@ describe("the time of an evaluation", () => {
     await starved.close();
   });
 
-  test("does not block the host when all items are compared with one another", async () => {
+  test("is not spent on the thread of the host when all items are compared with one another", async () => {
     const unique = await schemas.compile("unique", { type: "array", uniqueItems: true });
     // Less than 64 kB, but fifty million comparisons.
     const answer = unique(Array.from({ length: 10_000 }, (_, index) => index));
@@ -309,7 +309,7 @@ describe("the time of an evaluation", () => {
     ]);
   });
 
-  test("ends with an issue for a value that is not JSON", async () => {
+  test("is not spent on a value that is not JSON, which is reported as an issue", async () => {
     const recursive = await schemas.compile("fn", { properties: { a: { $ref: "#" } } });
     expect(await recursive({ a: () => 1 })).toEqual([{ path: "", message: "is not a JSON value" }]);
   });

@@ -210,11 +210,11 @@ describe("refuses a manifest and says what to write:", () => {
     ["a list", [], /write one object/],
     ["no id", { ...HELLO, id: undefined }, /id is missing; write lower case with hyphens/],
     ["an id in capitals", { ...HELLO, id: "Hello" }, /id is "Hello"; write lower case/],
-    ["no name", { ...HELLO, name: "" }, /name is ""; write the display name/],
-    ["no version", { ...HELLO, version: "1.0" }, /version is "1.0"; write a semantic version/],
+    ["an empty name", { ...HELLO, name: "" }, /name is ""; write the display name/],
+    ["a version that is not semantic", { ...HELLO, version: "1.0" }, /version is "1.0"; write a semantic version/],
     ["no author", { ...HELLO, author: undefined }, /author is missing/],
-    ["no description", { ...HELLO, description: 5 }, /description is 5/],
-    ["no providerClass", { ...HELLO, providerClass: " " }, /providerClass is " "; write a module's export/],
+    ["a description that is not text", { ...HELLO, description: 5 }, /description is 5/],
+    ["a blank providerClass", { ...HELLO, providerClass: " " }, /providerClass is " "; write a module's export/],
     [
       "an unknown mode",
       { ...HELLO, isolationMode: "Inline" },
@@ -230,7 +230,7 @@ describe("refuses a manifest and says what to write:", () => {
     ["an unknown platform", { ...HELLO, platforms: ["Amiga"] }, /write a list of Linux, MacOS, Windows, All/],
     ["an invalid version of Hefty", { ...HELLO, minHeftyVersion: "new" }, /minHeftyVersion is "new"/],
     [
-      "a newer Hefty",
+      "a newer version of Hefty",
       { ...HELLO, minHeftyVersion: "0.23.0" },
       /needs Hefty 0.23.0, and this host is compatible with 0.22.0/,
     ],
@@ -247,14 +247,14 @@ describe("refuses a manifest and says what to write:", () => {
       /permissions\.network/,
     ],
     ["a missing module", HELLO, /names the module provider.js, which is not in the package/, {}],
-    ["a module outside", { ...HELLO, providerClass: "../provider.js#X" }, /which is not in the package/],
+    ["a module outside the package", { ...HELLO, providerClass: "../provider.js#X" }, /which is not in the package/],
     [
-      "a Java class in process",
+      "a missing class with isolationMode InProcess",
       { ...HELLO, providerClass: "com.example.Hello" },
       /the archive does not contain com\/example\//,
     ],
     [
-      "a command in process",
+      "a command with isolationMode InProcess",
       { ...HELLO, providerClass: "./bin/plugin" },
       /it names neither a module nor a Java class/,
     ],
@@ -295,7 +295,7 @@ describe("refuses a manifest and says what to write:", () => {
     });
   }
 
-  test("reports all problems in one error", async () => {
+  test("several problems, all in one error", async () => {
     const error = await refused({ id: "x", colour: "red" });
     expect(error.details.issues?.map(({ path }) => path)).toEqual([
       "colour",
@@ -307,7 +307,7 @@ describe("refuses a manifest and says what to write:", () => {
     ]);
   });
 
-  test("accepts an older minimum version, including a pre-release", async () => {
+  test("but accepts an older minimum version, including a pre-release", async () => {
     expect((await importRuntime({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
       "0.22.0-rc.1",
     );

@@ -1,4 +1,4 @@
-/** A registry that lies about sizes and lists, that never ends, or that leads the client elsewhere. */
+/** A registry that lies about sizes and lists, sends endless responses, or leads the client elsewhere. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { join } from "node:path";

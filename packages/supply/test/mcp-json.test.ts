@@ -11,7 +11,7 @@ test.each([
   [{ command: "npx", args: ["-y", "@acme/mcp@1.2.3", "--dir", "/x"] }, "@acme/mcp@1.2.3", ["--dir", "/x"]],
   [{ command: "npx", args: ["--package=@acme/mcp", "demo", "a"] }, "@acme/mcp", ["a"]],
   [{ command: "npx", args: ["-p", "acme", "demo"] }, "acme", []],
-])("reads npx %j as a package of npm", (about, spec, args) => {
+])("reads the npx command %j as an npm package", (about, spec, args) => {
   expect(read({ one: about })).toEqual([
     { name: "one", server_name: "one", ...NOTHING, from: { kind: "npm", spec }, args },
   ]);
@@ -168,7 +168,7 @@ test.each([
   ["@modelcontextprotocol/server-everything", "server-everything"],
   ["@acme/mcp-server", "acme"],
   ["mcp", "mcp"],
-])("names the server of %s %s", (spec, name) => {
+])("gives the server of %s the name %s", (spec, name) => {
   expect(npmServerEntry(spec, [])).toMatchObject({ name: spec, server_name: name });
 });
 

@@ -1,4 +1,4 @@
-/** A local npm registry with the two kinds of responses that an install needs. */
+/** A local npm registry that serves the metadata, archives and attestations of packages. */
 import { createHash } from "node:crypto";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

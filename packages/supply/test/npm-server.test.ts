@@ -295,7 +295,7 @@ verifies(
   60_000,
 );
 
-test("refuses names without install scripts, and says which packages have some", async () => {
+test("refuses names of packages without install scripts, and says which packages have some", async () => {
   publishNative();
   const { importer, close } = await open({ run: async () => {} });
   const opened = await importer.open(NATIVE, { allow_scripts: ["left-pad"] });
@@ -326,7 +326,7 @@ test("does not name install scripts of packages for another platform", async () 
 test.each([
   ["acme-no-bin", {}, "it has no program to start"],
   ["acme-two-bins", { bin: { a: "a.js", b: "b.js" } }, "it has several programs: a, b"],
-  ["acme-lost-bin", { bin: "gone.js" }, "its program gone.js is not in it"],
+  ["acme-lost-bin", { bin: "gone.js" }, "its program gone.js is not in the package"],
   ["acme-kernel", { bin: "x.js", "yaya.plugins.v1": { x: { category: "tool" } } }, "it is a kernel plugin"],
 ])(
   "refuses %s as an MCP server",
@@ -369,7 +369,7 @@ test("refuses names that an archive may not contain, and stores no empty folder 
   await close();
 });
 
-test("inspects a package of the registry: a server, a kernel plugin, or why it is neither", async () => {
+test("inspects a registry package and reports a server, a kernel plugin, or why it is neither", async () => {
   const group = (category: string) => ({ "yaya.plugins.v1": { "acme-clock": { category } } });
   const files = { "x.js": "" };
   publish("@acme/shown", { bin: "x.js", version: "2.1.0" }, files);

@@ -93,9 +93,9 @@ async function importServer(spec: string, with_npm = npm) {
 
 const SOURCES: [what: string, spec: () => string][] = [
   ["a URL", () => `${foreign}/x.tgz`],
-  ["an encrypted URL", () => `${foreign.replace("http:", "https:")}/x.tgz`],
+  ["an https URL", () => `${foreign.replace("http:", "https:")}/x.tgz`],
   ["git", () => `git+${foreign}/x.git`],
-  ["a repository of GitHub", () => "acme/somewhere"],
+  ["a GitHub repository", () => "acme/somewhere"],
   ["a file", () => `file:${join(root, "local.tgz")}`],
   ["a folder", () => `file:${join(root, "local")}`],
   ["a link", () => `link:${join(root, "local")}`],
@@ -104,7 +104,7 @@ const SOURCES: [what: string, spec: () => string][] = [
 for (const [label, spec] of SOURCES) {
   verifies(
     "sec.npm-sources",
-    `refuses a dependency from ${label} with its path and without a request`,
+    `refuses a dependency from ${label}, names its path and sends no request`,
     async () => {
       mkdirSync(join(root, "local"), { recursive: true });
       writeFileSync(join(root, "local", "package.json"), JSON.stringify({ name: "local", version: "1.0.0" }));
@@ -133,7 +133,7 @@ test("ends npm and fetches no archive when the lock is refused", async () => {
   await expect.poll(() => processesWith(root), { timeout: 10_000 }).toEqual([]);
 }, 120_000);
 
-test("runs an npm that cannot be paused twice, and checks the lock before the second run", async () => {
+test("runs npm twice if it cannot be paused, and checks the lock before the second run", async () => {
   const folder = join(root, "other-npm");
   mkdirSync(folder);
   // The modules of npm are not beside this file.

@@ -105,7 +105,7 @@ verifies("pkg.oci", "packs the same files to the same bytes", async () => {
 
 verifies(
   "pkg.oci",
-  "installs from a registry, by tag and by digest, what a folder would install",
+  "installs the same package from a registry, by tag and by digest, as from a folder",
   async () => {
     const claims: object[] = [];
     const imported = await fromRegistry({ acceptArtifact: async (claim) => void claims.push(claim) });
@@ -214,9 +214,9 @@ describe("hostile artifacts", () => {
       "package.source_invalid",
       () => changeManifest((m) => ({ ...m, artifactType: "a/b" })),
     ],
-    ["no layer", "package.source_invalid", () => changeManifest((m) => ({ ...m, layers: [] }))],
+    ["an artifact without a layer", "package.source_invalid", () => changeManifest((m) => ({ ...m, layers: [] }))],
     [
-      "two layers",
+      "an artifact with two layers",
       "package.source_invalid",
       () => changeManifest((m) => ({ ...m, layers: [...m.layers, ...m.layers] })),
     ],
@@ -242,7 +242,7 @@ describe("hostile artifacts", () => {
         changeManifest((m) => ({ ...m, config: descriptor(`0644 ../evil 1 ${"0".repeat(64)}\n`, FILES) })),
     ],
     [
-      "a layer with other files than its listing",
+      "a layer whose files differ from its listing",
       "package.digest_mismatch",
       () =>
         changeManifest((m) => ({
@@ -265,7 +265,7 @@ describe("hostile artifacts", () => {
       () => changeManifest((m) => ({ ...m, layers: [descriptor(Buffer.alloc(2_000, "x"), LAYER)] })),
     ],
     [
-      "another id in the artifact than in the package",
+      "an artifact whose id differs from that of the package",
       "package.invalid",
       () =>
         changeManifest((m) => ({
@@ -323,7 +323,7 @@ describe("hostile artifacts", () => {
       expect((await refused(fromRegistry())).code).toBe(code);
     });
 
-  test("chooses the package of the platform from an index", async () => {
+  test("chooses the package for the host's platform from an index", async () => {
     const entry = { mediaType: "application/vnd.oci.image.manifest.v1+json", size: 1 };
     const platform = { os: "linux", architecture: "amd64" };
     const putIndex = (size: number) =>
@@ -410,11 +410,11 @@ describe("credentials in packages", () => {
 
   verifies(
     "pkg.no-secrets",
-    "refuses a credential in a package of a registry and names the file",
+    "refuses a credential in a package from a registry and names the file",
     async () => {
       const files = { ...HELLO, "config.txt": `token ${KEY}` };
       await expect(publish(files)).rejects.toMatchObject({ code: "package.credential_file" });
-      // It was packed with another tool.
+      // The package was packed with another tool.
       const entries = Object.entries(files).map(([path, body]) => ({
         path,
         body,

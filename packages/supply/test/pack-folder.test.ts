@@ -131,7 +131,7 @@ test("packs a dependency with a key for its tests, and refuses one with an envir
   await expect(pack(dir)).rejects.toMatchObject({ code: "package.credential_file" });
 });
 
-test("explains a dependency that is a link", async () => {
+test("explains how to pack a dependency that is a link", async () => {
   writeFolder(dir, { ...HELLO, "node_modules/dep/index.js": "x" });
   symlinkSync(join(dir, "bin"), join(dir, "node_modules/other"));
   await expect(pack(dir)).rejects.toMatchObject({ message: expect.stringContaining("--install-links") });

@@ -71,7 +71,7 @@ async function install(files = FILES): Promise<string> {
   return listing.digest;
 }
 
-/** The same number of bytes, without a new inode. */
+/** Overwrites the content with the same number of bytes, so that the inode stays the same. */
 function writeInPlace(path: string, text: string): void {
   chmodSync(path, 0o755);
   const fd = openSync(path, "r+");
@@ -304,7 +304,7 @@ verifies("integrity.exec", "never starts from an image that changed since the la
   expect(readFileSync(join(second.folder, "bin/run"), "utf8")).toContain("ORIGINAL");
 });
 
-test("does not check the store of a large package with each of many starts in a row", async () => {
+test("does not check the store of a large package at each of many starts in a row", async () => {
   const many = Array.from({ length: 600 }, (_, i) => ({ name: `lib/${i}`, body: String(i) }));
   const digest = await install([...FILES, ...many]);
   const first = await images.open(digest);

@@ -2,7 +2,7 @@ import { expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { programDiskFault } from "../src/files/program-disk-fault.ts";
 
-verifies("fault.disk", "finds the full or failing disk in the output of npm and pip", () => {
+verifies("fault.disk", "recognizes a full or failing disk in the output of npm and pip", () => {
   const npm = "npm error code ENOSPC\nnpm error syscall write\nnpm error errno -28\n";
   expect(programDiskFault("npm", npm)).toMatchObject({
     code: "store.unavailable",

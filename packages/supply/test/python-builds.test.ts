@@ -240,7 +240,7 @@ const GOOD: WheelContent = { name: "acme-hostile", scripts: ["acme-hostile = x:y
 
 /** Results that the code of an archive can leave in its folder. */
 const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => void][] = [
-  ["no wheel", "it gave 0 wheels", () => {}],
+  ["no wheel", "its build produced 0 wheels", () => {}],
   ["a wheel of another package", "its wheel is acme-other 1.0.0", gives({ ...GOOD, name: "acme-other" })],
   ["a wheel of another version", "its wheel is acme-hostile 9.9", gives({ ...GOOD, version: "9.9" })],
   [
@@ -277,7 +277,7 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
   ],
   [
     "a folder that is a link",
-    "it gave 0 wheels",
+    "its build produced 0 wheels",
     ({ folder }) => {
       const elsewhere = mkdtempSync(join(root, "elsewhere-"));
       renameSync(join(folder, "out"), join(elsewhere, "out"));
@@ -287,7 +287,7 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
   ],
   [
     "two wheels",
-    "it gave 2 wheels",
+    "its build produced 2 wheels",
     (request) => {
       gives(GOOD)(request);
       gives({ ...GOOD, version: "2.0" })(request);
@@ -427,7 +427,7 @@ test("refuses build requirements that are not packages of the index, and an arch
   });
   publishSource({ name: "acme-self", files: { "pyproject.toml": requires("acme-self") } });
   await expect(importServer("acme-self", () => {})).rejects.toMatchObject({
-    message: expect.stringContaining("it needs itself to be built"),
+    message: expect.stringContaining("its build requires the package itself"),
   });
   publishSource({ name: "acme-bare", files: { "pyproject.toml": "[build-system\n" } });
   await expect(importServer("acme-bare", () => {})).rejects.toMatchObject({

@@ -17,7 +17,7 @@ export interface PythonIndex {
   logins: string[];
   /** Requests whose path matches are never answered. */
   stalls: RegExp | null;
-  /** Requests whose path matches get a response without an end. */
+  /** Requests whose path matches get an endless response. */
   endless: RegExp | null;
   close(): Promise<void>;
 }
@@ -136,7 +136,7 @@ export function sha256Of(bytes: Uint8Array): string {
 }
 
 /**
- * A build backend of PEP 517 with the standard library alone. It puts the files of the folder `files` into a wheel that
+ * A PEP 517 build backend with only the standard library. It puts the files of the folder `files` into a wheel that
  * `about.json` describes.
  */
 export const BACKEND = `

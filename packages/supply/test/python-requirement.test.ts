@@ -13,7 +13,7 @@ test.each([
   ["1.0.dev3", "1.0.0+dev3"],
   ["1!2.0", "2.0.0+epoch.1"],
   ["1.0+local.7", "1.0.0+local.7"],
-])("the version %s of Python becomes %s", (version, semantic) => {
+])("converts the version %s of a Python package to %s", (version, semantic) => {
   expect(semanticVersionOf(version)).toBe(semantic);
 });
 
@@ -22,7 +22,7 @@ test.each([
   ["Mcp_Server.Time==1.2", "mcp-server-time==1.2", "1.2"],
   ["mcp[cli]@1.0", "mcp[cli]==1.0", "1.0"],
   ["mcp@latest", "mcp", null],
-])("reads %s as %s", (spec, requirement, version) => {
+])("parses the requirement %s as %s", (spec, requirement, version) => {
   expect(parsePythonRequirement(spec)).toMatchObject({ requirement, version });
 });
 

@@ -173,7 +173,7 @@ const SOURCES: [what: string, url: () => string][] = [
 for (const [label, url] of SOURCES) {
   verifies(
     "source.pypi",
-    `refuses a dependency from ${label} with its path, without a request and without running it`,
+    `refuses a dependency from ${label}, names its path, sends no request and does not run it`,
     async () => {
       const ran = join(root, "setup-ran");
       index.publish("wanted", "wanted-1.0.tar.gz", sourceArchive("wanted", ran));
@@ -215,7 +215,7 @@ verifies(
 );
 
 /** Programs that pip would start, and hosts that it would reach, if the check of dependencies did not exist. */
-test("starts no program and reaches no other host while it resolves", async () => {
+test("pip starts no program and reaches no other host while it resolves dependencies", async () => {
   const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root } });
   const dir = mkdtempSync(join(root, "pip-"));
   const run = { operation: unwatchedOperation(), step: "resolve", message: "" } as const;
@@ -275,7 +275,7 @@ test.each([
 
 verifies(
   "source.pypi",
-  "stops a Python index that sends a file without an end, and removes what pip has written",
+  "stops downloading an endless file from a Python index, and removes what pip has written",
   async () => {
     publish({ name: "acme-endless", scripts: ["acme-endless = acme_endless:x"] });
     const temporary = mkdtempSync(join(root, "tmp-"));
@@ -328,7 +328,7 @@ test("says which platforms and which Python a package supports", async () => {
   });
 }, 60_000);
 
-test("says what to install without python3, with a python3 outside the sandbox, and without pip", async () => {
+test("says what to install if python3 is missing, is not visible in the sandbox, or has no pip", async () => {
   const empty = join(root, "empty");
   mkdirSync(empty);
   await expect(importServer("acme-demo", { path: [empty] })).rejects.toMatchObject({

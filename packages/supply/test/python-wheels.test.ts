@@ -103,7 +103,7 @@ async function build(contents: readonly WheelContent[], limits = UNPACK_LIMITS) 
   return await pythonServer(pip, { os: "linux", arch: "amd64" }, source, tree, unwatchedOperation(), limits);
 }
 
-verifies("source.pypi", "counts the files of all wheels together", async () => {
+verifies("source.pypi", "applies the size limit to all wheels together", async () => {
   const body = "x".repeat(10_000);
   const wheels: WheelContent[] = [
     { name: "acme", scripts: ["acme = x:y"], files: { "same.txt": body } },
@@ -120,7 +120,7 @@ verifies("source.pypi", "counts the files of all wheels together", async () => {
 
 verifies(
   "pkg.no-secrets",
-  "refuses a credential in the wheel of the server, not in those of its dependencies",
+  "refuses a credential in the wheel of the server, but not in those of its dependencies",
   async () => {
     const files = { "settings.py": `KEY = "ghp_${"a1B2".repeat(9)}"\n` };
     await expect(build([{ name: "acme", scripts: ["acme = x:y"], files }])).rejects.toMatchObject({
@@ -134,7 +134,7 @@ verifies(
   },
 );
 
-test("refuses a downloaded file with another hash than the lock", async () => {
+test("refuses a downloaded file whose hash differs from the lock", async () => {
   const { file, bytes } = wheel({ name: "acme" });
   const pip = {
     ...createPip({ path: [], index_url: INDEX_URL }),

@@ -120,7 +120,7 @@ test("reads plain, quoted, folded and literal values of front matter", async () 
   expect(await readFrontMatter("---\nname: a\n")).toBe(null);
 });
 
-test("reads YAML beyond lines with a key and a value", async () => {
+test("reads YAML syntax beyond plain keys and values", async () => {
   // Escapes, a quoted key, a value over several lines, a comment line, a flow map, and scalars that are not strings.
   const text = [
     "---",

@@ -42,7 +42,7 @@ test("reads package.json and the names of regular files below any first folder",
 test.each([
   ["a missing module", { main: "none.js" }, "plugin.invalid"],
   ["a module that is a link", { main: "link.js" }, "plugin.invalid"],
-  ["a module outside", { main: "../../index.js" }, "plugin.invalid"],
+  ["a module outside the archive", { main: "../../index.js" }, "plugin.invalid"],
   ["a name that is a path", { name: "../../etc" }, "plugin.invalid"],
   ["no name", { name: undefined }, "plugin.invalid"],
   ["nothing wrong", {}, "resolved"],

@@ -96,7 +96,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     '8: runtime.entrypoint[0] is "/usr/bin/env"; write a program name such as node or python3, or a path inside the package such as ./bin/plugin',
   ],
   [
-    "an entrypoint outside",
+    "an entrypoint outside the package",
     () => broken("./bin/plugin", "./bin/../../x"),
     '8: runtime.entrypoint[0] is "./bin/../../x"; write a program name such as node or python3, or a path inside the package such as ./bin/plugin',
   ],
@@ -137,12 +137,12 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     "1: exports is missing; write at least one [[exports]] table",
   ],
   [
-    "two exports of one id",
+    "two exports with one id",
     () => `${MINIMAL}\n[[exports]]\nid = "greet"\nkind = "tool"\ntool = {}\n`,
     '18: exports[1].id is "greet", as in exports[0]; give each export its own id',
   ],
   [
-    "no table of its kind",
+    "no table for the kind of an export",
     () => broken('[exports.tool]\neffect_class = "read_only"\n', ""),
     "10: exports[0].tool is missing; write an [exports.tool] table",
   ],
@@ -182,7 +182,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     "13: exports[0].max_concurrency is 20000; write at most 10000",
   ],
   [
-    "a schema outside",
+    "a schema outside the package",
     () => broken('kind = "tool"', 'kind = "tool"\nconfig_schema = "../x.json"'),
     '13: exports[0].config_schema is "../x.json"; name a file inside the package, such as schemas/config.json',
   ],
@@ -236,7 +236,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   ],
 ];
 
-describe("refuses a manifest with file, line and what to write, because of", () => {
+describe("refuses a manifest, naming the file, the line and what to write, because of", () => {
   for (const [name, toml, message] of BAD) {
     verifies("pkg.manifest", name, () => {
       const error = refusal(toml());

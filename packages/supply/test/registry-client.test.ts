@@ -67,10 +67,10 @@ describe("manifests", () => {
   const blob = { mediaType: "a/b", digest: `sha256:${"0".repeat(64)}`, size: 1 };
   const DOCUMENTS: [what: string, text: string, problem: string][] = [
     ["text that is not JSON", "<html>", "not valid JSON"],
-    ["a list", "[]", "not a JSON object"],
+    ["a list instead of an object", "[]", "not a JSON object"],
     ["very deep JSON", "[".repeat(9_000) + "]".repeat(9_000), "cannot be used"],
     ["another schema version", JSON.stringify({ schemaVersion: 1 }), "schemaVersion"],
-    ["a manifest without layers", JSON.stringify({ schemaVersion: 2, config: blob }), "layers"],
+    ["missing layers", JSON.stringify({ schemaVersion: 2, config: blob }), "layers"],
     [
       "a negative size",
       JSON.stringify({ schemaVersion: 2, config: { ...blob, size: -1 }, layers: [] }),
@@ -93,7 +93,7 @@ describe("manifests", () => {
     ],
   ];
 
-  test.each(DOCUMENTS)("refuses a manifest that is %s", async (_what, text, problem) => {
+  test.each(DOCUMENTS)("refuses a manifest because of %s", async (_what, text, problem) => {
     registry.manifests.set("1.0.0", Buffer.from(text));
     const error = await registryRefusal(connect().fetchManifest(at()));
     expect(error.code).toBe("registry.invalid");
@@ -141,7 +141,7 @@ describe("manifests", () => {
     expect(error.code).toBe("request.cancelled");
   });
 
-  test("does not repeat what the registry wrote into an error", async () => {
+  test("does not repeat the body of an error response in its own error", async () => {
     registry.intercept = (_request, response) => {
       response.writeHead(500).end("secret-of-the-registry");
       return true;
@@ -329,7 +329,7 @@ describe("mirrors and uploads", () => {
     },
   );
 
-  test("refuses content of a mirror that has another digest", async () => {
+  test("refuses content with another digest from a mirror", async () => {
     const digest = registry.putManifest(storedManifest(registry));
     other.manifests.set(digest, Buffer.from("{}"));
     const mirrors = { [registry.host]: [other.host] };

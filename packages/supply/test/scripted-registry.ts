@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 
-/** Answers the request instead of the registry if it returns true. */
+/** Returns true if it has answered the request instead of the registry. */
 type Intercept = (request: IncomingMessage, response: ServerResponse, url: URL) => boolean;
 
 export interface ScriptedRegistry {

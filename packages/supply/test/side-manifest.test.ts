@@ -41,7 +41,7 @@ test.each([
   ['tool_name = " padded"', "tool_name"],
   ['tool_name = "a\\nb"', "tool_name"],
   ["tool_name = 7", "tool_name"],
-])("refuses %s with its line", (line, field) => {
+])("refuses %s and names its line", (line, field) => {
   const broken = TOML.replace("tool = {}", `tool = { ${line} }`);
   expect(() => readManifest(broken)).toThrow(new RegExp(`vai-plugin.toml:\\d+: .*${field}`));
 });
@@ -56,7 +56,7 @@ test("refuses a tool_name in another dialect and says to remove it", () => {
   );
 });
 
-test("gives an export of a side process 5 s unless the manifest sets its timeout or a lower maximum", () => {
+test("gives an export of a side process a timeout of 5 s unless the manifest sets a timeout or a lower maximum", () => {
   const timeouts = (toml: string) => readManifest(toml).exports.map((item) => item.default_timeout_ms);
   expect(timeouts(TOML)).toEqual([5_000, 5_000]);
   const own = TOML.replace('id = "ping"', 'id = "ping"\ndefault_timeout_ms = 60000');

@@ -100,7 +100,7 @@ const FORGERIES: [what: string, reason: string, make: () => unknown][] = [
     () =>
       sigstore.sign(provenanceStatement({ ...about, archive }, { ...ACME_BUILD, commit: "0".repeat(40) })),
   ],
-  ["of another Sigstore", "certificate chain", () => new SigstoreInstance().sign(statement)],
+  ["from another Sigstore", "certificate chain", () => new SigstoreInstance().sign(statement)],
   [
     "with a certificate that had expired",
     "certificate chain",
@@ -220,7 +220,7 @@ describe("the trust root", () => {
     await expect(failed).rejects.toMatchObject({ code: "provenance.invalid" });
   });
 
-  test("keeps an update, asks once a day, and uses the kept one when the server is unreachable", async () => {
+  test("keeps an update, looks for a newer one daily, and uses the kept one if the server is unreachable", async () => {
     let asked = 0;
     let now = 0;
     const text = JSON.stringify(sigstore.trustedRoot());

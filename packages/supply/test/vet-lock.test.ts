@@ -43,7 +43,7 @@ describe("vetting a lock", () => {
   const vet = (packages: Lock["packages"], own?: (spec: string) => boolean) => () =>
     vetLock({ packages }, ORIGINS, own);
 
-  test("accepts packages of the configured and of the public registry", () => {
+  test("accepts packages from the configured and from the public registry", () => {
     const packages = {
       "": { dependencies: { a: "1.0.0" } },
       "node_modules/a": { ...at("a"), dependencies: { b: "^1" } },
@@ -67,7 +67,7 @@ describe("vetting a lock", () => {
     ["on another port", { resolved: "https://npm.acme.test:8443/a.tgz" }],
     ["without encryption", { resolved: "http://npm.acme.test/a.tgz" }],
     ["in a file", { resolved: "file:../a.tgz" }],
-    ["by git", { resolved: "git+ssh://git@npm.acme.test/a.git#1" }],
+    ["from git", { resolved: "git+ssh://git@npm.acme.test/a.git#1" }],
     ["as a link", { resolved: "../a", link: true }],
   ])("refuses a package %s", (_where, entry) => {
     expect(vet({ "": { dependencies: { a: "1.0.0" } }, "node_modules/a": entry })).toThrow("a comes from");

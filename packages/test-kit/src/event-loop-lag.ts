@@ -14,7 +14,7 @@ interface Gap {
   busy: number;
 }
 
-/** Starts to measure. The returned function ends it. */
+/** Starts measuring. The returned function stops it and returns the result. */
 export function measureLag(): () => Promise<number> {
   const gaps: Gap[] = [];
   const collections: { from: number; to: number }[] = [];

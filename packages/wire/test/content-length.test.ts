@@ -32,25 +32,25 @@ verifies("wire.frame.content-length", "ignores other headers and the case of hea
   expect(frames).toEqual([{ a: 1 }, { b: 2 }, { c: 3 }, { d: 4 }]);
 });
 
-describe("rejects a header whose length is", () => {
+describe("rejects a header because of", () => {
   const bad: Record<string, string> = {
-    missing: "Content-Type: x\r\n\r\n{}",
+    "a missing length": "Content-Type: x\r\n\r\n{}",
     "no header at all": "\r\n\r\n{}",
-    duplicate: "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
-    "duplicate in another case": "Content-Length: 2\r\ncontent-length: 3\r\n\r\n{}",
-    negative: "Content-Length: -5\r\n\r\n{}",
-    signed: "Content-Length: +2\r\n\r\n{}",
-    "letters behind": "Content-Length: 12abc\r\n\r\n{}",
-    exponent: "Content-Length: 1e9\r\n\r\n{}",
-    hexadecimal: "Content-Length: 0x10\r\n\r\n{}",
-    fraction: "Content-Length: 2.0\r\n\r\n{}",
+    "a duplicate length": "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "a duplicate length in another case": "Content-Length: 2\r\ncontent-length: 3\r\n\r\n{}",
+    "a negative length": "Content-Length: -5\r\n\r\n{}",
+    "a signed length": "Content-Length: +2\r\n\r\n{}",
+    "letters after the length": "Content-Length: 12abc\r\n\r\n{}",
+    "an exponent": "Content-Length: 1e9\r\n\r\n{}",
+    "a hexadecimal length": "Content-Length: 0x10\r\n\r\n{}",
+    "a fraction": "Content-Length: 2.0\r\n\r\n{}",
     "two values": "Content-Length: 2, 2\r\n\r\n{}",
-    "space inside": "Content-Length: 1 0\r\n\r\n{}",
-    "other digits": "Content-Length: ٢\r\n\r\n{}",
-    empty: "Content-Length: \r\n\r\n{}",
-    zero: "Content-Length: 0\r\n\r\n",
-    "space before the colon": "Content-Length : 2\r\n\r\n{}",
-    "folded line": "X: a\r\n Content-Length: 2\r\n\r\n{}",
+    "a space inside the length": "Content-Length: 1 0\r\n\r\n{}",
+    "digits that are not ASCII": "Content-Length: ٢\r\n\r\n{}",
+    "an empty length": "Content-Length: \r\n\r\n{}",
+    "a length of zero": "Content-Length: 0\r\n\r\n",
+    "a space before the colon": "Content-Length : 2\r\n\r\n{}",
+    "a folded line": "X: a\r\n Content-Length: 2\r\n\r\n{}",
     "bare line feeds": "Content-Length: 2\n\n{}",
     "no colon": "Content-Length 2\r\n\r\n{}",
     "a zero byte": "Content-Length: 2\0\r\n\r\n{}",
@@ -65,7 +65,7 @@ describe("rejects a header whose length is", () => {
     });
   }
 
-  verifies("wire.frame.bad-length", "reads no data as frames after a wrong length", async () => {
+  verifies("wire.frame.bad-length", "a wrong length, after which no data is read as frames", async () => {
     const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
     expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
     const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', makeFrame('{"b":2}'));

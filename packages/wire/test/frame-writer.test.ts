@@ -3,7 +3,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { FrameWriter } from "../src/codecs/frame-writer.ts";
 import type { Transport } from "../src/index.ts";
 
-/** A transport that records each write and reports the given fill level. */
+/** A transport that records each write and reports whether it is full. */
 function recorder(full: () => boolean): { transport: Transport; writes: string[]; drain: () => void } {
   const writes: string[] = [];
   let onDrain: () => void = () => undefined;

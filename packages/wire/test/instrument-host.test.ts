@@ -65,7 +65,7 @@ function openPair(own_provider?: InstrumentProvider) {
   return { host, seen, ended: ended.promise, failures };
 }
 
-/** A host whose peer sends the given answers. */
+/** A host whose peer answers every request with `answer`. */
 function hostAnswering(answer: Json): InstrumentHost {
   const [ours, theirs] = memoryTransportPair();
   void new RpcPeer({ transport: theirs, handle: async () => answer, onFailure: () => {} });
@@ -199,7 +199,7 @@ describe("provider", () => {
   });
 });
 
-describe("rejects from any plugin", () => {
+describe("rejects", () => {
   test("an initialize answer without success", async () => {
     await expect(
       hostAnswering({ success: false, error: "no licence" }).initialize(INIT, 1_000),
@@ -233,7 +233,7 @@ describe("rejects from any plugin", () => {
       code: "malformed_response",
     });
   });
-  test("no answer within the timeout", async () => {
+  test("a plugin that does not answer within the timeout", async () => {
     const [ours] = memoryTransportPair();
     const host = new InstrumentHost({ transport: ours, onFailure: () => {} });
     await expect(host.initialize(INIT, 20)).rejects.toMatchObject({ code: "timeout" });

@@ -7,7 +7,7 @@ import { type Codec, decodeAll, makeFrame } from "./decode-all.ts";
 const nested = (depth: number): string => `${'{"a":'.repeat(depth)}1${"}".repeat(depth)}`;
 
 const REFUSED: Record<string, string | Uint8Array> = {
-  "not JSON": "hello",
+  "text that is not JSON": "hello",
   "half an object": '{"a":',
   "single quotes": "{'a':1}",
   NaN: '{"a":NaN}',
@@ -27,15 +27,15 @@ const REFUSED: Record<string, string | Uint8Array> = {
   "an escaped __proto__ key": '{"a":{"__pr\\u006fto__":{"polluted":true}}}',
   "constructor.prototype": '{"constructor":{"prototype":{"polluted":true}}}',
   "constructor.prototype in a list": '{"a":[{"constructor":{"prototype":1}}]}',
-  "65 levels": nested(65),
-  "100,000 levels": "[".repeat(100_000),
+  "65 levels of nesting": nested(65),
+  "100,000 levels of nesting": "[".repeat(100_000),
 };
 const ACCEPTED: Record<string, string> = {
   "the replacement character itself": '{"a":"\ufffd","\ufffd":1}',
   "a whole surrogate pair": '{"a":"\\ud83d\\ude00"}',
-  "64 levels": nested(64),
-  "constructor as plain data": '{"constructor":"Ferrari","list":[{"constructor":{"name":"x"}}]}',
-  "the words as values": '{"a":"__proto__","b":"constructor"}',
+  "64 levels of nesting": nested(64),
+  "a constructor key": '{"constructor":"Ferrari","list":[{"constructor":{"name":"x"}}]}',
+  "the forbidden keys as values": '{"a":"__proto__","b":"constructor"}',
   "names of Object's own methods": '{"toString":1,"hasOwnProperty":2,"valueOf":null}',
 };
 

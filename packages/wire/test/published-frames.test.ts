@@ -42,7 +42,7 @@ const SCHEMAS = {
 
 const find = (wanted: string) => FRAMES.find(({ title }) => title === wanted)!.value;
 
-/** The description writes dots for the context and leaves the bodies of its general forms empty. */
+/** The description writes dots instead of the context and leaves the bodies of its general forms empty. */
 function complete({ title, value }: (typeof FRAMES)[number]): JsonObject {
   const context = { ...find("Context"), config: {}, secrets: {}, grant: noGrant({}) } as JsonObject;
   if (title === "Context") return context;

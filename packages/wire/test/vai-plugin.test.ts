@@ -53,7 +53,7 @@ const bodyOf = async (promise: Promise<unknown>): Promise<JsonObject> =>
   ((await promise) as { body: JsonObject }).body;
 const turn = () => new Promise(setImmediate);
 
-verifies(["vai.hello", "vai.request"], "both sides agree: hello, each op, its body, its answer", async () => {
+verifies(["vai.hello", "vai.request"], "both sides agree on the hello and on each op with its answer", async () => {
   const { host, plugin } = await pair(async (call) => ({
     status: call.op === OPS.hook ? "ack" : "succeeded",
     result: { id: call.id, op: call.op, body: call.body },

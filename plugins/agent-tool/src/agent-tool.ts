@@ -106,8 +106,8 @@ const FAILURES: Readonly<Record<string, readonly [ToolErrorKind, string]>> = {
 };
 
 /**
- * A refusal of the kernel (too deep, not allowed) is returned to the model; a fault is rethrown, because the
- * model did not cause it.
+ * A refusal by the kernel (too deep, not allowed) is reported to the model as rejected or as a validation error; a
+ * fault is reported as internal, because the model did not cause it.
  */
 function kindOf(code: string | undefined): ToolErrorKind {
   if (code === undefined || code === "store.unavailable" || code === "internal") return "internal";

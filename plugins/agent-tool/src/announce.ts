@@ -41,7 +41,7 @@ export function announceFor(ctx: PluginContext, call: KernelToolCall): Announce 
   };
 }
 
-/** Subscribers know two reasons. Any other end counts as cancelled, with the actual reason in `detail`. */
+/** Subscribers know two reasons. Any other end is reported as cancelled, with the actual reason in `detail`. */
 function failure(reason: string): { reason: "timeout" | "cancelled"; detail?: string } {
   if (reason === "timeout" || reason === "cancelled") return { reason };
   return { reason: "cancelled", detail: reason };

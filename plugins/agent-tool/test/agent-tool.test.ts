@@ -228,7 +228,7 @@ test("completes the call when an event cannot be published", async () => {
   expect(ctx.logged.map(({ level }) => level)).toEqual(["warn", "warn"]);
 });
 
-test("returns an error for an invalid answer of the kernel", async () => {
+test("returns an error for an invalid answer from the kernel", async () => {
   const withoutChild = await load(done, {});
   expect(await withoutChild.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
   const withoutEnd = await load(null);

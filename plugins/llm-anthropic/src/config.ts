@@ -54,7 +54,7 @@ export const configSchema: JsonObject = {
     thinking_budget: {
       type: "integer",
       title: "Thinking budget",
-      description: "Tokens the model may think before it answers a message, at least 1024; 0 turns it off.",
+      description: "The maximum number of tokens for thinking before an answer, at least 1024; 0 turns thinking off.",
       minimum: 0,
     },
     cache: {

@@ -205,7 +205,7 @@ test("starts with a user turn when the conversation begins with the assistant", 
   expect(roles).toEqual(["user", "assistant", "user"]);
 });
 
-verifies("llm.provider", "types error statuses with Retry-After and never includes the key", async () => {
+verifies("llm.provider", "classifies error statuses, reads Retry-After and never reports the key", async () => {
   const error = (type: string, message = "no") => ({ type: "error", error: { type, message } });
   await expectStatuses(vendor, bus, "sk-ant-key", [
     [400, error("invalid_request_error"), {}, { retryable: false }],

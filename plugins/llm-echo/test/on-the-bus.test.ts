@@ -1,6 +1,6 @@
 /**
- * The plugin on the kernel's own bus: its deltas, its answer and its interrupt, all on the session that it
- * serves.
+ * The plugin on the kernel's own bus: its deltas, its answer and its interrupt, all on the session of the
+ * call.
  */
 import type { PluginContext } from "@backplane/contract";
 import { expect, test } from "vitest";

@@ -49,7 +49,7 @@ function imagesIn({ content }: ToolMessage): Image[] {
   return contentPieces(content).filter((piece) => piece.type === "image");
 }
 
-/** Results are text in this API. Their images follow as a message of the user, after the last result of the step. */
+/** Results are text in this API. Their images follow in a user message, after the last result of the step. */
 function imageMessage(images: readonly Image[]): OpenAI.ChatCompletionMessageParam {
   const text = "[The images of the tool results above, in their order.]";
   return { role: "user", content: [{ type: "text", text }, ...images.map(imagePart)] };

@@ -16,7 +16,7 @@ import type { OpenAiClient } from "./client.ts";
 import { isVendor, type OpenAiConfig } from "./config.ts";
 import { responseEnding } from "./responses.ts";
 
-/** OpenAI itself serves both protocols, a compatible server only the configured one. */
+/** OpenAI itself supports both protocols, a compatible server only the configured one. */
 export function acceptsNative(config: OpenAiConfig, { protocol }: NativeRequest): boolean {
   return protocol === config.api || (protocol !== "messages" && isVendor(config.base_url));
 }

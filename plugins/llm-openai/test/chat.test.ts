@@ -145,7 +145,7 @@ test("accepts compatible servers that omit usage, indexes, ids and [DONE]", asyn
       ],
     ],
     [
-      // Every call has index 0 and there are no ids.
+      // Every call has index 0, the same name and no arguments; only the ids differ.
       chunk({ tool_calls: [{ index: 0, id: "x", ...whole("now", "") }] }) +
         chunk({ tool_calls: [{ index: 0, id: "y", ...whole("now", "") }] }),
       [
@@ -210,7 +210,7 @@ test("reports a reasoning server's thoughts as thinking, not as text", async () 
   expect(bus.deltas()[0]).toEqual({ thinking: "let me see" });
 });
 
-verifies("llm.provider", "types error statuses with Retry-After and never includes the key", async () => {
+verifies("llm.provider", "classifies error statuses, reads Retry-After and never reports the key", async () => {
   const error = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
   await expectStatuses(vendor, bus, "sk-test-key", [
     [400, error("bad tools"), {}, { retryable: false }],
@@ -350,7 +350,7 @@ verifies(
   },
 );
 
-verifies("content.blocks", "sends a model without vision the names of the images", async () => {
+verifies("content.blocks", "describes images in the text for a model without vision", async () => {
   vendor.answer = sse(text("ok") + done);
   const config = { api_key: "sk-test-key", base_url: url, model: "gpt-test", images: false };
   const blind = new LlmBus(plugin, [makeInstance("llm-openai", config)]);

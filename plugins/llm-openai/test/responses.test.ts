@@ -105,7 +105,7 @@ test("sends the conversation as items and stores nothing at the vendor", async (
   });
 });
 
-verifies("llm.provider", "types the failures of a response at every stage", async () => {
+verifies("llm.provider", "classifies the failures of a response at every stage", async () => {
   const half = event("response.output_text.delta", { delta: "half" });
   const failed = { status: "failed", error: { code: "server_error", message: "engine died" } };
   const cases: [ReturnType<typeof sse>, object][] = [

@@ -43,7 +43,7 @@ export class NoteEmbeddings {
     return first === null ? null : { space: first.space, vector: first.vectors[0]! };
   }
 
-  /** Starts embedding the notes of a scope that have no vector of this space; of any space if it is null. */
+  /** Starts embedding the notes of a scope that have no vector of this space, or no vector at all if it is null. */
   start(ctx: PluginContext, notes: OpenNotes, scope: NoteScope, space: string | null): void {
     const key = JSON.stringify([scope.org_id, scope.project_id]);
     if (this.#running.has(key)) return;

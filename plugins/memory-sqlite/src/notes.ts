@@ -1,6 +1,6 @@
 /**
- * Storage and search of notes. Every statement names the scope, so another tenant's note does not exist for a
- * query. An index that is missing, or outdated because a SQLite without FTS5 wrote entries, is rebuilt at the
+ * Storage and search of notes. Every statement names the scope, so a query never finds another tenant's
+ * notes. An index that is missing, or outdated because a SQLite without FTS5 wrote entries, is rebuilt at the
  * next use.
  */
 import { createHash, randomUUID } from "node:crypto";
@@ -56,7 +56,7 @@ export interface Notes {
   /** Sorted by rank, best first. */
   query(query: Query): MemoryEntry[];
   count(): number;
-  /** The newest notes without a vector of this space; of any space if it is null. */
+  /** The newest notes without a vector of this space, or without any vector if it is null. */
   unembedded(scope: NoteScope, space: string | null, limit: number): UnembeddedNote[];
   /** Replaces vectors of other spaces. Notes that were deleted meanwhile are skipped. */
   embed(notes: EmbeddedNotes): void;

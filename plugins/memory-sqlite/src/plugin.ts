@@ -1,7 +1,7 @@
 /**
- * Long-term memory in one SQLite file (memory.store). Users and models shape the input, so no input is an
- * error of the plugin: it is cut, ignored or answered with no hits, and only the file itself can fail a
- * handler.
+ * Long-term memory in one SQLite file (memory.store). Users and models shape the input, so no input makes
+ * a handler fail: it is truncated, ignored or answered with no hits. Only a problem with the file itself makes a
+ * handler fail.
  */
 import {
   type BusEvent,

@@ -13,7 +13,7 @@ export function searchTerms(query: string): string[] {
   const terms = new Set<string>();
   for (const [term] of query.toWellFormed().matchAll(TERM)) {
     const word = term.toLowerCase().slice(0, MAX_TERM_LENGTH).toWellFormed();
-    // A repeated word counts at its last position.
+    // A repeated word keeps its last position.
     terms.delete(word);
     terms.add(word);
     if (terms.size === MAX_TERMS) break;

@@ -1,5 +1,5 @@
 /**
- * `plugin.memory_sqlite.*` as checked values; an invalid value counts as absent and is reported as a problem.
+ * `plugin.memory_sqlite.*` as checked values; an invalid value is ignored and reported as a problem.
  */
 import type { JsonObject } from "@backplane/sdk/kernel";
 

@@ -55,8 +55,8 @@ export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): Wo
 }
 
 /**
- * Approximates the spelling of the index: a word that the index spells differently counts as rare and is
- * searched for.
+ * Approximates the spelling of the index: a word that the index spells differently is treated as rare
+ * and searched for.
  */
 function fold(term: string): string {
   return term.normalize("NFD").replaceAll(/\p{M}/gu, "").toLowerCase();

@@ -121,7 +121,7 @@ verifies("memory.store", "searches by words while the model fails or is switched
   expect(asked).toEqual([]);
 });
 
-verifies("memory.store", "keeps the notes of a file from before embeddings", async () => {
+verifies("memory.store", "keeps the notes of a file that was written before embeddings existed", async () => {
   const first = await start();
   await first.keep("My bicycle is red");
   await expect.poll(spaces).toHaveLength(1);

@@ -29,7 +29,7 @@ verifies(
   },
 );
 
-verifies("memory.store", "finds a note by the embedding model of the org's provider", async () => {
+verifies("memory.store", "finds a note with the embedding model of the org's provider", async () => {
   const provider = llmProviderPlugin({
     name: "llm-vectors",
     version: "1.0.0",

@@ -14,7 +14,7 @@ const PROGRAM = fileURLToPath(new URL("./write-until-killed.ts", import.meta.url
 
 /**
  * Kills the process as soon as it has reported this many stored entries; entries that it reports meanwhile
- * count too.
+ * are included.
  */
 async function writeAndKill(dir: string, from: number, count: number): Promise<number[]> {
   const child = spawn(process.execPath, ["--conditions=backplane-source", PROGRAM, dir, String(from)], {

@@ -48,7 +48,7 @@ const texts = (notes: Notes, query: string, k = 10, scope = acme, half_life_days
 describe.each([
   ["full text", true],
   ["LIKE", false],
-])("by %s", (_name, fullText) => {
+])("search by %s", (_name, fullText) => {
   test("ranks the entry that shares more words first and returns at most k", () => {
     const notes = openNotes(fullText);
     keep(notes, "The red bicycle is in the cellar");
@@ -184,7 +184,7 @@ test("indexes entries written without FTS5 as soon as it is available, and the r
   expect(texts(indexed, "behind")).toEqual([]);
 });
 
-test("refuses a file of a newer release", () => {
+test("refuses a file from a newer release", () => {
   const database = openDatabase({ file: join(dir, "memory.db") });
   database.rows("pragma user_version = 9");
   database.close();

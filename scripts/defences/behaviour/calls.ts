@@ -117,7 +117,7 @@ export const CALL_MUTANTS: Mutant[] = [
     from: "if (call.plan.bound.package.digest !== row.package_digest) {",
     to: "if (call.plan.bound.package.version !== row.package_version) {",
     tests: RECOVERED,
-    only: "other bytes of its package",
+    only: "the bytes of its package changed",
   },
   {
     defence: "recover: a recovered call has at least some time",

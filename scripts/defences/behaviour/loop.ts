@@ -297,7 +297,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     from: 'if (request.trigger !== "message") {',
     to: 'if (request.trigger === "approval") {',
     tests: DECISIONS,
-    only: "refuses a run of the API",
+    only: "refuses to start a run while a turn",
   },
   {
     defence: "loop: an adapter's message is accepted once",

@@ -241,10 +241,6 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   };
 }
 
-/**
- * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its
- * lease and still holds the turn, and reads the messages that another gateway wrote to the turn.
- */
 /** Throws `harness.limit` if the caller belongs to a harness execution that has reached this limit. */
 async function countUse(
   { executions }: Pick<Store, "executions">,
@@ -255,6 +251,10 @@ async function countUse(
   if (id !== null) await executions.use(id, what);
 }
 
+/**
+ * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its lease and
+ * still holds the turn, and makes the turn read the messages that another gateway wrote for it.
+ */
 async function loopStep({ deps, lease, store_wait }: Door, histories: Histories, turn: Turn): Promise<void> {
   const { store } = deps;
   if (!store.shared) return;

@@ -1,7 +1,6 @@
 /**
  * The host's models for trusted instrument plugins: one prompt to the org's active provider, or one
- * embedding. Each plugin of a binding has its own quota. Every request is in the audit log with its cost but
- * without its text.
+ * embedding. Each binding has its own quota. Every request is in the audit log with its cost but without its text.
  */
 
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";

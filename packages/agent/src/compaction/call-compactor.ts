@@ -33,7 +33,7 @@ export interface CompactorInput {
 export interface CompactionResult {
   summary: string;
   seed: readonly NewEntry[];
-  /** Null for a summary of the model. */
+  /** Null for a summary that the model wrote. */
   compactor: UsedCompactor | null;
   diagnostics: JsonObject | null;
 }

@@ -1,7 +1,7 @@
 /**
- * Lists the compactors that may serve a compaction, in order (compactor.choice). A caller can name one. Otherwise those
- * made for the conversation's context come first, then general ones, then the others, because an operator who bound
- * only one expects it to be used. Within that order a project's bindings come before the org's. The rollout of an
+ * Lists the compactors that can perform a compaction, in order (compactor.choice). A caller can name one. Otherwise
+ * those made for the conversation's context come first, then general ones, then the others, because an operator who
+ * bound only one expects it to be used. Within that order a project's bindings come before the org's. The rollout of an
  * export selects one of its bindings, or none, by the session.
  */
 import { BackplaneError, type ManifestCompactorExport } from "@backplane/contract";

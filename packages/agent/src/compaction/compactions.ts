@@ -55,7 +55,7 @@ export interface CompactionDeps {
   countCompaction(caller: Caller): Promise<void>;
   /** Returns the context window of the instance's model in tokens, and which model it is. */
   chooseModel(org_id: string, provider: string | null): Promise<ChosenModel | null>;
-  /** The compactors that may serve, in order. Throws if the caller named one that is not bound. */
+  /** The compactors that can be used, in order. Throws if the caller named one that is not bound. */
   findCompactors(caller: Caller, choice: CompactorChoice): Promise<CompactorCandidate[]>;
   callCompactor(
     candidate: CompactorCandidate,

@@ -50,7 +50,7 @@ export class Pins {
 
   /**
    * The newest message or tool result that contains the text; without text, the last message of the user. Entries of
-   * the turn that asks come last, because the request for a pin often repeats the words.
+   * the current turn come last, because the request for a pin often repeats the words.
    */
   async findByText(key: SessionKey, text: string | undefined): Promise<number> {
     const { entries } = await this.#deps.sessions.hydrate(key);

@@ -2,8 +2,8 @@
  * The entries that a compaction must not lose: pinned entries, system messages and open tasks. The host finds them
  * itself and compares the seed with them, because a compactor is a plugin and can leave out anything.
  *
- * An open task is a user's message that no answer has followed, or a tool call without a result. Open messages count
- * up to half of the target, newest first, so that a chain of unanswered messages can still be compacted.
+ * An open task is a user's message that no answer has followed, or a tool call without a result. Open messages are
+ * retained up to half of the target, newest first, so that a chain of unanswered messages can still be compacted.
  */
 
 import { BackplaneError, type Block, canonicalJson, type Entry } from "@backplane/contract";

@@ -42,7 +42,7 @@ export async function linkChildRun(
 
 function requireKey(once: IdempotencyClaim | undefined): void {
   if (once !== undefined) return;
-  throw new BackplaneError("request.invalid", "A harness names each run that it starts.", {
+  throw new BackplaneError("request.invalid", "A harness must send a key for each run that it starts.", {
     fix: "Send an Idempotency-Key that is the same when the harness is resumed, such as the name of the step.",
   });
 }

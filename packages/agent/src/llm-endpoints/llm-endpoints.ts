@@ -1,7 +1,7 @@
 /**
  * Calls of provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every budget
  * are on disk before the provider is asked, in one transaction. Failed calls are not retried here, because the client
- * retries by itself and every attempt is a separate call.
+ * retries on its own and every attempt is a separate call.
  */
 import {
   BackplaneError,

@@ -29,7 +29,7 @@ export async function queryMemory(
   turn: Turn,
   { query, k = 5, ...decision }: Extract<Decision, { next: "memory" }>,
 ): Promise<MemoryEntry[]> {
-  // A strategy is a plugin, and only the fields that order the turn were checked.
+  // A strategy is a plugin, and only the fields that decide the order of steps were checked.
   const stores = Array.isArray(decision.stores) ? decision.stores : undefined;
   const chosen = chooseStores(deps.memories(), stores);
   const found: MemoryEntry[][] = [];
@@ -86,7 +86,10 @@ async function ask(
   }
 }
 
-/** One store keeps its own order. Of several, the best matches come first, and short-term memories before equal ones. */
+/**
+ * Hits of a single store keep its order. Of several stores, the best matches come first; at equal scores, short-term
+ * memories do.
+ */
 function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
   if (stores.length === 1) return stores[0]!;
   const rank = ({ store }: MemoryEntry) => (store === "short-term" ? 0 : 1);

@@ -1,8 +1,8 @@
 /**
  * Resumes turns whose gateway died. The tape holds everything that such a turn has done, so another gateway
  * continues from there: it waits for the calls that the door recovered, then asks the model or makes the
- * calls that were not made yet. Only calls whose effect class allows it run twice (inv.effect-class). A turn
- * that crashed its gateway again is not resumed again. A sub-agent resumes while the call that spawned it runs
+ * calls that were not made yet. Only calls whose effect class allows it run twice (inv.effect-class). A turn whose
+ * gateway died a second time is not resumed again. A sub-agent resumes while the call that spawned it runs
  * (subagent.resume).
  */
 

@@ -1,7 +1,7 @@
 /**
- * Embeddings by the org's provider instance with an embedding model. Without such an instance there are none: a caller
- * that has a fallback decides itself, because vectors of different models must never be compared. A failed request is
- * therefore an error and never answered by another model.
+ * Computes embeddings with the org's provider instance that has an embedding model. Without such an instance there are
+ * none: the caller decides whether to use a fallback, because vectors of different models must never be compared. A
+ * failed request is therefore an error and never answered by another model.
  */
 import { BackplaneError, COGNITION_LIMITS, type Json, type TokenUsage } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";

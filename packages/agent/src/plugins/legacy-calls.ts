@@ -15,7 +15,7 @@ export class LegacyCalls {
     return this.#waiting.size;
   }
 
-  /** Runs `ask` and waits for the result until `signal` is aborted. */
+  /** Runs `deliver` and waits for the result until `signal` is aborted. */
   async call(request_id: string, signal: StopSignal, deliver: () => Promise<void>): Promise<LegacyResult> {
     const waiting = Promise.withResolvers<LegacyResult>();
     const stop = () =>

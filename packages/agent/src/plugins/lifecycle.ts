@@ -118,8 +118,8 @@ export class PluginLifecycle {
   }
 
   /**
-   * Called by `registerTool`. A loaded plugin's tool is active immediately; before that it is activated with
-   * the plugin.
+   * Called by `registerTool`. The tool of a loaded plugin is active immediately; that of a plugin that is still loading
+   * is activated with the plugin.
    */
   register(instance: Instance, tool: KernelTool): void {
     const { tools } = this.#parts;

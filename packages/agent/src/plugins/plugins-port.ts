@@ -76,7 +76,7 @@ export interface ServiceIdentity {
   scope?: Scope;
 }
 
-/** The tool call that the plugin is serving. */
+/** The tool call that the plugin is handling. */
 interface ServiceCall {
   invocation_id: string;
   session_id: string | null;
@@ -89,7 +89,7 @@ interface ServiceCall {
 export type KernelService = (args: JsonObject, identity: ServiceIdentity) => Promise<Json>;
 
 export interface Callers {
-  /** `as` represents `who` until `end()`, and only for the plugin that `who` names. */
+  /** `as` represents `identity` until `end()`, and only for the plugin that `identity` names. */
   mint(identity: ServiceIdentity): { as: string; end(): void };
   /** Throws auth.invalid when `as` does not belong to a running call or request of this plugin. */
   resolve(plugin: string, as: string | undefined): ServiceIdentity;

@@ -38,7 +38,7 @@ export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool):
     run: (args, call) => instance.track(async () => checkReturn(spec.name, await tool.run(args, call))),
     brief: async (args) => {
       if (tool.approvalBrief === undefined) return null;
-      // The headline is optional, because the prompt shows the call without it.
+      // A brief that fails is ignored, because the prompt can show the call without it.
       const getBrief = () => tool.approvalBrief!(args);
       const brief = await withTimeout(deps.clock, deps.brief_ms, "the approval brief", getBrief).catch(
         () => null,

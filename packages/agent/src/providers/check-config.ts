@@ -15,7 +15,7 @@ const KERNEL_FIELDS: JsonObject = {
   [ALLOW_PRIVATE_FIELD]: { type: "string" },
 };
 
-/** Only issues with `changed` fields count, so that older invalid values do not block other changes. */
+/** Only issues with `changed` fields are reported, so that older invalid values do not block other changes. */
 export async function checkConfig(
   schemas: Schemas | undefined,
   plugin: { name: string; config_schema: JsonObject | null },

@@ -6,7 +6,9 @@
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
-/** Returns lower case with IPv6 in brackets and an explicit port, or null unless the URL is http or https. */
+/**
+ * Returns the address in lower case, with IPv6 in brackets and an explicit port; null unless the URL is http or https.
+ */
 export function addressOfUrl(url: unknown): string | null {
   if (typeof url !== "string" || !URL.canParse(url)) return null;
   const { hostname, port, protocol } = new URL(url);

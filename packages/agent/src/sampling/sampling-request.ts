@@ -30,7 +30,7 @@ export function readSampling(params: JsonObject, token_limit: number): SamplingR
   const system = systemPrompt ?? null;
   const size = read.reduce((sum, { text }) => sum + text.length, system?.length ?? 0);
   if (size > COGNITION_LIMITS.prompt_chars)
-    throw invalid(`its texts have more than ${COGNITION_LIMITS.prompt_chars} characters`);
+    throw invalid(`the texts together have more than ${COGNITION_LIMITS.prompt_chars} characters`);
   return {
     system,
     messages: read,
@@ -44,7 +44,7 @@ export function readSampling(params: JsonObject, token_limit: number): SamplingR
 
 function readMessage(message: Json): SamplingRequest["messages"][number] {
   const { role, content } = isObject(message) ? message : {};
-  if (role !== "user" && role !== "assistant") throw invalid("the role of a message is user or assistant");
+  if (role !== "user" && role !== "assistant") throw invalid("the role of a message must be user or assistant");
   const blocks = Array.isArray(content) ? content : [content];
   const texts = blocks.map((block) => {
     if (isObject(block) && block.type === "text" && typeof block.text === "string") return block.text;

@@ -1,6 +1,6 @@
 /**
  * The kernel's admin services: the facade with JSON arguments and results, for adapter plugins with the
- * operator's grant. Each service acts with the rights of the caller whose request the plugin serves.
+ * operator's grant. Each service acts with the rights of the caller whose request the plugin handles.
  */
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
@@ -90,7 +90,7 @@ function requireCaller(name: string, { caller }: ServiceIdentity): Caller {
   if (caller !== null) return caller;
   throw new BackplaneError(
     "auth.missing",
-    `${name} acts for a caller: pass the \`as\` of the request that is served.`,
+    `${name} acts for a caller: pass the \`as\` of the request that the plugin is handling.`,
   );
 }
 

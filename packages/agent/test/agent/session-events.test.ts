@@ -19,7 +19,7 @@ const PATHS: Record<string, (fixture: TestSession, id: string) => Promise<unknow
   "gets its first message": (fixture, id) => fixture.say("hello", id),
   "gets its first run": ({ kernel }, session_id) =>
     kernel.runs.start(user, { session_id, input: { text: "hello" } }).then(({ settled }) => settled),
-  "is watched first": ({ kernel }, session_id) =>
+  "gets its first watcher": ({ kernel }, session_id) =>
     kernel.fanout.attach({ ...user, scopes: ["sessions:write"] }, { session_id }, {
       adapter_id: "test",
       since_entry: null,
@@ -100,7 +100,7 @@ test("resets a session without an archive on request and keeps the old chain", a
 
 verifies(
   "session.events",
-  "hands off a session: an anchor, session.handoff and a context that begins at the anchor",
+  "a handoff writes an anchor, publishes session.handoff and begins the context at the anchor",
   async () => {
     const fixture = await createTestSession();
     await fixture.say("the old topic");

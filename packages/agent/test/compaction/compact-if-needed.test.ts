@@ -1,4 +1,4 @@
-/** When a turn compacts its own session. The store and the model are replaced. */
+/** When a turn compacts its own session. The store and the model are fakes. */
 import type { Entry } from "@backplane/contract";
 import type { RunRow } from "@backplane/ports";
 import { scope, user } from "@backplane/test-kit/kernel/test-kernel";
@@ -66,7 +66,7 @@ test("does not compact below 80 % of the window", async () => {
   expect(published).toHaveLength(2);
 });
 
-test("tries a failing compaction once per turn", async () => {
+test("does not start a failed compaction again in the same turn", async () => {
   let tries = 0;
   const { published, compactions } = createCompactions(async () => {
     tries++;

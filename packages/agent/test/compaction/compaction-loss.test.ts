@@ -44,7 +44,7 @@ verifies("compactor.loss", "accounts for every entry of the built-in summary, wi
   expect(await sessions.compactedEntries(user, id)).toEqual(entries);
 });
 
-verifies("compactor.loss", "counts entries that a block names as its sources as condensed", async () => {
+verifies("compactor.loss", "reports entries as condensed if a block names them as its sources", async () => {
   const fixture = await openSession();
   const { sessions } = fixture.kernel;
   await fixture.bind(manifest([{ id: "weave", kind: "compactor", compactor: {} }]));

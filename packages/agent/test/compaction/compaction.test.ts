@@ -202,7 +202,7 @@ test("splits before a user's message and always keeps the last one", () => {
   expect(split([entries[0]!, entries[1]!], 10).recent).toEqual([]);
 });
 
-verifies("compact.auto", "uses the bound compactor and its blocks as the new context", async () => {
+verifies("compact.auto", "uses the blocks of the bound compactor as the new context", async () => {
   const fixture = await createTestSession();
   await fixture.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]), {
     policy: { class: "worker" },

@@ -19,7 +19,7 @@ async function openWithCompactor(answer: () => Json): Promise<TestSession> {
 }
 
 const MALFORMED: [name: string, answer: Json][] = [
-  ["unknown fields only", { nonsense: 1 }],
+  ["an object with only unknown fields", { nonsense: 1 }],
   ["an empty object", {}],
   ["a list", [1]],
   ["neither a block nor a summary", { seed_blocks: [] }],

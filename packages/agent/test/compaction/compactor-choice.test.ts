@@ -81,7 +81,7 @@ verifies("compactor.choice", "uses a project's compactor before the org's", asyn
   expect(called(fixture)).toEqual(["projects"]);
 });
 
-verifies("compactor.choice", "follows the rollout of a binding, by session", async () => {
+verifies("compactor.choice", "applies the rollout of a binding per session", async () => {
   const fixture = await openWith({ id: "some", percent: 50 });
   const { sessions } = fixture.kernel;
   const served: boolean[] = [];
@@ -100,7 +100,7 @@ verifies("compactor.choice", "follows the rollout of a binding, by session", asy
   expect(new Set(served)).toEqual(new Set([true, false]));
 });
 
-verifies("compactor.choice", "asks the next candidate, then the model, when one fails", async () => {
+verifies("compactor.choice", "calls the next candidate, and finally the model, when a compactor fails", async () => {
   const fixture = await openWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
   const { sessions } = fixture.kernel;
   const answers: Record<string, () => ReturnType<typeof ok>> = {
@@ -127,7 +127,7 @@ verifies("compactor.choice", "asks the next candidate, then the model, when one 
   ]);
 });
 
-test("does not count a disabled binding as a candidate", async () => {
+test("does not call a compactor whose binding is disabled", async () => {
   const fixture = await openWith({ id: "off" });
   const [binding] = (await fixture.kernel.bindings.list(admin, { kind: "compactor" }, { limit: 5 })).items;
   await fixture.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);

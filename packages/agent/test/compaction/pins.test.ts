@@ -49,7 +49,7 @@ function bindCompactor(
 
 verifies(
   "compactor.pins",
-  "keeps a pinned message in the built-in summary, and after an undo and a repeat",
+  "keeps a pinned message through the built-in summary, an undo and further compactions",
   async () => {
     const fixture = await openWithHistory();
     const { sessions } = fixture.kernel;
@@ -112,7 +112,7 @@ verifies(
 
 verifies(
   "compactor.pins",
-  "accepts a seed that repeats the pinned block, with or without its id",
+  "accepts a seed that repeats the pinned block without its id",
   async () => {
     const fixture = await openWithHistory();
     const { sessions } = fixture.kernel;
@@ -126,7 +126,7 @@ verifies(
   },
 );
 
-verifies("compactor.pins", "restores pins after a compactor that does not support them", async () => {
+verifies("compactor.pins", "adds the pins to the seed of a compactor that does not support them", async () => {
   const fixture = await openWithHistory();
   const { sessions } = fixture.kernel;
   const [first] = await userMessages(fixture);
@@ -145,7 +145,7 @@ verifies("compactor.pins", "restores pins after a compactor that does not suppor
 
 verifies(
   "compactor.pins",
-  "gives a fork the pins of the entries that it inherits, and none after a reset",
+  "copies the pins of inherited entries to a fork, and removes all pins on a reset",
   async () => {
     const fixture = await openWithHistory();
     const { sessions } = fixture.kernel;
@@ -167,7 +167,7 @@ verifies(
 verifies("compactor.pins", "lets the model pin, list and unpin with the bundled tool", async () => {
   const fixture = await openWithHistory({ tool: true });
   const [first] = await userMessages(fixture);
-  // By default the policy asks about tools that write.
+  // By default, tools that write need approval.
   await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "medium" } });
   const call = async (args: Json) => {
     await fixture.say(`/tool pin ${JSON.stringify(args)}`);
@@ -183,12 +183,12 @@ verifies("compactor.pins", "lets the model pin, list and unpin with the bundled 
   expect(await call({ quote: "never\nsaid" })).toContain("No message or tool result");
   await call({ action: "unpin", entry_id: pin!.entry_id });
   expect(await fixture.kernel.sessions.pins(user, REF)).toEqual([]);
-  // The call passes the door like any other.
+  // The calls go through the door like all others.
   const { items } = await fixture.kernel.invocations.list(user, { export_id: "pin" }, { limit: 10 });
   expect(items).toHaveLength(4);
 });
 
-test("rejects pins of guests, of other entries and of entries that are not part of the conversation", async () => {
+test("rejects pins by guests, of missing entries and of entries outside the conversation", async () => {
   const fixture = await openWithHistory();
   const { sessions } = fixture.kernel;
   await expect(sessions.pin(guest, REF, 2)).rejects.toMatchObject({ code: "policy.denied" });

@@ -84,7 +84,7 @@ describe("a run of a harness", () => {
 
   verifies(
     "contract.malformed",
-    "fails with malformed_response and changes nothing but its record",
+    "fails with malformed_response on an invalid result and changes only its own record",
     async () => {
       const fixture = await createTestSession();
       await fixture.bind(harnessPackage());
@@ -140,7 +140,7 @@ describe("a run of a harness", () => {
     expect(await fixture.kernel.runs.get(user, child)).toMatchObject({ status: "cancelled" });
   });
 
-  test("returns the same run for the same Idempotency-Key and starts the harness once", async () => {
+  test("is started only once for the same Idempotency-Key", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
     scriptHarness(fixture, async () => ({ summary: { text: "once" } }));
@@ -151,7 +151,7 @@ describe("a run of a harness", () => {
     expect(fixture.runner.requests).toHaveLength(1);
   });
 
-  test("refuses modes, targets, limits and fields that the contract does not know", async () => {
+  test("is refused for modes, targets, limits and fields that the contract does not define", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
     for (const [input, path] of [

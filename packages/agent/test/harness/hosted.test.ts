@@ -91,7 +91,7 @@ test("withholds chains:write from a harness that continues a session with runs",
   expect(scopes).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
 });
 
-test("asks people for what the agent of a harness wants to do, and records the answer with its run", async () => {
+test("asks people to permit what the agent of a harness wants to do, and records the answer with its run", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage(HOSTED));
   const { approvals, invocations } = fixture.kernel;

@@ -30,7 +30,7 @@ const refusal = (limit: string) => ({ code: "harness.limit", details: { limit } 
 
 verifies(
   "harness.limits",
-  "starts at most max_child_runs of the runs that a harness starts concurrently",
+  "starts at most max_child_runs of the runs that a harness requests concurrently",
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
@@ -71,7 +71,7 @@ verifies("harness.limits", "ends a child run whose model calls exceed max_steps"
   expect(used).toMatchObject({ steps: 2 });
 });
 
-verifies("harness.limits", "refuses compactions that the policy or supports do not allow", async () => {
+verifies("harness.limits", "refuses compactions that the policy does not allow", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   await fixture.say(`/say ${"lorem ipsum ".repeat(400)}`, "long");
@@ -182,7 +182,7 @@ test("requires a key for each run that a harness starts", async () => {
   expect(used).toMatchObject({ child_runs: 0 });
 });
 
-verifies("harness.contract", "grants a harness only the scopes of what its manifest supports", async () => {
+verifies("harness.contract", "grants a harness only the scopes for what its manifest names in supports", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage({ supports: ["continue"] }));
   const seen: unknown[] = [];

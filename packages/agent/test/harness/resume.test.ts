@@ -55,7 +55,7 @@ verifies(
   },
 );
 
-test("counts a malformed checkpoint as a violation and keeps the last one", async () => {
+test("counts a malformed checkpoint as a violation and keeps the last valid one", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   const good = { kind: "checkpoint", data: 1 };
@@ -99,7 +99,7 @@ verifies(
   },
 );
 
-verifies("harness.checkpoint", "resumes after a crash of the gateway as the fidelity says", async () => {
+verifies("harness.checkpoint", "resumes after a gateway crash with the state of its fidelity", async () => {
   const seen = new Map<string, JsonObject>();
   for (const fidelity of ["lossless", "checkpoint", "prompt_replay", "summary_reseed"]) {
     const first = await createTestSession();

@@ -42,7 +42,7 @@ export function harnessPackage(
   ]);
 }
 
-/** Binds the harness and lets `script` be its program. */
+/** Makes `script` the program of the bound harness. */
 export function scriptHarness(
   fixture: Pick<TestKernel, "kernel" | "runner">,
   script: (running: HarnessScript) => Promise<Json>,

@@ -141,7 +141,7 @@ const KEY = "key_00000000000000000000000001";
 
 verifies(
   "llm.gateway",
-  "limits the running model calls of one credential and serves the others",
+  "limits the running model calls of one credential but not those of others",
   async () => {
     const { call } = openEndpoints();
     for (let index = 0; index < MAX_CALLS_PER_CALLER; index++) await call(KEY);

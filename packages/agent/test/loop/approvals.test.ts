@@ -194,7 +194,7 @@ verifies(
   },
 );
 
-verifies("approval.parallel", "asks separately for identical calls of one step", async () => {
+verifies("approval.parallel", "asks for a separate approval of each identical call in one step", async () => {
   const { fixture, ui } = await openAsking();
   const turn = fixture.say(Array.from({ length: 3 }, () => '/tool shell {"command": "ls"}').join("\n"));
   await until(() => ui.asked.length === 3);

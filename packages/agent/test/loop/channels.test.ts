@@ -94,7 +94,7 @@ test("keeps a sub-agent on the channel of its parent", async () => {
   expect((await say(fixture, desk, spawn, "s2")).output!.content).not.toContain("42");
 });
 
-test("begins a separate turn for a message of a limited channel, so that it gets no tools of the other", async () => {
+test("gives a message of a limited channel its own turn, without the tools of another channel", async () => {
   const { tool, started, finish } = waitingTool();
   const fixture = await createTestSession({ tools: [addTool, tool] });
   await fixture.kernel.policy.put(admin, "org", noAdd);

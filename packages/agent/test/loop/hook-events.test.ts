@@ -50,7 +50,7 @@ const delivered = (fixture: TestSession, type: string) =>
     .map(({ body }) => body.event as DeliveredEvent)
     .filter((event) => event.type === type);
 
-verifies("hook.content", "delivers task, output, ids and trace of a run without tokens", async () => {
+verifies("hook.content", "delivers task, output, ids and trace of a run, with tokens redacted", async () => {
   const fixture = await createTestSession();
   await bindHook(fixture);
   const token = `vai_dlg_${"x".repeat(43)}`;

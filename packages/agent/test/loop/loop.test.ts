@@ -86,7 +86,7 @@ verifies(
     const modelCalls = () => fixture.events.filter(({ kind }) => kind === "llm.call.request").length;
     const before = modelCalls();
     expect(await fixture.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(true);
-    // The tools never return by themselves, so the turn can end only because the interrupt cancels them.
+    // The tools never return on their own, so the turn can end only because the interrupt cancels them.
     const run = await turn;
     expect(gate.running).toBe(2);
     expect(modelCalls()).toBe(before);
@@ -195,7 +195,7 @@ verifies(
   60_000,
 );
 
-test("writes a message during a turn immediately and answers it in the same turn", async () => {
+test("writes a message that arrives during a turn immediately and answers it in that turn", async () => {
   const gate = gatedTool("wait");
   const fixture = await createTestSession({ tools: [gate.tool] });
   const turn = fixture.say('/tool wait {"n": 1}');
@@ -251,7 +251,7 @@ test("reports a missing strategy and writes nothing", async () => {
   expect((await fixture.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
 });
 
-test("returns unknown tools, invalid arguments and thrown errors to the model by kind", async () => {
+test("reports unknown tools, invalid arguments and thrown errors to the model by kind", async () => {
   const broken: KernelTool = {
     ...addTool,
     name: "broken",

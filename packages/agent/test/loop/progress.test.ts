@@ -37,7 +37,7 @@ const answered = (request_id: string, ...ids: string[]) =>
 const progressAfter = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
   readTurnProgress(tape(...(lines as [Entry["kind"], JsonObject, string?][])), FIRST_ENTRY_ID);
 
-test("starts from the beginning when the turn had not asked the model", () => {
+test("starts from the beginning when the turn had not called the model yet", () => {
   expect(progressAfter(messageEntry("user"))).toMatchObject({ answer: null, open: [], usage: [] });
   expect(progressAfter(messageEntry("user"), request)).toMatchObject({ answer: null, steered: false });
 });
@@ -58,7 +58,7 @@ test("returns the last answer with the results of its calls and omits calls that
   expect(progress.usage).toHaveLength(1);
 });
 
-test("counts a refusal of a tool as a result", () => {
+test("treats the refusal of a call as its result", () => {
   const refused = [
     "event",
     { name: "tool.error", data: { id: "a", kind: "rejected", brief: "no" } },

@@ -90,7 +90,7 @@ test("continues the conversation after an orderly stop when the approval is answ
   expect(ran).toEqual(["prod"]);
 });
 
-verifies("approval.durable", "asks again when the tool has changed since it was approved", async () => {
+verifies("approval.durable", "asks for approval again when the tool has changed since the first request", async () => {
   ran.length = 0;
   const long = { host: { approval_timeout_ms: HOUR } };
   const first = await createTestSession({ ...long, tools: [deploy] });

@@ -43,7 +43,7 @@ function hangingAt(service: string, when: "before" | "after"): KernelPlugin {
   };
 }
 
-/** A session whose approvals are all granted, with the tools of `calls`. */
+/** A session whose approvals are all granted, with tools that record their calls in `calls`. */
 async function openAgents(
   calls: string[],
   { agent = agentTool, ...more }: Parameters<typeof createTestSession>[0] & { agent?: KernelPlugin } = {},

@@ -11,7 +11,7 @@ import { addTool, createTestSession, type TestSession } from "./test-session.ts"
 
 const s1 = { session_id: "s1" };
 
-/** Counts its calls. The first call hangs forever when its arguments request it. */
+/** A tool that adds its name to `calls` at every call. The first call hangs forever if its arguments set `hang`. */
 function counted(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
   return {
     name,
@@ -50,7 +50,7 @@ async function keyHolder({ kernel }: TestSession): Promise<{ caller: Caller; rev
   return { caller, revoke: () => kernel.keys.revoke(admin, key.id) };
 }
 
-test("resumes a turn after a crash in its tools and repeats only calls that may run twice", async () => {
+test("resumes a turn after a crash during its tool calls and repeats only calls that may run twice", async () => {
   const calls: string[] = [];
   const tools = [
     counted("look", "read_only", calls),
@@ -236,7 +236,7 @@ verifies("tools.context", "returns control to the user after a crash when the re
   });
 });
 
-/** Some servers number their calls from zero in every answer. */
+/** Makes a provider number its tool calls from zero in every answer, as some model servers do. */
 const counting = (plugin: KernelPlugin): KernelPlugin => ({
   ...plugin,
   onEvent(event, ctx) {

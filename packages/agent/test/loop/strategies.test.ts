@@ -39,7 +39,7 @@ async function run(text: string, decisions: Decision[], plugins: KernelPlugin[] 
 describe("the order of steps", () => {
   test.for<[string, string, Decision[]]>([
     ["memory after a model call", "/say hi", [{ next: "llm" }, { next: "memory", query: "x" }]],
-    ["tools without a call", "/say hi", [{ next: "llm" }, { next: "tool" }]],
+    ["tools when the model called none", "/say hi", [{ next: "llm" }, { next: "tool" }]],
     ["tools before a model call", "/say hi", [{ next: "tool" }]],
     [
       "memory twice",
@@ -76,7 +76,7 @@ test("shows the strategy the results of the last step only", async () => {
   expect(ended).toMatchObject({ status: "completed", iterations: 2, output: { content: "done" } });
 });
 
-test("records the calls of the last answer that did not run", async () => {
+test("records the tool calls of the last answer although they did not run", async () => {
   const { fixture, eventsOf } = await run('/tool add {"a": 1, "b": 2}', [{ next: "llm" }]);
   const last = (await fixture.tape()).at(-1)!;
   expect(last.payload.tool_calls).toMatchObject([{ name: "add" }]);
@@ -127,7 +127,7 @@ test("answers a message that arrives after the last model call in the same turn"
   expect(answers.map(({ payload }) => payload.content)).toEqual(["one", "two"]);
 });
 
-test("refuses a run of the API while a turn of the session runs", async () => {
+test("refuses to start a run while a turn of the session is running", async () => {
   const { fixture, turn, gate } = await startGatedTurn();
   const started = fixture.kernel.runs.start(user, { session_id: "s1", input: { text: "/say two" } });
   await expect(started).rejects.toMatchObject({ code: "session.busy" });

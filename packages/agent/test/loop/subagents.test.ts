@@ -8,7 +8,7 @@ import { addTool, createTestSession, gatedTool, type TestSession } from "./test-
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
-/** Approves every request and counts the requests. */
+/** A test session with the tool `agent`. It approves every approval request and records it in `requests`. */
 async function openAgents(
   options: Parameters<typeof createTestSession>[0] = {},
 ): Promise<TestSession & { requests: BusEvent[] }> {

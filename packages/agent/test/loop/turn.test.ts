@@ -60,7 +60,7 @@ test("counts a joining message before it is written, and forgets one that was no
   expect([turn.steered, turn.joined]).toEqual([false, 1]);
 });
 
-test("counts messages that other gateways wrote once", () => {
+test("counts each message that another gateway wrote only once", () => {
   const turn = createTurn();
   expect([turn.joinedElsewhere(2), turn.joinedElsewhere(3), turn.joinedElsewhere(3)]).toEqual([
     false,
@@ -89,7 +89,7 @@ describe("a message joins a running turn", () => {
     ["from a caller with the same role", user, other({}), true],
     ["from a caller with a higher role", user, other({ role: "owner" }), true],
     ["not from a caller with a lower role", user, other({ role: "guest" }), false],
-    ["not from a caller without the rights of an admin", other({ admin: true }), user, false],
+    ["not from a caller without admin rights if an admin began it", other({ admin: true }), user, false],
     ["not from a plugin", user, other({ delegation: delegation! }), false],
     ["not if the host's admin began it", admin, other({ role: "owner", admin: true }), false],
   ])("%s", ([, turn, sender, joins]) => {

@@ -74,7 +74,7 @@ test("retries a few times, with increasing pauses", async () => {
   expect(failing.attempts).toEqual([1, 2, 3]);
 });
 
-test("does not retry after the first delta, or if the provider says so", async () => {
+test("retries neither after the first delta nor an error that the provider marks as not retryable", async () => {
   const begun = createCalls([{ ...failure(), delta: "half" }, ANSWER]);
   await expect(begun.call()).rejects.toMatchObject({ code: "llm.failed" });
   const not_retryable = createCalls([failure({ retryable: false }), ANSWER]);

@@ -66,7 +66,7 @@ verifies("content.blocks", "loads the stored images of results for the model", a
   });
 });
 
-verifies("content.blocks", "loads no file that the named call does not refer to", async () => {
+verifies("content.blocks", "loads only files that the named call refers to", async () => {
   const { load, opened } = createLoader();
   for (const id of ["inv_other", "inv_2"]) {
     const block = imageBlock(id);

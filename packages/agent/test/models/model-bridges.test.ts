@@ -6,7 +6,7 @@ import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
 const UUID = "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 
-/** The sessions of all model calls that are not those of the conversation `s1`. */
+/** The sessions of all model calls outside the conversation `s1`. */
 const bridges = ({ events }: TestSession) =>
   events
     .filter(({ kind, session_id }) => kind === "llm.call.request" && session_id !== "s1")

@@ -127,7 +127,7 @@ test("checks an adapter's response and hides the details of what it throws", asy
     code: "crashed",
     message: expect.not.stringContaining("secret"),
   });
-  // Requests do not count as failures, because otherwise any client could unload the web adapter.
+  // Failed requests are not counted as failures of the plugin. Otherwise any client could unload the web adapter.
   expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
   fixture.services.set("config.get", () =>
     Promise.reject(Object.assign(new Error("no"), { code: "config.not_found" })),

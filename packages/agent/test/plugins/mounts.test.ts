@@ -16,7 +16,7 @@ test.each([
   ["/api/things", true, "/api/things"],
   ["/apis", true, "/x/acme/apis"],
   ["/things/{id}", true, "/x/acme/things/{id}"],
-])("mounts %s with /api allowed %s at %s", (path, api, mounted) => {
+])("mounts %s (/api allowed: %s) at %s", (path, api, mounted) => {
   expect(mountRoute("acme", route(path), api).mount.mounted).toBe(mounted);
 });
 

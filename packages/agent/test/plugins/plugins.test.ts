@@ -94,7 +94,7 @@ test("lets only an operator change plugins and only an admin trust one", async (
   ]);
 });
 
-test("applies enabling and disabling immediately, by the facade or by any write of the key", async () => {
+test("enables or disables a plugin immediately through the facade or any write of its config key", async () => {
   const calls: string[] = [];
   const fixture = await createTestPlugins((loader) =>
     loader.add(() =>
@@ -207,7 +207,7 @@ test("loads installed plugins, unloads removed ones and restores an overridden b
 
 verifies(
   "plug.health",
-  "asks all plugins for health in parallel and reports ok, degraded or failed",
+  "checks the health of all plugins in parallel and reports ok, degraded or failed",
   async () => {
     const fixture = await createTestPlugins((loader) => {
       loader.add(() =>

@@ -4,7 +4,7 @@ import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createTestPlugins, plugin, scope, until } from "./test-plugins.ts";
 
-test("limits the time of a hanging onLoad, onUnload or loader", async () => {
+test("limits the time of a hanging onLoad or onUnload", async () => {
   const never = () => new Promise<void>(() => {});
   const fixture = await createTestPlugins(
     (loader) => {
@@ -40,7 +40,7 @@ test("delivers kernel.shutdown before unloading, even when the kernel session is
   const calls: string[] = [];
   const busy = Promise.withResolvers<void>();
   const fixture = await createTestPlugins((loader) => {
-    // This plugin is unloaded last, so that only the announcement delays the other one.
+    // This plugin is unloaded last, so that only the delivery of kernel.shutdown delays the other one.
     loader.add(() =>
       plugin("slow", "skill", { subscriptions: () => ["kernel.ready"], onEvent: () => busy.promise }),
     );

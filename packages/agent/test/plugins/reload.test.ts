@@ -4,7 +4,7 @@ import { admin, owner } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { call, createTestPlugins, plugin, settle, until } from "./test-plugins.ts";
 
-test("reloads immediately, ends calls in the old instance, and delivers each event once", async () => {
+test("reloads immediately, finishes running calls in the old instance, and delivers each event once", async () => {
   const gates: PromiseWithResolvers<void>[] = [];
   const log: string[] = [];
   let version = 0;

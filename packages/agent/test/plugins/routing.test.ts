@@ -89,7 +89,7 @@ verifies(
   },
 );
 
-test("never delivers tool calls over the bus, and delivers other subscribed events", async () => {
+test("never delivers tool calls to tool plugins over the bus, but delivers other subscribed events", async () => {
   const { received, makers } = listeners(
     ["a-tool", "tool", ["*"]],
     ["a-memory", "memory", ["memory.query", "memory.write"]],

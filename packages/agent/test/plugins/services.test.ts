@@ -2,7 +2,7 @@ import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { codeOfRejected, createTestPlugins, keepContext, plugin } from "./test-plugins.ts";
 
-test("serves bundled plugins by name and other plugins by the operator's grant", async () => {
+test("allows services to bundled plugins by name and to other plugins by the operator's grant", async () => {
   const names = ["web", "agent-tool", "other", "third"] as const;
   const kept = Object.fromEntries(names.map((name) => [name, keepContext()])) as Record<
     (typeof names)[number],

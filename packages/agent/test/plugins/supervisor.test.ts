@@ -1,4 +1,4 @@
-/** Plugins that fail or exit while they serve: the failure count, and the unload or restart that follows. */
+/** Plugins that fail or exit after they were loaded: the failure count, and the unload or restart that follows. */
 import { BackplaneError, type BusEvent } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -119,7 +119,7 @@ test("counts a handler past its deadline as one failure against the configured t
   );
   await fixture.publish("user.message.received", { text: "1" });
   await until(() => fixture.system.snapshot()[0]!.failures === 1);
-  // The late rejection neither counts again nor resets the count.
+  // The late rejection is not counted as another failure and does not reset the count.
   stuck[0]!.reject(new Error("late"));
   await settle(fixture.bus);
   expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });

@@ -232,7 +232,7 @@ export async function settle(bus: Bus): Promise<void> {
   await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Keeps the contexts that a plugin receives. */
+/** Keeps the context that a plugin receives in onLoad. */
 export function keepContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
   const kept = {
     ctx: null as unknown as PluginContext,

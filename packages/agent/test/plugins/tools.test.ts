@@ -77,7 +77,7 @@ test.each([
   });
 });
 
-test("accepts registerTool once per valid name and object schema from tool plugins", async () => {
+test("registers tools only for tool plugins, once per name, with a valid name and an object schema", async () => {
   const kept = keepContext();
   const skill = keepContext();
   let changes = 0;
@@ -153,7 +153,7 @@ verifies(
   },
 );
 
-test("gives a tool name to the first of two concurrently loaded plugins that is ready", async () => {
+test("gives a tool name to the plugin that is ready first when two load concurrently", async () => {
   const gate = Promise.withResolvers<void>();
   let registered = false;
   const fixture = await createTestPlugins(
@@ -183,7 +183,7 @@ test("gives a tool name to the first of two concurrently loaded plugins that is 
   expect(fixture.system.tools.get("t")?.plugin).toBe("quick-tools");
 });
 
-test("prefers a typed tool over a legacy one, warns, and restores it after an unload", async () => {
+test("prefers a typed tool over a legacy one, warns, and restores the legacy one after an unload", async () => {
   const fixture = await createTestPlugins((loader) => {
     loader.add(() => plugin("tool-old", "tool", { toolName: "bash", onEvent: () => {} }));
     loader.add(toolPlugin("tool-new", tool("bash")), { origin: "installed" });
@@ -198,7 +198,7 @@ test("prefers a typed tool over a legacy one, warns, and restores it after an un
   expect(fixture.system.tools.get("bash")).toMatchObject({ plugin: "tool-old", legacy: true });
 });
 
-test("calls a legacy tool by an event and does not publish its result", async () => {
+test("calls a legacy tool through an event and does not publish its result", async () => {
   const requests: BusEvent[] = [];
   const answers: Record<string, object> = {
     text: { ok: true, value: "x".repeat(200) },

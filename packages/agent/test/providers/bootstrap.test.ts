@@ -19,7 +19,7 @@ async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "ll
   return { ...fixture, values: async () => Object.fromEntries(await fixture.config.list(ORG)) };
 }
 
-verifies("llm.instances", "fills the first instance from the environment of the host, once", async () => {
+verifies("llm.instances", "fills the initial instances from the environment of the host, once", async () => {
   const defaults = {
     "llm-openai": { api_key: "sk-env-1234", base_url: "https://llm.example.com/v1", model: "m-1" },
     "llm-anthropic": { api_key: "sk-ant-1234" },
@@ -37,7 +37,8 @@ verifies("llm.instances", "fills the first instance from the environment of the 
     "providers.llm-anthropic.api_key": "sk-ant-1234",
     provider: "llm-openai",
   });
-  // An existing configuration keeps its key and its destination, and a key without a model is not made active.
+  // An existing configuration keeps its key and its destination. An instance with a key but without a model is not
+  // made active.
   const kept = await bootstrap({
     "plugin.llm_openai.api_key": "sk-own",
     "providers.llm-anthropic.base_url": "https://other.example.com",
@@ -95,7 +96,7 @@ test("activates the offline provider without a key and keeps an operator's choic
   expect(await chosen.values()).toMatchObject({ provider: "mine", "providers.llm-openai.label": "My label" });
 });
 
-test("writes the marker last and completes to the same state after a crash at any write", async () => {
+test("writes the marker last and reaches the same state after a crash at any write", async () => {
   const whole = await seeded({ "plugin.llm_openai.model": "m" });
   let writes = 0;
   const counting: LiveConfig = {

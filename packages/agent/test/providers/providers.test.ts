@@ -19,7 +19,7 @@ const idsOf = async ({ system }: TestPlugins) =>
 
 verifies(
   "llm.instances",
-  "manages several instances of one plugin with checked ids and separate changes",
+  "manages several instances of one plugin, checks their ids and announces each changed field",
   async () => {
     const fixture = await open();
     const { providers } = fixture.system;

@@ -1,5 +1,5 @@
 /**
- * An MCP server requests a model during a call: refused by default, otherwise limited, risk-assessed and
+ * Sampling requests that an MCP server sends during a call: refused by default, otherwise limited, risk-assessed and
  * recorded.
  */
 import type { BackplaneError, BindingPolicy, Invocation, Json, JsonObject } from "@backplane/contract";

@@ -20,7 +20,7 @@ export function authorize(caller: Caller, auth: Exclude<RouteAuth, "public">): v
 }
 
 function missingScope(needs: string): BackplaneError {
-  return new BackplaneError("auth.scope", `The credential does not have the required scope: ${needs}.`, {
+  return new BackplaneError("auth.scope", `The credential may not use this route. Required: ${needs}.`, {
     details: { needs },
   });
 }

@@ -1,6 +1,6 @@
 /**
- * The checks that every request passes before its body is read, whatever serves it: a route, an adapter or an upgrade to a
- * WebSocket. Order: host and origin, state of the gateway, credential, scope.
+ * The checks that every request passes before its body is read, whatever handles it: a route, an adapter or an upgrade
+ * to a WebSocket. Order: host and origin, state of the gateway, credential, scope.
  */
 
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";

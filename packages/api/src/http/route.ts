@@ -1,6 +1,6 @@
 /**
- * A route of the table. Validation, authorization and the OpenAPI document are all derived from the same value, so they
- * always match what is served.
+ * An entry of the route table. Validation, authorization and the OpenAPI document are all derived from the same value,
+ * so they always match what is served.
  */
 import type { DelegationScope, KeyScope } from "@backplane/contract";
 import type { Caller, Operation } from "@backplane/ports";
@@ -59,7 +59,7 @@ export interface RouteContext<P, Q, B, A> {
 
 type Headers = Record<string, string>;
 
-/** The result of a handler. After `hijacked` the handler has written to the socket itself. */
+/** The result of a handler. `hijacked` means that the handler has written to the socket itself. */
 export type RouteResponse =
   | { status: number; json: unknown; headers?: Headers }
   | { status: number; text: string; type: string; headers?: Headers }
@@ -109,7 +109,7 @@ export interface Route<
   ): Promise<RouteResponse> | RouteResponse;
 }
 
-/** Types the handler by its schemas, then erases the type parameters so that all routes fit into one list. */
+/** Types the handler from the schemas, then erases the type parameters so that all routes fit into one list. */
 export function defineRoute<
   P extends z.ZodType = z.ZodUndefined,
   Q extends z.ZodType = z.ZodUndefined,

@@ -1,6 +1,6 @@
 /**
- * The chat page and its socket belong to the bundled web adapter: they are closed while the operator has disabled it
- * (plug.web-adapter), and open again as soon as it is enabled.
+ * The chat page and its socket belong to the bundled web adapter: they are unavailable while the operator has disabled
+ * it (plug.web-adapter), and available again as soon as it is enabled.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";

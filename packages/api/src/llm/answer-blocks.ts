@@ -1,6 +1,6 @@
 /**
- * Orders the parts of a translated answer into blocks: text, thinking and tool calls. A block is opened, extended and
- * closed; the next block starts after that. Responses and messages both have this structure.
+ * Groups the parts of a translated answer into blocks: text, thinking and tool calls. A block is opened, extended and
+ * closed; the next block starts after that. The protocols `responses` and `messages` both have this structure.
  */
 import type { LlmEndpointPart } from "@backplane/ports";
 
@@ -32,7 +32,7 @@ export class AnswerBlocks {
   readonly #calls = new Map<number, AnswerBlock>();
   #open: AnswerBlock | null = null;
 
-  /** `prefix` starts the ids of tool calls to which the provider gave none. */
+  /** `prefix` is the start of the ids of tool calls that the provider sent without an id. */
   constructor(prefix: string) {
     this.#prefix = prefix;
   }

@@ -1,4 +1,4 @@
-/** Answers one request of a model endpoint, as a stream or as a whole. */
+/** Answers the requests to model endpoints, each as a stream or as a whole. */
 import { once } from "node:events";
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { Caller, Clock, Kernel, LlmEndpointPart, Timer } from "@backplane/ports";

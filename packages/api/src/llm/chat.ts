@@ -1,4 +1,4 @@
-/** OpenAI's chat completions. */
+/** The protocol of OpenAI's Chat Completions API. */
 import type { ChatMessage, Json, JsonObject, LlmOptions, LlmTool, TokenUsage } from "@backplane/contract";
 import { isObject } from "@backplane/contract";
 import type { LlmEndpointPart } from "@backplane/ports";
@@ -73,7 +73,7 @@ class ChatStream implements EndpointStream {
   readonly heartbeat = ": alive\n\n";
   readonly #context: AnswerContext;
   readonly #blocks: AnswerBlocks;
-  /** The position of each call among the calls, by its block. */
+  /** The position of each tool call among the tool calls, by the index of its block. */
   readonly #calls = new Map<number, number>();
   readonly #usage: boolean;
   #began = false;

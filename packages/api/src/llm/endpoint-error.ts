@@ -20,7 +20,7 @@ export interface EndpointErrorResponse {
   headers: Record<string, string>;
 }
 
-/** Null for every other route. */
+/** Returns null for a route that is not a model endpoint. */
 export function endpointErrorResponse(
   request: FastifyRequest,
   response: ErrorResponse,
@@ -35,7 +35,7 @@ export function endpointErrorResponse(
       "request-id": request.id,
       // The vendors' formats have no place for our code.
       "backplane-error-code": error.code,
-      // Both vendors' clients retry a 429 by themselves; an exhausted budget needs an operator.
+      // Both vendors' clients retry a 429 automatically; an exhausted budget needs an operator.
       ...(error.code === "llm.budget_exceeded" ? { "x-should-retry": "false" } : {}),
     },
   };

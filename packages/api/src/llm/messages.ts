@@ -1,4 +1,4 @@
-/** Anthropic's messages. */
+/** The protocol of Anthropic's Messages API. */
 import {
   type ChatMessage,
   isObject,
@@ -291,7 +291,7 @@ function chooseEffort(thinking: Json | undefined, effort: Json | undefined): str
 
 /** The vendor refuses a conversation with thinking that another vendor's model wrote. */
 function withoutForeignThinking(body: JsonObject): JsonObject {
-  // A model without proofs has an empty signature.
+  // The thinking of a model that attaches no proof has an empty signature.
   const isForeign = ({ type, signature }: JsonObject) =>
     type === "thinking" && (signature === "" || isWrappedSeal(signature));
   const list = listOf(body.messages);

@@ -64,7 +64,7 @@ export function booleanOr(value: Json | undefined): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
-/** An image of a client as a content block. */
+/** An image that a client sent, as a content block. */
 export function imageBlock(url: string): JsonObject {
   const inline = /^data:([\w.+/-]+);base64,/.exec(url);
   return inline === null

@@ -137,7 +137,7 @@ export function joinName(namespace: string, name: string): string {
   return namespace.endsWith("__") ? `${namespace}${name}` : `${namespace}__${name}`;
 }
 
-/** The items of an answer by their blocks. */
+/** Converts the blocks of an answer to the items of a response. */
 class ResponseItems {
   readonly #context: AnswerContext;
   readonly #custom: ReadonlySet<string>;

@@ -1,4 +1,4 @@
-/** OpenAI's responses. Nothing is stored: a client sends the whole conversation with every request. */
+/** OpenAI's Responses API. Nothing is stored: a client sends the whole conversation with every request. */
 import {
   type ChatMessage,
   isObject,
@@ -48,7 +48,7 @@ export const responses: EndpointProtocol = {
   errorBody: openAiError,
 };
 
-/** Responses and conversations at the vendor would be shared by everyone who uses the instance. */
+/** Responses and conversations stored at the vendor would be shared by everyone who uses the instance. */
 function refuseStored({ store, previous_response_id, conversation, background, prompt }: JsonObject): void {
   const fix = "Send the whole conversation in input, with store: false.";
   if (store === true) throw unsupported("store", `Responses are not stored. ${fix}`);

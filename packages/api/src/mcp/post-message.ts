@@ -155,7 +155,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
     return session;
   }
 
-  /** A notification, or the answer to a question of the gateway. */
+  /** Handles a notification, or the answer to a question of the gateway. */
   function receive(session: McpSession | null, message: McpClientNotification | McpClientResponse): void {
     if (session === null) return;
     if (message.kind === "answer") {

@@ -219,7 +219,7 @@ function createComponents(): Components {
   for (const [id, schema] of Object.entries(NAMED_SCHEMAS)) registry.add(schema, { id });
   const schemas: Record<string, JsonSchema> = { Json: { description: "Any JSON value." } };
 
-  /** A named schema is used for requests or for responses: with a default, the two would differ under one name. */
+  /** A schema with a default has one form in requests and another in responses, so it cannot be a component of both. */
   const addComponent = (id: string, schema: JsonSchema): void => {
     schemas[id] ??= schema;
     if (JSON.stringify(schemas[id]) !== JSON.stringify(schema))
@@ -233,7 +233,7 @@ function createComponents(): Components {
         io,
         metadata: registry,
         unrepresentable: "any",
-        // The registry above holds names only; descriptions are in the global one of zod.
+        // The registry above holds names only; descriptions are in zod's global registry.
         override({ zodSchema, jsonSchema }) {
           const text = z.globalRegistry.get(zodSchema)?.description;
           if (text !== undefined && jsonSchema.$ref === undefined) jsonSchema.description = text;

@@ -50,7 +50,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Approvals",
       auth: { scope: "approvals:answer" },
       params: IdParams,
-      responses: { 204: { description: "Removed; the next call asks again." } },
+      responses: { 204: { description: "Removed; the next call requires approval again." } },
       async handler({ caller, params }) {
         await kernel.allow_rules.remove(caller, params.id);
         return { status: 204, empty: true };

@@ -49,8 +49,8 @@ export function deliveryRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "replayDelivery",
       summary: "Deliver a dead letter again",
       description:
-        "The hook gets the same delivery_id and the next attempt, with the initial number of attempts. Responds 409 " +
-        "delivery.conflict if the delivery is not dead.",
+        "The hook gets the same delivery_id and the next attempt number. The delivery may be attempted as often as a " +
+        "new one. Responds 409 delivery.conflict if the delivery is not dead.",
       tag: "Deliveries",
       auth: { scope: "invocations:write" },
       params: IdParams,

@@ -35,7 +35,7 @@ export function exportRoutes({ kernel }: RouteDeps): Route[] {
       operation_id,
       summary: `List the ${kind} exports that the caller can use`,
       tag: "Discovery",
-      // A plugin that may call tools may find them. It calls no other kind.
+      // A plugin that may call tools may list them. It cannot call exports of the other kinds.
       auth: { scope: "exports:read", ...(kind === "tool" ? { delegated: "tools:invoke" } : {}) },
       query: z.strictObject({}),
       responses: {

@@ -73,7 +73,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       summary: "Install an entry of the marketplace",
       description:
         "Installs the pinned artifact, which a trusted key must have signed, and binds its exports as the install " +
-        "policy of the entry says. Nothing runs. An artifact that does not match the card is refused.",
+        "policy of the entry says. No code of the artifact runs. An artifact that does not match the card is refused.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: EntryParams,

@@ -102,7 +102,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       summary: "Look for newer versions",
       description:
         "Every installed package with the versions in use and the newest version that is installed and, for npm, PyPI and " +
-        "OCI registries, available. Asks the registries; installs nothing.",
+        "OCI registries, available. Queries the registries and installs nothing.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       progress: true,
@@ -136,8 +136,8 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       description:
         "Runs recorded read-only calls of the bindings that use another version against that version and against this " +
         "one, in the sandbox without network and with placeholders for secrets, and compares results, errors, time and " +
-        "attempted connections. Nothing moves; the calls leave no invocations, events or entries. Also needs the scope " +
-        "invocations:read.",
+        "attempted connections. No binding is changed; the calls leave no invocations, events or entries. Also needs " +
+        "the scope invocations:read.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: IdParams,
@@ -154,7 +154,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       path: "/v1/plugin-packages/{id}",
       operation_id: "removePackage",
       summary: "Remove a package",
-      description: "Responds 409 package.bound while a binding uses it; details.bindings lists them.",
+      description: "Responds 409 package.bound while a binding uses it; details.bindings lists the bindings.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: IdParams,

@@ -1,7 +1,7 @@
 /**
- * Kernel plugins, independent of the web adapter: a disabled web adapter can be enabled again, and an installation streams
- * its progress, which routes of adapters cannot do. All other operations on plugins are routes of the web adapter, under
- * /api/plugins.
+ * Routes for kernel plugins that do not depend on the web adapter: they can enable a disabled web adapter again, and
+ * they stream the progress of an installation, which routes of adapters cannot do. All other operations on plugins are
+ * routes of the web adapter, under /api/plugins.
  */
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
@@ -59,7 +59,7 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
       body: SourceBody,
       progress: true,
       responses: {
-        200: { description: "Its plugins.", schema: z.object({ items: z.array(EntrySchema) }) },
+        200: { description: "The plugins of the source.", schema: z.object({ items: z.array(EntrySchema) }) },
       },
       handler: async ({ caller, body, operation }) => ({
         status: 200,
@@ -79,7 +79,7 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
       body: InstallBody,
       progress: true,
       responses: {
-        200: { description: "Its plugins.", schema: z.object({ items: z.array(PluginSchema) }) },
+        200: { description: "The plugins of the source.", schema: z.object({ items: z.array(PluginSchema) }) },
       },
       handler: async ({ caller, body: { source, editable }, operation }) => ({
         status: 200,
@@ -92,7 +92,7 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "patchPlugin",
       summary: "Enable or disable a kernel plugin",
       description:
-        "Takes effect immediately. Also enables a web adapter that was disabled together with its routes.",
+        "Takes effect immediately. This route also works for a disabled web adapter, whose own routes are unavailable.",
       tag: "Plugins",
       auth: { scope: "plugins:write" },
       params: NameParams,

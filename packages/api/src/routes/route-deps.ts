@@ -13,7 +13,7 @@ export interface RouteDeps {
   streams: EventStreams;
   endpoint_calls: EndpointCalls;
   metrics: Metrics;
-  /** Cookies are marked Secure. */
+  /** Whether cookies are marked Secure. */
   secure: boolean;
   upload_bytes: number;
   stopping(): boolean;

@@ -154,7 +154,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       operation_id: "listAllRuns",
       summary: "List runs, newest first",
       tag: "Runs",
-      // A delegated token lists the runs of one chain, by listRuns.
+      // A delegated token lists the runs of one chain with listRuns.
       auth: { scope: "sessions:read" },
       query: PageQuery.extend({
         session_id: SessionId.optional(),

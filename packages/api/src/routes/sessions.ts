@@ -183,7 +183,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
         const ref = toSessionRef(params.id, query);
         return createInTransaction(kernel, caller, request, { ...query, body }, 202, {
           create: (once) => sessions.message(caller, ref, definedFields(body), once),
-          // A message that started a run is stored with the run's id, one that joined a run with run_id.
+          // The id of a run is stored as `id` if the message started the run, and as `run_id` if the message joined it.
           again: async ({ entry_id, event_id, run_id, id }: StoredMessage) => ({
             entry_id,
             event_id,

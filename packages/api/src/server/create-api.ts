@@ -27,8 +27,8 @@ import { createUnknownRoute } from "./unknown-route.ts";
 
 export interface ApiOptions {
   kernel: Kernel;
-  /** Lower-case hex SHA-256 of the admin token. */
   auth: {
+    /** Lower-case hex SHA-256 of the admin token. */
     admin_token_sha256: string;
     /** Keeps sessions of the console across a restart; without it a restart ends them. */
     saved_logins?: SavedLogins;
@@ -76,7 +76,7 @@ const NO_SCHEMAS = {
 };
 
 function rejectSchema(): never {
-  throw new Error("A route has a schema for Fastify.");
+  throw new Error("A route must not have a Fastify schema.");
 }
 
 export async function createApi(options: ApiOptions): Promise<Api> {

@@ -32,7 +32,7 @@ interface KernelEvent {
   payload: JsonObject;
 }
 
-/** Null if it is not part of the stream of a run. */
+/** Null if the event is not part of the stream of a run. */
 export function itemOfEvent({ event, entry_id, frame }: WatchedEvent): SseItem | null {
   if (event.kind !== "session.replay.entry") {
     if (!STREAMED_KINDS.has(event.kind)) return null;

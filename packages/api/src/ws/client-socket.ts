@@ -94,7 +94,7 @@ export class ClientSocket {
     if (!this.#busy) void this.#drainQueue();
   }
 
-  /** The socket has closed. */
+  /** Must be called when the socket has closed. */
   closed(): void {
     this.#closed = true;
     this.#queue = [];

@@ -175,7 +175,7 @@ function makeCard(approval, onAnswer) {
       el("span", { class: `risk ${risk}` }, el("span", { "aria-hidden": "true" }, icon), ` ${word}`),
       left,
     ),
-    // The default only repeats the arguments.
+    // The default brief only repeats the arguments.
     brief && !brief.startsWith(`${tool} {`) ? el("p", { class: "brief" }, brief) : null,
     reason ? el("p", { class: "muted" }, reason) : null,
     changed?.length > 0 ? el("p", {}, `Changed since the last request: ${changed.join(", ")}`) : null,
@@ -191,7 +191,7 @@ function makeCard(approval, onAnswer) {
       ? el(
           "p",
           { class: "muted" },
-          `“Always” lasts beyond this session, up to ${word.toLowerCase()}, until the rule is removed.`,
+          `“Always” lasts beyond this session, for calls of up to ${word.toLowerCase()}, until the rule is removed.`,
         )
       : null,
     problem,

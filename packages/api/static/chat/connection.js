@@ -35,7 +35,7 @@ export function createConnection(handlers) {
     return ref;
   }
 
-  /** Sends an op for the open session, after it was attached. Returns the ref of the op, or null without a connection. */
+  /** Sends an op for the open session once it is attached. Returns the ref of the op, or null without a connection. */
   function act(op) {
     if (attached) return send({ ...op, connection_id });
     if (!ready()) return null;

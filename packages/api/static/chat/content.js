@@ -9,7 +9,7 @@ const MEDIA = {
 const MAX_URLS = 100;
 const urls = new Map();
 
-/** Blocks that are seen without opening the card. */
+/** Whether the block is shown without opening the card. */
 export function isMedia(block) {
   return mediaOf(block) !== null;
 }
@@ -92,7 +92,7 @@ function download(block, title) {
   );
 }
 
-/** Only links that a browser opens as a page. */
+/** A link if a browser opens the URI as a page; otherwise plain text. */
 function link(uri, text) {
   if (!/^https?:\/\//i.test(uri)) return el("code", {}, `${text} ${uri}`);
   return el("a", { href: uri, target: "_blank", rel: "noopener noreferrer" }, text);

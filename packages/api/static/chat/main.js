@@ -32,7 +32,7 @@ let transcript = null;
 /** The message that was sent and not yet accepted. */
 let unsent = null;
 let at_end = true;
-/** The replay has ended. */
+/** Whether the replay has ended. */
 let live = false;
 
 const view = createView(byId("log"), { fork, pin, undo, remedyOf, drawn });
@@ -109,7 +109,7 @@ async function replayed() {
   const asked = transcript;
   const run = await call("GET", `/v1/runs/${encodeURIComponent(run_id)}`).catch(() => null);
   if (run === null || run.status === "running" || asked !== transcript || asked.run_id !== run_id) return;
-  // The tape records the end of a turn; one that ended without it was interrupted by a crash.
+  // The tape records the end of a turn; a turn that ended without this record was interrupted by a crash.
   asked.endRun(run.error ?? { code: "loop.failed", message: "The turn ended without an answer." });
 }
 

@@ -70,7 +70,7 @@ export class Transcript {
     this.#add(this.#thinking, this.#streaming);
   }
 
-  /** The run ended without an entry, for example in a crash of the gateway. */
+  /** Ends a run that has no final entry, for example after a crash of the gateway. */
   endRun({ code, message }) {
     if (!this.running) return;
     this.reattached();
@@ -222,7 +222,7 @@ export class Transcript {
     }
   }
 
-  /** The text of a model beside its tool calls is only in this event. */
+  /** The text that a model sends together with tool calls is only in this event. */
   #textBesideCalls({ text = "", tool_calls = [] }) {
     if (tool_calls.length === 0) return;
     const open = this.#streaming;

@@ -54,7 +54,7 @@ test.for<[string, (session_id: string) => Promise<unknown>]>([
   expect(items).toMatchObject([{ channel }]);
 });
 
-test("limits calls, the catalog and its explanation by the channel of the request", async () => {
+test("applies the policy of the request's channel to calls, the catalog and explanations", async () => {
   await limit({ api: noEcho });
   const refused = await invoke({ headers: { "backplane-channel": "mcp", "x-channel": "mcp" } });
   expect(refused.error).toMatchObject({ code: "policy.denied", details: { rule: "channel" } });

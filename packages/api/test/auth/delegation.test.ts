@@ -1,4 +1,4 @@
-/** The routes that a plugin's token may use, over the whole route table, until its call ends. */
+/** The routes of the whole route table that a plugin's token may use until its call ends. */
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -152,7 +152,7 @@ verifies(
     expect((await t.call("GET", "/v1/sessions/shown", { token })).status).toBe(200);
     const wrong = await t.call("GET", "/v1/chains?session_id=shown", { token });
     expect([wrong.status, wrong.json.error.code]).toEqual([403, "auth.scope"]);
-    // It acts in the org and project of its call and cannot choose others.
+    // The token acts in the org and project of its call and cannot choose others.
     const elsewhere = await t.call("GET", "/v1/sessions", {
       token,
       headers: { "backplane-project": "proj_b" },
@@ -168,7 +168,7 @@ verifies(
     expect(response.status).toBe(200);
     const ended = response.text().then(() => performance.now());
 
-    // It stays open as long as its call runs.
+    // The socket stays open as long as the call runs.
     await new Promise((resolve) => setTimeout(resolve, 1_200));
     expect(ws.readyState).toBe(WebSocket.OPEN);
     const since = performance.now();

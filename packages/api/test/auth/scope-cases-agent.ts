@@ -29,7 +29,7 @@ const config = (object: string, key: string, value: unknown, more: Partial<Case>
   ...more,
 });
 
-/** A call is recorded in the caller's own scope and asks an instance of its own org. */
+/** A call is recorded in the caller's own scope and sent to an instance of the caller's org. */
 const modelCall = (path: string, body: object): readonly Case[] => [
   {
     object: "model call",
@@ -52,7 +52,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     config("the switch of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
     config("the rights of a plugin", "plugin.spare.services", [], {
       // The key is read only in the default org and refused in others, where it would have no effect. An org's key
-      // needs admin.
+      // needs the scope admin.
       except: { foreignOrg: [403], org: [403] },
     }),
     config("a private address", "providers.llm-echo.allow_private", "localhost:1", { reach: "host" }),

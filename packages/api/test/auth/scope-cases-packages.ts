@@ -29,7 +29,7 @@ export const PACKAGE_CASES: Readonly<Record<string, readonly Case[]>> = {
       request: async (fixture) => ({ path: `/v1/plugin-packages/${await fixture.package()}` }),
     },
   ],
-  // It changes nothing, but shows parts of recorded results.
+  // The operation changes nothing, but shows parts of recorded results.
   "POST /v1/plugin-packages/{id}:replay": [
     {
       object: "recorded calls",
@@ -41,7 +41,7 @@ export const PACKAGE_CASES: Readonly<Record<string, readonly Case[]>> = {
       }),
       // No binding uses another version.
       also: [404],
-      // They lack invocations:read.
+      // These credentials lack invocations:read.
       except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
     },
   ],
@@ -75,7 +75,7 @@ export const PACKAGE_CASES: Readonly<Record<string, readonly Case[]>> = {
         body: await fixture.archive(),
         headers: { "content-type": "application/octet-stream", "installation-settings": '{"bind":true}' },
       }),
-      // They lack bindings:write, so nothing is installed.
+      // These credentials lack bindings:write, so nothing is installed.
       except: { otherProject: [403], project: [403], foreignOrg: [403], org: [403] },
     },
     {
@@ -94,7 +94,7 @@ export const PACKAGE_CASES: Readonly<Record<string, readonly Case[]>> = {
     },
     folderOnHost("/v1/plugin-installations"),
   ],
-  // It changes nothing, but reads the host's disk.
+  // The operation changes nothing, but reads the host's disk.
   "POST /v1/plugin-installations:inspect": [
     {
       object: "archive",

@@ -72,7 +72,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       }),
     },
   ],
-  // It changes nothing, so every caller who sees the binding may use it.
+  // The operation changes nothing, so every caller that sees the binding may use it.
   "POST /v1/plugin-bindings/{id}:validate": [
     {
       object: "binding of a project",
@@ -126,7 +126,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
   ],
   "POST /v1/sign-ins:complete": [
     {
-      object: "sign-in that its own caller began",
+      object: "sign-in that the caller began",
       scope: "admin",
       reach: "own",
       ...missing("/v1/sign-ins:complete", { redirect: "https://a.example/?state=x" }),
@@ -232,7 +232,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
       request: () => ({ path: "/v1/keys", body: { name: "k", org_id: "org_third", scopes: ["keys:write"] } }),
     },
     {
-      object: "key that can do more",
+      object: "key with a scope that the caller lacks",
       scope: "keys:write",
       reach: "own",
       request: () => ({ path: "/v1/keys", body: { name: "k", scopes: ["secrets:write"] } }),
@@ -258,7 +258,7 @@ export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
         const { key } = await fixture.admin("POST", "/v1/keys", body);
         return { path: `/v1/keys/${(key as { id: string }).id}?project=*` };
       },
-      // A project's credential does not see it.
+      // A project's credential does not see the key.
       except: { project: [404], otherProject: [404], projectAdmin: [404] },
     },
   ],

@@ -111,7 +111,7 @@ verifies(
   },
 );
 
-verifies("fault.disk", "answers a failing disk with 503, and names the file only in the log", async () => {
+verifies("fault.disk", "responds 503 when the disk fails, and names the file only in the log", async () => {
   const failures = { ENOSPC: /no space left/, EDQUOT: /quota/, EIO: /I\/O error/ };
   for (const [code, problem] of Object.entries(failures)) {
     const cause = Object.assign(new Error(`${code}: open '/srv/home/x'`), { code, syscall: "open" });

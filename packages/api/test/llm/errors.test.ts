@@ -39,7 +39,7 @@ async function failure(
 
 verifies(
   "llm.gateway",
-  "reports credentials, models and invalid requests in each vendor's form",
+  "reports wrong credentials, unknown models and invalid requests in each vendor's form",
   async () => {
     expect(await failure(chat({}, "bpk_wrong"))).toMatchObject({
       status: 401,

@@ -81,7 +81,7 @@ verifies("llm.gateway", "keeps a client's stream_options when it retries without
   ]);
 });
 
-verifies("llm.gateway", "translates no reference to a stored artifact", () => {
+verifies("llm.gateway", "does not pass on a reference to a stored artifact", () => {
   const stored = {
     type: "image",
     mimeType: "image/png",

@@ -93,7 +93,7 @@ verifies("llm.gateway", "streams chat chunks as the provider sent them", async (
   expect(last).toMatchObject({ choices: [], usage });
 });
 
-verifies("llm.gateway", "translates tools, images and system messages of chat to messages", async () => {
+verifies("llm.gateway", "translates tools, images and system messages from chat completions to messages", async () => {
   t.vendor.answer({
     sse: messageStream(
       [
@@ -179,7 +179,7 @@ verifies("llm.gateway", "translates tools, images and system messages of chat to
   });
 });
 
-test("answers a translated completion that does not stream", async () => {
+test("returns a translated completion without a stream", async () => {
   t.vendor.answer({
     sse: messageStream(
       [
@@ -364,7 +364,7 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
   });
 });
 
-verifies("llm.gateway", "returns signed thinking of another vendor with the next response", async () => {
+verifies("llm.gateway", "sends another vendor's signed thinking back to it with the next request", async () => {
   const signed = {
     start: { type: "thinking", thinking: "", signature: "" },
     deltas: [

@@ -1,4 +1,4 @@
-/** Every call of a model endpoint is on record before the provider is asked, within the budgets of its key and project. */
+/** Calls to model endpoints are recorded before the provider is called; budgets of keys and projects limit them. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -80,7 +80,7 @@ verifies(
   },
 );
 
-verifies("llm.gateway", "admits no more concurrent calls than the budget of a key", async () => {
+verifies("llm.gateway", "admits no more concurrent calls than the budget of a key allows", async () => {
   const token = await t.key({ llm: { requests_per_day: 3 } });
   t.vendor.answer(...Array.from({ length: 3 }, () => ({ json: whole })));
   const before = t.vendor.requests.length;
@@ -105,7 +105,7 @@ verifies(
   async () => {
     const token = await t.key({ llm: { tokens_per_day: 1_000 } });
     t.vendor.answer({ json: whole }, { json: whole });
-    // Each reserves about 900 tokens, so the third would start above the limit; their real use is 15.
+    // Each call reserves about 900 tokens, so the third would start above the limit; each really uses 15.
     const many = await Promise.all(Array.from({ length: 4 }, () => refused(ask(token, { max_tokens: 900 }))));
     expect(many.filter((each) => each === null)).toHaveLength(2);
     t.vendor.answer({ json: whole });
@@ -147,7 +147,7 @@ test("offers a key only the models that it may use", async () => {
 
 verifies(
   "llm.gateway",
-  "serves a delegated token until its call ends, with the call on the record",
+  "accepts a delegated token until its call ends, and names that call in the record",
   async () => {
     const folder = writeSamplePackage(t.home, "1.0.0", "", ["llm:invoke"]);
     await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });

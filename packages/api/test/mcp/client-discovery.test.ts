@@ -35,7 +35,7 @@ test("says in JSON why a wrong or missing token is refused at /mcp", async () =>
 });
 
 test.each(["/register", "/token"])(
-  "tells a client that tries OAuth at %s to send a key, in the form of OAuth",
+  "tells a client that tries OAuth at %s to send a key, as an OAuth error",
   async (url) => {
     const headers = { host: "127.0.0.1:7420" };
     const refused = await t.api.inject({ method: "POST", url, headers, payload: { client_name: "x" } });

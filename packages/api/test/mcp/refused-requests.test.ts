@@ -196,7 +196,7 @@ test("limits a delegated token with tools:invoke to the tools of its grant", asy
   t.runner.release(held.json.id as string);
 });
 
-test("records a call of a delegated token under the session of the call that made it", async () => {
+test("records a call with a delegated token under the session of the call that owns the token", async () => {
   const before = t.runner.requests.length;
   const narrow = { gateway_api_scopes: ["tools:invoke"] };
   const held = await t.call("POST", "/v1/invocations", {

@@ -242,7 +242,7 @@ test("lists every supported revision in server/discover", async () => {
   });
 });
 
-test("keeps the log level of a session and sends debug messages when set", async () => {
+test("applies the log level of a session and rejects an unknown level", async () => {
   const client = await connect(base, "2025-11-25");
   const levels = async () => {
     const { messages } = await client.ask("tools/call", call("tell"));
@@ -260,7 +260,7 @@ test("sends no log messages to a stateless call that did not request them", asyn
   expect([form, messages.length]).toEqual(["json", 1]);
 });
 
-test("limits an approval for the session to the MCP session that asked", async () => {
+test("limits an approval for the session to the MCP session that requested it", async () => {
   const [first, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
   const requested = async (client: McpClient, response: string) => {
     const seen = Promise.withResolvers<void>();

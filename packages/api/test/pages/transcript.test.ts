@@ -126,7 +126,7 @@ test("marks an interrupted answer, and adds a marker when it has no text", () =>
   }
 });
 
-test("ends a turn interrupted by a crash with an error and its calls without an outcome", () => {
+test("ends a turn that a crash interrupted with an error, and marks its open calls as failed", () => {
   const { replay, delta, page, transcript } = open();
   replay(1, "message", { role: "user", content: "go" });
   replay(2, "event", { name: "strategy.decide.request", data: { state: { run_id: "run_1" } } });
@@ -215,7 +215,7 @@ verifies(
   },
 );
 
-verifies("content.progress", "shows the status and the output of a running tool, in pieces", () => {
+verifies("content.progress", "shows the status and the collected output of a running tool", () => {
   const { transcript, live, replay, page } = open();
   const progress = (payload: object) =>
     transcript.take({

@@ -83,7 +83,7 @@ verifies("api.approvals", "lists, applies and revokes an approval for the sessio
   expect((await t.call("DELETE", `/v1/approval-grants/${grants[0].id}`)).status).toBe(404);
 });
 
-verifies("allow.rules", "creates, lists and removes allow rules, and creates one by an answer", async () => {
+verifies("allow.rules", "creates, lists and removes allow rules, and creates one from an answer", async () => {
   const first = await ask("one");
   const shown = (await t.call("GET", `/v1/approvals/${first.approval_id}`)).json;
   expect(shown.may_cover).toEqual({ session: [], always: ["arguments", "tool"] });

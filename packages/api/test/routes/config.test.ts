@@ -74,7 +74,7 @@ verifies(
   },
 );
 
-verifies("webapi.config", "adds detail to the error envelope under /api only", async () => {
+verifies("webapi.config", "adds the field detail to the error envelope under /api only", async () => {
   const json = { "content-type": "application/json" };
   const reader = await keyWith("config:read");
   const body = { value: 1 };

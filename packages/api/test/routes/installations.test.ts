@@ -57,7 +57,7 @@ test("installs and binds an archive with its settings, and responds 200 to a rep
   );
 });
 
-test("installs a folder, a remote server and an mcp.json from JSON", async () => {
+test("installs a folder, a remote server and an mcp.json that a JSON body names", async () => {
   const folder = writeSamplePackage(t.home, "2.0.0");
   expect((await send({ source: { kind: "folder", path: folder } })).json).toMatchObject({ bindings: [] });
   const remote = await send({

@@ -77,7 +77,7 @@ test("responds 202 with the current record when wait runs out", async () => {
 
 verifies(
   "api.invocations",
-  "responds 202 for a call awaiting approval, and waits for it with wait",
+  "responds 202 for a call awaiting approval, and with wait waits until it has ended",
   async () => {
     const waiting = await invoke("", { export_id: "ask", input: { text: "please" } });
     expect([waiting.status, waiting.json.status]).toEqual([202, "waiting_approval"]);

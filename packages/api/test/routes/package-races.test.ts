@@ -53,7 +53,7 @@ test.each([20, 100])(
 );
 
 test.each([20, 100])(
-  "responds 409 to all but one of %i concurrent installs of different bytes",
+  "accepts only one of two archives in %i concurrent installs of the same version",
   async (racers) => {
     const [first, other] = [
       await packVersion(`2.0.${racers}`, "one"),

@@ -4,7 +4,7 @@ import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { ADMIN_TOKEN, startApi } from "../support/start-api.ts";
 
-/** Does the work of a method: reports a step, and returns the signal that it was given. */
+/** Stands in for a method of the kernel: records the signal that it was given, and reports a step. */
 function work(seen: (AbortSignal | undefined)[], result: unknown) {
   return async (...args: unknown[]) => {
     const operation = args.at(-1) as Operation | undefined;

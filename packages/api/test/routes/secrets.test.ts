@@ -13,7 +13,7 @@ afterAll(() => t.close());
 
 verifies(
   "api.secrets",
-  "never returns a secret or stores it in plain text, and shows name, last 4 and users",
+  "never returns a secret or stores it in plain text, and shows its name, end and bindings",
   async () => {
     const value = "sk-verysecretvalue-9876";
     const seen: string[] = [];

@@ -43,7 +43,7 @@ const stream = (path: string, init: RequestInit = {}) =>
     headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...(init.headers as Record<string, string>) },
   });
 
-test("creates, messages, reads, changes, branches and resets a session", async () => {
+test("creates, reads, changes, branches and resets a session, and sends it messages", async () => {
   const created = await t.call("POST", "/v1/sessions", {
     body: { session_id: "support-42", metadata: { topic: "billing" } },
   });
@@ -257,7 +257,7 @@ test("follows all events of a session without creating it", async () => {
   expect(shown(await t.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
 });
 
-test("compacts onto a new chain and undoes that once", async () => {
+test("compacts a session onto a new chain and undoes the compaction once", async () => {
   await sendLongMessages("compact-1");
   const { json: before } = await t.call("GET", "/v1/sessions/compact-1");
   const created = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });

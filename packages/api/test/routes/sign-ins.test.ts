@@ -42,7 +42,7 @@ test("serves client metadata only with a public URL", async () => {
   expect([response.status, response.json.error.code]).toEqual([404, "route.not_found"]);
 });
 
-test("requires an admin to sign in and rejects unknown fields", async () => {
+test("lets only an admin begin, complete or end a sign-in, and rejects unknown fields", async () => {
   const created = await t.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
   const token = (created.json as unknown as { token: string }).token;
   for (const path of [

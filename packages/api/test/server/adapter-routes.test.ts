@@ -102,7 +102,7 @@ test("checks host, origin, credential and scope before it calls the plugin", asy
   expect(seen.length).toBe(before);
 });
 
-test("names the plugin that failed and keeps its error in the log", async () => {
+test("names the plugin that failed and hides the text of its error", async () => {
   const broken = await t.call("GET", "/x/weather/break");
   expect(broken.json.error.code).toBe("crashed");
   expect(broken.text).toContain("weather");
@@ -138,7 +138,7 @@ verifies(
 
 verifies(
   "plug.web-adapter",
-  "loads the web surface like any plugin and mounts its routes again under /api after a reload",
+  "loads the web adapter like any plugin and mounts its routes again under /api after a reload",
   async () => {
     const { items } = (await t.call("GET", "/v1/plugins")).json as { items: { name: string }[] };
     expect(items.find(({ name }) => name === "web")).toMatchObject({

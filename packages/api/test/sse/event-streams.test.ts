@@ -167,7 +167,7 @@ function tarHeader(name: string, size: number): Buffer {
   return block;
 }
 
-test("rejects an upload before the rest of it was sent", async () => {
+test("rejects an invalid upload before the rest of it is sent", async () => {
   const { port } = t.api.server.address() as { port: number };
   const socket = connect(port, "127.0.0.1");
   socket.write(

@@ -21,12 +21,12 @@ import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 const scope = { org_id: "org_local", project_id: "proj_default" };
 
 interface Agent {
-  /** Replaces these parts of the kernel. */
+  /** The parts of the kernel that the agent replaces. */
   parts: { fanout: FanoutService; sessions: Pick<Kernel["sessions"], "message" | "interrupt"> };
   fanout: FanoutService;
   bus: Bus;
   interrupts: SessionRef[];
-  /** The error of the next message. */
+  /** Messages fail with this error if it is set. */
   broken: Error | null;
   write<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<number>;
   publish<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<unknown>;

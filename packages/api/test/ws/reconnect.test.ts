@@ -30,7 +30,7 @@ test("delivers every entry once and in order across repeated disconnects", async
   await t.close();
 }, 60_000);
 
-/** Connects after the client's last entry until it has enough; returns how often the replay was completed. */
+/** Resumes after the last of `ids` and reads until `enough`; returns how often the replay was completed. */
 function follow(url: string, ids: number[], enough: (seen: number) => boolean): Promise<number> {
   const ws = new WebSocket(`${url}/ws`, { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } });
   let dones = 0;

@@ -13,7 +13,7 @@ beforeEach(async () => {
 });
 afterEach(() => t.close());
 
-/** Two delegated tokens, one of them with a scope for sessions. */
+/** A kernel that accepts two delegated tokens, one of them with a scope for sessions. */
 function delegating(kernel: Kernel): Kernel {
   return {
     ...kernel,
@@ -87,7 +87,7 @@ test("rejects sockets over the limit with 429", async () => {
   await expect.poll(() => refusal({})).toBe("opened");
 });
 
-test("handles other upgrades as ordinary requests and an invalid handshake with the envelope", async () => {
+test("treats other upgrades as ordinary requests and answers an invalid handshake with the envelope", async () => {
   const answer = async (lines: string[]) => {
     const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
     socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);

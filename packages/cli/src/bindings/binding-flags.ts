@@ -74,11 +74,11 @@ export function bindingFlags(command: Command): Command {
     .addOption(
       new Option(
         "--approval <when>",
-        "ask for each call, for none (admins only), or as the policy says",
+        "require approval for every call, for none (admins only), or as the policy says",
       ).choices(["always", "never", "default"]),
     )
     .option("--timeout <ms>", "timeout of a call", wholeNumber("--timeout", 1, 86_400_000))
-    .option("--domains <names>", "domains that it may connect to, separated by commas", parseList)
+    .option("--domains <names>", "domains that the plugin may connect to, separated by commas", parseList)
     .option("--capabilities <names>", "capabilities of a side-process plugin, separated by commas", parseList)
     .option(
       "--mount <folder[:target][:rw]>",

@@ -71,7 +71,7 @@ export function reportVersionChange({ out }: CommandContext, binding: Binding): 
     );
   if (previous.trust_dropped.includes("approval"))
     lines.push(
-      `Its calls ask again, because this version can do more or is riskier. If you trust it: ${set} --approval never`,
+      `Its calls need approval again: this version can do more or is riskier. If you trust it: ${set} --approval never`,
     );
   if (previous.permissions_held.length > 0)
     lines.push(

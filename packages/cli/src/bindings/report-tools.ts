@@ -126,7 +126,7 @@ function choosePattern(
   return matched.every((entry) => own.includes(entry)) ? `${prefix}*` : first;
 }
 
-/** Up to the last `_` that all names have in common. */
+/** The start that all names have in common, up to its last `_`. */
 function commonPrefix(names: readonly string[]): string {
   const [first = "", ...others] = names;
   let end = first.length;
@@ -134,13 +134,13 @@ function commonPrefix(names: readonly string[]): string {
   return first.slice(0, first.lastIndexOf("_", end - 1) + 1);
 }
 
-/** Null if the key lacks the scope to read this, since a key may be allowed only to install. */
+/** Null if the key lacks the scope for the request, since a key may be allowed only to install. */
 export async function ifAllowed<T>(request: Promise<T>): Promise<T | null> {
   try {
     return await request;
   } catch (error) {
     const code = codeOf(error);
-    // A package of skills has no tools and answers with one of these.
+    // A package of skills has no tools, so a request for them fails with one of the last two codes.
     if (code === "auth.scope" || code === "export.not_found" || code === "request.invalid") return null;
     throw error;
   }

@@ -5,7 +5,7 @@
 
 /** A variable for a credential, as in EXA_API_KEY. */
 const CREDENTIAL = /\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*_(?:KEY|TOKEN|SECRET|PASSWORD|PAT)\b/;
-/** A write to the folder of the package, by the names that Node and the C library have for the error. */
+/** The error of a write to the folder of the package, as Node and the C library name it. */
 const READ_ONLY = /\bEROFS\b|read-only file system/i;
 
 /** A server that starts a listener instead of reading its input. */

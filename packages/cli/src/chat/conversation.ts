@@ -15,7 +15,7 @@ export interface Listener {
   onEvent(chatEvent: ChatEvent): void;
   /** Called once for each approval request, including those of sub-agents. */
   onApproval(approval: Approval): void;
-  /** An approval may have been answered, possibly by another client. */
+  /** Called when an approval may have been answered, possibly by another client. */
   onDecision(): void;
 }
 
@@ -137,7 +137,7 @@ export class Conversation {
     } catch (error) {
       this.#failure = error;
       this.#ready.reject(error);
-      // Nobody may be waiting for it; the next message reports the failure.
+      // It is possible that nothing awaits this promise; the next message reports the failure.
       this.#ready.promise.catch(() => {});
       for (const run_id of this.#turns.keys()) this.#fail(run_id, error);
     }

@@ -154,7 +154,7 @@ export function setJsonProperty(
   let parent = root;
   for (const [i, name] of path.entries()) {
     if (parent.properties === null) return null;
-    // The last of several equal names is the one that counts.
+    // If a name occurs several times, its last occurrence is in effect.
     const property = parent.properties.findLast((each) => each.name === name);
     const last = i === path.length - 1;
     if (property === undefined) {

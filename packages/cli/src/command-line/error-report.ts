@@ -104,7 +104,7 @@ function why(failure: ErrorReport, description: string): string {
   return parts.length > 0 ? parts.join(" ") : "No further details are available.";
 }
 
-/** The message without the first line, with which it may begin. */
+/** The message without the description, with which it may begin. */
 function afterPrefix(message: string, description: string): string {
   if (message.startsWith(description)) return message.slice(description.length).trimStart();
   const start = `${description.replace(/\.$/, "")}: `;

@@ -1,4 +1,7 @@
-/** The tools that a pattern with `*` names. The gateway decides; this is for notes about patterns that match nothing. */
+/**
+ * Matches the names that a pattern with `*` stands for. The gateway itself decides which tools match; this is for
+ * notes about patterns that match nothing.
+ */
 export function toolPattern(pattern: string): RegExp {
   const parts = pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
   return new RegExp(`^${parts.join(".*")}$`);

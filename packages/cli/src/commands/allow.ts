@@ -39,16 +39,16 @@ export function addAllowCommands(program: Command, toAction: ToAction): void {
     .option("--argument <name=pattern>", "only calls with such an argument; repeatable", parseArgument)
     .option("--only-these-arguments", "exclude calls with further arguments")
     .addOption(
-      new Option("--max-risk <risk>", "up to this risk (default: the current one)").choices(RULE_RISKS),
+      new Option("--max-risk <risk>", "up to this risk (default: the current risk)").choices(RULE_RISKS),
     )
-    .option("--for <who>", "me, everyone, or the id of a key; others need the role admin", "me")
+    .option("--for <who>", "me, everyone, or the id of a key; all except me need the role admin", "me")
     .option("--org-wide", "for all projects of the organisation")
     .option("--note <text>", "why the rule exists")
     .addHelpText("after", EXAMPLES)
     .action(toAction(add));
   allow
     .command("remove <id>")
-    .description("Remove a rule; the next call asks again.")
+    .description("Remove a rule; the next call requires approval again.")
     .action(toAction(remove));
 }
 

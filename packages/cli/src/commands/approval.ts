@@ -52,7 +52,7 @@ export function addApprovalCommands(program: Command, toAction: ToAction): void 
     .command("grants")
     .description("List approvals that are valid for a whole session.")
     .action(toAction(grants));
-  approve.command("revoke <id>").description("Revoke such an approval.").action(toAction(revoke));
+  approve.command("revoke <id>").description("Revoke an approval for a session.").action(toAction(revoke));
 }
 
 interface AnswerOptions {

@@ -94,7 +94,7 @@ export function addClientCommands(program: Command, toAction: ToAction): void {
   const client = program.command("client").description("MCP clients that use the gateway's tools.");
   const withFile = (command: Command) =>
     command
-      .option("--folder <dir>", "edit the client's file of this project folder instead of the user's file")
+      .option("--folder <dir>", "edit the client's file in this project folder instead of the user's file")
       .option("--name <name>", "name of the entry in the client's file", "backplane");
   const dryRun = (command: Command) => command.option("--dry-run", "print the change without making it");
   dryRun(

@@ -41,7 +41,7 @@ export function addDeliveryCommands(program: Command, toAction: ToAction): void 
     .command("test <binding>")
     .description("Deliver an example event to a hook and show the outcome.")
     .addOption(
-      new Option("--type <type>", "type of the event (default: the first that it subscribes to)").choices(
+      new Option("--type <type>", "type of the event (default: the first type that the hook subscribes to)").choices(
         SEMANTIC_EVENTS,
       ),
     )

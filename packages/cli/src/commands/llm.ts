@@ -1,4 +1,4 @@
-/** `llm`: the models that the model endpoints offer, and the records of their calls. */
+/** `llm`: the models that the model endpoints offer, and the records of calls to these endpoints. */
 import type { LlmCall } from "@backplane/contract";
 import type { Command } from "commander";
 import type { ToAction } from "../context/action.ts";
@@ -10,7 +10,7 @@ import { plainLine } from "../terminal/plain-text.ts";
 export function addLlmCommands(program: Command, toAction: ToAction): void {
   const llm = program.command("llm").description("The model endpoints for Codex, OpenCode and Claude Code.");
   llm.command("models").description("List the models that your credential may use.").action(toAction(models));
-  pageFlags(llm.command("calls").description("List calls of the model endpoints, newest first."))
+  pageFlags(llm.command("calls").description("List calls to the model endpoints, newest first."))
     .option("--run <id>", "only calls of this run")
     .option("--invocation <id>", "only calls with the delegated token of this invocation")
     .action(toAction(calls));

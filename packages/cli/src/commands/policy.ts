@@ -74,7 +74,7 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
         .default("conversation"),
     )
     .addOption(new Option("--role <role>", "as if the caller had this role").choices(ROLES))
-    .option("--channel <channel>", "as if the call came in on api, ws, mcp or this adapter plugin")
+    .option("--channel <channel>", "as if the call came through this channel: api, ws, mcp or the name of an adapter plugin")
     .option("--input <json>", "arguments as JSON, or @file")
     .action(toAction(explain));
 }

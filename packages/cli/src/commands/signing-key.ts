@@ -60,7 +60,7 @@ export async function trustKey(
   return undefined;
 }
 
-/** All of them; an org has few. */
+/** One page holds all of them; an org has few. */
 export async function listSigningKeys(context: CommandContext): Promise<TrustedKey[]> {
   return (await context.client().trustedKeys.list({ limit: 100 })).items;
 }

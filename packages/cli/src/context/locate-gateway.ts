@@ -57,7 +57,7 @@ function urlOfHome(home: string): string | undefined {
   return daemon?.url;
 }
 
-/** Requires an explicit credential: the token of this home is valid for its own gateway only, and that is not running. */
+/** Requires an explicit credential: the token of this home is valid only for its own gateway, which is not running. */
 function defaultUrl(flags: LocateFlags, env: Env, home: string): string {
   if ((flags.token ?? nonEmpty(env.BACKPLANE_TOKEN)) !== undefined) return DEFAULT_URL;
   throw new BackplaneError("daemon.unreachable", `No gateway is running for ${home}.`);
@@ -98,7 +98,7 @@ export function readDaemonFile(home: string): Daemon | null {
   }
 }
 
-/** A zombie counts as dead: in a container without an init nobody collects it. */
+/** A zombie is treated as dead: in a container without an init process, nothing reaps it. */
 export function isAlive(pid: number): boolean {
   try {
     process.kill(pid, 0);

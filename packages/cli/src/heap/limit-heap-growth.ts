@@ -1,6 +1,6 @@
 /**
- * Limits the growth of the old generation of a gateway that is ready. V8 rejects compiled code from a process with other
- * flags, so with these flags at the start Node compiles all of its own modules again, in every thread.
+ * Limits the growth of the old generation once the gateway is ready. V8 rejects compiled code from a process with other
+ * flags, so setting these flags at the start would make Node compile all of its own modules again, in every thread.
  */
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
@@ -10,8 +10,8 @@ import { OWN_SEMI_SPACE, type OwnProcess } from "./small-heap.ts";
 const HEAP_GROWTH = "--heap-growing-percent=25";
 /**
  * V8 allocates objects directly in the old generation if earlier ones from the same site survived, as call records do
- * while the gateway warms up. Each of them then keeps all data of its call alive until the next full collection, and
- * there were four times as many full collections.
+ * while the gateway warms up. Each of them then keeps all data of its call alive until the next full collection. In
+ * measurements there were four times as many full collections.
  */
 const NO_PRETENURING = "--no-allocation-site-pretenuring";
 

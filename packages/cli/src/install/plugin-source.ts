@@ -1,8 +1,8 @@
 /**
  * Decides what `plugin install SOURCE` installs: an Agent Plugins folder, a package (a folder with a manifest, or an
  * archive), a file of MCP servers, a folder of kernel plugins, example:NAME, a package in an OCI registry, pypi:NAME,
- * or npm:NAME, whose kind the gateway determines. Only `oci:`, `npm:`, `pypi:` and `image:` download, so a mistyped
- * folder never installs a package of that name.
+ * image:NAME, marketplace:ID, or npm:NAME, whose kind the gateway determines. Nothing without such a prefix is
+ * downloaded, so a mistyped folder never installs a package of that name.
  */
 import { accessSync, constants, existsSync, readdirSync, readFileSync, type Stats, statSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
@@ -52,7 +52,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   return { kind: "package", path, folder };
 }
 
-/** The examples that come with Backplane: inside this package if it is published, at the root of a clone. */
+/** The examples that come with Backplane: inside the published package, or at the root of the repository. */
 function exampleFolder(name: string): string {
   const root = ["../../examples/", "../../../../examples/"]
     .map((path) => fileURLToPath(new URL(path, import.meta.url)))

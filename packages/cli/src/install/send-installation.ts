@@ -14,7 +14,7 @@ import {
 } from "@backplane/contract";
 import type { CommandContext } from "../context/context.ts";
 
-/** A folder or an archive of this machine, or a source that the gateway reads itself. */
+/** A folder or an archive on this machine, or a source that the gateway reads itself. */
 export type SentSource =
   | { path: string; folder: boolean }
   | { named: InstallationRequest["source"]; label: string };

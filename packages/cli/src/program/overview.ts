@@ -49,7 +49,7 @@ Global flags
   --quiet       no progress, no hints             --token TOKEN   credential
   --no-input    never prompt (exit code 2)          --home DIR      home of the gateway
   --yes         skip confirmations                --org, --project  act in this scope
-  --help        help of a command                 --version       print the version
+  --help        help for a command                --version       print the version
 
 First steps
   backplane up --detach

@@ -23,7 +23,7 @@ export interface Io {
   silence_ms: number;
 }
 
-/** Together with the interval at which the line is drawn, no command is silent for 2 s. */
+/** With the interval at which the status line is drawn added, a command is silent for less than 2 s. */
 const SILENCE_MS = 1_000;
 
 /** npm and the launcher forward the Ctrl-C that the terminal already sent to every process. */

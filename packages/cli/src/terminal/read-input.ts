@@ -79,7 +79,7 @@ export async function readSecretValue(
     throw noValue("stdin is a terminal, and --no-input forbids prompts.", fix);
   const text = typed ? await readHidden(io, `Value of ${name}: `) : (await readStdin(io)).toString("utf8");
   const value = text.replace(/\r?\n$/, "");
-  if (value === "") throw noValue("stdin is empty.", fix);
+  if (value === "") throw noValue("The value is empty.", fix);
   return value;
 }
 

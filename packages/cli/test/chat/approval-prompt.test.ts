@@ -46,7 +46,7 @@ describe("answers", () => {
     ["yes do it", null],
     ["note this", null],
     ["always", null],
-  ])("%j", (line, answer) => {
+  ])("parses the line %j", (line, answer) => {
     expect(readAnswer(approval("low"), line)).toEqual(answer);
   });
 
@@ -55,7 +55,7 @@ describe("answers", () => {
     expect(keysText(approval(risk))).toContain("Enter: n");
   });
 
-  test.each(["low", "medium"] as const)("Enter does not answer for a call of %s risk", (risk) => {
+  test.each(["low", "medium"] as const)("Enter neither approves nor rejects a call of %s risk", (risk) => {
     expect(readAnswer(approval(risk), "")).toBeNull();
     expect(keysText(approval(risk))).not.toContain("Enter");
   });
@@ -73,7 +73,7 @@ test("offers and reads only the answers that the gateway permits", () => {
   expect(readAnswer(wide, "always")).toEqual({ response: "approve_always", covers: "tool", digest });
   expect(readAnswer(wide, "v")).toEqual({ response: "approve_always", covers: "server", digest });
   const shown = questionText(createOutput(captureIo(), {}), wide, "s1");
-  expect(shown).toContain('"always" lasts beyond this session, up to low risk');
+  expect(shown).toContain('"always" lasts beyond this session, for calls of up to low risk');
   const narrow = { ...wide, may_cover: { session: [], always: [] } };
   for (const line of ["s", "t", "a", "v"]) expect(readAnswer(narrow, line)).toBeNull();
   expect(keysText(narrow)).toBe("  [y] once  [n] reject, or n and a reason: ");

@@ -59,7 +59,7 @@ describe("JSON", () => {
 
   test.each([
     ["the last property without a comma", '{\n\t"mcpServers": {\n\t\t"a": {}\n\t},\n\t"b": 1\n}'],
-    ["a comment behind it", '{\n  "mcpServers": {\n    "a": {} // x\n  }\n}\n'],
+    ["a comment after the last property", '{\n  "mcpServers": {\n    "a": {} // x\n  }\n}\n'],
     ["CRLF", '{\r\n  "mcpServers": {\r\n    "a": {}\r\n  }\r\n}\r\n'],
     ["one line", '{"mcpServers": {"a": {}}, "z": [1, {"y": "}"}]}'],
     ["an empty object", '{\n  "mcpServers": {},\n  "b": 1\n}\n'],

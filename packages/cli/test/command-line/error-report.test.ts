@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { errorDocument, errorLines, toErrorReport } from "../../src/command-line/error-report.ts";
 
 describe("error report", () => {
-  test("prints what, why and fix", () => {
+  test("prints what happened, why, and how to fix it", () => {
     expect(errorLines({ code: "secret.not_found", message: "jira_dev is not stored in org_local." })).toBe(
       [
         "error[secret.not_found] There is no such secret.",

@@ -15,7 +15,7 @@ describe("exit codes", () => {
     ["timeout", 124],
     ["plugin_failed", 1],
     ["internal", 1],
-  ] as const)("%s exits %i", (code, exit) => {
+  ] as const)("%s exits with %i", (code, exit) => {
     expect(toExitCode(code)).toBe(exit);
   });
 
@@ -39,7 +39,7 @@ describe("exit codes", () => {
     expect(toExitCode("export.not_found", { unbound: ["jira_token"] })).toBe(EXIT.denied);
   });
 
-  test("an interruption by the user exits with 130, a cancel by someone else with 1", () => {
+  test("an interruption by the user exits with 130, a cancellation by someone else with 1", () => {
     expect(toExitCode("cancelled", { signal: "SIGINT" })).toBe(EXIT.interrupted);
     expect(toExitCode("cancelled")).toBe(EXIT.failed);
   });

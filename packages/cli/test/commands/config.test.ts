@@ -14,7 +14,7 @@ afterAll(() => gateway.close());
 
 const set = (...argv: string[]) => gateway.backplane(["config", "set", ...argv]);
 
-test("stores JSON values as JSON, others and those with --text as text", async () => {
+test("stores a JSON value as JSON; any other value, and every value with --text, as text", async () => {
   expect(await set("provider", "prod")).toEqual({ exit: EXIT.ok, out: "Set provider\n", err: "" });
   await set("app.limits", '{"pages":3}');
   await set("app.count", "30");
@@ -80,7 +80,7 @@ test("prompts for a secret at a terminal without echo", async () => {
   expect(await gateway.json(["config", "get", "app.access_token"])).toMatchObject({ value: "****ue-1" });
 });
 
-test("unset removes a key, and asks before it removes a prefix", async () => {
+test("unset removes a key, and asks for confirmation before it removes all keys under a prefix", async () => {
   await set("gone.a", "1");
   await set("gone.b", "2");
   await set("gone", "3");

@@ -34,7 +34,7 @@ test("adds, changes, activates, tests and removes an instance", async () => {
   expect((await gateway.backplane(["provider", "list"])).out).toMatch(/^ID +ACTIVE +PLUGIN/);
 });
 
-test("rejects an unknown field by name and writes nothing", async () => {
+test("names an unknown or invalid field and writes nothing", async () => {
   for (const [set, named] of [
     ["temperature=hot", "config.temperature"],
     ["temperature=9", "config.temperature"],
@@ -53,7 +53,7 @@ test("rejects an unknown field by name and writes nothing", async () => {
   expect((await rows()).find(({ id }) => id === "llm-openai")?.config).toEqual({});
 });
 
-test("test exits with 1 and the reason if the instance fails", async () => {
+test("`provider test` exits with 1 and prints the reason if the instance fails", async () => {
   const { exit, out } = await gateway.backplane(["provider", "test", "llm-openai", "--json"]);
   expect(exit).toBe(EXIT.failed);
   expect(JSON.parse(out)).toMatchObject({ ok: false, reason: expect.stringContaining("api_key") });
@@ -84,7 +84,7 @@ test("reports invalid arguments and errors of the gateway", async () => {
   expect(unknown.err).toContain("error[plugin.not_found]");
 });
 
-test("warns that a private address is refused until --allow-private", async () => {
+test("warns that a private address is refused until --allow-private is set", async () => {
   const add = (id: string, url: string, ...more: string[]) =>
     gateway.backplane(["provider", "add", "llm-openai", "--id", id, "--set", `base_url=${url}`, ...more]);
   const places = ["http://localhost:11434/v1", "http://127.0.0.1:1", "http://10.1.2.3/v1", "http://[::1]:80"];
@@ -99,7 +99,7 @@ test("warns that a private address is refused until --allow-private", async () =
   expect((await add("far", "https://api.example.com/v1")).err).not.toContain("refuses model calls");
 });
 
-test("lists models and the calls of a key with limits at the model endpoints", async () => {
+test("lists the models and the calls of a key that has limits at the model endpoints", async () => {
   const create = ["key", "create", "agent", "--scope", "llm:invoke,llm:read"];
   const invalid = await gateway.backplane([...create, "--llm", "nonsense"]);
   expect(invalid.exit).toBe(EXIT.usage);

@@ -82,7 +82,7 @@ describe("access and records", () => {
     expect((await fetch(login_url, { redirect: "manual" })).status).toBe(401);
   });
 
-  test("doctor reports no failure as text and as JSON", async () => {
+  test("doctor reports no failure, either as text or as JSON", async () => {
     const report = await gateway.json<{
       status: string;
       checks: { name: string; status: string; fix?: string }[];

@@ -41,7 +41,7 @@ async function doctorRow() {
   return json.checks.find(({ name }: { name: string }) => name === "store");
 }
 
-test("check reports an intact store, running or stopped, and changes no file", async () => {
+test("check reports an intact store, with the gateway running or stopped, and changes no file", async () => {
   const before = readFileSync(file);
   expect(await backplane("store", "check")).toMatchObject({
     exit: EXIT.ok,
@@ -104,7 +104,7 @@ test("restores a store from a backup and keeps the damaged files", async () => {
 test("the gateway does not start with missing commits until the loss is accepted", async () => {
   const count = readFileSync(`${file}.commits`, "utf8");
   tamper("update store_state set commits = commits - 3");
-  // A damaged row would fail its checksum as well; a lost log leaves an older, intact row.
+  // A lost log leaves an older row with a valid checksum, so `repair` renews the checksum of the changed row.
   rmSync(`${file}.commits`);
   await backplane("store", "repair");
   writeFileSync(`${file}.commits`, count);

@@ -40,14 +40,14 @@ describe("url", () => {
     expect(locateUrl({ url: "https://c" }, { BACKPLANE_URL: "http://b" }, home)).toBe("https://c");
   });
 
-  test("ignores the state file of a gateway that has ended", () => {
+  test("refuses the state file of a gateway that has ended", () => {
     const { pid } = spawnSync(process.execPath, ["--version"]);
     state(pid);
     expect(() => locateUrl({}, {}, home)).toThrow(expect.objectContaining({ code: "daemon.unreachable" }));
   });
 
   test("treats a zombie process as dead", async () => {
-    // The shell does not wait for its child, so that it stays a zombie as long as the shell lives.
+    // The shell does not wait for its child, so the child stays a zombie as long as the shell lives.
     const shell = spawn("/bin/sh", ["-c", "sleep 0 & echo $!; exec sleep 60"], {
       stdio: ["ignore", "pipe", "ignore"],
     });

@@ -30,7 +30,7 @@ test("up restarts its process once with heap flags and the same command line", (
   expect(startWith({ execArgv: [restarted.args[2]!] })).toBeNull();
 });
 
-test("does not restart with NODE_OPTIONS, for other commands, with --ready-fd or without execve", () => {
+test("does not restart with the flag in NODE_OPTIONS, for other commands, with --ready-fd or without execve", () => {
   expect(startWith({ env: { NODE_OPTIONS: "--max-semi-space-size=32" } })).toBeNull();
   expect(startWith({ argv: ["node", "/main.js", "status"] })).toBeNull();
   expect(startWith({ argv: ["node", "/main.js", "up", "--ready-fd", "3"] })).toBeNull();

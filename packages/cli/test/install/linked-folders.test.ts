@@ -1,4 +1,4 @@
-/** `plugin install FOLDER --editable` of a package, against a gateway in this process. */
+/** `plugin install FOLDER --editable` for a package, against a gateway in this process. */
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

@@ -37,7 +37,7 @@ const bindingIn = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
 const TOOL = (risk: string) =>
   `export default { description: "A tool.", defaultRiskLevel: "${risk}", execute: () => ({ content: "ok", isError: false }) };`;
 
-test("lists a tool file that fails to load with its error", async () => {
+test("lists a tool file that fails to load, together with its error", async () => {
   const tools = folder("files", {
     "tools/reads.ts": TOOL("low"),
     "tools/writes.ts": TOOL("medium"),
@@ -263,7 +263,7 @@ test("names the command that gives a server its missing key, after the installat
   expect(later.err).not.toContain("The server has no tools");
 });
 
-test("refuses an untrusted in-process instrument with the commands for its binding", async () => {
+test("refuses an untrusted in-process instrument and prints the command for its binding", async () => {
   const plugin = folder("inside", {
     "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),
     "provider.mjs": "export class Provider { instruments = []; initialize() {} }",
@@ -333,7 +333,7 @@ test("doctor reports instrument health and bindings with problems", async () => 
   expect(out).toMatch(/binding local\/files +degraded +failed to load: torn\n/);
   expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
 
-  // Once it has stopped, doctor does not start it; --probe does.
+  // Once the plugin has stopped, doctor does not start it; --probe does.
   expect((await gateway.backplane(["invoke", "quits"])).err).toContain("error[crashed]");
   const asleep = (await gateway.backplane(["doctor"])).out;
   for (const name of ["well", "dead", "stuck"])
@@ -378,7 +378,7 @@ test("refuses --signature for a source whose packages cannot be signed", async (
   }
 });
 
-test("refuses an empty folder and says what may be missing", async () => {
+test("refuses a folder that is not a plugin and says what may be missing", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);
     expect(exit).toBe(EXIT.failed);

@@ -20,7 +20,7 @@ function leaves(command: Command, path: string[] = []): string[][] {
   return command.commands.flatMap((sub) => {
     const here = [...path, sub.name()];
     if (sub.commands.length > 0) return leaves(sub, here);
-    // A bare name would be looked up in the npm registry.
+    // The error for a bare name is another one: it suggests an npm package.
     const value = here.join(" ") === "plugin install" ? "./x_1" : "x_1";
     const required = sub.registeredArguments.filter((argument) => argument.required).map(() => value);
     return EXCLUDED.includes(here.join(" ")) ? [] : [[...here, ...required]];
@@ -50,7 +50,7 @@ describe("--json", () => {
 
 describe("text", () => {
   test.each([["plugin list"], ["doctor"], ["status"], ["audit list"]])(
-    "%s uses colour only on a terminal",
+    "%s prints no colour without a terminal or with NO_COLOR",
     async (name) => {
       const argv = name.split(" ");
       const piped = await gateway.backplane(argv);

@@ -83,6 +83,6 @@ test.each([
   ["binding set b_1 --enf A=1", "backplane binding set has no flag --enf"],
   ["session chat sess_1", null],
   ["binding set b_1 --json -- --anything", null],
-])("control: %s", (text, problem) => {
+])("finds out whether `backplane %s` exists", (text, problem) => {
   expect(problemOf(text)).toBe(problem);
 });

@@ -75,7 +75,7 @@ describe("usage errors", () => {
     [["plugin", "install", "/tmp", "--class", "worker"], "--bind"],
     [["completion", "tcsh"], "bash"],
     [["status", "--url", "nonsense"], "no"],
-  ])("%j exits with 2 and three lines", async (argv, hint) => {
+  ])("%j prints three lines and exits with 2", async (argv, hint) => {
     const { exit, out, err } = await backplane([...argv, "--token", "bpa_none"]);
     expect({ exit, out }).toEqual({ exit: EXIT.usage, out: "" });
     const lines = err.split("\n");
@@ -157,7 +157,7 @@ describe("without a terminal", () => {
 });
 
 describe("completion", () => {
-  test.each(["bash", "zsh", "fish"])("%s completion contains every command", async (shell) => {
+  test.each(["bash", "zsh", "fish"])("%s completion contains commands and subcommands", async (shell) => {
     const { exit, out } = await backplane(["completion", shell]);
     expect(exit).toBe(EXIT.ok);
     for (const word of ["doctor", "install", "revoke", "tail"]) expect(out).toContain(word);

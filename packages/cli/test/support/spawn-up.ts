@@ -1,4 +1,4 @@
-/** `up` of the build in its own process and home, and CLI commands against it. */
+/** Runs `up` of the built CLI in its own process and home, and CLI commands against it. */
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

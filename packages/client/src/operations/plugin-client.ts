@@ -51,7 +51,7 @@ export function createPluginClient(http: Http) {
   const { get, post, postWatched, remove } = createRequests(http);
 
   return {
-    /** Packages of any source with their bindings, all in one transaction. */
+    /** Installs packages from any source with their bindings, all in one transaction. */
     installations: {
       /** Says what the source is. Changes nothing. */
       inspect: (source: InstallationRequest["source"], call?: CallOptions) =>
@@ -134,7 +134,7 @@ export function createPluginClient(http: Http) {
             progress: true,
           })
         ).items,
-      /** Runs recorded read-only calls against this version and the one in use, and compares them. */
+      /** Runs recorded read-only calls against this version and the one in use, and compares the results. */
       replay: (id: string, request: Partial<ReplayRequest> = {}, call?: CallOptions) =>
         postWatched<ReplayReport>(`/v1/plugin-packages/${pathSegment(id)}:replay`, request, call),
     },
@@ -175,7 +175,7 @@ export function createPluginClient(http: Http) {
       /** Asks the server for its tools again. */
       describe: (id: string) =>
         postWatched<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
-      /** Whether the gateway is signed in to its server. */
+      /** Whether the gateway is signed in to the server of the binding. */
       signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
       /** Starts a sign-in; for admins only, like the two below. */
       login: (id: string, options: SignInBegin = {}) =>

@@ -95,7 +95,7 @@ export interface MessageBody {
 export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: string }) & {
   input: MessageBody;
   strategy?: string;
-  /** Selects the risk tolerance; default background. In headless no approval is requested. */
+  /** Selects the risk tolerance; default `background`. With `headless`, no approval is requested. */
   context?: RiskContext;
   /** Executes a harness instead of a turn of the agent loop. */
   harness?: HarnessBody;

@@ -1,6 +1,6 @@
 /**
  * An event stream that reconnects with Last-Event-ID after a lost connection, so that no event is missed or repeated. It
- * fails when the gateway refuses, or is unreachable in `attempts` consecutive attempts.
+ * fails when the gateway refuses the request, or is unreachable in `attempts` consecutive attempts.
  */
 import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
 import { type Http, unreachable } from "./http.ts";

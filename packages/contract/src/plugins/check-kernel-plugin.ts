@@ -60,7 +60,7 @@ function declarationProblem(
 function toolProblem(value: Record<string, unknown>): string | null {
   if (value.toolName === undefined) return null;
   if (typeof value.toolName !== "string" || !TOOL_NAME.test(value.toolName)) {
-    return `its toolName ${show(value.toolName)} must be 1 to 64 of A-Z, a-z, 0-9, _ and -`;
+    return `its toolName ${show(value.toolName)} must consist of 1 to 64 characters from A-Z, a-z, 0-9, _ and -`;
   }
   if (value.category !== "tool") return "only a plugin of category tool has a toolName";
   if (!isRecord(value.jsonSchema)) return "a plugin with a toolName needs the jsonSchema of its arguments";

@@ -12,7 +12,7 @@ export const HEFTY_VERSION = "0.22.0";
 /** The manifest of an instrument plugin in a folder, zip or jar. */
 export const INSTRUMENT_MANIFEST_FILE = "META-INF/hefty-plugin.json";
 
-/** entrypoint[0] of a module that our host program serves; entrypoint[1] is `./module.js#Export`. */
+/** entrypoint[0] of a module that our host program runs; entrypoint[1] is `./module.js#Export`. */
 export const READY_HOST = "backplane-instrument-host";
 
 /** entrypoint[0] of a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
@@ -85,7 +85,9 @@ export interface InstrumentMetadata {
 export interface InstrumentRule {
   /** Without a condition the rule applies to every call. */
   match?: {
-    /** JSON Pointer into the parameters. */ pointer: string /** Regular expression. */;
+    /** A JSON Pointer into the parameters. */
+    pointer: string;
+    /** A regular expression. */
     pattern: string;
   };
   effect: "deny" | "raise";
@@ -127,7 +129,7 @@ export interface InstrumentCall {
   readonly traceId?: string;
   readonly timeoutMs?: number;
   readonly dataDirPath?: string;
-  /** Aborted when the call is cancelled or its deadline passed. */
+  /** Aborted when the call is cancelled or its deadline passes. */
   readonly signal: StopSignal;
 }
 

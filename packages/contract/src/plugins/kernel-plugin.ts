@@ -114,7 +114,7 @@ export interface HealthDetail {
   config_key?: string;
 }
 
-/** The used part of AbortSignal; this module is platform independent. */
+/** The part of AbortSignal that is used here; this module is platform-independent. */
 export interface StopSignal {
   readonly aborted: boolean;
   addEventListener(type: "abort", listener: () => void, options?: { once?: boolean }): void;
@@ -147,8 +147,8 @@ export interface KernelTool extends KernelToolSpec {
   /** A one-line description for the approval prompt, cut at 80 characters. */
   approvalBrief?(args: JsonObject): MaybePromise<string>;
   /**
-   * Called for each admitted call before anybody is asked. Only `true` lets the call continue to the approval that the
-   * policy requires, so a tool can deny its own calls but never grant them.
+   * Called for each admitted call before approval is requested. Only `true` lets the call continue to the approval that
+   * the policy requires, so a tool can deny its own calls but never grant them.
    */
   preApprove?(args: JsonObject): MaybePromise<boolean>;
 }
@@ -202,7 +202,7 @@ export interface AdapterRoute {
 
 /** A request to an adapter. */
 export interface AdapterRequest {
-  /** `GET /api/config/{key}`. */
+  /** The method and the path pattern, such as `GET /api/config/{key}`. */
   route: string;
   params: Record<string, string>;
   query: Record<string, string>;

@@ -7,7 +7,7 @@ import type { Json, JsonObject } from "../values/json.ts";
 import type { LlmProtocol } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
-/** `input` and `total` are derived: input_other + cache read + cache creation, and that + output. */
+/** `input` is the sum of input_other, cache read and cache creation; `total` is the sum of `input` and `output`. */
 export interface TokenUsage {
   input_other: number;
   input_cache_read: number;
@@ -79,7 +79,7 @@ export interface LlmOptions {
   tool_choice?: "auto" | "none" | "required" | { name: string };
   parallel_tool_calls?: boolean;
   reasoning_effort?: string;
-  /** The answer has to be JSON, of this schema if one is given. */
+  /** The answer has to be JSON that matches the schema, if there is one. */
   json_output?: { name: string; schema?: JsonObject; strict?: boolean };
 }
 

@@ -1,7 +1,7 @@
 /**
- * One turn of the agent loop as values. The order is the kernel's (loop.order): decide, memory if asked for, model,
- * tools, decide again, until the strategy says done. A strategy chooses content: which model, which tools, when to
- * query the memory, when to stop.
+ * One turn of the agent loop as values. The kernel defines the order (loop.order): decide, query the memory if the
+ * strategy requests it, call the model, run the tools, decide again, until the strategy says done. A strategy chooses
+ * the content: which model, which tools, when to query the memory, when to stop.
  */
 import type { JsonObject } from "../values/json.ts";
 import type { TokenUsage, ToolCallRequest } from "./llm.ts";
@@ -40,7 +40,7 @@ export interface AgentLoopState {
   history: number;
   /** Names of tools that may be offered. */
   tools: string[];
-  /** Names of skills that the model can read with the tool `skill`. */
+  /** The skills that the model can read with the tool `skill`. */
   skills: { name: string; description: string }[];
 }
 
@@ -66,7 +66,7 @@ export type Decision =
     }
   | { next: "done"; content?: string; write?: MemoryEntry };
 
-/** Valid transitions; any other decision ends the turn as an error of the strategy. */
+/** Valid transitions; any other decision ends the turn with an error of the strategy. */
 export const NEXT_STEPS: Record<AgentLoopState["phase"], readonly Decision["next"][]> = {
   start: ["memory", "llm", "done"],
   memory: ["llm", "done"],
@@ -89,7 +89,7 @@ export const LOOP_LIMITS = {
 
 export const SUBAGENT_LIMITS = { depth: 5, wall_ms: 300_000, steps: 20 } as const;
 
-/** Automatic compaction: begins at `threshold` of the window and aims at `target` of it. */
+/** Automatic compaction begins at the fraction `threshold` of the window and aims for the fraction `target`. */
 export const COMPACTION_LIMITS = {
   threshold: 0.8,
   target: 0.4,

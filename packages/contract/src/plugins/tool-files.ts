@@ -22,7 +22,7 @@ export function toolNameOf(file: string): string {
   return file.slice(file.lastIndexOf("/") + 1).replace(/\.[cm]?[jt]s$/, "");
 }
 
-/** The tool's id in the catalog: its name, if the name is a valid id. */
+/** The tool's id in the catalog: its name, changed where the name is not a valid id. */
 export function toolIdOf(name: string): string {
   const clean = name.replace(/[^A-Za-z0-9_-]/g, "_").slice(0, 64);
   return /^[A-Za-z]/.test(clean) ? clean : `t_${clean}`.slice(0, 64);

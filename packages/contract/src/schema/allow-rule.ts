@@ -1,14 +1,14 @@
 /**
  * Allow rules: lasting permissions to call a tool, or all tools of a server, without asking each time (allow.rules). A
- * rule holds for one package, one caller (or everyone in its scope) and up to one risk, and only while the grant of the
- * call is not wider than when the rule was made. See spec/policy.md.
+ * rule holds for one package, one caller (or everyone in its scope) and risks up to its maximum, and only while the
+ * grant of the call is not wider than when the rule was made. See spec/policy.md.
  */
 import { z } from "zod";
 import { RULE_COVERAGES, RULE_RISKS } from "../vocabulary/vocabulary.ts";
 import { GrantSchema } from "./grant.ts";
 import { ExportIdSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
-/** A `*` in the host of a URL could match a host of someone else. */
+/** A `*` in the host of a URL could match someone else's host. */
 function hasOpenHost(pattern: string): boolean {
   return /^[a-z][a-z0-9+.-]*:\/\/[^/?#]*\*/i.test(pattern);
 }
@@ -81,7 +81,7 @@ export const AllowRuleCreateSchema = z
       .nullable()
       .optional()
       .describe(
-        "Default: the caller itself. Null covers every caller; that and another caller need the role admin.",
+        "Default: the caller itself. Null covers every caller. Null and another caller need the role admin.",
       ),
     org_wide: z.boolean().optional().describe("True for all projects of the org."),
     note: z.string().max(300).optional(),

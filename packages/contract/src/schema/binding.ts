@@ -125,7 +125,7 @@ const PreviousVersionSchema = z.object({
   trust_dropped: z.array(z.enum(["host_target", "class", "approval"])),
   /** Permissions that only the new version requests; `policy` withholds them. */
   permissions_held: z.array(HeldPermissionSchema),
-  /** Such permissions that the policy limited before the upgrade. Only an admin may remove the limit. */
+  /** Permissions of that kind that the policy limited before the upgrade. Only an admin may remove the limit. */
   permissions_limited: z.array(HeldPermissionSchema).optional(),
   /** The bindings that took a share of the calls during the rollout. Their calls in flight continue here. */
   shares: z.array(z.string()).optional(),
@@ -160,7 +160,7 @@ const RolledBackSchema = z.object({
 const RollbackFailedSchema = z.object({
   /** Why the trial failed. */
   reason: z.string(),
-  /** Why the previous version cannot serve. */
+  /** Why the previous version cannot be used. */
   problem: z.string(),
   fix: z.string(),
   invocation_id: z.string(),
@@ -209,7 +209,7 @@ export const ChangedBindingSchema = BindingSchema.extend({
     ),
 });
 
-/** Moves all bindings of the package in the scope to this version; given settings override theirs. */
+/** Moves all bindings of the package in the scope to this version; settings in the request override theirs. */
 export const BindingUpgradeSchema = z.strictObject({
   package_id: PackageIdSchema,
   package_version: VersionSchema,

@@ -33,7 +33,7 @@ export const QuarantinedToolSchema = DescribedToolSchema.extend({
 
 export const DefinitionsSchema = z.object({
   binding_id: z.string(),
-  /** Package digest and binding generation of the process. A new generation is asked again and may answer differently. */
+  /** Package digest and binding generation of the process. The process of a new generation may describe other tools. */
   package_digest: z.string(),
   generation: z.int(),
   exports: z.array(ToolExportSchema),

@@ -19,7 +19,7 @@ export const ContextSchema = z.object({
   chain_id: z.string().optional(),
   run_id: z.string().optional(),
   deadline_at: TimestampSchema,
-  /** A person watches the session and can be asked. */
+  /** A person watches the session and can answer questions. */
   interactive: z.boolean().optional(),
   scratch_dir: z.string().optional(),
   gateway: z.object({

@@ -183,7 +183,7 @@ export const SourceInspectionSchema = z.object({
       provenance: ProvenanceSchema.optional(),
     }),
   ),
-  /** Kernel plugins, which are installed with the operation for plugins. */
+  /** Kernel plugins, which are installed with `POST /v1/plugins:install`. */
   plugins: z.array(
     z.object({
       name: z.string(),

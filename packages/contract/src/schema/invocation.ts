@@ -77,9 +77,9 @@ export const InvocationErrorSchema = z.object({
 /** Why a tool call failed, for the model and for people. */
 export const ToolFailureSchema = z.object({
   kind: z.enum([...TOOL_ERROR_KINDS, "not_found"]),
-  /** A code of the gateway; `plugin_failed` for an error of the author. */
+  /** An error code of the gateway; `plugin_failed` for an error that the plugin reported. */
   code: z.string(),
-  /** The author's own code. */
+  /** The plugin's own error code. */
   plugin_code: z.string().optional(),
   retryable: z.boolean(),
   /** The end of the plugin's stderr, without secrets. */
@@ -120,7 +120,7 @@ export const EgressRecordSchema = z.object({
   ),
 });
 
-/** The run in a version on trial that failed with its process, before the previous version answered the call. */
+/** The attempt with a version on trial whose process failed, before the previous version answered the call. */
 const FallbackFromSchema = z.object({
   binding_id: z.string(),
   binding_generation: z.int(),
@@ -157,7 +157,7 @@ export const InvocationSchema = z.object({
   tool_result: ToolResultBlockSchema.nullable(),
   error: InvocationErrorSchema.nullable(),
   approval_id: z.string().nullable(),
-  /** The allow rule, session grant or binding that let the call run without asking. */
+  /** The allow rule, session grant or binding that let the call run without an approval. */
   allowed_by: z.string().nullable(),
   timeout_ms: z.int(),
   /** Number of protocol violations that did not change the outcome. */
@@ -165,7 +165,7 @@ export const InvocationSchema = z.object({
   stderr_tail: z.string().nullable(),
   /** Null if no connection was denied. */
   egress: EgressRecordSchema.nullable(),
-  /** Present if the version was on trial and failed with its process; the other fields are of the version that answered. */
+  /** Present if the process of a version on trial failed; the other fields describe the version that answered. */
   fallback_from: FallbackFromSchema.optional(),
   requested_by: z.string(),
   created_at: TimestampSchema,

@@ -5,13 +5,13 @@ import { TimestampSchema } from "./scalars.ts";
 
 const limit = z.int().min(0).max(Number.MAX_SAFE_INTEGER);
 
-/** Limits on calls of the model endpoints. Minutes, days and months are those of UTC. */
+/** Limits on calls to the model endpoints. Minutes, days and months are those of UTC. */
 export const LlmBudgetSchema = z.strictObject({
   requests_per_minute: limit.optional(),
   requests_per_day: limit.optional(),
   tokens_per_day: limit
     .optional()
-    .describe("Input and output together; running calls count with an estimate."),
+    .describe("Input and output together; running calls are included with an estimate."),
   tokens_per_month: limit.optional(),
 });
 
@@ -45,7 +45,7 @@ export const LlmUsageSchema = z.object({
   total: count,
 });
 
-/** One call of a model endpoint. On disk before the provider is asked. */
+/** One call to a model endpoint. The record is on disk before the provider is called. */
 export const LlmCallSchema = z.object({
   id: z.string(),
   org_id: z.string(),
@@ -61,7 +61,7 @@ export const LlmCallSchema = z.object({
   key_id: z
     .string()
     .nullable()
-    .describe("The key that the call goes back to, directly or through a delegated token."),
+    .describe("The key that made the call, directly or through a delegated token."),
   invocation_id: z.string().nullable().describe("The invocation whose delegated token made the call."),
   session_id: z.string().nullable(),
   run_id: z.string().nullable(),

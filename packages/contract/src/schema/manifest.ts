@@ -142,7 +142,7 @@ export const ToolExportSchema = z.strictObject({
     native_name: z.string().min(1).max(256).optional(),
     /** rterm.plugin.v1: the plugin's own name of the tool, if it cannot be an export id. */
     tool_name: ForeignNameSchema.optional(),
-    /** Arguments that the server requires as headers, keyed by their path in the input. */
+    /** Arguments that the server requires as headers, with their path in the input. */
     param_headers: z
       .array(z.object({ header: z.string().max(64), path: z.array(z.string()).min(1).max(32) }))
       .max(64)

@@ -114,7 +114,7 @@ const ToleranceSchema = z.strictObject({
   headless: z.enum(TOLERANCES).optional(),
 });
 
-/** Narrows what the rest of the policy allows for calls that go back to a message or request on this channel. */
+/** Narrows what the rest of the policy allows for calls that a message or request on this channel caused. */
 export const ChannelPolicySchema = RolePolicySchema.omit({ disabled: true }).extend({
   tolerance: ToleranceSchema.optional(),
   allowed_tool_categories: boundedList(CategorySchema).nullable().optional().describe("Null allows all."),
@@ -152,7 +152,7 @@ export const PolicySchema = z.strictObject({
     .record(ToolPatternSchema, RISK)
     .optional()
     .describe(
-      "The risk that the operator assigns to a tool instead of its author. The minimum still applies.",
+      "The risk that the operator assigns to a tool; it replaces the author's. The minimum still applies.",
     ),
   floor: RiskFloorSchema.optional(),
   host: HostLevelSchema.optional(),
@@ -172,7 +172,7 @@ export const PolicySchema = z.strictObject({
     .min(0)
     .max(10_000_000)
     .optional()
-    .describe("Estimated tokens of the tools in a model call. Above it, the least used tools are deferred."),
+    .describe("The maximum estimated tokens of the tools in a model call. Above it, the least used tools are deferred."),
   tool_profiles: z
     .record(ProfileNameSchema, boundedList(ToolPatternSchema))
     .optional()
@@ -262,7 +262,7 @@ export const PolicyExplanationSchema = z.object({
   allowed_by: z
     .string()
     .nullable()
-    .describe("The allow rule or binding that lets the call run without asking."),
+    .describe("The allow rule or binding that lets the call run without an approval."),
   winner: CatalogEntrySchema,
   losers: z.array(CatalogEntrySchema),
   steps: z.array(

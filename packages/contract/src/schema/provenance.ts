@@ -1,4 +1,4 @@
-/** The build of a package of the npm registry, proven by its Sigstore attestation. */
+/** The build of a package from the npm registry, proven by its Sigstore attestation. */
 import { z } from "zod";
 import { DigestSchema, TimestampSchema } from "./scalars.ts";
 

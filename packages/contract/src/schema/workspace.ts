@@ -32,7 +32,7 @@ export const WorkspaceFolderSchema = z.object({
   loaded_at: TimestampSchema,
 });
 
-/** An entry of `workspaces.json` in the home, with internal fields. */
+/** The content of `workspaces.json` in the home, with internal fields. */
 export const TrustedFoldersSchema = z.object({
   folders: z.array(
     WorkspaceFolderSchema.omit({ state: true, changes: true }).extend({

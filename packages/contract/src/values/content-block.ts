@@ -16,7 +16,7 @@ export const CONTENT_LIMITS = {
   inline_chars: 16 * 1024,
   /** The limit for a block without a known text form, which is shown as JSON. */
   json_chars: 10_000,
-  /** Vendors count an image by its size in pixels and scale large ones down; this is about their maximum. */
+  /** Vendors derive the tokens of an image from its pixels and scale large ones down; this is about their maximum. */
   image_tokens: 1_600,
 } as const;
 
@@ -99,7 +99,7 @@ export function contentText(content: readonly ContentBlock[]): string {
   return content.map(describeContent).join("\n");
 }
 
-/** An estimate for blocks that a model receives, in characters of which four are about a token. */
+/** The estimated size of blocks that a model receives, in characters; four of them are about one token. */
 export function contentChars(content: readonly ContentBlock[]): number {
   let chars = 0;
   for (const block of content)

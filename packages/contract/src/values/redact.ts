@@ -153,7 +153,7 @@ function dropCutEnds(value: string, needles: readonly string[]): string {
   return start === 0 && end === value.length ? value : value.slice(start, Math.max(start, end));
 }
 
-/** The longest prefix of `right` that is a suffix of `left`, if it has four characters (Knuth, Morris and Pratt). */
+/** Length of the longest suffix of `left` that starts `right`; 0 below four characters (Knuth, Morris and Pratt). */
 function overlap(left: string, right: string): number {
   const tail = left.slice(Math.max(0, left.length - right.length));
   const head = right.slice(0, tail.length);

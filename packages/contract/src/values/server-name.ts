@@ -6,8 +6,8 @@ export function serverName(package_id: string): string {
 }
 
 /**
- * Returns the name that the binding sets, or else the name of the package. Bindings from before names could be set have
- * none.
+ * Returns the name that the binding sets, or else the name of the package. Bindings that were created before names
+ * could be set have none.
  */
 export function boundServerName({ package_id, config }: { package_id: string; config: JsonObject }): string {
   return typeof config.name === "string" ? plainName(config.name) : serverName(package_id);

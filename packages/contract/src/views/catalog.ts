@@ -78,7 +78,7 @@ export interface PolicyExplanation {
   tolerance_channel: string | null;
   risk: Risk;
   risk_sources: RiskSource[];
-  /** The allow rule or binding that lets the call run without asking. */
+  /** The allow rule or binding that lets the call run without an approval. */
   allowed_by: string | null;
   winner: CatalogEntry;
   losers: CatalogEntry[];

@@ -23,9 +23,9 @@ export const PLUGIN_FAILURES = 3;
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */
   discover_ms: 5_000,
-  /** The sum is less than the timeout of a tool listing, so that the actual reason is reported. */
+  /** The sum with discover_ms is less than the timeout of a tool listing, so that the actual reason is reported. */
   initialize_ms: 20_000,
-  /** Ping after a call timed out, to find out whether the server still responds. */
+  /** For the ping after a call timed out, which finds out whether the server still responds. */
   alive_ms: 5_000,
 } as const;
 
@@ -53,7 +53,7 @@ export const EVENT_TEXT_CHARS = 4_000;
 
 export const APPROVAL_TIMEOUT_MS = 60_000;
 
-/** Limits of a trusted instrument plugin for the gateway's models. */
+/** Limits on the use of the gateway's models by a trusted instrument plugin. */
 export const COGNITION_LIMITS = {
   /** Requests of one binding, cognition and embeddings together. */
   per_minute: 60,
@@ -82,6 +82,6 @@ export const HARNESS_LIMITS = {
   max_compactions: { default: 10, max: 1_000 },
   /** How often a harness is started without a new checkpoint, before its execution fails. */
   starts_without_checkpoint: 10,
-  /** A repeated request of a resumed harness finds the child run that an earlier attempt started. */
+  /** For this long, a repeated request of a resumed harness finds the child run that an earlier attempt started. */
   child_key_ttl_ms: 30 * 24 * 3_600_000,
 } as const;

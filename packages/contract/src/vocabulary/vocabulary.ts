@@ -187,8 +187,8 @@ export const RUN_STATUSES = ["running", "completed", "failed", "cancelled"] as c
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /**
- * The trigger of a run: a client's message, `POST /v1/runs`, a sub-agent of another run, or the answer to an approval
- * whose turn had already ended.
+ * The trigger of a run: a client's message, `POST /v1/runs`, a sub-agent of another run, the answer to an approval
+ * whose turn had already ended, or a harness that starts a child run.
  */
 export const RUN_TRIGGERS = ["message", "api", "subagent", "approval", "harness"] as const;
 export type RunTrigger = (typeof RUN_TRIGGERS)[number];
@@ -237,15 +237,16 @@ export type CallContext = (typeof CALL_CONTEXTS)[number];
 
 export const HARNESS_MODES = ["start", "resume"] as const;
 /**
- * The state that a resumed harness gets: the data of its last checkpoint, its trigger and chain, or a chain made of its
- * summary.
+ * The state that a resumed harness gets: the data of its last checkpoint (`lossless`, `checkpoint`), its trigger and
+ * chain (`prompt_replay`), or a new chain that begins with its summary (`summary_reseed`).
  */
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;
 export type HarnessFidelity = (typeof HARNESS_FIDELITIES)[number];
 /** `composite` starts child runs; `hosted` runs its own agent loop and starts none. */
 export const HARNESS_KINDS = ["composite", "hosted"] as const;
 /**
- * The operations of a harness through the gateway's API. The host withholds the scopes of those that it does not name.
+ * The operations that a harness may use through the gateway's API. The host withholds the scopes of operations that its
+ * manifest does not name.
  */
 export const HARNESS_SUPPORTS = ["continue", "branch_session", "compact", "tool"] as const;
 

@@ -22,7 +22,7 @@ test.for<[string, ContentBlock, ContentBlock]>([
     { type: "audio", data: "AA==", media_type: "audio/mp3" },
     { type: "audio", data: "AA==", mimeType: "audio/mp3" },
   ],
-  ["no type", { type: "image", data: PNG }, image],
+  ["no MIME type", { type: "image", data: PNG }, image],
   ["a data URL", { type: "image", data: `data:image/png;base64,${PNG}` }, image],
   [
     "Anthropic's source",
@@ -37,7 +37,7 @@ test.for<[string, ContentBlock, ContentBlock]>([
     { type: "audio", data: "AA==", mimeType: "audio/wav" },
   ],
   [
-    "an image elsewhere",
+    "the URL of a remote image",
     { type: "image", source: { type: "url", url: "https://a.example/x.png" } },
     { type: "resource_link", uri: "https://a.example/x.png", name: "image" },
   ],

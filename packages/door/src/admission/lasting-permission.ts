@@ -1,6 +1,6 @@
 /**
- * Permissions that outlast one call: the answers for a session, allow rules, and bindings that never ask. The policy's
- * `lasting_approvals` limits all of them, and a critical call needs approval every time.
+ * Permissions that outlast one call: the answers for a session, allow rules, and bindings that never require approval.
+ * The policy's `lasting_approvals` limits all of them, and a critical call needs approval every time.
  */
 import {
   type AnswerCoverage,
@@ -78,7 +78,7 @@ export interface LastingRefusal {
   fix: string;
 }
 
-/** Why calls like this one cannot be permitted beyond one call, or null. `input` is null for a rule without a call. */
+/** Why an answer or rule may not permit further calls like this one, or null. */
 export function findLastingRefusal(
   { plan, policy }: Pick<JudgedCall, "plan" | "policy">,
   risk: Risk,

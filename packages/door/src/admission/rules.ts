@@ -231,7 +231,7 @@ export const RULES: readonly Rule[] = [
     recheck: true,
     decide(call) {
       const { binding } = call.plan.bound;
-      // A call that is already assigned to the binding finishes there, although it gets no new calls.
+      // A call that is already assigned to the binding finishes there, although the binding gets no new calls.
       if (binding.status === "active" && (call.row !== null || binding.rollout.traffic_percent > 0))
         return PASS;
       const { binding_id, unbound_slots } = binding;
@@ -257,7 +257,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "target",
-    about: "a tool that must run on the host is allowed to",
+    about: "a tool that must run on the host is allowed to run there",
     decide(call, grant) {
       const { export: item, bound } = call.plan;
       if (item.kind !== "tool" || item.tool.target !== "host" || grant.host === true) return PASS;
@@ -332,7 +332,7 @@ export const RULES: readonly Rule[] = [
   },
 ];
 
-/** A call that a lasting permission covers runs without asking, even where nobody could be asked. */
+/** A call that a lasting permission covers runs without an approval, even where nobody could give one. */
 function askUnlessAllowed(
   call: RuleInput,
   grant: Grant,
@@ -357,7 +357,7 @@ function askPerson(call: RuleInput, state: AdmissionState, reason: string): Rule
   if (call.row === null && state.areApprovalsFull()) {
     return deny("request.overloaded", "Too many calls are awaiting approval.", {
       details: { retry_after_ms: 5_000 },
-      fix: "Answer some with `backplane approve list`, then call again.",
+      fix: "Answer some of them (`backplane approve list`), then call again.",
       needs_approval: true,
     });
   }

@@ -13,8 +13,8 @@ export interface AllowedCallsDeps {
 }
 
 /**
- * Admits a call without rules first. The rules are read only for a call that needs approval, or that is refused because
- * nobody can be asked, so that other calls do not wait for the store.
+ * First decides without allow rules. The rules are read only for a call that needs approval, or that is refused because
+ * nobody can be asked for approval, so that other calls do not wait for the store.
  */
 export function admitAllowed(
   door: AllowedCallsDeps & { state: AdmissionState },

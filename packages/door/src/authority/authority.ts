@@ -90,7 +90,7 @@ export class Authority {
     };
   }
 
-  /** Follows the calls that a delegated token goes back to. A revoked binding on the way revokes everything below it. */
+  /** Follows the chain of calls behind a delegated token. A revoked binding in it revokes everything below it. */
   async #followDelegation(principal: Principal): Promise<RootCaller> {
     const { scope } = principal;
     let { actor, role } = principal;

@@ -16,7 +16,7 @@ export interface NamedIdsDeps {
 
 type NamedIds = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
 
-/** Returns null, and no promise, for a call that names none, as nearly every call does (bench row http.invoke). */
+/** Returns null instead of a promise if the call names none of them, as is usual (bench row http.invoke). */
 export function requireNamedIds(deps: NamedIdsDeps, caller: Caller, named: NamedIds): Promise<void> | null {
   const { session_id, chain_id, run_id } = named;
   if (session_id === undefined && chain_id === undefined && run_id === undefined) return null;

@@ -75,7 +75,7 @@ const NOTHING_DEFERRED = {
 const INTERNAL_TOOLS: Readonly<Record<string, string>> = {
   [SAMPLING_TOOL]: "it answers sampling requests of MCP servers and is not for models",
   [ACTION_TOOL]: "harnesses use it to ask for permission, and it is not for models",
-  [REQUEST_TOOL]: "it serves clients that read from MCP servers and is not for models",
+  [REQUEST_TOOL]: "clients use it to read from MCP servers, and it is not for models",
 };
 const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound here" } as const;
 

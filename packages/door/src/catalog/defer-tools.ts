@@ -21,7 +21,7 @@ export const SKILL_TOOL = "skill";
 
 /**
  * Defers the tools that the key of the caller does not name, including those of the gateway itself. Pinned tools stay,
- * and so does the one for skills, because the skills are listed apart from the tools.
+ * and so does the one for skills, because skills and tools are listed separately.
  */
 export function deferByProfile(
   listed: readonly ListedTool[],
@@ -82,7 +82,7 @@ export function deferByBudget(
   }
 }
 
-/** The gateway's own tools serve the turn itself, so a model must not have to search for them unless a key says so. */
+/** A turn depends on the gateway's own tools, so a model must not have to search for them unless a key says so. */
 function mayDefer({ tool }: ListedTool, policy: EffectivePolicy): boolean {
   return tool.origin !== "core" && tool.origin !== "bundled" && !policy.pinned(tool.name);
 }

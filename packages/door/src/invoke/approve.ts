@@ -59,7 +59,7 @@ export function approve(door: Door, recorded: Recorded): MaybePromise<Approved |
   return askUntilCurrent(door, recorded, next.approval);
 }
 
-/** Asks again for as long as the call that was approved is not the call that would run. */
+/** Asks for approval again for as long as the call that was approved is not the call that would run. */
 async function askUntilCurrent(
   door: Door,
   recorded: Recorded,

@@ -1,7 +1,7 @@
 /**
- * Lets the previous version answer a call that failed with the process of a version on trial. The gateway waits until
- * the trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and
- * the grant of the previous version, and the authority of the caller is read again. The row changes to that version
+ * Lets the previous version answer a call whose process, of a version on trial, failed. The gateway waits until the
+ * trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and the
+ * grant of the previous version, and the authority of the caller is read again. The row changes to that version
  * before the call is dispatched, and keeps the first run in `fallback_from`.
  *
  * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions declare an

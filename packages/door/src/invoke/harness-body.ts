@@ -18,7 +18,7 @@ import { blockOf, DEFAULT_WORKSPACE } from "@backplane/session";
 import type { ExecutionPlan, LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 
-/** How long a harness waits before it looks again whether the turn that occupies its session has ended. */
+/** How long a harness waits before it checks again whether the turn that occupies its session has ended. */
 const BUSY_MS = 250;
 
 export function startBody({ id, write }: ExecutionPlan): JsonObject {

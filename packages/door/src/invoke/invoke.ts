@@ -1,6 +1,6 @@
 /**
- * The one door. Every call of a tool, hook, compactor or harness reads top to bottom here, from any caller: open,
- * admit, record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
+ * The one door. Every call of a tool, hook, compactor or harness, from any caller, takes the same steps: open, admit,
+ * record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
  * does not compile. Listeners hear of a call through the outbox rows that record and settle write.
  */
 

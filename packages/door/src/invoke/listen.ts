@@ -1,8 +1,8 @@
 /**
  * Listens to the plugin during one attempt. Events are redacted and go to the tape of the call and to the watchers of its
- * session. Requests of the plugin (sampling, elicitation, roots) go to the client that called, if it can answer them.
- * Otherwise the gateway answers, and never in a person's name: it declines, or uses its own model if the binding has
- * access to it.
+ * session. Requests of the plugin (sampling, elicitation, roots) go to the client that made the call, if it can answer
+ * them. Otherwise the gateway answers, and never on a person's behalf: it declines, or uses its own model if the
+ * binding has access to it.
  */
 
 import type { Json, JsonObject, PluginExport } from "@backplane/contract";

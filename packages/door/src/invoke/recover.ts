@@ -1,8 +1,8 @@
 /**
- * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all that
- * is known: a call that may run twice runs again under the same execution id, any other ends outcome_unknown. A
- * recoverable tool of a kernel plugin continues its call instead of repeating it, so its calls run again too. The
- * delivery of a hook is retried by its job, so its old row only ends.
+ * Recovers the calls of nodes that are gone (inv.effect-class). The row was written before dispatch, so it holds all
+ * that is known. A call that may run twice runs again under the same execution id; any other call ends with
+ * outcome_unknown. A recoverable tool of a kernel plugin continues its call instead of repeating it, so its calls run
+ * again too. The delivery of a hook is retried by its job, so the old row is only ended.
  */
 
 import {
@@ -59,7 +59,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     live.last_seq = events.at(-1)?.seq ?? 0;
     const call = await reopen(door, row);
     if (call.plan.bound.package.digest !== row.package_digest) {
-      throw new BackplaneError("outcome_unknown", "Its package was changed since.");
+      throw new BackplaneError("outcome_unknown", "Its package has changed since then.");
     }
     const verdict = admit(call, door.state);
     if (verdict.verdict === "refused") {
@@ -111,7 +111,8 @@ export function remainingTime(
 
 /**
  * Resumes the calls that await approval. Durable approvals keep waiting for the time they have left; other
- * pending ones expired with their gateway. An answer that was given before the crash counts, because nothing has run yet.
+ * pending ones expired with their gateway. An answer that was given before the crash is valid, because nothing has run
+ * yet.
  */
 export async function resumeApprovals(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;

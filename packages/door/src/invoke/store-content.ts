@@ -27,7 +27,7 @@ type ContentDeps = Pick<KernelDeps, "artifacts" | "host" | "log">;
 
 /**
  * The file that a settled call refers to by this hash, or null. Elsewhere a plugin may write any hash, so only
- * references that the runner checked and blocks that the gateway stored itself count.
+ * references that the runner checked and blocks that the gateway stored itself are accepted.
  */
 export async function openArtifact(
   { artifacts }: Pick<KernelDeps, "artifacts">,

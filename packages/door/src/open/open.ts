@@ -248,7 +248,7 @@ async function openExecution(
   );
 }
 
-/** A call of a harness ends with the time of its execution. */
+/** A call of a harness gets at most the time that is left to its execution. */
 function limitTime(timeout_ms: number, deadline: number | null, now: number): number {
   return deadline === null ? timeout_ms : Math.max(1, Math.min(timeout_ms, deadline - now));
 }
@@ -469,7 +469,7 @@ export function ruleHits(plan: ExportPlan, policy: EffectivePolicy, input: Json)
   return findRuleHits(rules, plan.export.id, input);
 }
 
-/** A call that a plugin makes by itself is never part of a conversation, whichever session it names. */
+/** A call that a plugin makes with its token is never part of a conversation, whichever session it names. */
 function contextOf({ context, caller, delivery }: InvocationRequest): CallContext {
   if (caller.delegation !== undefined) return context === "headless" ? context : "background";
   return context ?? (delivery === undefined ? "direct" : "background");
@@ -481,7 +481,7 @@ function limitCeiling(ceiling: Level | undefined, policy: EffectivePolicy): Leve
   return ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling);
 }
 
-/** inv.deadline: the first that is set of the caller's, the binding's and the export's, capped by export and host. */
+/** inv.deadline: the timeout of the caller, else of the binding, else of the export, capped by export and host. */
 function timeoutFor(
   requested: number | undefined,
   binding: Pick<Binding, "policy">,

@@ -23,7 +23,7 @@ const LEASE = "outbox/hooks";
 const PAGE = 500;
 /** Small writes, so that the first jobs are delivered before the last ones are enqueued (bench row hooks.delivery). */
 const JOBS_PAGE = 100;
-/** Batches the commits of this time into one pass. */
+/** Commits within this time are batched into one pass. */
 const BATCH_MS = 25;
 /** A node without the lease waits this long for the lease holder. */
 const TAKE_OVER_MS = 2_000;

@@ -14,7 +14,7 @@ export function diffJson(current: Json, candidate: Json): ReplayDifference[] {
 /** The types of a result without its values, to compare results that differ from run to run. */
 export function shapeOf(value: Json): Json {
   if (Array.isArray(value)) {
-    // Lists of equal items may have any length.
+    // The number of items of the same shape does not matter.
     const shapes = new Map(value.map((item) => [JSON.stringify(shapeOf(item)), shapeOf(item)]));
     return [...shapes.keys()].sort().map((key) => shapes.get(key)!);
   }

@@ -1,8 +1,8 @@
 /**
- * Runs recorded read-only calls against the version in use and against a candidate, and compares them (upgrade.replay).
- * Both run under the same conditions, in the sandbox without network and secrets, so a difference comes from the
- * versions. A replay is admitted like any call, but writes no invocation: it has no events, reaches no hook or tape, and
- * is not counted anywhere. The audit log names the calls that were replayed.
+ * Runs recorded read-only calls against the version in use and against a candidate, and compares the results
+ * (upgrade.replay). Both versions run under the same conditions, in the sandbox without network and secrets, so a
+ * difference comes from the versions. A replay is admitted like any call, but writes no invocation: it has no events,
+ * reaches no hook or tape, and is not counted anywhere. The audit log names the calls that were replayed.
  */
 import {
   BackplaneError,

@@ -53,7 +53,7 @@ const LOOKS_LIKE: Record<string, string> = {
   "−": "-",
 };
 
-/** Two names with one skeleton are a collision. */
+/** Two names with the same skeleton collide. */
 export function skeletonOf(name: string): string {
   // The fast path of nearly every name: ASCII needs no normalization and has few look-alikes.
   if (PLAIN.test(name)) return name.toLowerCase().replace(LOOK_ALIKES, (letter) => LOOKS_LIKE[letter]!);

@@ -72,7 +72,7 @@ const RANK: Record<Origin, number> = { workspace: 0, core: 1, bundled: 2, mcp: 3
 
 const INSTRUMENTS: readonly string[] = ["hefty.jsonrpc", "module.instrument"];
 
-/** Takes all bindings of one package and name, best first. The oldest date counts, so that an upgrade keeps the name. */
+/** Takes all bindings of one package and name, best first. The oldest date wins, so that an upgrade keeps the name. */
 export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]): Candidate {
   const [{ package: pack, binding }] = bounds;
   return {

@@ -120,7 +120,7 @@ test.for([
   ["idempotent_write", "role: policy.denied"],
   ["non_idempotent_write", "role: policy.denied"],
   ["unknown", "role: policy.denied"],
-] as const)("lets a guest use a tool that is %s: %s", ([effect_class, verdict]) => {
+] as const)("decides whether a guest may use a tool that is %s: %s", ([effect_class, verdict]) => {
   expect(decide({ item: toolExport("t", {}, { effect_class }), caller: guest })).toBe(verdict);
 });
 
@@ -235,7 +235,7 @@ describe("a call that needs approval", () => {
   const decisions = (test_case: Case) =>
     RISK_CONTEXTS.map((context) => [context, decide({ ...test_case, call: { ...test_case.call, context } })]);
 
-  test("asks in conversations and in the background, and is refused in headless runs", () => {
+  test("awaits approval in conversations and in the background, and is refused in headless runs", () => {
     expect(decisions({ item })).toEqual([
       ["conversation", "ask: risk"],
       ["background", "ask: risk"],
@@ -251,7 +251,7 @@ describe("a call that needs approval", () => {
     }
   });
 
-  test("is refused while too many wait, unless it was already waiting", () => {
+  test("is refused while too many calls await approval, unless it was already waiting", () => {
     const state = { areApprovalsFull: () => true };
     const call = { context: "conversation" } as const;
     expect(decide({ item, state, call })).toBe("risk: request.overloaded");
@@ -294,7 +294,7 @@ test("lets a plugin call only the tools that it was granted", () => {
   expect(decide({ caller: from(["runs:read"], null) })).toBe("delegation: policy.denied");
 });
 
-test("lists a tool by the grant that the policy leaves it", () => {
+test("rates a listed tool by the grant that the policy leaves to it", () => {
   const plan = planOf({ grant: { network: "egress", allowed_domains: ["a.example"] } });
   const risky: Policy = { floor: { egress: "high" }, roles: { user: { max_risk: "low" } } };
   expect(findListingDenial(user, plan, compilePolicy(risky, {}))).not.toBeNull();
@@ -302,7 +302,7 @@ test("lists a tool by the grant that the policy leaves it", () => {
   expect(findListingDenial(user, plan, compilePolicy(offline, {}))).toBeNull();
 });
 
-test("checks the caller, tool and binding of a call that waited again, but not its arguments", () => {
+test("rechecks the caller, tool and binding of a call that waited, but not its arguments", () => {
   const again = (test_case: Case) =>
     recheck(openedCall(test_case), noGrant(test_case.grant), STATE)?.rule ?? null;
   expect(again({})).toBeNull();

@@ -9,7 +9,7 @@ const hostTool = () =>
 
 verifies(
   "tools.target",
-  "refuses and records a tool for the host unless the admin has allowed it",
+  "refuses and records a call of a tool for the host unless the admin has allowed it",
   async () => {
     const fixture = await createTestKernel();
     const binding = await fixture.bind(hostTool(), { export_id: "*" });
@@ -68,7 +68,7 @@ verifies("tools.target", "refuses a sandboxed plugin's call of a tool that runs 
 
 verifies(
   "tools.isolated-failure",
-  "fails a call of a tool that could not be loaded with its load error",
+  "fails a call of a tool that could not be loaded, and reports the load error",
   async () => {
     const fixture = await createTestKernel();
     await fixture.bind(manifest([toolExport("broken", {}, { load_error: "tools/broken.ts: at import" })]));

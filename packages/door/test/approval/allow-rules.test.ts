@@ -37,7 +37,7 @@ async function openKit(): Promise<TestKernel> {
   return fixture;
 }
 
-/** The call's record: it has run, or it awaits approval. */
+/** Makes a call, which either runs or awaits approval. */
 async function call(
   { kernel }: TestKernel,
   export_id: string,
@@ -64,7 +64,7 @@ const setPolicy = ({ kernel }: TestKernel, patch: Policy) => kernel.policy.patch
 
 verifies(
   "allow.rules",
-  "runs calls that a rule covers without asking, names the rule, and asks again without it",
+  "runs calls that a rule covers without an approval, names the rule, and asks for approval again once it is removed",
   async () => {
     const fixture = await openKit();
     const { kernel } = fixture;
@@ -100,7 +100,7 @@ verifies(
   },
 );
 
-test("covers one caller, or every caller if an admin allows that", async () => {
+test("a rule covers one caller, or every caller if an admin allows that", async () => {
   const fixture = await openKit();
   await add(fixture, { tool: "write" });
   expect((await call(fixture, "write", { caller: other })).asked).not.toBeNull();
@@ -126,7 +126,7 @@ test("covers one caller, or every caller if an admin allows that", async () => {
   await fixture.kernel.allow_rules.remove(admin, wide.id);
 });
 
-test("is removed by its creator, by the caller it covers, or by an admin", async () => {
+test("a rule can be removed by its creator, by the caller it covers, or by an admin", async () => {
   const fixture = await openKit();
   const { allow_rules } = fixture.kernel;
   const removes = async (caller: Caller, rule: AllowRule) => {
@@ -144,7 +144,7 @@ test("is removed by its creator, by the caller it covers, or by an admin", async
   expect(await removes(other, demoted)).toBe(true);
 });
 
-test("covers a server up to its risk, but no tool whose author requires approval and no critical one", async () => {
+test("a rule covers a server up to its risk, but no critical tool and none that always requires approval", async () => {
   const fixture = await openKit();
   const rule = await add(fixture, { server: "acme/devkit" });
   expect(rule).toMatchObject({ covers: "server", tool: null, max_risk: "high" });
@@ -159,7 +159,7 @@ test("covers a server up to its risk, but no tool whose author requires approval
     expect(await call(fixture, "strict", { context })).toMatchObject({ by: named.id });
 });
 
-test("covers only arguments that meet its conditions", async () => {
+test("a rule covers only arguments that meet its conditions", async () => {
   const fixture = await openKit();
   const rule = await add(fixture, { tool: "write", arguments: { path: { matches: "/data/*" } } });
   expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
@@ -188,7 +188,7 @@ test("refuses a condition on an argument that the tool does not have", async () 
   ).resolves.toBeDefined();
 });
 
-test("holds for one package and survives its upgrade", async () => {
+test("a rule holds for one package and survives its upgrade", async () => {
   const fixture = await openKit();
   const rule = await add(fixture, { tool: "write" });
   const second = manifest([toolExport("write", {}, { effect_class: "non_idempotent_write" })], {
@@ -205,7 +205,7 @@ test("holds for one package and survives its upgrade", async () => {
   });
 });
 
-test("asks again while the grant is wider than when the rule was made, and names the wider parts", async () => {
+test("asks for approval while the grant is wider than when the rule was made, and names the wider parts", async () => {
   const fixture = await createTestKernel();
   const permissions = { network: "egress", allowed_domains: ["a.example.com", "b.example.com"] };
   const { binding_id } = await fixture.bind(kit({ permissions }), {
@@ -224,7 +224,7 @@ test("asks again while the grant is wider than when the rule was made, and names
   expect(await call(fixture, "write")).toMatchObject({ by: rule.id });
 });
 
-test("does not cover a call whose arguments raise the risk above the rule", async () => {
+test("a rule does not cover a call whose arguments raise the risk above its maximum", async () => {
   const fixture = await openKit();
   const rule = await add(fixture, { tool: "move" });
   const raise = { action: "raise" as const, when: [{ pointer: "/path", matches: "^/etc/" }] };
@@ -270,7 +270,7 @@ test.each([
   expect(listed).toMatchObject({ max_risk: "high", ended: null, suspended });
 });
 
-test("ends with the key of its creator", async () => {
+test("a rule ends when the key of its creator is revoked", async () => {
   const fixture = await openKit();
   const key = await createRevocableKey(fixture, { role: "admin" });
   const rule = await add(fixture, { tool: "write", identity: null }, key.caller);
@@ -281,7 +281,7 @@ test("ends with the key of its creator", async () => {
   expect(listed!.ended).toContain(`The key ${key.id} was revoked`);
 });
 
-test("never covers a binding that requires approval, nor the gateway's own tools", async () => {
+test("a rule never covers a binding that requires approval, nor the gateway's own tools", async () => {
   const fixture = await openKit();
   await add(fixture, { tool: "write" });
   const [binding] = (await fixture.kernel.bindings.list(admin, {}, { limit: 9 })).items.filter(

@@ -71,7 +71,7 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
   ],
   ["a secret", ["secret.token"], (fixture) => fixture.kernel.secrets.put(admin, "token", "hunter2-second")],
   [
-    "a secret that was removed and stored anew",
+    "a secret that was removed and stored again",
     ["secret.token"],
     async (fixture, id) => {
       await fixture.kernel.bindings.patch(admin, id, { secrets: {} }, undefined);
@@ -106,7 +106,7 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
 for (const [label, parts, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `does not run a call on an approval given before ${label} changed, and asks again with the changed parts`,
+    `does not run a call on an approval given before ${label} changed, and asks again, naming the changed parts`,
     async () => {
       const { fixture, binding_id } = await openDeploying();
       const ticket = await call(fixture);
@@ -193,7 +193,7 @@ verifies("approval.digest", "does not run an approved, queued call after a secre
   expect(fixture.runner.requests).toHaveLength(1);
 });
 
-test("asks again at the start if the config changed after a durable approval was answered", async () => {
+test("asks for approval after a restart if the config changed since a durable approval was requested", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 } };
   const { fixture: first, binding_id } = await openDeploying(options);
   const ticket = await call(first);
@@ -234,7 +234,7 @@ const PLUGIN_CHANGES: [what: string, parts: string[], values: Record<string, Jso
   ["a setting of its plugin", ["config.channel"], { "plugin.sender.channel": "#everyone" }],
   ["a credential of its plugin", ["config.api_key"], { "plugin.sender.api_key": "sk-second" }],
   [
-    "what its plugin may reach",
+    "the list of domains that its plugin may reach",
     ["config.allowed_domains"],
     { "plugin.sender.allowed_domains": ["b.example"] },
   ],
@@ -286,7 +286,7 @@ verifies(
     const question = await nextQuestion(fixture, first);
     expect(question).toMatchObject({ replaces: first, changed: ["package_digest"] });
     expect(ran).toBe(0);
-    // Installing the same code again changes nothing.
+    // Loading the same code again changes nothing.
     await reload("sha256:second");
     await answer(fixture, question.id);
     expect((await ticket.settled).status).toBe("succeeded");

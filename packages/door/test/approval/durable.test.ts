@@ -93,7 +93,7 @@ test("sends a watcher no settled record when the gateway stops during a durable 
   expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
 });
 
-test("applies an answer that was written just before a crash at the next start", async () => {
+test("applies an answer at the next start if it was written just before a crash", async () => {
   const first = await createTestKernel();
   await first.bind(content);
   const outcomes = {

@@ -1,4 +1,4 @@
-/** Answers that cover more than the call that asked: a tool in a session, and allow rules. */
+/** Approval answers that cover more than one call: a tool for the rest of a session, and allow rules. */
 import type { ApprovalAnswer, Json, Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -84,7 +84,7 @@ verifies(
   },
 );
 
-test("asks again in a session when the risk of the tool has risen", async () => {
+test("asks for approval again in a session when the risk of the tool has risen", async () => {
   const fixture = await openBrowser();
   for (const covers of ["arguments", "tool"] as const)
     await askAndAnswer(fixture, "scroll", { response: "approve_for_session", covers }, { covers });
@@ -95,7 +95,7 @@ test("asks again in a session when the risk of the tool has risen", async () => 
     expect((await ask(fixture, "scroll", { covers })).approval).not.toBeNull();
 });
 
-test("asks again in a session when anything but the arguments changed, or when every call must ask", async () => {
+test("asks for approval again when anything but the arguments changed, or when every call needs approval", async () => {
   const fixture = await openBrowser();
   await askAndAnswer(fixture, "click", { response: "approve_for_session", covers: "tool" });
   const { items } = await fixture.kernel.bindings.list(admin, {}, { limit: 9 });
@@ -150,7 +150,7 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
   ["a critical call always", "pay", {}, { response: "approve_always" }, "allow_rule.refused"],
   ["a critical call for a session", "pay", {}, { response: "approve_for_session" }, "allow_rule.refused"],
   [
-    "above the ceiling",
+    "a tool above the ceiling",
     "click",
     { lasting_approvals: "medium" },
     { response: "approve_always" },
@@ -177,7 +177,7 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
     { response: "approve_for_session", covers: "server" },
     "request.invalid",
   ],
-  ["more with a plain answer", "click", {}, { response: "approve", covers: "tool" }, "request.invalid"],
+  ["more than the call with a plain approval", "click", {}, { response: "approve", covers: "tool" }, "request.invalid"],
 ])("refuses to cover %s, and the approval stays pending", async (_what, name, policy, answer, code) => {
   const fixture = await openBrowser(policy);
   const { approval, ticket } = await ask(fixture, name);
@@ -188,7 +188,7 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
   expect((await ticket.settled).status).toBe("succeeded");
 });
 
-test("makes one rule for the first of many answers, together with the approval", async () => {
+test("creates one rule for many concurrent answers, and audits it together with the approval", async () => {
   const fixture = await openBrowser();
   const { approval } = await ask(fixture, "click");
   const answers = await Promise.allSettled(
@@ -208,7 +208,7 @@ test("makes one rule for the first of many answers, together with the approval",
   );
 });
 
-test("ends a lasting answer with the key of the person who gave it", async () => {
+test("ends a lasting answer when the key of the person who gave it is revoked", async () => {
   const fixture = await openBrowser();
   const key = await createRevocableKey(fixture, { role: "admin" });
   const { approval } = await ask(fixture, "click");

@@ -32,7 +32,7 @@ test("writes an event with the request and one with the answer", async () => {
   ]);
 });
 
-test("asks again for a call that changed after it was requested", async () => {
+test("asks for approval again if the call changed after its approval was requested", async () => {
   const fixture = await createTestKernel();
   const { binding_id } = await fixture.bind(content);
   const { ticket, approval } = await requestRemoval(fixture);
@@ -43,7 +43,7 @@ test("asks again for a call that changed after it was requested", async () => {
   expect(fixture.runner.requests).toEqual([]);
 });
 
-test("ends an approval for the session with the key of its approver", async () => {
+test("ends an approval for the session when the key of its approver is revoked", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const approver = await createRevocableKey(fixture, { role: "admin" });

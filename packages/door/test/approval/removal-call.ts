@@ -1,4 +1,4 @@
-/** A tool that requires approval, and a call of it that awaits the answer. */
+/** A tool that requires approval, and a call to this tool that awaits approval. */
 import type { Approval } from "@backplane/contract";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";

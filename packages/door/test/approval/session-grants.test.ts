@@ -22,7 +22,7 @@ function createGrants(): SessionGrants {
   return new SessionGrants({ ids, clock });
 }
 
-test("holds for one session, workspace, project, identity and digest", () => {
+test("a grant holds for one session, workspace, project, identity and digest", () => {
   const grants = createGrants();
   remember(grants, "d1", CALL);
   expect(grants.find(CALL, "d1")?.approver).toBe(user);
@@ -36,7 +36,7 @@ test("holds for one session, workspace, project, identity and digest", () => {
   for (const other of others) expect(grants.find({ ...CALL, ...other }, "d1")).toBeNull();
 });
 
-test("covers the sub-agents of its session and not their parents", () => {
+test("a grant covers the sub-agents of its session but not the parent sessions", () => {
   const grants = createGrants();
   const child = { ...CALL, session_id: "s1::agent::a" };
   const grandchild = { ...CALL, session_id: "s1::agent::a::agent::b" };
@@ -47,7 +47,7 @@ test("covers the sub-agents of its session and not their parents", () => {
   expect(grants.find({ ...CALL, session_id: "s1::agent::z" }, "d1")).toBeNull();
 });
 
-test("forgets the oldest beyond the limit", () => {
+test("forgets the oldest grant beyond the limit", () => {
   const grants = createGrants();
   for (let n = 0; n <= 10_000; n++) remember(grants, `d${n}`, CALL);
   expect(grants.size).toBe(10_000);

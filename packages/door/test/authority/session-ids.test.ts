@@ -35,7 +35,7 @@ async function approvedSession() {
 
 verifies(
   "sec.session-ids",
-  "applies a session approval only to the identity that asked, not to others in the session",
+  "applies a session approval only to the identity that made the call, not to others in the session",
   async () => {
     const { fixture, a, asks } = await approvedSession();
     expect(fixture.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);

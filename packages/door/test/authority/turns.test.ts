@@ -188,7 +188,7 @@ verifies(
   },
 );
 
-test("does not continue a conversation from an approval of a revoked key", async () => {
+test("does not continue a conversation whose key is revoked while an approval is pending", async () => {
   const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
   const fixture = await createTestSession({ tools: [asks] });
   const key = await createRevocableKey(fixture);
@@ -205,7 +205,7 @@ test("does not continue a conversation from an approval of a revoked key", async
 
 verifies(
   "sec.revocation",
-  "does not continue a conversation of a disabled role from an approval that outlived its turn",
+  "does not continue a conversation of a disabled role when an approval outlived its turn",
   async () => {
     const needsApproval = { ...addTool, requires_approval: true };
     const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [needsApproval] };

@@ -11,7 +11,7 @@ const content = (max_concurrency: number) => manifest([toolExport("narrow", { ma
 
 verifies(
   "bind.concurrency",
-  "enforces max_concurrency, serves the queue in order and rejects calls when it is full",
+  "enforces max_concurrency, runs queued calls in order and rejects calls when the queue is full",
   async () => {
     const fixture = await createTestKernel({ host: { queue_per_binding: 5 } });
     await fixture.bind(content(2));
@@ -80,7 +80,7 @@ test("records the start of a queued call when it gets its slot", async () => {
 });
 
 describe("limits of a binding", () => {
-  /** Limits on a store that always has a free slot. */
+  /** Limits whose store always has a free slot. */
   function createLimits(): ConcurrencyLimits {
     const clock = new TestClock();
     onTestFinished(() => clock.halt());

@@ -52,7 +52,7 @@ verifies(
   },
 );
 
-verifies("client.profiles", "keeps its choice for an hour although calls change the usage", async () => {
+verifies("client.profiles", "keeps the choice of tools for an hour although calls change the usage", async () => {
   const fixture = await bindTools();
   await setPolicy(fixture, { tool_token_budget: 1_500 });
   const first = await deferredFor(fixture);

@@ -61,7 +61,7 @@ test("lists a tool with a changed definition as held, with its accepted text, un
   expect((await kernel.catalog.get(user, "today")).map(({ status }) => status)).toEqual(["offered"]);
 });
 
-test("lists tools of bindings that take no calls with the reason and the fix", async () => {
+test("lists tools whose binding takes no calls, with the reason and the fix", async () => {
   const fixture = await createTestKernel();
   const { bindings, catalog } = fixture.kernel;
   const slot = { secret_slots: ["api_key"] };
@@ -105,7 +105,7 @@ test("lists tools of bindings that take no calls with the reason and the fix", a
   expect(seen.filter(({ status }) => status === "inactive")).toEqual([]);
 });
 
-test("names the fix for a tool that lost its name or is denied by policy", async () => {
+test("shows the fix for a tool whose name is taken by another tool or that the policy denies", async () => {
   const fixture = await createTestKernel();
   const { catalog, policy } = fixture.kernel;
   const first = await fixture.bind(manifest([toolExport("find")], { package_id: "acme/one" }));

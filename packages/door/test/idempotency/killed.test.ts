@@ -33,7 +33,7 @@ async function live(file: string, kill_before: number): Promise<{ printed: strin
   return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
 }
 
-test("never runs the work twice when a request is repeated after a kill before any write", async () => {
+test("never runs the work twice when a request is repeated, whichever write the kill came before", async () => {
   const whole = await live(join(dir, "whole.db"), 0);
   const [before, , after] = whole.printed.map(Number) as [number, number, number];
   expect(after - before).toBeGreaterThanOrEqual(6);

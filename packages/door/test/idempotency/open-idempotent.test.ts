@@ -34,7 +34,7 @@ test("claims no key for a refused call", async () => {
   expect((await charge(fixture)).ticket).not.toBeNull();
 });
 
-test("answers a repeat with the opened call after the gateway died", async () => {
+test("answers a repeated request with the call that was opened before the gateway died", async () => {
   const first = await createTestKernel();
   await first.bind(content);
   first.runner.script = () => new Promise<never>(() => {});
@@ -66,7 +66,7 @@ test("claims no key if the gateway dies before the call is on disk", async () =>
   expect((await again.ticket!.settled).status).toBe("succeeded");
 });
 
-test("needs one read and no extra write for a key", async () => {
+test("needs no extra write for an idempotency key", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   fixture.runner.script = () => ok();

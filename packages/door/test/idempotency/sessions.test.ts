@@ -8,7 +8,7 @@ const s1 = { session_id: "s1" };
 
 interface Act {
   name: string;
-  /** The store method that writes it. */
+  /** The store method that performs the write. */
   write: (store: Store) => { of: Record<string, unknown>; method: string };
   begin(fixture: TestSession, once: IdempotencyClaim): Promise<unknown>;
   /** Counts what was written. */
@@ -67,7 +67,7 @@ const ask = (fixture: TestSession, act: Act, digest = "d") =>
   fixture.kernel.idempotency.open(user, "k", digest, (once) => act.begin(fixture, once));
 
 for (const act of ACTS) {
-  test(`runs ${act.name} once for racing requests and finds it after a crash`, async () => {
+  test(`writes ${act.name} once for racing requests and gives the same answer after a crash`, async () => {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
     const before = await act.count(first);
@@ -83,7 +83,7 @@ for (const act of ACTS) {
     expect(await act.count(second)).toBe(before + 1);
   });
 
-  test(`claims no key if the gateway dies before ${act.name} is on disk`, async () => {
+  test(`claims no key if the gateway dies before it writes ${act.name} to disk`, async () => {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
     const before = await act.count(first);

@@ -77,7 +77,7 @@ verifies(
   },
 );
 
-test("asks again for a call of a session that was approved once", async () => {
+test("asks for approval again in a session when the previous call was approved only once", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content);
   const { approvals } = fixture.kernel;
@@ -184,7 +184,7 @@ test("cancels the approval of a cancelled call", async () => {
   expect((await fixture.kernel.approvals.get(user, approval.id)).status).toBe("cancelled");
 });
 
-test("asks for every call of a binding that requires it, and for none of a binding that never asks", async () => {
+test("requires approval for every call of a binding if its policy is always, and for none if it is never", async () => {
   const fixture = await createTestKernel();
   const two = manifest([
     toolExport("strict", {}, { requires_approval: true }),

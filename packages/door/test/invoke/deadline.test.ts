@@ -7,7 +7,7 @@ import { remainingTime } from "../../src/invoke/recover.ts";
 
 verifies(
   "inv.deadline",
-  "uses the first of caller's, binding's and export's timeout, capped, from dispatch on the monotonic clock",
+  "takes the timeout from the caller, the binding or the export, caps it, and runs it from dispatch in monotonic time",
   async () => {
     const fixture = await createTestKernel({ host: { max_timeout_ms: 9_000 } });
     const content = manifest([
@@ -92,7 +92,7 @@ test.each([
   // If the clock was set back, the full timeout is left and no more.
   [60_000, -3_600_000, 60_000],
 ])(
-  "leaves a recovered call with a timeout of %i ms, %i ms after its start, %i ms",
+  "a call with a timeout of %i ms that is recovered %i ms after its start has %i ms left",
   (timeout_ms, later, left) => {
     const created_at = "2026-11-01T10:00:00.000Z";
     const started_at = "2026-11-01T11:00:00.000Z";

@@ -1,4 +1,4 @@
-/** A call that fails with the process of a version on trial runs again on the previous version, where that is safe. */
+/** If the process of a version on trial fails, its call runs again on the previous version where that is safe. */
 import type { Binding, BindingUpgrade } from "@backplane/contract";
 import type { RunOutcome } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -49,7 +49,7 @@ const rolledBack = (fixture: TestKernel, { binding_id }: Binding) =>
 
 verifies(
   "bind.hot",
-  "answers a call that crashed in a version on trial with the previous version, in the same invocation",
+  "if a version on trial crashes, reruns the call on the previous version in the same invocation",
   async () => {
     const { fixture, before } = await openOnTrial();
     endCandidate(fixture, CRASHED);
@@ -72,7 +72,7 @@ verifies(
     expect(now.rolled_back).toMatchObject({ package_version: CANDIDATE, invocation_id: call.id });
     const [first, second] = fixture.runner.requests;
     expect(versionsRun(fixture)).toEqual([CANDIDATE, OLD]);
-    // The same key, so that a write is not made twice, and never a process of the candidate.
+    // The second run has the same key, so that a write is not made twice, and never uses a process of the candidate.
     expect(second!.body).toEqual(first!.body);
     expect(second!.attempt).toBe(2);
     expect(second!.pool_key).not.toBe(first!.pool_key);
@@ -84,7 +84,7 @@ verifies(
   },
 );
 
-verifies("bind.hot", "runs a call again only for failures of the process, not for its answers", async () => {
+verifies("bind.hot", "runs a call again only if its process crashed or did not start", async () => {
   const causes: Record<string, boolean> = {
     crashed: true,
     crash_loop: true,
@@ -159,14 +159,14 @@ verifies("grant.narrow", "admits the second run with the grant of the previous v
   expect(call.grant).toEqual(second!.grant);
   const token = (request = first!) => request.context.gateway.delegation_token!;
   expect(token(second)).not.toBe(token(first));
-  // The process that crashed has no further use of its token, even while the call runs.
+  // The limits that the caller requested apply to the second run too.
   const narrowed = await openOnTrial({ old: [old], candidate: [candidate] });
   endCandidate(narrowed.fixture, CRASHED);
   await greet(narrowed.fixture, { narrow: { network: "none" } });
   expect(narrowed.fixture.runner.requests[1]!.grant.network).toBe("none");
 });
 
-verifies("delegation.token", "revokes the token of the run that crashed before the second run", async () => {
+verifies("delegation.token", "revokes the token of the crashed run before the second run starts", async () => {
   const scoped = [toolExport("greet", { permissions: { gateway_api_scopes: ["chains:read"] } })];
   const { fixture } = await openOnTrial({ old: scoped });
   const accepted: boolean[] = [];
@@ -206,7 +206,7 @@ verifies("approval.digest", "does not run a call on bytes other than those a per
   }
 });
 
-verifies("sec.revocation", "does not run a call again whose caller lost its authority", async () => {
+verifies("sec.revocation", "does not rerun a call whose caller lost its authority", async () => {
   const { fixture } = await openOnTrial();
   const { key } = await fixture.kernel.keys.create(admin, { name: "agent", role: "user", scopes: [] });
   const caller = { ...admin, actor: key.id, role: "user" as const, scopes: [], admin: false };
@@ -221,7 +221,7 @@ verifies("sec.revocation", "does not run a call again whose caller lost its auth
 
 verifies(
   "bind.rollout",
-  "answers the calls of a share that crashes with the binding that has the rest",
+  "reruns the calls of a share that crashes on the binding that has the rest of the traffic",
   async () => {
     const { fixture, before, moved } = await openOnTrial({ upgrade: { percent: 99.99 } });
     const share = moved.find(({ share_of }) => share_of !== undefined)!;
@@ -325,7 +325,7 @@ test("ends a call that is cancelled while the version is rolled back", async () 
   expect(versionsRun(fixture)).toEqual([CANDIDATE]);
 });
 
-test("leaves the call failed if an operator has moved the binding on", async () => {
+test("leaves the call failed if an operator has moved the binding to another version", async () => {
   for (const upgrade of [{}, { percent: 99.99 }]) {
     const { fixture, before } = await openOnTrial({ upgrade });
     const next = fixture.importer.add({ ...manifest([toolExport("greet")]), version: "0.3.0" });
@@ -339,7 +339,7 @@ test("leaves the call failed if an operator has moved the binding on", async () 
   }
 });
 
-test("keeps the answer that a version on trial gave before it was rolled back", async () => {
+test("keeps the answer of a call that was still running when its version on trial was rolled back", async () => {
   const { fixture } = await openOnTrial();
   const { promise: crashed, resolve: crash } = Promise.withResolvers<void>();
   endCandidate(fixture, async ({ request }) => {

@@ -187,7 +187,7 @@ test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
   },
 );
 
-test("rejects calls of an overloaded gateway before it writes anything", async () => {
+test("rejects calls when the gateway is overloaded, before it writes anything", async () => {
   const fixture = await createTestKernel({ host: { max_running: 2 } });
   await fixture.bind(manifest([toolExport("slow")]));
   fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
@@ -233,7 +233,7 @@ test("shows a plugin only the calls that it made, and lets a guest cancel only i
   expect((await others.settled).status).toBe("cancelled");
 });
 
-test("ends a call with internal when the runner throws", async () => {
+test("ends a call with the code internal when the runner throws", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("echo")]));
   fixture.runner.script = () => {
@@ -269,7 +269,7 @@ test("releases the queue place and the slot of a call whose row the store reject
   expect((await fixture.call({ export_id: "one" })).status).toBe("succeeded");
 });
 
-test("records a refusal with its fix and as an event with its code", async () => {
+test("records a refusal with its fix and writes an event with its code", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("write", {}, { effect_class: "unknown" })]));
   const refused = await fixture.call({ export_id: "write" }, guest).catch((error: unknown) => error);
@@ -301,7 +301,7 @@ test("keeps a result while the store is unavailable and records it afterwards", 
   expect(await fixture.kernel.invocations.get(user, invocation.id)).toEqual(invocation);
 });
 
-test("lets a delegated token call only the package that has the tool's name", async () => {
+test("lets a delegated token call only the package that owns the tool's name", async () => {
   const fixture = await createTestKernel();
   const first = await fixture.bind(manifest([toolExport("read")], { package_id: "acme/first" }));
   const second = await fixture.bind(manifest([toolExport("read")], { package_id: "evil/second" }));

@@ -108,7 +108,7 @@ test("admits recovered calls again with no wider grant", async () => {
   expect(third.runner.requests).toHaveLength(0);
 });
 
-test("delivers a hook again by its job after a crash and ends its old row", async () => {
+test("delivers a hook again from its job after a crash and ends the row of the first attempt", async () => {
   const first = await createTestKernel();
   await first.kernel.packages.install(admin, first.importer.add(content));
   await first.kernel.bindings.create(admin, { ...named("notify"), org_wide: true });
@@ -192,7 +192,7 @@ test("subtracts the used time from the deadline of a recovered call, within boun
   }
 });
 
-test("does not run a recovered call with other bytes of its package", async () => {
+test("does not run a recovered call if the bytes of its package changed", async () => {
   const first = await createTestKernel();
   await first.bind(manifest([toolExport("slow")]));
   first.runner.script = () => new Promise<never>(() => {});

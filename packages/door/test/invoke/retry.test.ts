@@ -15,7 +15,7 @@ const later = () => ended("retryable_failure", "plugin_retryable");
 
 verifies(
   "inv.retry",
-  "retries retryable_failure under one key if the effect class allows, failed never, hooks by their job",
+  "retries retryable_failure, but not failed, under one key if the effect class allows it, and redelivers hooks",
   async () => {
     const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 4, max_attempts: 10, base_ms: 5, max_ms: 50 } },
@@ -80,7 +80,7 @@ function named(export_id: string) {
   return { package_id: "acme/devkit", package_version: "0.1.0", export_id };
 }
 
-test("retries a retryable failure that never reached the plugin for every effect class", async () => {
+test("retries a retryable failure for every effect class if the call never reached the plugin", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "post" });
   const codes = ["crashed", "backpressure"];

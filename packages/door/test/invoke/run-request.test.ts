@@ -153,7 +153,7 @@ test("builds the body of the op for each kind of export", async () => {
   const [hookOp, hookBody, del] = await run("h", { type: "run.completed" });
   const delivered = { delivery_id: del, attempt: 1, event: { type: "run.completed" } };
   expect([hookOp, hookBody]).toEqual(["hook.handle", delivered]);
-  // The id of the caller's input does not replace the id of the execution.
+  // An id in the caller's input does not replace the id of the execution.
   const [, compactBody, cmp] = await run("c", { source: { chain_id: "ch_1" }, compaction_id: "mine" });
   expect(compactBody).toEqual({ source: { chain_id: "ch_1" }, compaction_id: cmp });
   const [, harnessBody, exec] = await run("a", {

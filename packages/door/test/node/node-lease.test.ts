@@ -26,7 +26,7 @@ function setUp(shared = true) {
   return { lease, state, later };
 }
 
-test("holds a lease for less than its duration, counted from before the request", async () => {
+test("treats a lease as held for less than its duration, measured from when the request was sent", async () => {
   const { lease, state, later } = setUp();
   expect(lease.held()).toBe(false);
   state.during = 4_000;
@@ -41,7 +41,7 @@ test("holds a lease for less than its duration, counted from before the request"
   expect([lease.held(), lease.lapses]).toEqual([true, 2]);
 });
 
-test("takes over the work of others only after reaching the store for a whole lease", async () => {
+test("takes over the work of other nodes only after it reached the store for a whole lease", async () => {
   const { lease, state, later } = setUp();
   await lease.renew();
   expect(lease.mayTakeOver()).toBe(false);
@@ -70,7 +70,7 @@ test("takes over the work of others only after reaching the store for a whole le
   expect(lease.mayTakeOver()).toBe(false);
 });
 
-test("resolves confirm when the lease is renewed and rejects when it is not", async () => {
+test("confirm resolves when the lease is renewed and rejects when it is not", async () => {
   const { lease, state, later } = setUp();
   await lease.renew();
   later(TTL);

@@ -40,7 +40,7 @@ async function bindServer(fixture: TestKernel, schema: JsonObject): Promise<void
 
 verifies(
   "input.defaults",
-  "sends a call of an MCP server without a required property that has a default, as the caller wrote it",
+  "sends input to an MCP server as the caller wrote it, even without a required property that has a default",
   async () => {
     const fixture = await createTestKernel();
     await bindServer(fixture, SEARCH);
@@ -61,7 +61,7 @@ verifies(
   },
 );
 
-test("accepts input that matches one branch of a oneOf and, without its defaults, two", async () => {
+test("accepts input that matches one branch of a oneOf, even if defaults would make it match two", async () => {
   const fixture = await createTestKernel();
   await bindServer(fixture, {
     oneOf: [
@@ -74,7 +74,7 @@ test("accepts input that matches one branch of a oneOf and, without its defaults
   );
 });
 
-test("refuses the call of a plugin that relies on the gateway's check", async () => {
+test("refuses input for a plugin without a required property, even if the property has a default", async () => {
   const fixture = await createTestKernel();
   const search = toolExport("search", {}, { input_schema: "search.json" });
   await fixture.bind(manifest([search]), {}, { "search.json": SEARCH });

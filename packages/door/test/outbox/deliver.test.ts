@@ -42,7 +42,7 @@ const hookOrders = (fixture: TestKernel, export_id = "notify") =>
 
 const isDone = async (fixture: TestKernel) => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0;
 
-test("delivers an event to its hook once and none for the hook's own call", async () => {
+test("delivers an event to its hook once, and no event of the hook's own call", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify");
   const done = await fixture.call({ export_id: "echo", session_id: "sess_1" });
@@ -59,7 +59,7 @@ test("delivers an event to its hook once and none for the hook's own call", asyn
       trace_id: done.trace_id,
     },
   });
-  // The settled event of the hook's own call is skipped, so another call makes it two deliveries and no more.
+  // The settled event of the hook's own call is skipped, so two calls lead to exactly two deliveries.
   await fixture.call({ export_id: "echo" });
   await until(() => hookOrders(fixture).length === 2);
   await until(
@@ -101,7 +101,7 @@ test("skips events without a subscribed hook and does not read them", async () =
   await until(() => hookOrders(fixture).length === 1);
 });
 
-test("marks a failing hook's job dead after its attempts without delaying other hooks", async () => {
+test("marks a failing hook's job dead after its last attempt, without delaying other hooks", async () => {
   const fixture = await createTestKernel({ host: { deliveries } });
   await bindHooks(fixture, "notify", "poison");
   fixture.runner.script = ({ request }) =>

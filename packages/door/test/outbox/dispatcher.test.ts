@@ -337,7 +337,7 @@ describe("the deliverer", () => {
   test("limits concurrent deliveries and starts the next when one ends", async () => {
     const ends: (() => void)[] = [];
     const reports = createDeliverer(
-      // Three of them are in one lane, whose own limit is that of all lanes together.
+      // Three of them are in one lane, whose limit is the same as the limit of all lanes together.
       [job("a"), job("b"), { ...job("c"), lane: "b" }, { ...job("d"), lane: "b" }],
       async () => {
         await new Promise<void>((resolve) => ends.push(resolve));
@@ -357,7 +357,7 @@ describe("the deliverer", () => {
   });
 
   test.each([
-    { queue: "a queue of its own", shared: false, first: 34 },
+    { queue: "a queue that one gateway owns", shared: false, first: 34 },
     { queue: "a queue that gateways share", shared: true, first: 4 },
   ])("reserves $first jobs of a lane at first in $queue", async ({ shared, first }) => {
     const reads: number[] = [];
@@ -383,14 +383,15 @@ describe("the deliverer", () => {
       return { status: "succeeded", error: null } as const;
     };
     const { add } = createDeliverer(jobsOf("a", 0, 1), call, { shared: false, reads });
-    // Its lane was never read, so older jobs may be due.
+    // The lane of this job was never read, so older jobs may be due.
     add(jobsOf("b", 0, 1));
     await expect.poll(() => started).toEqual(["a0"]);
     const before = reads.length;
     add(jobsOf("a", 1, 128));
     await expect.poll(() => started.length).toBe(129);
     expect(reads.length).toBe(before);
-    // A lane takes 64 jobs for each that may run at the same time. The others are left to reads, which are in due order.
+    // A lane accepts 64 new jobs for each job that may run at the same time. Reads find the other jobs, in the order in
+    // which they are due.
     add(jobsOf("a", 129, 1));
     await new Promise((resolve) => setTimeout(resolve, 20));
     expect(started).not.toContain("a129");

@@ -113,7 +113,7 @@ verifies("upgrade.replay", "gives a replay no network, secrets, scopes or writab
     expect(JSON.stringify(request)).not.toContain("s3cr3t-value");
     expect(request.context).not.toHaveProperty("session_id");
     expect(request.context.gateway).not.toHaveProperty("delegation_token");
-    // No process of a binding is used, and no real one is retired.
+    // A replay neither uses nor retires a process of a real binding.
     expect(bindings.map(({ binding_id }) => binding_id)).not.toContain(request.binding_id);
     expect(request.pool_key).toContain(request.binding_id);
     expect(request.invocation_id).not.toBe(recorded.id);
@@ -148,7 +148,7 @@ verifies(
 
 verifies(
   "upgrade.replay",
-  "holds a candidate that connects to a host that the version in use does not",
+  "holds a candidate that connects to a host that the version in use does not connect to",
   async () => {
     const refusal = (host: string) => ({ host, port: 443, reason: "network", message: "no network", at: "" });
     const dials = (...hosts: string[]): RunOutcome => ({
@@ -225,7 +225,7 @@ test("replays only the requested tools, at most as many calls as requested", asy
   });
 });
 
-test("refuses a replay without the sandbox, of an unknown package, and by guests and other keys", async () => {
+test("refuses a replay without the sandbox, of an unknown package, or by a caller without the right", async () => {
   const { fixture, candidate } = await openRecorded({ "0.1.0": echo, "0.2.0": echo });
   await expect(replay(fixture, candidate, {}, guest)).rejects.toMatchObject({ code: "policy.denied" });
   await expect(replay(fixture, candidate, {}, user)).rejects.toMatchObject({ code: "auth.scope" });
@@ -283,7 +283,8 @@ verifies(
     const replayed = fixture.runner.requests.slice(before);
     expect(replayed.map((request) => request.package.version)).toEqual(["0.1.0", "0.2.0"]);
     for (const { grant } of replayed) expect(grant).toMatchObject({ network: "none", allowed_domains: [] });
-    // Bound, then described for the replay: the version in use, and the candidate, which withdraws the hint.
+    // The tools are described when the server is bound, and for the replay in the version in use and in the candidate.
+    // The candidate withdraws the hint.
     const withdrawn = await openServer([true, true, false]);
     expect((await replay(withdrawn.fixture, withdrawn.candidate)).calls).toMatchObject([
       { result: "changed", reason: "mcp_notes_find is unknown in version 0.2.0 and was not run." },

@@ -15,7 +15,7 @@ test("gives names that look alike the same skeleton", () => {
   expect(new Set(apart.map(skeletonOf)).size).toBe(apart.length);
 });
 
-test("rejects names with invisible characters or not in normal form", () => {
+test("rejects names with invisible characters and names that are not in normal form", () => {
   for (const name of ["read", "Read-it_2", "naïve"]) expect(nameProblem(name)).toBeNull();
   for (const name of ["re\u0000ad", "re\u200bad", "re ad", "re\u202ead"])
     expect(nameProblem(name)).toContain("invisible");

@@ -1,4 +1,4 @@
-/** Which tool has a name, for every pair of sources and in a whole kernel. */
+/** Which of several tools gets a name, for every pair of sources and in a whole kernel. */
 import type { Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -48,14 +48,14 @@ verifies(
   },
 );
 
-verifies("tools.precedence", "gives a name to the first registration of a server and a plugin", () => {
+verifies("tools.precedence", "gives a name to the server or the plugin, whichever was registered first", () => {
   const early = source("mcp", "acme/server", "2024-01-01");
   const late = source("mcp", "acme/server", "2026-01-01");
   const plugin = source("plugin", "acme/plugin", "2025-01-01");
   expect(winner(plugin, early)).toBe("acme/server");
   expect(winner(late, plugin)).toBe("acme/plugin");
   for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
-  // A claimed install date counts only among plugins and does not take the name of a server.
+  // A claimed install date is compared only among plugins, so a plugin cannot use it to take the name of a server.
   const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
   expect(winner(forged, late)).toBe("acme/server");
   expect(winner(forged, plugin)).toBe("evil/plugin");
@@ -122,7 +122,7 @@ const searcher = toolPlugin("searcher", {
 
 verifies(
   "tools.precedence",
-  "lists tools that lost their name with the reason, warns once and counts rollout versions as one tool",
+  "lists tools whose name is taken with the reason, warns once and counts rollout versions as one tool",
   async () => {
     const fixture = await createTestKernel({ plugins: [searcher] });
     await fixture.bind(manifest([toolExport("search")], { package_id: "acme/one" }));
@@ -175,7 +175,7 @@ test("names the tool that a look-alike name collides with", async () => {
   await fixture.bind(manifest([toolExport("list_all")], { package_id: "acme/one" }));
   fixture.clock.wall_offset += 1_000;
   await fixture.bind(manifest([toolExport("Iist_all")], { package_id: "acme/two" }));
-  // Nobody has read the catalog.
+  // The collision is logged although nobody has read the catalog.
   await until(() => fixture.logged.some(({ message }) => message === "tool not registered"));
   expect((await fixture.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
   const explain = (name: string) =>
@@ -248,7 +248,7 @@ test("gives tools of an MCP server the origin mcp and an unknown effect class", 
   expect((await fixture.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
 });
 
-test("dates a plugin by its own claim, otherwise by its first installation here", () => {
+test("dates a plugin by the install date that it claims, or else by its installation here", () => {
   const ages = (first_installed_at: string | null) => {
     const pack = {
       package_id: "acme/x",

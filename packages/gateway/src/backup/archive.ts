@@ -1,6 +1,6 @@
 /**
  * The archive of a backup: a compressed tar file. Its last entry is the manifest with the checksum of every other entry, so
- * a truncated archive has none.
+ * a truncated archive has no manifest.
  */
 import { createHash } from "node:crypto";
 import { constants, createReadStream, createWriteStream } from "node:fs";
@@ -25,7 +25,7 @@ export interface BackupManifest {
   created_at: string;
   /** The version of Backplane that wrote the archive. */
   version: string;
-  /** The user that the home belonged to; its files belong to the user who restores them. */
+  /** The user who owned the home. After a restore, files of this user belong to the user who restored them. */
   owner: number;
   store: { kind: "sqlite" | "postgres"; schema_version: number; tables: string[] };
   /** Identifies the keys that sealed the secrets, without revealing them. */
@@ -136,7 +136,7 @@ export interface ReadArchiveOptions {
 
 const PROGRESS_MS = 1_000;
 
-/** Unpacks and compares every entry with the manifest. Throws `backup.invalid`. */
+/** Unpacks every entry and compares it with the manifest. Throws `backup.invalid`. */
 export async function readBackupArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
   const found = new Map<string, ArchivedEntry>();
   const deferred: DeferredWork = { links: [], owners: [] };
@@ -177,7 +177,7 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
   compare(manifest.entries, found);
   // Links are created last, so that no entry is written through a link.
   for (const { path, target } of deferred.links) await symlink(target, path);
-  // Data of plugins belongs to the users of their sandboxes, which only root can restore.
+  // The data of plugins belongs to the users of their sandboxes. Only root can restore these owners.
   if (process.getuid?.() === 0) {
     for (const { path, uid, gid } of deferred.owners)
       if (uid !== manifest.owner) await lchown(path, uid, gid);
@@ -220,7 +220,7 @@ async function unpackEntry(
     for await (const chunk of entry) {
       hash.update(chunk);
       bytes += chunk.length;
-      // Unlike `write`, it fails unless everything is written.
+      // Unlike `write`, `writeFile` fails unless everything is written.
       await handle.writeFile(chunk);
     }
     await handle.chmod(mode);

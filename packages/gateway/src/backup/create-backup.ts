@@ -26,7 +26,7 @@ import { VERSION } from "../host/version.ts";
 import { type ArchiveWriter, type BackupManifest, createArchive } from "./archive.ts";
 
 export interface BackupOptions {
-  /** The archive; must not exist. */
+  /** The path of the archive, which must not exist yet. */
   to: string;
   /** Adds secret.key and admin.token. Anyone who has the archive can then read every secret. */
   credentials: boolean;
@@ -205,7 +205,7 @@ function isDatabase(file: string): boolean {
   }
 }
 
-/** The copy of a database contains what is in its log. */
+/** Whether a file belongs to a database, whose copy already contains the content of its log. */
 function isPartOfDatabase(file: string): boolean {
   const [, main] = /^(.+)-(?:wal|shm|journal)$/.exec(file) ?? [];
   return main !== undefined && existsSync(main) && isDatabase(main);

@@ -30,7 +30,7 @@ export interface RestoreOptions {
   archive: string;
   /** A copy of the secret.key that sealed the secrets. */
   key_file?: string;
-  /** Replaces a home, and a database, that are in use. */
+  /** Replaces a home and a database even if they are not empty. */
   force: boolean;
   /** Called about once a second. */
   progress(text: string): void;
@@ -63,7 +63,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreRes
     try {
       return await restoreInto(options, staging);
     } catch (error) {
-      // The lock is still held, so no gateway of this home can have started with the file.
+      // The lock is still held, so no gateway can have started in this home and use the file.
       if (!used) await rm(join(home, LOCK_FILE), { force: true });
       throw error;
     } finally {

@@ -104,7 +104,7 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       network: z.enum(["none", "egress"]).default("egress"),
       allowed_domains: z.array(DomainSchema).optional(),
-      /** false: no folder on the host is mounted for a plugin, whatever its binding says. */
+      /** If false, no folder on the host is mounted for a plugin, whatever its binding says. */
       mounts: z.boolean().optional(),
     })
     .prefault({}),
@@ -161,14 +161,14 @@ const ConfigSchema = z.strictObject({
       artifacts_days: days(30),
     })
     .prefault({}),
-  /** Events to hooks. A binding can set its own limits. */
+  /** The delivery of events to hooks. A binding can set its own limits. */
   deliveries: z
     .strictObject({
       /** Attempts until a delivery is dead. */
       max_attempts: z.int().min(1).max(100).default(10),
-      /** Deliveries at the same time, of all hooks. */
+      /** The maximum of concurrent deliveries of all hooks together. */
       concurrency: z.int().min(1).max(10_000).default(64),
-      /** Deliveries at the same time to one hook. */
+      /** The maximum of concurrent deliveries to one hook. */
       per_hook: z.int().min(1).max(64).default(4),
     })
     .prefault({}),
@@ -185,7 +185,7 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       /** The strategy of sessions that do not set one; default react. */
       strategy: z.string().min(1).max(64).optional(),
-      /** false: a turn interrupted by a crash fails instead of being resumed at the next start. */
+      /** If false, a turn interrupted by a crash fails instead of being resumed at the next start. */
       resume_turns: z.boolean().default(true),
       /** Consecutive failures after which a kernel plugin is unloaded. */
       plugin_failures: z.int().min(1).max(1_000).default(PLUGIN_FAILURES),
@@ -193,7 +193,7 @@ const ConfigSchema = z.strictObject({
       approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).default(APPROVAL_TIMEOUT_MS),
       /** How long a client of a session may be silent before it is detached. */
       heartbeat_timeout_ms: z.int().min(100).max(3_600_000).default(FANOUT_LIMITS.heartbeat_ms),
-      /** How often silent clients are looked for. */
+      /** How often the gateway looks for silent clients. */
       reap_interval_ms: z.int().min(10).max(600_000).default(FANOUT_LIMITS.reap_ms),
       /** The limits of a sub-agent. */
       subagents: z

@@ -31,7 +31,7 @@ export const SandboxSchema = z
       .default(512 * MIB),
     /** For a sandboxed process and its children. */
     limits: LimitsSchema.prefault({}),
-    /** For single packages and hosted kernel plugins, instead of the limits above. */
+    /** For individual packages and hosted kernel plugins, instead of the limits above. */
     package_limits: z.record(z.string().min(1).max(200), LimitsSchema).prefault({}),
   })
   .prefault({});

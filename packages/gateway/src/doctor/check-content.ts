@@ -61,6 +61,6 @@ function describe({ difference, digest }: InspectedTree, name: string | null): D
     name: NAME,
     status: "failed",
     message: `${subject} is damaged and will not be started: ${JSON.stringify(file)} ${change}${detail}`,
-    fix: `${INSTALL} (SOURCE: the folder, archive or npm: name that ${name ?? "it"} was installed from)`,
+    fix: `${INSTALL} (SOURCE is the folder, archive or npm:NAME that ${name ?? "it"} was installed from)`,
   };
 }

@@ -77,7 +77,7 @@ export function openAuditExport(home: string, path: string): AuditExport {
       try {
         // A line truncated by a crash stays as it is; its entry is written again on a new line.
         const start = endsWithLine(fd) ? "" : "\n";
-        // Unlike writeSync, it fails unless everything is written.
+        // Unlike writeSync, writeFileSync fails unless everything is written.
         writeFileSync(fd, `${start}${entries.map((entry) => `${JSON.stringify(entry)}\n`).join("")}`);
         fsyncSync(fd);
       } catch (error) {
@@ -99,7 +99,7 @@ function endsWithLine(fd: number): boolean {
   return size === 0 || (readSync(fd, last, 0, 1, size - 1) === 1 && last[0] === 10);
 }
 
-/** The last complete line. It is damaged when it is not an entry; an incomplete line at the end is ignored. */
+/** The entry on the last complete line, or `damaged` if that is not an entry. Ignores an incomplete line at the end. */
 function lastLine(name: string): AuditMark | "damaged" | null {
   const fd = openSync(name, "r");
   try {

@@ -1,6 +1,6 @@
 /**
  * The home folder with all persistent data of one gateway, inaccessible to other users (home-access.ts). Credentials in
- * it are created once. One that others can read is refused, because somebody may have read it.
+ * it are created once. A credential that others can read is refused, because somebody may have read it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -209,7 +209,7 @@ function replaceDurably(file: string, content: string): void {
 function writeDurably(file: string, content: string): void {
   const fd = openSync(file, "w", 0o600);
   try {
-    // Unlike writeSync, it fails unless everything is written.
+    // Unlike writeSync, writeFileSync fails unless everything is written.
     writeFileSync(fd, content);
     fsyncSync(fd);
   } finally {

@@ -10,7 +10,7 @@ import { fsyncFolder } from "./home.ts";
 const DECIDED = ".restored";
 const PLAN = "plan.json";
 const FILES = "files";
-/** The lock is held meanwhile, and earlier backups of the home stay where they are. */
+/** Entries that a restore leaves in place: the lock, which is held meanwhile, and earlier backups of the home. */
 const STAYS = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
 
 interface Plan {

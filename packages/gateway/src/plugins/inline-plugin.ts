@@ -1,6 +1,6 @@
 /**
- * A plugin inside the gateway process, wrapped by the network guard: calls of its methods and tools enter the guard,
- * calls of its context leave it. The plugin may connect to the hosts that the operator has named for it and, for a
+ * A plugin inside the gateway process, wrapped by the network guard: calls to its methods and tools enter the guard,
+ * calls to its context leave it. The plugin may connect to the hosts that the operator has named for it and, for a
  * model provider, to the hosts of its configured instances. The guard reads the instances when the plugin does, so that
  * both use the same ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
  */
@@ -27,7 +27,7 @@ import {
 } from "@backplane/runner";
 import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
 
-/** Refused connections of one plugin instance that are logged. */
+/** At most this many refused connections of one plugin instance are logged. */
 const MAX_LOGGED = 64;
 
 export interface InlinePlugin extends GuardedPlugin {
@@ -140,7 +140,7 @@ export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: Netw
 function guardContext(ctx: PluginContext, who: ScopedPlugin, guard: NetworkGuard): PluginContext {
   const { leave } = guard;
   const { providers } = ctx;
-  // Each read of the plugin also updates all instances of the guard.
+  // Whenever the plugin reads its instances, the guard gets the current instances too.
   const read = <T>(look: () => Promise<T>): Promise<T> =>
     leave(async () => {
       who.setInstances(await providers.listInstances());

@@ -20,7 +20,7 @@ export interface GuardedPlugin {
   allows(host: string, port: number): boolean;
   /** The checked addresses of the host; rejects when none is allowed. */
   addresses(host: string, port: number): Promise<readonly string[]>;
-  /** For a literal IP address. Null if it is allowed. */
+  /** The error that refuses a literal IP address; null if the address is allowed. */
   refuseLiteral(host: string, port: number): BackplaneError | null;
   /** Called for each refusal. */
   refused(address: string): void;
@@ -111,7 +111,7 @@ function guardFetch(running: RunningPlugin): void {
 /** Parsed directly, because a second `Request`, besides that of fetch, slows down model calls (bench row llm.proxy). */
 function resolveUrl(resource: Request | string, init: RequestInit | undefined): URL {
   if (resource instanceof Request) return new URL(resource.url);
-  // The platform explains why the URL or the options are invalid.
+  // For an invalid URL, the constructor of Request throws an error that explains the problem.
   return new URL(URL.canParse(resource) ? resource : new Request(resource, init).url);
 }
 
@@ -208,6 +208,6 @@ function noteRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unkno
 function refusal(plugin: GuardedPlugin, address: string): BackplaneError {
   plugin.refused(address);
   return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${address}`, {
-    fix: "Add the host to plugin.<its name with _>.allowed_domains, and use net.fetch.",
+    fix: "Add the host to plugin.NAME.allowed_domains, with _ for each - in the plugin's name, and use net.fetch.",
   });
 }

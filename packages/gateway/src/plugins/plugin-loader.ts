@@ -1,5 +1,5 @@
 /**
- * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like any
+ * Loads kernel plugins. Bundled plugins are the `@backplane/plugin-*` dependencies of this package and load like all
  * others. An inline plugin is imported into this process behind the network guard; it requires the operator's trust and
  * cannot be stopped. A hosted plugin runs in its own sandboxed process.
  */
@@ -97,8 +97,8 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     install: (source, options, operation) => sources.install(source, options, operation),
     remove: (name) => sources.remove(name),
     async load(entry, mode, network) {
-      // Before it is loaded: files that change meanwhile are then not the approved ones.
-      // A module that cannot be read counts as changed.
+      // The digest is computed before the load, so that files that change meanwhile do not have the approved digest.
+      // A module that cannot be read gets a random digest, so it is treated as changed.
       const digest =
         entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());
       const loaded =
@@ -188,8 +188,8 @@ function bundledRoots(): string[] {
 }
 
 /**
- * Resolved and not imported, because it runs in other processes. Also searched from the plugins, which depend on the
- * SDK.
+ * Resolves the host module without importing it, because it runs in other processes. It may also be found from the
+ * bundled plugins, which depend on the SDK.
  */
 function hostModule(bundled_roots: readonly string[]): string {
   for (const from of [import.meta.url, ...bundled_roots.map((dir) => join(dir, "package.json"))]) {

@@ -83,8 +83,8 @@ test.each([
   ["a path outside the folder", rawArchiveOf("blobs/../../x"), "is not part of a backup"],
   ["an absolute path", rawArchiveOf("/x"), "is not part of a backup"],
   ["a name that no backup contains", rawArchiveOf("gateway.json"), "is not part of a backup"],
-  ["a second entry of one name", rawArchiveOf("blobs", "blobs"), "is not part of a backup"],
-  ["an entry that its manifest lacks", rawArchiveOf("blobs"), "is not in its manifest"],
+  ["two entries with the same name", rawArchiveOf("blobs", "blobs"), "is not part of a backup"],
+  ["an entry that is missing from its manifest", rawArchiveOf("blobs"), "is not in its manifest"],
 ])("refuses an archive with %s", async (_, entries, reason) => {
   const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
   const isExpected = (path: string) => path.startsWith("blobs");

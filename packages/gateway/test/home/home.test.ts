@@ -50,7 +50,7 @@ test("ignores the state file of a process that has ended", () => {
   expect(readDaemon(dir)).toBeNull();
 });
 
-test("creates nested private folders and reports where none can be created", () => {
+test("creates nested private folders and throws if a folder cannot be created", () => {
   const deep = join(folder(), "a", "b");
   createFolders(deep);
   createFolders(deep);

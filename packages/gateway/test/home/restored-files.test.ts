@@ -48,7 +48,7 @@ verifies("run.backup", "moves previous files aside and keeps credentials that th
   expect(readdirSync(home).filter((name) => name.startsWith(".restor"))).toEqual([]);
 });
 
-verifies("run.backup", "completes a restore that was interrupted between any two of its steps", () => {
+verifies("run.backup", "completes a restore that was interrupted between two of its steps", () => {
   write(home, "store.db", "store.db-wal", "workspaces.json");
   write(stagedFiles(staging), "store.db", "workspaces.json");
   const plan = {

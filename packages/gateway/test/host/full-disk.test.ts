@@ -52,7 +52,7 @@ verifies("fault.disk", "detects a partial write of a key, an audit export or a r
   expect(readdirSync(dir).sort()).toEqual(["archive", "audit.jsonl", "restored", "secret.key", "to"]);
 });
 
-verifies("fault.disk", "names the audit export and its disk, and exports the same entries later", () => {
+verifies("fault.disk", "names the audit export whose disk is full, and does not treat its entries as exported", () => {
   const sink = openAuditExport(dir, "/dev/full");
   expect(() => sink.append([{ seq: 1, hash: "h" } as never])).toThrow(
     expect.objectContaining({

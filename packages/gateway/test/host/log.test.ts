@@ -27,7 +27,7 @@ test("rotates the log by size, loses no line and keeps the newest files", () => 
     .trim()
     .split("\n")
     .map((line) => Number(line.replaceAll(".", "")));
-  // The first two files of three lines each were removed.
+  // The first three files of three lines each were removed.
   expect(lines).toEqual(Array.from({ length: lines.length }, (_, index) => 16 - lines.length + index));
   expect(lines.length).toBeGreaterThanOrEqual(7);
   expect(statSync(path).size).toBeLessThanOrEqual(100);

@@ -14,7 +14,7 @@ import { systemClock } from "../../src/host/clock.ts";
 import { installNetworkGuard } from "../../src/plugins/network-guard.ts";
 import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/plugin-loader.ts";
 
-/** Every network API of Node, selected by its name. */
+/** A plugin that can use every network API of Node. An event selects one by name. */
 const PLUGIN = (name: string, category: string, vendor: string) => `
 import dgram from "node:dgram";
 import http from "node:http";
@@ -129,7 +129,7 @@ test("allows a named host at the named port", async () => {
   expect(await go("net", elsewhere)).toBe("policy.denied");
 });
 
-test("requests the URL that was checked, and leaves an invalid one to the platform", async () => {
+test("requests the URL that was checked, and lets the platform reject an invalid one", async () => {
   const { go } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] }, { egress: OPENED });
   expect(await go("changing", { ...at, later_port: elsewhere.port })).toBe("from outside");
   expect(await go("invalid")).toBe("TypeError");
@@ -171,7 +171,7 @@ test("does not share kept-alive connections with plugins that may not use them",
   }
 });
 
-test("does not affect concurrent requests of others to the same host when it refuses one", async () => {
+test("a refused request does not affect concurrent requests of others to the same host", async () => {
   const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: OPENED });
   const denied = await load("tool", { allowed_domains: [] });
   // A separate server, to which no connection is open yet.

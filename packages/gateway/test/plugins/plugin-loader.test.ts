@@ -60,7 +60,7 @@ test("finds the bundled plugins among the installed dependencies", async () => {
 
 verifies(
   "plug.discovery",
-  "loads bundled, installed and local plugins in this order of precedence",
+  "discovers bundled, installed and local plugins in increasing precedence",
   async () => {
     const home = makeHome();
     const plugins = join(home, "plugins");

@@ -23,7 +23,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
     ["another name", pluginText({ name: "even" }), /not valid: its name is "even"; package.json says odd/],
     ["another category", pluginText({ category: "skill" }), /its category is skill; package.json says tool/],
     [
-      "no such category",
+      "an unknown category",
       pluginText({ category: "gadget" }),
       /its category "gadget" is not one of adapter, tool/,
     ],

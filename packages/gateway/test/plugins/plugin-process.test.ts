@@ -34,7 +34,7 @@ describe.each([
     ["crash", /^The process of sleeper exited with code 1\. .*could not sleep/, "plugin.mjs"],
     ["exit", /^The process of sleeper exited with code 7\./, "about to sleep"],
   ])(
-    "reports a process that exits by itself (%s) once, with its last output",
+    "reports once, with its last output, that a process exited on its own (%s)",
     async (how, message, trace) => {
       const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_NETWORK);
       const run = await loadInto(loaded.plugin);

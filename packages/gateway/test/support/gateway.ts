@@ -1,4 +1,4 @@
-/** A gateway in this process, with its own home; its modules are the sources. */
+/** A gateway that runs in this process from the source files, with its own home. */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -25,7 +25,7 @@ export function onChannel(caller: Caller, channel: string): Caller {
   return caller.delegation === undefined ? { ...caller, channel } : caller;
 }
 
-/** Only a credential of the whole org may change a resource that serves the whole org. */
+/** Only a credential of the whole org may change a resource that all projects of the org use. */
 export function requireWholeOrg(caller: Caller, action: string): void {
   requireOperator(caller, action);
   if (isWholeOrg(caller)) return;
@@ -37,7 +37,7 @@ export function requireWholeOrg(caller: Caller, action: string): void {
   });
 }
 
-/** For what concerns the host itself and not one org, such as folders on its disk or its network. */
+/** For operations that concern the host itself and not one org, such as access to its folders or its network. */
 export function requireHostAdmin(caller: Caller, action: string, fix?: string): void {
   if (caller.actor === HOST_ADMIN && caller.delegation === undefined) return;
   throw new BackplaneError(

@@ -29,7 +29,7 @@ export interface ImportedPackage {
   marketplace?: string;
   /** The content of signatures, unverified. */
   signatures?: readonly unknown[];
-  /** For a package of the npm registry; verified. */
+  /** The verified provenance of a package from the npm registry. */
   provenance?: Provenance;
   /** The lock files among its files. */
   dependency_lock?: readonly { path: string; sha256: string }[];
@@ -89,7 +89,7 @@ export interface WorkspaceSource {
   path: string;
   /** The expected digest of the files; a mismatch throws `workspace.changed`. */
   digest: string;
-  /** Whether the whole folder counts, or only its `tools` folder. */
+  /** Whether the whole folder is used, or only its `tools` folder. */
   whole: boolean;
   /** Overrides the package id; null uses the name of the folder's files. The version is derived from the content. */
   package_id: string | null;
@@ -136,7 +136,7 @@ export interface OpenOptions {
   allow_scripts?: readonly string[] | undefined;
   /** The packages from the Python index that are built from their source archives. */
   allow_builds?: readonly string[] | undefined;
-  /** The login for a registry, with its port. */
+  /** Resolves to the login for a registry, whose name includes its port. */
   registryLogin?: ((registry: string) => Promise<RegistryLogin | null>) | undefined;
   /** Throws if an OCI artifact must not be installed, before its files are fetched. */
   acceptArtifact?: ((claim: ArtifactClaim) => Promise<void>) | undefined;
@@ -153,7 +153,7 @@ export interface OpenedSource extends Pick<Installation, "kind" | "plugin"> {
   notes: readonly string[];
   /** Must not be called concurrently. Throws like `PackageImporter.import`. */
   import(part: SourcePart): Promise<ImportedPackage>;
-  /** Throws if `allow_scripts` or `allow_builds` names a package that it does not apply to in all trees that were imported. */
+  /** Throws if `allow_scripts` or `allow_builds` names a package to which it applied in none of the imported trees. */
   assertAllowedFound(): void;
   end(): Promise<void>;
 }
@@ -200,6 +200,6 @@ export interface PackageImage {
   root?(): Promise<string>;
   /** Throws `package.corrupt` if a file was changed after its verification. */
   check(): Promise<void>;
-  /** The caller calls this once no process uses the image. */
+  /** Must be called when no process uses the image any more. */
   release(): void;
 }

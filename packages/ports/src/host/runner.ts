@@ -187,7 +187,7 @@ export interface Runner {
   probe?: (request: DescribeRequest, operation?: Operation) => Promise<void>;
   /** Rejects with a BackplaneError. */
   request?: (request: McpRequest, listener: RequestListener) => Promise<Json>;
-  /** Whether a process for this request is running, so that it would not start one. */
+  /** Whether a process for this request is already running, so that the request would not start one. */
   serves?: (request: ProcessRequest) => boolean;
   /** The servers that run now. */
   servers?: () => Promise<ServerProcess[]>;

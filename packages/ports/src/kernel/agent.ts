@@ -65,7 +65,7 @@ export interface CompactionOptions {
    * other one is tried. By default the gateway chooses.
    */
   compactor?: string;
-  /** Prefers compactors made for it. Defaults to the session's metadata `target_context`, then to `general`. */
+  /** Prefers compactors for this context. Defaults to the session's metadata `target_context`, then to `general`. */
   target_context?: string;
   /** The size to aim for, in tokens; defaults to a share of the model's window. */
   max_input_tokens?: number;

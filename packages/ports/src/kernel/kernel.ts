@@ -141,7 +141,7 @@ export interface Kernel {
     replay(caller: Caller, id: string, request: ReplayRequest, operation?: Operation): Promise<ReplayReport>;
   };
   bindings: {
-    /** This and the three operations below report the launch of the server to `operation`. */
+    /** Like `patch`, `upgrade` and `rollback`, reports the launch of the server to `operation`. */
     create(caller: Caller, body: BindingCreate, operation?: Operation): Promise<Binding>;
     get(caller: Caller, id: string): Promise<Binding>;
     list(
@@ -224,7 +224,7 @@ export interface Kernel {
     revokeGrant(caller: Caller, id: string): Promise<void>;
   };
   /**
-   * Lasting permissions to call without asking. Read at every call that needs approval, so a change applies
+   * Lasting permissions to call tools without an approval. Read at every call that needs approval, so a change applies
    * immediately.
    */
   allow_rules: {

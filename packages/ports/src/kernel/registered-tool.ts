@@ -13,7 +13,7 @@ export interface RegisteredTool {
   installed_at: string;
   /** The tool answers tool.call.request in onEvent; it is otherwise treated like any other tool. */
   legacy: boolean;
-  /** Rises with every load of the plugin. */
+  /** Increases with every load of the plugin. */
   generation: number;
   /** Digest of the plugin's code, because the code may change without a new version. */
   digest?: string;

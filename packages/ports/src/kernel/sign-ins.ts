@@ -1,6 +1,6 @@
 /**
- * The gateway's OAuth sign-ins to remote MCP servers. A sign-in serves every caller that may use the binding; tokens
- * are never returned.
+ * The gateway's OAuth sign-ins to remote MCP servers. A sign-in is used for all callers of the binding; tokens are
+ * never returned.
  */
 import type { JsonObject, SignIn, SignInBegin, SignInStarted } from "@backplane/contract";
 import type { Caller } from "../scope/scope.ts";

@@ -6,7 +6,7 @@ import type { Caller } from "../scope/scope.ts";
 export interface WorkspacesFacade {
   /** Lists the files that would be trusted and marks new ones. */
   review(caller: Caller, path: string, kind: WorkspaceFolder["kind"]): Promise<WorkspaceReview>;
-  /** Trusts the folder and loads its tools; on a trusted folder, accepts the changes since. */
+  /** Trusts the folder and loads its tools; on a trusted folder, accepts the changes made since. */
   trust(caller: Caller, wanted: WorkspaceTrust, operation?: Operation): Promise<WorkspaceFolder>;
   list(caller: Caller): Promise<WorkspaceFolder[]>;
   /** Removes the tools immediately; the files are not touched. */

@@ -1,6 +1,6 @@
 import type { Caller, TraceIds } from "./scope.ts";
 
-/** The cause of a change. Its events carry the run and the trace, and reach no hook if a hook caused the change. */
+/** The cause of a change. The events of the change carry the run and trace, and reach no hook if a hook caused it. */
 export interface ChangeCause extends Pick<TraceIds, "run_id" | "trace_id"> {
   from_hook?: boolean;
 }

@@ -46,7 +46,7 @@ export interface BindingStore {
   whole(): Promise<BoundPackage[]>;
   /** Active hook bindings that subscribe to this event and can see its scope. */
   hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
-  /** Rises with every change of a binding of the org. */
+  /** Increases with every change of a binding of the org. */
   revision(org_id: string): Promise<number>;
   /** Ids of the org's bindings that refer to this secret. */
   usingSecret(org_id: string, ref: string): Promise<string[]>;

@@ -33,7 +33,7 @@ export interface OutboxStore {
 export interface NewJob {
   id: string;
   queue: string;
-  /** Lanes can be claimed separately, so that each gets a share of the workers; '' or absent is a lane as well. */
+  /** Lanes can be claimed separately, so that each gets a share of the workers. Absent means the lane ''. */
   lane?: string;
   /** Jobs of a group run one after another, in the order they were enqueued. */
   group: string | null;
@@ -80,7 +80,7 @@ export interface JobQueue {
   /**
    * Chooses up to `limit` due jobs of a lane, without those in `held`, to be started with `invocations.open`; attempt and
    * fence are those of that start. A store that several gateways share leases the jobs here. With one gateway the start
-   * leases them, which saves one write of every job.
+   * leases them, which saves one write for each job.
    */
   reserve(
     queue: string,
@@ -114,8 +114,8 @@ export interface JobQueue {
 
 export interface LeaseStore {
   /**
-   * Resolves to the fencing token, higher than all before for this name, or to null while another holder has the
-   * lease.
+   * Resolves to the fencing token, which is higher than all earlier ones for this name, or to null while another holder
+   * has the lease.
    */
   acquire(name: string, holder: string, now: number, ttl_ms: number): Promise<number | null>;
   /** Acquires one of the slots `name#0 … name#max-1`; resolves to null if all are held. */
@@ -135,7 +135,7 @@ export interface RetentionStore {
   jobs(state: "done" | "dead" | "discarded", now: number, keep_ms: number, limit: number): Promise<number>;
   /** Never removes events after the slowest cursor. */
   outbox(now: number, keep_ms: number, limit: number): Promise<number>;
-  /** Removes delegated tokens by their own expiry. */
+  /** Removes delegated tokens that expired more than `keep_ms` ago. */
   delegations(now: number, keep_ms: number, limit: number): Promise<number>;
   /**
    * Removes progress events of ended calls with ids from `after` to `id_before`. Returns the next `after`, null at

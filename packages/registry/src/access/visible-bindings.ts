@@ -47,5 +47,5 @@ export async function hideInvisibleBindings(
   const more = { details: { ...details, [field]: seen }, cause: thrown };
   if (seen.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, more);
   const fix = "You do not have access to these bindings. Ask somebody with a credential of the whole org.";
-  return new BackplaneError(code, "It is used by bindings of other projects.", { ...more, fix });
+  return new BackplaneError(code, "This resource is used by bindings of other projects.", { ...more, fix });
 }

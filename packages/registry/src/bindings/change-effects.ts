@@ -7,7 +7,7 @@ import type { CredentialMoves } from "./move-binding.ts";
 import type { PlannedChange } from "./plan-change.ts";
 
 export interface ChangeEffects {
-  /** Retires the processes of the old generations, ends sign-ins to old servers, and asks for the definitions. */
+  /** Retires the processes of the old generations, ends sign-ins to old servers, and reads the new definitions. */
   apply(caller: Caller, stored: readonly PlannedChange[], operation?: Operation): Promise<void>;
   /** Resolves after every listener, such as the dependents of a plugin, has handled the change. */
   announce(caller: Caller, bindings: readonly Binding[]): Promise<void>;

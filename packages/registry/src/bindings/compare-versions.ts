@@ -1,4 +1,4 @@
-/** Compares by semantic version precedence; build metadata does not count. */
+/** Compares by semantic version precedence; build metadata is ignored. */
 export function compareVersions(a: string, b: string): number {
   const left = parseVersion(a);
   const right = parseVersion(b);

@@ -51,7 +51,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       const moves = from.binding.package_version !== to.binding.package_version;
       const sets = set?.permissions !== undefined || set?.allowed_domains !== undefined;
       if (!moves && !sets && !dropsPolicy(from, to)) return;
-      // A share serves a version that its binding has not moved to yet.
+      // A share runs a version that its binding has not moved to yet.
       const all = moves || from.binding.share_of !== undefined;
       const held: readonly string[] = all
         ? HELD
@@ -84,7 +84,7 @@ function heldBefore({ previous }: Binding): HeldPermission[] {
   return [...(previous?.permissions_held ?? []), ...(previous?.permissions_limited ?? [])];
 }
 
-/** A second binding beside another version starts with what that version has, so its further requests are held too. */
+/** A second binding beside another version starts with the permissions of that version; any others are held too. */
 function requestedBeyond(beside: readonly CheckedExport[], { export: item }: CheckedExport): string[] {
   return beside.flatMap((other) => {
     const { withheld }: { withheld: string[] } = withholdPermissions(

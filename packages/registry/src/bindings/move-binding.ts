@@ -53,13 +53,13 @@ export interface WithheldPermissions {
   policy: BindingPolicy;
   /** Permissions that only the new version requests, and that the upgrade removes. */
   withheld: HeldPermission[];
-  /** Such permissions that the policy limited already. Without the limit the new version would get them. */
+  /** Permissions that only the new version requests, and that a limit of the policy already withholds. */
   limited: HeldPermission[];
 }
 
 /**
  * Narrows the policy to the permissions of the old version. A value that the policy had before the move was not chosen for
- * the new version, so it gives nothing; `set` is the policy that the change itself sets.
+ * the new version, so it grants nothing; `set` is the policy that the change itself sets.
  */
 export function withholdPermissions(
   policy: BindingPolicy,

@@ -158,7 +158,7 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
   }
 
   async function claim(draft: Binding, check: () => Promise<void>): Promise<NameClaim> {
-    // Read first: a change between the two makes the claim outdated, never wrong.
+    // The revision is read before the check: a change between the two makes the claim outdated, never wrong.
     const revision = await store.bindings.revision(draft.scope.org_id);
     await check();
     return { revision, renew: () => claim(draft, check) };
@@ -268,7 +268,7 @@ function renamed(before: Binding | null): BackplaneError {
       : `Leave config.name at ${boundServerName(before)}`;
   return new BackplaneError(
     "policy.denied",
-    "Only an owner or admin may set or change the name of a server, because policies name tools by it.",
+    "Only an owner or admin may set or change the name of a server, because policies match tools by it.",
     { fix: `${kept}, or ask an admin.` },
   );
 }

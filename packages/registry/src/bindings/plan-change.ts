@@ -71,7 +71,7 @@ export interface BindingPlanner {
   /** Plans a new binding, or the move of the binding that the export has in another version. */
   create(caller: Caller, body: BindingCreate): Promise<PlannedChange>;
   /**
-   * Plans the move of all these bindings, of at most one version each, to another version. With `grants` the new
+   * Plans the move of all these bindings, at most one for each export, to another version. With `grants` the new
    * version gets the permissions that the previous versions did not request.
    */
   moveAll(
@@ -113,7 +113,7 @@ export function createBindingPlanner(
     // A binding with less than 100 percent is part of a rollout, and so is the new binding.
     const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;
     if (body.rollout === undefined && others.length > 0 && !shared) {
-      // Moving the binding keeps its policy. A second binding would serve its calls without that policy.
+      // Moving the binding keeps its policy. A second binding would take its calls without that policy.
       const settings = { [body.export_id]: definedFields({ config, secrets, policy }) };
       return (await moveAll(caller, others, package_version, settings))[0]!;
     }

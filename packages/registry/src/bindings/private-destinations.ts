@@ -1,6 +1,6 @@
 /**
  * Destinations of a grant that egress refuses although the grant names them: this machine and IP addresses, unless the
- * operator allows them. Names that only turn out to be private when they are resolved are found by the first call.
+ * operator allows them. Names that only turn out to be private when they are resolved are refused at the first call.
  */
 import type { SchemaIssue } from "@backplane/ports";
 

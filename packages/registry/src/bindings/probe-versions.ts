@@ -1,6 +1,6 @@
 /**
  * Starts the new version of a package before bindings move to it (bind.hot). A version that does not start, does not
- * complete its handshake or reports itself unhealthy is refused, and the version in use continues to serve.
+ * complete its handshake or reports itself unhealthy is refused, and the bindings keep their version.
  */
 import { BackplaneError, type Binding, type ErrorCode, toBackplaneError } from "@backplane/contract";
 import type { KernelDeps, Operation } from "@backplane/ports";
@@ -51,7 +51,7 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
         const { package: pack, export: item } = found;
         if (before === null || before.package_version === row.package_version || row.status !== "active")
           continue;
-        // All exports of a package are served by the same program.
+        // All exports of a package run in the same program.
         if (started.has(pack.digest) || definitions.isDescribed(row.binding_id, pack.digest)) continue;
         started.add(pack.digest);
         const bound = { binding: row, package: pack };
@@ -73,7 +73,7 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
 }
 
 function refused(before: Binding, row: Binding, { code, message }: BackplaneError): BackplaneError {
-  const text = `${row.package_id} ${row.package_version} does not start (${code}): ${message} ${before.package_version} continues to serve.`;
+  const text = `${row.package_id} ${row.package_version} does not start (${code}): ${message} ${before.package_version} stays in use.`;
   return new BackplaneError("binding.invalid", text, {
     details: { issues: [{ path: "/package_version", message: text }], code },
     fix: `Correct the version and install it again. To move the binding without this check, disable it first: backplane binding disable ${row.binding_id}`,

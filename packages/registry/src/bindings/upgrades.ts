@@ -154,7 +154,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     { moved, created, removed }: UpgradeStep,
     operation: Operation | undefined,
   ): Promise<Binding[]> {
-    // The versions in use serve until the transaction is committed.
+    // The current versions stay in use until the transaction is committed.
     const started = [...moved, ...created.map(({ change, main }) => ({ ...change, before: main }))];
     await versions.requireStart(started, operation);
     const tokens = await Promise.all(removed.map((share) => revocation.readTokens(share)));
@@ -187,7 +187,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     return all;
   }
 
-  /** Records the request in the bindings. Their version continues to serve until an admin approves the upgrade. */
+  /** Records the request in the bindings. Their version stays in use until an admin approves the upgrade. */
   async function hold(
     caller: Caller,
     existing: readonly Binding[],
@@ -333,7 +333,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const listed = await planner.listInScope(scope, package_id);
     const found = listed.find(({ binding_id }) => binding_id === failed.binding_id);
     if (found?.trial === undefined || found.generation !== failed.generation) return false;
-    // One program serves all exports of a version, so they return together.
+    // All exports of a version run in one program, so they are rolled back together.
     const trials = listed.filter(
       (binding) =>
         binding.trial !== undefined &&

@@ -36,7 +36,7 @@ function describeHeld(binding: Binding, caller: Caller): WaitingUpgrade | null {
     scope,
     binding_ids: [binding_id],
     since: requested_at,
-    message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an owner or admin. ${version} continues to serve. Requested by ${requested_by}.`,
+    message: `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an owner or admin. ${version} stays in use. Requested by ${requested_by}.`,
     fix: `${upgrade} --grant-permissions; without them: ${upgrade} --withhold-permissions; to withdraw it: backplane plugin rollback ${package_id}${wide}`,
   };
 }
@@ -53,7 +53,7 @@ function describeFailedRollback(binding: Binding, caller: Caller): WaitingUpgrad
     scope,
     binding_ids: [binding_id],
     since: at,
-    message: `${package_id} ${version} failed its trial and still serves. ${reason} The gateway could not return to ${previous.package_version}: ${problem}`,
+    message: `${package_id} ${version} failed its trial and is still in use. ${reason} The gateway could not return to ${previous.package_version}: ${problem}`,
     fix: `${fix}${scopeFlag(binding, caller)}`,
   };
 }

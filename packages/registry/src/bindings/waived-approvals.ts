@@ -1,6 +1,6 @@
 /**
  * Bindings whose calls need no approval (`policy.approval = never`). Only an admin waives approval, only up to the risk
- * that the policy allows with `lasting_approvals`, and only for the grant that the binding has at that time.
+ * that the policy allows with `lasting_approvals`, and only for the grant that the binding has when approval is waived.
  */
 import {
   BackplaneError,
@@ -61,7 +61,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
     return null;
   }
 
-  /** A server that has not been started yet counts as one tool of unknown effects. */
+  /** A server that has not been started yet is treated as one tool with unknown effects. */
   async function boundTools(to: CheckedExport, draft: Binding): Promise<readonly PluginExport[]> {
     if (to.export.id !== WHOLE_PACKAGE) return [to.export];
     const tools = isDescribed(to.package.manifest.runtime.protocol)

@@ -6,7 +6,7 @@ import type { Json, ProviderInstance } from "@backplane/contract";
 
 const PROVIDERS_PREFIX = "providers.";
 export const ACTIVE_INSTANCE_KEY = "provider";
-/** Names the one private `host:port` that an instance may be at. Only the host's admin may write it. */
+/** Names the one private `host:port` that an instance may connect to. Only the host's admin may write it. */
 export const ALLOW_PRIVATE_FIELD = "allow_private";
 
 const INSTANCE_ID = /^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$/;

@@ -200,7 +200,7 @@ export function createDefinitions({
     );
   }
 
-  /** The tools of an org's binding serve all its projects, so a project alone may not change them. */
+  /** All projects of the org use the tools of an org-wide binding, so a project alone may not change them. */
   async function getChangeable(caller: Caller, id: string, action: string): Promise<BoundPackage> {
     requireOperator(caller, action);
     const bound = await getDescribed(caller, id);

@@ -1,7 +1,8 @@
 /**
- * Merges a new description into the stored definitions (mcp.client). The first description is what the operator
- * binds, and another package version is reviewed as such. After that, a tool that was seen before and comes back
- * with a different text, schema or hint is quarantined, even if it was gone in between. A new tool is offered.
+ * Merges a new description into the stored definitions (mcp.client). The first description of each package version is
+ * accepted, because the operator reviews it when binding or upgrading. After that, a tool that was seen before and
+ * comes back with a different text, schema or hint is quarantined, even if it was gone in between. A new tool is
+ * offered.
  */
 
 import { hash } from "node:crypto";
@@ -19,11 +20,11 @@ import type { Description } from "@backplane/ports";
 import { diffTool } from "./diff-tool.ts";
 
 /**
- * Tool names of one package that are remembered. A package that invents more names has every further tool
+ * At most this many tool names of one package are remembered. If a package invents more names, every further tool is
  * quarantined.
  */
 const MAX_SEEN = 10_000;
-/** Removed tools whose last definition is kept. */
+/** At most this many removed tools keep their last definition. */
 const MAX_GONE = 200;
 
 export function mergeDescription(

@@ -27,7 +27,7 @@ export function bindsWholePackage({ binding }: BoundPackage): boolean {
   return binding.export_id === WHOLE_PACKAGE;
 }
 
-/** Returns the binding as one of this export, or null when the package does not have the tool. */
+/** Returns the binding as a binding of this one export, or null when the package does not have the tool. */
 export function selectExport(bound: BoundPackage, export_id: string): BoundPackage | null {
   if (!bindsWholePackage(bound)) return bound.binding.export_id === export_id ? bound : null;
   if (!bound.package.manifest.exports.some((item) => item.kind === "tool" && item.id === export_id)) {

@@ -49,7 +49,7 @@ export function gatewayDomains(scope: Scope, host: HostPolicy): readonly string[
   return level.network === "egress" ? (level.allowed_domains ?? []) : [];
 }
 
-/** Returns undefined when the caller narrows nothing, which is the usual call. */
+/** Returns undefined when the caller narrows nothing, which is the usual case. */
 export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level | undefined {
   const parent = caller.delegation?.grant;
   if (parent === undefined) return narrow;
@@ -101,8 +101,8 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
 }
 
 /**
- * The scopes that a harness needs for the operations in its `supports`. A scope without an entry here is never
- * withheld.
+ * The scopes that a harness needs for the operations in its `supports`. A scope without an entry here, other than
+ * `runs:write`, is never withheld.
  */
 const SUPPORT_OF: Partial<Record<DelegationScope, (typeof HARNESS_SUPPORTS)[number]>> = {
   "sessions:write": "branch_session",

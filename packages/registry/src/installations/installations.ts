@@ -81,7 +81,7 @@ type Facade = Pick<Kernel, "installations"> & {
   installLinked: InstallLinked;
 };
 
-/** Installs a folder whose files change, and binds everything in it. Bindings of its earlier versions move. */
+/** Installs a folder whose files change, and binds everything in it. Bindings of earlier versions move to it. */
 export type InstallLinked = (
   caller: Caller,
   path: string,
@@ -313,7 +313,7 @@ function requirePackages({ kind }: OpenedSource): void {
   if (kind !== "kernel_plugins") return;
   throw new BackplaneError(
     "package.source_invalid",
-    "It is a kernel plugin, which extends the gateway itself.",
+    "The source is a kernel plugin, which extends the gateway itself.",
     {
       fix: "Install it as one: backplane plugin install FOLDER or npm:NAME, or POST /api/plugins/install",
     },

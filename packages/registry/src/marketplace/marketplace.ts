@@ -114,7 +114,7 @@ export function createMarketplace(
 
 /**
  * Any trusted key may sign a package, but only the one on the card has signed what the card shows. Throws if there are
- * signatures and none of them is by that key, for these dependencies.
+ * signatures and none of them is by that key and for these dependencies.
  */
 function selectSignatures(entry: MarketplaceEntry, signatures: readonly unknown[]): readonly unknown[] {
   const key_id = entry.signature?.key_id;

@@ -39,7 +39,7 @@ const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSourc
   },
 };
 
-const USE_FROM = "Name the next version with --from of backplane plugin upgrade.";
+const USE_FROM = "To upgrade, name the source of the next version: backplane plugin upgrade --from SOURCE.";
 
 /** Why a source cannot be asked for versions. */
 const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
@@ -127,7 +127,7 @@ function isNewer(available: string, version: string, origin: Package["origin"]):
 }
 
 function versionsInUse(bindings: readonly Binding[], package_id: string): string[] {
-  // A share that remains after a rolled back rollout serves no calls.
+  // A share that remains after a rolled back rollout gets no calls.
   const own = bindings.filter(
     (binding) =>
       binding.package_id === package_id &&

@@ -111,7 +111,7 @@ function compileChannel({ channels }: Policy, channel: string): CompiledLimits[]
   return [...compileLimits(own), ...compileLimits({ allow: lists })];
 }
 
-/** The most risk that runs without asking: what the context tolerates, and no more than the channel does. */
+/** The highest risk that runs without approval: what the context tolerates, and no more than the channel does. */
 export function toleranceFor(
   { document, channels }: Pick<EffectivePolicy, "document" | "channels">,
   context: RiskContext,
@@ -135,7 +135,7 @@ function compileSelection(named: RoleSelection | undefined): CompiledSelection |
   };
 }
 
-/** If several patterns match a name, the highest risk counts. */
+/** If several patterns match a name, the highest risk applies. */
 function compileRisks(risks: Policy["risks"]): (tool: string) => Risk | null {
   const all = Object.entries(risks ?? {}).map(([pattern, risk]) => ({
     meets: compileToolPatterns([pattern]),

@@ -172,7 +172,7 @@ function requireAdmin(caller: Caller, level: PolicyLevel): void {
   }
   if (level === "org" && caller.actor !== HOST_ADMIN && caller.scope.project_id !== null) {
     throw new BackplaneError("policy.denied", "Only a caller of the whole org may change the org's policy.", {
-      fix: "Change the project's: send level=project.",
+      fix: "Change the policy of the project instead: send level=project.",
     });
   }
 }

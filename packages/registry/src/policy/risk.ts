@@ -68,14 +68,14 @@ function assess(
   const judged = policy.judged(item.id);
   if (judged !== null) add("operator", judged, "the policy's risks name this tool");
   else if (tool?.risk !== undefined) add("author", tool.risk, "the tool's author says so");
-  // An undeclared effect class counts only if nobody declared the risk itself.
+  // An undeclared effect class is used only if nobody declared the risk itself.
   if (effect_class !== "unknown" || sources.length === 0)
     add("effect_class", RISK_OF_EFFECT[effect_class], `the effect class is ${effect_class}`);
   const hinted = riskOfHints(tool?.hints);
   if (hinted !== null) add("hints", hinted.risk, hinted.why);
   for (const { risk, why } of findFloor(item, grant, policy)) add("floor", risk, why);
   const raised = policy.raised(item.id);
-  if (raised !== null) add("project", raised, "the project's policy raises this tool");
+  if (raised !== null) add("project", raised, "the project's policy raises the risk of this tool");
   for (const hit of hits) if (hit.action === "raise") add("rule", hit.risk, `${hit.name}: ${hit.reason}`);
   let risk = sources[0]!.risk;
   for (const source of sources) risk = higherRisk(risk, source.risk);
@@ -98,7 +98,7 @@ function findFloor(
 ): { risk: Risk; why: string }[] {
   const least: { risk: Risk; why: string }[] = [];
   if (floor.egress !== undefined && grant.network === "egress")
-    least.push({ risk: floor.egress, why: "it is granted the network" });
+    least.push({ risk: floor.egress, why: "it is granted network access" });
   if (floor.writable_mounts !== undefined && grant.mounts.some(({ writable }) => writable))
     least.push({ risk: floor.writable_mounts, why: "it is granted a folder on the host to write to" });
   if (item.kind !== "tool") return least;

@@ -78,7 +78,7 @@ export async function compilePluginRules(
 }
 
 /**
- * Returns the hits without a promise when every check is synchronous, which is the usual call (bench row
+ * Returns the hits without a promise when every check is synchronous, which is the usual case (bench row
  * tool.invoke).
  */
 export function findRuleHits(

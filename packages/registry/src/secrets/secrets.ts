@@ -1,6 +1,6 @@
 /**
  * Secrets are write-only: sealed here, opened only to dispatch a call, listed by name and last four characters. A
- * secret that a project stored belongs to that project; one that the org stored serves all its projects, and only
+ * secret that a project stored belongs to that project; all projects may use a secret that the org stored, but only
  * the org may change it.
  */
 

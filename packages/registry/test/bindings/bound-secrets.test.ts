@@ -44,7 +44,7 @@ verifies(
 
 verifies(
   "secret.slots",
-  "passes a secret by environment only to protocols without another channel, and records that in the grant",
+  "passes a secret in the environment only to protocols without another channel, and records that in the grant",
   async () => {
     const secret_slots = ["token", "other"];
     const open = async () => {
@@ -71,7 +71,7 @@ verifies(
       expect(grant?.secret_env).toEqual({ token: "API_TOKEN" });
       const [request] = fixture.runner.requests;
       expect(request!.grant.secret_env).toEqual({ token: "API_TOKEN" });
-      // The described process serves the call.
+      // The process that was described also runs the call.
       expect(fixture.runner.describe_requests[0]).toMatchObject({
         pool_key: request!.pool_key,
         grant: request!.grant,

@@ -46,7 +46,7 @@ verifies("upgrade.moves", "lists a held upgrade once, with the command that appr
     version: "0.1.0",
     other_version: "0.3.0",
     message:
-      "acme/devkit 0.3.0 requests more permissions (network) and waits for an owner or admin. 0.1.0 continues to serve. Requested by key_operator.",
+      "acme/devkit 0.3.0 requests more permissions (network) and waits for an owner or admin. 0.1.0 stays in use. Requested by key_operator.",
     fix: "backplane plugin upgrade acme/devkit@0.3.0 --grant-permissions; without them: backplane plugin upgrade acme/devkit@0.3.0 --withhold-permissions; to withdraw it: backplane plugin rollback acme/devkit",
   });
   expect(waiting!.binding_ids).toHaveLength(2);

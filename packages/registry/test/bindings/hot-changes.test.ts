@@ -84,7 +84,7 @@ verifies("bind.hot", "keeps the version in use when the next one fails its hands
   const next = { package_id, package_version: "0.2.0" };
   const refused = {
     code: "binding.invalid",
-    message: `${package_id} 0.2.0 does not start (handshake_failed): It wrote nothing. 0.1.0 continues to serve.`,
+    message: `${package_id} 0.2.0 does not start (handshake_failed): It wrote nothing. 0.1.0 stays in use.`,
     fix: expect.stringContaining(`backplane binding disable ${bound.binding_id}`),
     details: { code: "handshake_failed" },
   };

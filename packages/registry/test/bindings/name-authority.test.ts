@@ -55,7 +55,7 @@ verifies("server.names", "lets only an admin set or change the name of a server"
   expect(second.config.name).toBe("renamed");
 });
 
-test("lets any operator use a setting that another kind of package calls name", async () => {
+test("lets any operator change the setting `name` of a package that is not a server", async () => {
   const fixture = await createTestKernel();
   const bound = await bindAs(fixture, user, manifest([toolExport("echo")]), { config: { name: "a" } });
   const body = { config: { name: "b" } };
@@ -156,7 +156,7 @@ test("lets an admin, but not a user, give a project's server the name of an org'
   expect((await bindAs(fixture, admin, server("mine/filer"))).scope).toEqual(scope);
 });
 
-test("lets a user bind a package of the org in a project only under the name that it has there", async () => {
+test("lets a user bind a package of the org in a project only under the name that it has in the org", async () => {
   const fixture = await createTestKernel();
   const named = { config: { name: "files" } };
   await bindAs(fixture, admin, server("acme/filer"), { ...named, org_wide: true });

@@ -29,7 +29,7 @@ const singles = (count: number): InvokeBody[] => Array.from({ length: count }, (
 
 verifies(
   "bind.rollout",
-  "splits traffic by session over the newest version, older versions, the org's binding, and refuses the rest",
+  "splits traffic by session over the newest version, older versions and the org's binding, and refuses the rest",
   async () => {
     const fixture = await createTestKernel();
     const newest = await fixture.bind(version("2.0.0"), percent(25));

@@ -247,7 +247,7 @@ verifies(
           scope: bound.scope,
           binding_ids: expect.toSatisfy((ids: string[]) => ids.length === 2),
           since: expect.any(String),
-          message: `acme/devkit 0.2.0 failed its trial and still serves. A call ended with crashed. The gateway could not return to 0.1.0: ${problem}`,
+          message: `acme/devkit 0.2.0 failed its trial and is still in use. A call ended with crashed. The gateway could not return to 0.1.0: ${problem}`,
           fix,
         },
       ]);

@@ -210,17 +210,17 @@ describe("a version that cannot be used", () => {
   const STRICT = { "c.json": { type: "object", properties: { team: { type: "number" } } } };
 
   const CASES: [string, () => [Parameters<typeof install>[2], object], RegExp][] = [
-    ["another config", () => [[toolExport("greet", { config_schema: "c.json" })], STRICT], /config\/team/],
+    ["a stricter config schema", () => [[toolExport("greet", { config_schema: "c.json" })], STRICT], /config\/team/],
     [
       "a new secret slot",
       () => [[toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } })], {}],
       /extra.*stays on 0\.1\.0/,
     ],
-    ["no such export", () => [[slotted("other")], {}], /exports other, not greet/],
+    ["a missing export", () => [[slotted("other")], {}], /exports other, not greet/],
     ["another kind", () => [[{ id: "greet", kind: "compactor", compactor: {} }], {}], /was a tool/],
   ];
 
-  test.each(CASES)("keeps serving the old version: %s", async (_name, next, expectedText) => {
+  test.each(CASES)("leaves the old version in use: %s", async (_name, next, expectedText) => {
     const { fixture, bound } = await openWith();
     const [exports, schemas] = next();
     await install(fixture, "0.2.0", exports, schemas);

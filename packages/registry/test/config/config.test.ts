@@ -257,7 +257,7 @@ test("completes the write and calls the other listeners when one listener throws
   expect(fixture.logged.some(({ message }) => message.includes("listener"))).toBe(true);
 });
 
-test("lets only an admin write plugin rights, however the key is spelled", async () => {
+test("lets only an admin write the settings that enable a plugin or give it rights", async () => {
   const { kernel } = await createTestKernel();
   for (const field of ["trusted", "services", "api"]) {
     const change = { [`plugin.stranger.${field}`]: true };

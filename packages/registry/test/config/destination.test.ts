@@ -23,7 +23,7 @@ async function withProvider(config: Record<string, Json>) {
 
 verifies(
   "sec.credential-destination",
-  "refuses a provider's address change to a project's key, and drops the api_key when the org changes the address",
+  "does not let a project's key change a provider's address, and drops the api_key when the org changes it",
   async () => {
     const { fixture, key, providers } = await withProvider({
       base_url: "https://api.example.com/v1",

@@ -96,7 +96,7 @@ test("an intersection is commutative, associative and idempotent", () => {
   );
 });
 
-test("lets a tool run on the host only if every level does", () => {
+test("lets a tool run on the host only if every level allows it", () => {
   const host = (...levels: (boolean | undefined)[]) =>
     intersect(...levels.map((level): Level => (level === undefined ? {} : { host: level }))).host;
   expect(host(true, true, undefined)).toBe(true);

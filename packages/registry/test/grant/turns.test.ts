@@ -66,7 +66,7 @@ const asks: KernelTool = {
   run: () => toolOk("deployed"),
 };
 
-test("resumes a turn that a plugin started with that plugin's rights after a restart", async () => {
+test("after a restart, a turn that a plugin started resumes with the rights of that plugin", async () => {
   const long = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
   const first = await createTestSession(long);
   const scopes = ["runs:write", "tools:invoke"] as const;
@@ -105,7 +105,7 @@ test("resumes a turn that a plugin started with that plugin's rights after a res
   expect(offered).not.toContain("harness");
 });
 
-test("lets only a plugin with the compact right call the project's compactor", async () => {
+test("lets a plugin call the project's compactor only with the scope compactions:write", async () => {
   const fixture = await createTestSession();
   const compactor = { id: "shrink", kind: "compactor", compactor: {} };
   const toolWith = (id: string, ...scopes: string[]) =>

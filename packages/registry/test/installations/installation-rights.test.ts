@@ -49,7 +49,7 @@ test("requires the scope for bindings only when it binds, and the host's admin f
   });
 });
 
-test("gives servers that are installed together different names, and lets only an admin name one", async () => {
+test("refuses one name for servers that are installed together, and lets only an admin name a server", async () => {
   const t = await createInstaller(await openSqlite());
   const far = { url: "https://far.invalid/mcp" };
   const named = { config: { name: "both" } };

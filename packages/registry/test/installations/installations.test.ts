@@ -32,7 +32,7 @@ describe.each([
   const create = async (wrap: (store: Store) => Store = (store) => store) =>
     await createInstaller(wrap(await open()));
 
-  verifies("run.progress", "a cancelled installation stores nothing until the commit has begun", async () => {
+  verifies("run.progress", "a cancelled installation stores nothing unless its commit has begun", async () => {
     const t = await create();
     const { installations } = t.fixture.kernel;
     const moments: ((progress: ProgressReport) => boolean)[] = [

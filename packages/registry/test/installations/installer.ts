@@ -21,7 +21,7 @@ export interface Installer {
   ): Promise<InstallResult>;
   /** Writes a folder with these files. */
   folder(name: string, files: Record<string, string>): string;
-  /** The ids and versions of the packages, and the digests in the content store. */
+  /** The ids and versions of the installed packages. */
   packages(): Promise<string[]>;
   bindings(): Promise<string[]>;
   digests(): string[];

@@ -103,7 +103,7 @@ test("asks the source of each package for its newest version", async () => {
   expect(asked.map(({ kind }) => kind)).toEqual(["npm", "oci"]);
 });
 
-test("asks the Python index, and notices versions that a semantic version cannot order", async () => {
+test("asks the Python index, and notices newer versions that semantic versioning cannot order", async () => {
   const { fixture, asked } = await openInstalled({ "acme/py": { origin: "pypi" } }, () => newest);
   let newest = { package_id: "acme/py", version: "0.1.0+post2", source: "pypi:py==0.1.post2" };
   const find = async () => (await outdated(fixture))["acme/py"];
@@ -148,7 +148,7 @@ test("explains why the versions of folders, archives and images are unknown", as
   expect(asked).toEqual([]);
 });
 
-test("reports an installed version that is newer than the one in use, even if its source cannot be asked", async () => {
+test("reports an installed version that is newer than the one in use, even if its source is unreachable", async () => {
   const { fixture } = await openInstalled({ "acme/files": { origin: "npm" } }, () => {
     throw new BackplaneError("package.invalid", "The registry is unreachable.");
   });

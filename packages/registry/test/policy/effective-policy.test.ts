@@ -90,7 +90,7 @@ test("lets a project replace a tool profile of its org and keep the others", () 
 
 verifies(
   "instr.origins",
-  "accepts the origin names of a policy for Hefty, alone or together with ours",
+  "accepts the origin names of a policy for Hefty, alone or together with Backplane's own names",
   () => {
     const { document, origins, roles } = compilePolicy(
       { allowed_origins: ["base", "plugin"], roles: { user: { allow: { origins: ["base", "built_in"] } } } },

@@ -58,7 +58,7 @@ verifies(
 
 verifies(
   "instr.origins",
-  "limits a role by origins, tools, categories and risk; denial overrides allow",
+  "limits a role by origins, tools, categories and risk; deny overrides allow",
   async () => {
     const fixture = await testKernelWith(
       toolExport("edit", {}, { category: "coding" }),
@@ -93,7 +93,7 @@ verifies(
   },
 );
 
-test("ignores the case of categories, and applies the maximum risk to unknown risk values", async () => {
+test("ignores the case of categories, and limits tools whose category is named like an object property", async () => {
   const fixture = await testKernelWith(
     toolExport("run", {}, { category: "Shell" }),
     toolExport("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
@@ -167,7 +167,7 @@ test("applies the rules of the org and of the project, each with all of its cond
   expect(await callOutcome(fixture, "t")).toBe("security");
 });
 
-test("changes a policy field by field, with its generation, and refuses invalid rules and callers without the right", async () => {
+test("changes policy fields, checks the generation, and refuses invalid rules and unauthorized callers", async () => {
   const fixture = await testKernelWith(toolExport("t"));
   const { policy, audit } = fixture.kernel;
   await set(fixture, { allowed_origins: ["core"], deferred_tools: ["x*"] });

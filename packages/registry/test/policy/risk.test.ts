@@ -100,7 +100,7 @@ verifies("tools.risk-floor", "applies a changed policy or grant to the next call
 test("replaces the author's risk with the operator's and lets a project only raise it", () => {
   expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
   expect(band({ effect_class: "unknown", risk: "high" }, {}, { risks: { t: "low" } })).toBe("low");
-  // If several patterns match, the highest risk counts.
+  // If several patterns match, the highest risk applies.
   expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low", "*": "high" } })).toBe("high");
   expect(band({ effect_class: "unknown" }, {}, { risks: { "*": "high", t: "low" } })).toBe("high");
   expect(

@@ -109,7 +109,7 @@ const past = "2001-01-01T00:00:00.000Z";
 const future = "2999-01-01T00:00:00.000Z";
 
 const REFUSALS: [what: string, code: string, sign: Parameters<typeof make>[1], key: object | null][] = [
-  ["no signature", "signature.missing", () => [], {}],
+  ["a package without a signature", "signature.missing", () => [], {}],
   ["the signature of an unknown key", "signature.untrusted", (about) => by(acme)(about), null],
   [
     "a key for other publishers",
@@ -160,7 +160,7 @@ verifies("pkg.sign", "refuses what a revoked key has signed and names the reason
   expect(error.code).toBe("signature.revoked");
   expect(error.message).toContain("the laptop was stolen");
   await expectNothing(t);
-  // It cannot be trusted again, not even under another name.
+  // The key cannot be trusted again, not even under another name.
   expect((await refusalOf(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
 });
 

@@ -10,7 +10,7 @@ const admin: Caller = {
   admin: true,
 };
 
-test("refuses to trust files that changed after the review while the change was queued", async () => {
+test("refuses to trust files that changed after their review, while the request was queued", async () => {
   const surveys = ["sha256:reviewed", "sha256:other"];
   const requests: string[] = [];
   const parts = {

@@ -1,7 +1,8 @@
 /**
- * Stores the files in scratch that the result of an MCP server mentions. A server has no protocol for artifacts: it
- * writes into its temporary folder and answers with a path or a `file:` URI, which neither the model nor the user can
- * open. Each file becomes an artifact of the call; the result also contains a small text or image, for the model.
+ * Turns the scratch files that the result of an MCP server mentions into artifacts. A server has no protocol for
+ * artifacts: it writes into its temporary folder and answers with a path or a `file:` URI, which neither the model nor
+ * the user can open. Each file becomes an artifact of the call; a small text or image is also added to the result, for
+ * the model.
  */
 import { hash } from "node:crypto";
 import { basename } from "node:path";
@@ -19,7 +20,7 @@ import type { ReadArtifact } from "./collect-artifacts.ts";
 
 /** The temporary folder of a process. */
 export interface ProcessScratch {
-  /** The paths of the folder as the process sees it. The result names files by the first one. */
+  /** All paths at which the process sees the folder. Blocks that are added to the result use the first one. */
   roots: readonly [string, ...string[]];
   /** Reads a file by its path below the folder, without following links. */
   read: ReadArtifact;
@@ -32,7 +33,7 @@ export interface ServerFiles {
   redactor: CallRedactor;
 }
 
-/** Characters that end a path inside a sentence or a quotation, in several scripts. */
+/** A path up to a character that ends it in a sentence or a quotation, in several scripts. */
 const PATH =
   "[^\\s\"'`<>|*?()[\\]{},;\\\\\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb\u3001\u3002\u300c\u300d\uff0c\uff09]+";
 /** A path in quotation marks or brackets may contain spaces. */
@@ -53,7 +54,7 @@ const FAULTS: Partial<Record<ArtifactFault | "too_much", string>> = {
   unreadable: "it could not be read",
 };
 
-/** Paths below scratch that the result mentions, each once, at most as many as a result may have. */
+/** Paths below scratch that the result mentions, each once, up to the number of artifacts that a result may have. */
 export function findScratchPaths(result: Json | null, { roots }: Pick<ProcessScratch, "roots">): string[] {
   const root = `(?:${roots.map(escapePattern).join("|")})/`;
   const search: Search = {
@@ -61,7 +62,7 @@ export function findScratchPaths(result: Json | null, { roots }: Pick<ProcessScr
     // A whole string that is a path or a URI may contain spaces.
     whole: new RegExp(`^(${SCHEME})?${root}(.+)$`, "s"),
     quoted: QUOTES.map(([open, close]) => {
-      // Without the opening character, so that many opening characters in a row are searched in linear time.
+      // Excludes the opening character, so that many opening characters in a row are searched in linear time.
       const inside = `[^${open}${close}\\n]{1,${MAX_QUOTED}}`;
       return new RegExp(`${escapePattern(open!)}(${SCHEME})?${root}(${inside})${escapePattern(close!)}`, "g");
     }),

@@ -14,7 +14,7 @@ export interface CallScratch {
   /** Creates a file. Throws when there is no space. */
   put(file: string, bytes: Uint8Array): Promise<void>;
   read: ReadArtifact;
-  /** Removes the folder after the call, when its process may serve another call. */
+  /** Removes the folder after the call, because its process may serve another call. */
   clear(): Promise<void>;
 }
 

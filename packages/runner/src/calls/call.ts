@@ -209,13 +209,13 @@ export class RunnerCall implements DialectCall {
     // The process may have exited since its handshake. Nothing was sent yet, so the call is safe to repeat.
     const { process } = worker;
     if (process.state !== "ready") {
-      const reason = process.killReason ?? "it exited by itself";
+      const reason = process.killReason ?? "it exited on its own";
       throw process.failure ?? new BackplaneError("crashed", `The plugin's process has exited: ${reason}.`);
     }
     if (wanted && process.confined !== null)
       this.#scratch = await sandboxScratch(process, worker.pooled, name);
     if (this.#scratch !== null) await this.#putInput(this.#scratch);
-    // The call was interrupted before the folder was known to it, so it is removed here.
+    // The call was interrupted before it knew about the folder, so the folder is removed here.
     if (this.#state !== "waiting") return await this.#scratch?.clear();
     worker.waiting--;
     this.#send(worker);
@@ -237,7 +237,7 @@ export class RunnerCall implements DialectCall {
       this.#redactor = redactorAmong(worker.recent_secrets, this.request.context, this.#redactor);
     }
     this.#deps.pool.startCall(worker, this);
-    // Inside the sandbox the gateway has an address of the sandbox's own network.
+    // Inside the sandbox the gateway has an address in the sandbox's own network.
     const base_url = worker.process.confined?.egress?.gateway_url ?? null;
     if (base_url !== null) this.context = { ...this.context, gateway: { ...this.context.gateway, base_url } };
     worker.process.session!.call(this);

@@ -46,7 +46,7 @@ function sentenceOf(reason: RefusalReason): string {
 
 function fixFor(reason: RefusalReason, destination: string, binding_id: string): string | undefined {
   if (reason === "domain.not_allowed" || reason === "direct.lookup")
-    return `If it needs this destination: backplane binding set ${binding_id} --domains ${destination}`;
+    return `If the plugin needs this destination: backplane binding set ${binding_id} --domains ${destination}`;
   if (reason === "address.forbidden" || reason === "address.literal")
     return `If you trust this destination, ask the operator to add "${destination}" to egress.allow_private in backplane.toml.`;
   if (reason === "direct.connection")

@@ -17,7 +17,7 @@ import type { CallScratch } from "./call-scratch.ts";
 import { crashed, withLimit } from "./outcomes.ts";
 
 export interface FinishContext {
-  /** Resolves when the call's refused connections are known; null if they are. */
+  /** Resolves when the call's refused connections are known; null if they already are. */
   refusals: Promise<void> | null;
   worker: Worker | null;
   wasSent: boolean;
@@ -70,7 +70,7 @@ async function finishOnWorker(
 ): Promise<FinishedCall> {
   const { process } = worker;
   const { wasSent, oneCall } = end;
-  // Must come first: a process that has exited waits only for the first request for a file.
+  // Must come first: once the plugin has exited, its sandbox waits only for files that are requested in this turn.
   let { answer, violations } = wasSent
     ? await collectFiles(process, first, end)
     : { answer: first, violations: 0 };
@@ -90,7 +90,7 @@ async function finishOnWorker(
   return { answer: withLimit(worker, answer), violations };
 }
 
-/** A process whose files cannot be read in time is killed. */
+/** Kills the process if its files cannot be read within the time limit. */
 async function collectFiles(
   process: PluginInstance,
   answer: PluginAnswer,
@@ -138,7 +138,7 @@ async function collectMentionedFiles(
 }
 
 /**
- * A side process must exit by itself after its answer. If it does not, a violation is counted and the result stays
+ * A side process must exit on its own after its answer. If it does not, a violation is counted and the result stays
  * valid.
  */
 async function tearDown(

@@ -93,7 +93,7 @@ function describeStartOutput({ process }: Worker): string | null {
   return describeStderr(process.stderr.since(0, STDERR_BYTES).toString("utf8"));
 }
 
-/** Explains why the process exited instead of reporting a closed pipe. A remote server has no exit. */
+/** Explains why the process exited instead of reporting a closed pipe. A remote server never exits. */
 async function nameCrash(worker: Worker, error: unknown): Promise<unknown> {
   const { process } = worker;
   if (codeOf(error) !== "crashed" || process.pid === undefined || process.state === "ready") return error;

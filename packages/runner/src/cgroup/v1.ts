@@ -40,7 +40,7 @@ async function makeSlot(
   if (has("memory")) {
     const folder = folderOf("memory");
     await writeControl(join(folder, "memory.limit_in_bytes"), String(limits.memory_bytes));
-    // Without it the plugin would swap before it reaches the limit. Not every kernel accounts for swap.
+    // Without this limit the plugin would swap before it reaches the other. Not every kernel accounts for swap.
     await writeControl(join(folder, "memory.memsw.limit_in_bytes"), String(limits.memory_bytes)).catch(
       () => false,
     );
@@ -54,7 +54,7 @@ async function makeSlot(
     );
   }
   return {
-    // A single-threaded process that joins by itself does not take the lock that all forks on the machine wait for.
+    // A single-threaded process that adds itself does not take the lock that all forks on the machine wait for.
     join: folders.map((folder) => join(folder, "tasks")),
     counters: () => ({
       oom: has("memory")

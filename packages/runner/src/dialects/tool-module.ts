@@ -1,6 +1,6 @@
 /**
  * `module.tools`: a folder of tool files, loaded by our host program, which speaks vai.rpc.v1. The program is a
- * single file that the sandbox shows read-only beside the package; an error in one tool file does not affect the
+ * single file that is mounted read-only beside the package; an error in one tool file does not affect the
  * others. An isolated process serves one call, a worker many.
  */
 import { createHash } from "node:crypto";

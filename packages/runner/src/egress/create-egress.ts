@@ -52,7 +52,7 @@ export interface EgressSession extends SandboxNetwork {
   proof: string;
   /** Accepts connections on one of `listeners`, which sandbox-init opened. */
   attach(listener: EgressListener, server: Server): void;
-  /** Records what ended inside the sandbox; `unlisted` counts attempts of which nothing else is known. */
+  /** Records an attempt that ended inside the sandbox; `unlisted` counts attempts of which nothing else is known. */
   recordDirect(attempt: DirectAttempt | { unlisted: number }): void;
   /** Pauses all connections while no call is in flight. */
   hold(held: boolean): void;

@@ -140,8 +140,8 @@ export function createModuleHost(
 }
 
 /**
- * Connections of a kernel plugin belong to no call, so they are logged. `net.fetch` with a call's `as` is recorded
- * with the call.
+ * Connections of a kernel plugin do not belong to a call, so refused ones are logged. `net.fetch` with a call's `as` is
+ * recorded with the call.
  */
 function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
   let left = LOGGED_REFUSALS;
@@ -249,7 +249,7 @@ class HostedPlugin {
     await this.gone;
   }
 
-  /** Counts egress anew for each request, as for each call of a binding. */
+  /** Resets the egress counts for each request, as for each call of a binding. */
   #startRequest(): ModuleSession {
     this.process.confined?.egress?.resetCounts();
     return this.#session!;

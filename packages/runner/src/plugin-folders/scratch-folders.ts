@@ -33,7 +33,7 @@ export class ScratchFolders {
     return folder;
   }
 
-  /** Exists as long as the process. */
+  /** The folder exists as long as the process does. */
   makeForProcess(): Promise<string> {
     return this.make(`proc_${++this.#processes}`);
   }

@@ -68,7 +68,7 @@ export class Pool {
     return this.#breaker.heldBack();
   }
 
-  /** Why the last start of this process's plugin failed; null if none failed since it last started. */
+  /** Why the last start of this process's plugin failed; null if none has failed since the last successful start. */
   startFailure({ subject }: Worker): string | null {
     return this.#breaker.lastFailure(subject);
   }
@@ -182,7 +182,7 @@ export class Pool {
     );
   }
 
-  /** Takes the process that uses a data folder out of use; resolves when it has ended its calls and is gone. */
+  /** Gives no new calls to the process that uses a data folder; resolves when it has finished its calls and exited. */
   async releaseFolder(folder: string): Promise<void> {
     const owner = this.#workers.folderOwner(folder);
     if (owner !== undefined) await this.#waitForExit(owner);
@@ -224,7 +224,7 @@ export class Pool {
     const recent_secrets: string[] = [];
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
     const folder = dialect.keeps_data === true ? dataKey(request) : null;
-    // Asked now: a user of the folder that comes later waits for this process.
+    // Looked up now: any later user of the folder waits for this process.
     const before = folder === null ? undefined : this.#workers.folderOwner(folder);
     const inline_released = folder === null ? Promise.resolve() : this.#deps.waitForInline(folder);
     const preparation = new LaunchPreparation(this.#deps, request, dialect, start, {

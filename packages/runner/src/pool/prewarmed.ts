@@ -1,8 +1,8 @@
 /**
- * Prewarmed processes of isolated exports (bench sandbox.prewarmed): launched, after their handshake, without any call
- * data, used once and never returned. A pool key gets one after its first call, more when calls arrive faster than
- * processes start, and none after the idle time without a call. Their number and memory are bounded over all keys, and
- * a call that needs a slot takes precedence.
+ * Prewarmed processes of isolated exports (bench sandbox.prewarmed): they are launched and complete their handshake
+ * without any call data, and each is used once and never returned. A pool key gets one after its first call, more when
+ * calls arrive faster than processes start, and none after the idle time without a call. Their number and memory are
+ * bounded over all keys, and a call that needs a slot takes precedence.
  */
 import type { Clock, Logger, ProcessRequest } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";

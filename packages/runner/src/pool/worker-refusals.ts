@@ -1,8 +1,8 @@
 /**
  * Assigns refused connections to calls. Calls of one process share its egress, so a refusal goes to every call in
  * flight, marked as shared if there are several. A refusal between calls goes to the next call, so that the first
- * call sees what was refused during the start; later it may belong to an earlier call, so it is marked as shared as
- * well.
+ * call sees what was refused during the start. After the first call such a refusal may belong to an earlier call, so it
+ * is marked as shared as well.
  */
 
 import { REDACTED } from "@backplane/contract";

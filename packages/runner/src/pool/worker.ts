@@ -168,7 +168,7 @@ export class Worker {
     this.#egress?.hold(this.held);
   }
 
-  /** Counts a violation for the call with this id. Without an id it is counted once, for any call in flight. */
+  /** Counts a violation for the call with this id. Without an id it is counted once, for one of the calls in flight. */
   recordViolation(request_id: string | undefined): void {
     const call = request_id === undefined ? this.calls[0] : this.calls.find(({ id }) => id === request_id);
     if (call !== undefined) call.violations++;

@@ -26,9 +26,9 @@ export interface Dialect {
   idleTimeout?(request: ProcessRequest, limits: RunnerLimits): number | null;
   /** The timeout for starting its program, if it is not start_ms. */
   readonly launch_limit?: keyof RunnerTimeouts;
-  /** False if the protocol cannot tell a call about its scratch folder; only the process has one. */
+  /** False if the protocol cannot name a scratch folder per call; then only the process has one. */
   readonly call_scratch?: false;
-  /** It has a persistent data folder per binding and project, used by one process at a time. */
+  /** It has a persistent data folder per plugin, organisation and project, used by one process at a time. */
   readonly keeps_data?: boolean;
   /** Why this dialect cannot run the request; null if it can. */
   unsupportedReason(request: RunRequest): string | null;

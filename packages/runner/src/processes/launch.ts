@@ -157,7 +157,8 @@ async function launchConfined(
 
 /**
  * The complete environment (side.env): nothing is inherited, and the manifest cannot change PATH. Python would
- * write compiled files next to its sources, which must not change; a script may use it as its interpreter.
+ * write compiled files next to its sources, which must not change; a script of the package may use Python as its
+ * interpreter.
  */
 function buildEnvironment(
   plan: LaunchPlan,

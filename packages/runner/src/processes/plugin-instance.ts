@@ -15,7 +15,7 @@ export interface PluginInstance {
   readonly exit: ExitStatus | null;
   /** Why it exited, if it was sandboxed. */
   readonly exitCause: ExitCause | null;
-  /** Why the gateway stopped it; null if it exited by itself. */
+  /** Why the gateway stopped it; null if it exited on its own. */
   readonly killReason: string | null;
   /** The error that ended the session, if any. */
   readonly failure: BackplaneError | null;

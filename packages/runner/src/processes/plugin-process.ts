@@ -55,7 +55,7 @@ export interface ProcessSpec {
   prepare(): Promise<LaunchPlan>;
   /** The launch has reached this step; it begins with `prepare`. */
   launchStep?: (step: LaunchStep) => void;
-  /** A protocol violation. Without a request id it belongs to any call in flight. */
+  /** A protocol violation. Without a request id its call is unknown. */
   violation(kind: string, request_id: string | undefined): void;
 }
 
@@ -151,7 +151,7 @@ export class PluginProcess implements PluginInstance {
       this.#spec.launchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
-      // Usually done long before, so that the children it starts for a call are in the cgroup too.
+      // Usually done long before. The children that the process starts for a call must be in the cgroup too.
       await this.#launched.tree?.joined;
       if (this.failure !== null) throw this.failure;
       this.#assertNotKilled();

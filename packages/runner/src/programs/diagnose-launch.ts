@@ -40,7 +40,7 @@ export async function explainUnresolved(
     case "folder":
       return `The entrypoint ${quote(entry.label)} is a folder. Name the program inside it in vai-plugin.toml.`;
     case "outside":
-      return `The entrypoint ${quote(entry.label)} lies outside the package. Name "node", a bare program name, or a file inside the package.`;
+      return `The entrypoint ${quote(entry.label)} lies outside the package. Use "node", a bare program name, or a file inside the package.`;
   }
 }
 
@@ -50,8 +50,8 @@ export async function explainUnsupportedFormat(
   environment: LaunchEnvironment,
 ): Promise<string | null> {
   const format = await readExecutableFormat(entry.file).catch(() => null);
-  // For a file that is unreadable or not executable the system's own error is better. Scripts are checked by their
-  // interpreter.
+  // For a file that is unreadable or not executable the system's own error is better. A script is only
+  // explained if it does not start.
   if (format === null || format.kind === "script" || !(await isExecutableFile(entry.file))) return null;
   const native =
     (format.kind === "elf" || format.kind === "mach-o") &&
@@ -133,7 +133,7 @@ async function explainFormat(
       if (format.os === os && format.arch.split(" and ").includes(arch)) {
         return `${name} is a program for this machine, but its loader is missing. Link it statically, or install the libraries it was built against.`;
       }
-      return `${name} is built for ${format.os} ${format.arch}, but this machine is ${os} ${arch}. Pack a build for ${os} ${arch}, and name it in runtime.os and runtime.arch.`;
+      return `${name} is built for ${format.os} ${format.arch}, but this machine is ${os} ${arch}. Pack a build for ${os} ${arch}, and set runtime.os and runtime.arch to match.`;
     case "pe":
       return `${name} is a Windows program, but this machine is ${os} ${arch}. Pack a build for ${os}.`;
     case "empty":
@@ -175,12 +175,12 @@ async function describeMissing(program: string, environment: LaunchEnvironment):
   const documented = environment.interpreters.path.join(":");
   const elsewhere = await findElsewhere(program, environment.interpreters.path, environment.host_paths);
   if (elsewhere === null) return `is not on ${documented}. Install it there, or add it to the package.`;
-  return `is not on ${documented}, the only places a plugin's program is looked up. There is one at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
+  return `is not on ${documented}, the only folders in which a plugin's program is looked up. There is one at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
 }
 
 /**
- * Looks for a program in places that plugins cannot use, only to name it. The home folder is written as `~`; null
- * if it is not found.
+ * Looks for a program in places that plugins cannot use, only to mention it. The home folder is written as `~`. Null if
+ * the program is not found.
  */
 async function findElsewhere(
   name: string,

@@ -42,7 +42,7 @@ export function createInstallScripts(parts: InstallScriptParts): InstallScripts 
   };
 }
 
-/** node-gyp would download the headers of Node, which are usually beside it. */
+/** Otherwise node-gyp would download the headers of Node, which are usually installed beside Node. */
 async function toolsFor(node: string, npm_cli: string): Promise<Pick<ConfineRequest, "env" | "binds">> {
   const program = await realpath(node);
   const headers = join(dirname(program), "..", "include");

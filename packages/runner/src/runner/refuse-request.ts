@@ -28,7 +28,7 @@ export function refuseRequest(
     if (secrets && sandbox === null) {
       return new BackplaneError(
         "sandbox.unavailable",
-        "Its secrets are passed as environment variables or arguments, which other programs of the same user could read outside the sandbox.",
+        "The plugin's secrets are passed as environment variables or arguments, which other programs of the same user could read outside the sandbox.",
         {
           fix: "Enable the sandbox, or remove policy.secret_env and the secrets in config from the binding.",
         },

@@ -1,6 +1,6 @@
 /**
- * Runs a program of an installation in the sandbox until it ends: with one writable folder, without network and without
- * secrets.
+ * Runs a program that an installation needs in the sandbox until it ends: with one writable folder, without network and
+ * without secrets.
  */
 import { chmod, readdir, realpath } from "node:fs/promises";
 import { join } from "node:path";

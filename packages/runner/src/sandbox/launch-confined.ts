@@ -60,7 +60,7 @@ export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "netwo
   state?: string;
   /** Without it there is no egress, whatever the grant says. */
   egress?: EgressSession;
-  /** Or the name of a kernel plugin. An operator may have set limits for it. */
+  /** The id of a package or the name of a kernel plugin. An operator may have set limits for it. */
   package_id?: string;
 };
 
@@ -159,7 +159,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     egress,
     untraced: control.untraced,
     pendingRefusals: () => {
-      // Not before the first answer. The outer process of bwrap is not in the network namespace.
+      // Opened at the first answer, and not with bwrap, whose outer process is not in the network namespace.
       if (prepared.staged !== null && child.exitCode === null && child.signalCode === null)
         traffic ??= openTraffic(spawned.pid);
       const counter = traffic?.counter() ?? null;
@@ -223,7 +223,7 @@ function closeAfterOutput({ child, control }: SpawnedProcess): void {
   else child.stdout.once("close", leave);
 }
 
-/** Explains why there is no sandbox and what to do about it. */
+/** Explains why the process could not be started and what to do about it. */
 function startError(
   errno: number | null,
   output: string,

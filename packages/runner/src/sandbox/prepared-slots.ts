@@ -38,8 +38,8 @@ export class PreparedSlots {
   }
 
   /**
-   * `uid` replaces the slot's user. A prepared process already has the slot's user and the default limits, so for others a
-   * new one is started.
+   * `uid` replaces the slot's user. A prepared process already has the slot's user and the default limits, so a new
+   * one is started for any other user or limits.
    */
   async take(uid: number | null, limits: SandboxLimits): Promise<PreparedSlot> {
     if (uid !== null || limits !== this.#default_limits) return await this.#make(uid, limits);

@@ -107,7 +107,7 @@ interface Referenceable {
 }
 
 /**
- * Kills the inner process, and with it the whole namespace. The outer process exits by itself or is killed after a
+ * Kills the inner process, and with it the whole namespace. The outer process exits on its own or is killed after a
  * delay.
  */
 function killBoth(child: ChildProcess, outer: number, control: ControlChannel): void {

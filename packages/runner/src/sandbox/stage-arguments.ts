@@ -32,7 +32,7 @@ function mountCommand({ system, writable }: PlannedMount): string {
   return writable ? "share" : "show";
 }
 
-/** Without root it is mounted in a user namespace, where the gateway's user has the id of the plugin. */
+/** Without root the tmpfs is mounted in a user namespace, where the gateway's user has the id of the plugin. */
 function tmpfsOptions({ bytes, files }: NonNullable<SandboxPlan["scratch"]>, uid: number | null): string {
   const owner = uid ?? INSIDE_UID;
   return `mode=0700,size=${bytes},nr_inodes=${files},uid=${owner},gid=${owner}`;

@@ -44,7 +44,7 @@ export function configuredEnvironment(request: ConfiguredRequest): Record<string
 
 /**
  * True for a Node program with secrets in its arguments. Its NODE_OPTIONS must not be set, because the code that fills in
- * the arguments needs them.
+ * the arguments uses that variable.
  */
 export function fillsOwnArguments({ package: { runtime }, context }: ConfiguredRequest): boolean {
   const { args, env } = context.config;

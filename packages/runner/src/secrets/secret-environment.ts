@@ -1,7 +1,7 @@
 /**
  * Secrets that a process knows from its start: those that the operator passes as environment variables, for
- * dialects with no other channel, and those that a dialect passes once. Such a process serves no call with other
- * values and cannot be prewarmed.
+ * dialects with no other channel, and those that a dialect passes once. Such a process is not used for calls with
+ * other values and cannot be prewarmed.
  */
 import { createHmac, randomBytes } from "node:crypto";
 import type { ProcessRequest } from "@backplane/ports";

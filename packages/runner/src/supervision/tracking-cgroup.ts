@@ -24,7 +24,7 @@ export class TrackingCgroups {
 
   /**
    * Resolves when the process is a member or has exited. Existing children are not moved. The kernel waits for all
-   * processors before it moves a process, 6 to 30 ms, so a thread does it; the write starts in this tick.
+   * processors before it moves a process, which takes 6 to 30 ms, so a thread does it; the write starts in this tick.
    */
   async add(name: string, pid: number, started: number): Promise<void> {
     try {

@@ -7,7 +7,7 @@ const WHY: Record<Exclude<TimeBudgetVerdict, "idle">, string> = {
   starved: "The machine is too busy to run it.",
 };
 
-/** Converts the error of a failed start; `late` is the time limit that ended it, null if none did. */
+/** Converts the error of a failed start; `late` is the verdict of the time limit that ended it, null if none did. */
 export function asSlowStart(error: BackplaneError, late: TimeBudgetVerdict | null): BackplaneError {
   if (late === null) return error;
   const details = { ...error.details, slow_start: true };

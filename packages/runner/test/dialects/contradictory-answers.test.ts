@@ -153,7 +153,7 @@ describe("vai.rpc.v1", () => {
 
   verifies(
     "wire.contradiction",
-    "fails only the call of a contradictory response, immediately and as malformed",
+    "fails only the call that got a contradictory response, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner();
       await all(VAI_CASES, (answerCase) =>
@@ -183,7 +183,7 @@ describe("vai.rpc.v1", () => {
 
   verifies(
     "wire.reply.once",
-    "keeps the first of two final responses and counts a response to an unknown request",
+    "keeps the first of two final responses and counts a response to an unknown request as a violation",
     async () => {
       const first = { ...VAI, ok: true, body: { status: "succeeded", result: 1 } };
       const second = { ...VAI, ok: true, body: BODY, error: ERROR };
@@ -222,7 +222,7 @@ describe("hefty.jsonrpc", () => {
 
   verifies(
     "wire.contradiction",
-    "fails only the call of a contradictory instrument answer, immediately and as malformed",
+    "fails only the call that got a contradictory instrument answer, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner({ data_root: dataRoot() });
       await all(INSTRUMENT_CASES, (answerCase) =>
@@ -338,7 +338,7 @@ describe("mcp.stdio", () => {
 
   verifies(
     "wire.contradiction",
-    "fails only the call of a contradictory reply, immediately and as malformed",
+    "fails only the call that got a contradictory reply, immediately and as malformed",
     async () => {
       const testRunner = createTestRunner();
       await all(rpcCases(CONTENT), (answerCase) =>
@@ -379,7 +379,7 @@ describe("mcp.stdio", () => {
 
   verifies(
     "wire.reply.once",
-    "keeps the first of two replies and counts the second and one to an unknown request",
+    "keeps the first of two replies; the second, and one to an unknown request, count as violations",
     async () => {
       const messages = [
         { ...RPC, id: 9_999, result: {} },

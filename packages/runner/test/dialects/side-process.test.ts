@@ -85,7 +85,7 @@ test("reports an error with a message as the plugin's own failure", async () => 
 
 verifies(
   "side.execute",
-  "counts and kills a process that does not exit cleanly after its answer, and keeps the result",
+  "kills a process that does not exit cleanly after its answer, counts a violation and keeps the result",
   async () => {
     const testRunner = createTestRunner({ timeouts: { teardown_ms: 100 } });
     expect(await testRunner.run(side("exits-one-after"))).toMatchObject({

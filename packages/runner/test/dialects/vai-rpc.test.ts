@@ -33,7 +33,7 @@ test.each([
   ["cancels-itself", "cancelled", "cancelled", null],
   ["ok-false", "failed", "plugin_protocol_error", "missing body"],
   ["no-status", "failed", "malformed_response", null],
-])("%s ends as %s with %s", async (behaviour, status, code, expectedText) => {
+])("behaviour %s: the call ends as %s with error code %s", async (behaviour, status, code, expectedText) => {
   const outcome = await createTestRunner().run(vai(behaviour));
   expect(outcome).toMatchObject({ status, dispatched: true, violations: 0 });
   expect(outcome.error?.code ?? null).toBe(code);
@@ -83,7 +83,7 @@ verifies(
     const forked = await testRunner.run(vai("forks", { env }));
     const { pid, grandchild } = forked.result as { pid: number; grandchild: number };
     expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
-    // It was started before, so that the deadline covers the call alone.
+    // Starts the process first, so that the deadline covers the call alone.
     await testRunner.run(vai("hangs-on-request", { env, input: {} }));
     const hung = await testRunner.run(
       vai("hangs-on-request", { timeout_ms: 2_000, env, input: { hang: true } }),
@@ -219,7 +219,7 @@ verifies("vai.timeouts", "uses the documented default timeouts, each of which ca
   testRunner.runner.retire("bind_1");
   await until(() => processesWith(testRunner.mark).length === 0);
   const spent = performance.now() - started;
-  // The default grace periods of the two processes take 9 s in addition.
+  // The default grace periods of the two processes would take another 9 s.
   expect(spent).toBeLessThan(9_000);
 });
 

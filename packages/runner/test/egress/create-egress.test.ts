@@ -66,7 +66,7 @@ test("absolute URIs: forwards consecutive requests with bodies and removes proxy
   expect(session.counts().bytes_out).toBeGreaterThan(body.length);
 });
 
-test("SOCKS5 by name", async () => {
+test("SOCKS5: forwards a connection to a host name", async () => {
   const { port } = await listen(echo, PUBLIC);
   const { proxy, session } = await openTestEgress({ domains: ["api.acme.test"] });
   const client = new TestClient(proxy).send(socksConnect("api.acme.test", port));
@@ -88,7 +88,7 @@ test("forwards a protocol in which the server speaks first", async () => {
   expect(await client.readToEnd()).toContain("250 EHLO x");
 });
 
-test("serves clients that ignore the proxy variables through /etc/hosts: HTTP, TLS", async () => {
+test("/etc/hosts: serves HTTP and TLS clients that ignore the proxy variables", async () => {
   const web = await httpServer();
   const tls = await listen(echo, PUBLIC);
   const egress = await openTestEgress({ domains: [`b.test:${web.port}`, `a.test:${tls.port}`] });

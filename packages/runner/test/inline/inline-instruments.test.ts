@@ -211,7 +211,7 @@ describe("a call in this process", () => {
   });
   test("ends at its deadline, aborts its signal, and ignores a later answer", async () => {
     const { log, testRunner } = setUp();
-    // It is loaded before, so that the deadline covers the call alone.
+    // Loads the plugin first, so that the deadline covers the call alone.
     await testRunner.run(plugin("InProcess"));
     const late = await testRunner.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 1_000 }));
     expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });

@@ -80,7 +80,7 @@ const rejection = (work: Promise<unknown>): Promise<Error> =>
 test.each([
   ["waits", "await new Promise((wake) => setTimeout(wake, 1e8));"],
   ["spins", "for (;;);"],
-])("kills a module that %s at import with its children and reports the reason", async (_how, hang) => {
+])("kills a module that %s at import, and its children, and reports the reason", async (_how, hang) => {
   const pids = join(mkdtempSync(join(root, "pids-")), "pids");
   const before = `
     import { spawn } from "node:child_process";

@@ -51,7 +51,7 @@ verifies("integrity.exec", "kills a pooled process when its files change later",
   expect(first).toHaveLength(1);
   state.intact = false;
   let outcome = await testRunner.run(vai("echo"));
-  // It is checked again with the first call after a second.
+  // The files are checked again at the first call after a second.
   const end = performance.now() + 20_000;
   while (outcome.status === "succeeded" && performance.now() < end) {
     await new Promise((resolve) => setTimeout(resolve, 100));

@@ -48,7 +48,7 @@ verifies(
 
 verifies(
   "server.idle",
-  "keeps a server that its binding excludes, whatever the limit of the gateway",
+  "keeps a server whose binding disables the idle timeout, whatever the limit of the gateway",
   async () => {
     const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
     const kept = await callForPid(testRunner, withIdle(0));

@@ -96,7 +96,7 @@ test("kills the children that a process leaves behind when it exits", async () =
 
 verifies(
   "fault.crash-loop",
-  "starts a plugin that fails at launch three times, then reports crash_loop, and recovers after a fix",
+  "launches a failing plugin three times, then reports crash_loop, and recovers after a fix",
   async () => {
     const testRunner = createTestRunner();
     const fixed = join(testRunner.scratch_root, "fixed");
@@ -123,7 +123,7 @@ verifies(
   },
 );
 
-verifies("fault.crash-loop", "launches once for many calls at the same time", async () => {
+verifies("fault.crash-loop", "launches a failing plugin three times even for many calls at once", async () => {
   const testRunner = createTestRunner();
   const outcomes = await Promise.all(Array.from({ length: 12 }, () => testRunner.run(side("dies-at-once"))));
   const codes = outcomes.map((outcome) => outcome.error?.code);

@@ -30,7 +30,7 @@ test("serves a call with a ready process, uses it once and replaces it", async (
     await ready(testRunner, 1);
     const started = performance.now();
     seen.add(await served(testRunner));
-    // A cold start of Node alone takes longer than this on any machine.
+    // Generous, for a busy machine: a ready process answers in milliseconds.
     expect(performance.now() - started).toBeLessThan(1_000);
   }
   expect(seen.size).toBe(4);

@@ -15,7 +15,7 @@ const asked = (host: string, detail?: string): Refusal => ({
   at: 0,
 });
 
-test("marks a refusal between calls as shared unless no call was served before", () => {
+test("marks a refusal between calls as shared if the process has already served a call", () => {
   const calls: ActiveCall[] = [];
   const refusals = new WorkerRefusals(
     calls,

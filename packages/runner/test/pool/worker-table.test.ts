@@ -29,7 +29,7 @@ test("does not find one-call workers by key, and counts only spawned processes",
   expect([workers.find("key"), workers.size]).toEqual([undefined, 1]);
 });
 
-test("assigns a folder to its newest worker until that is removed", () => {
+test("assigns a folder to its newest worker until that worker is removed", () => {
   const workers = new WorkerTable();
   const [old, young] = [idleWorker({ key: "a" }), idleWorker({ key: "b" })];
   workers.add(old, "bind_1/proj");

@@ -62,7 +62,7 @@ describe("has an exact error code for each misbehaviour", () => {
   test.each([
     ["answers-twice", 1],
     ["answers-strangers", 2],
-  ])("vai %s: keeps the first reply and counts the rest", async (behaviour, result) => {
+  ])("vai %s: keeps the valid reply and counts the other as a violation", async (behaviour, result) => {
     const outcome = await attack(createTestRunner(), vai(behaviour));
     expect(outcome).toMatchObject({ status: "succeeded", result, violations: 1 });
   });

@@ -27,7 +27,7 @@ verifies(
   },
 );
 
-test("explains, without arguments, that Backplane starts it", () => {
+test("sandbox-init without arguments explains that it is started by Backplane", () => {
   const { status, stderr } = spawnSync(join(SHIPPED, `linux-${process.arch}`), [], { encoding: "utf8" });
   expect([status, stderr]).toEqual([125, "sandbox-init is started by Backplane\n"]);
 });

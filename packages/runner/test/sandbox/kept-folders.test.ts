@@ -86,7 +86,7 @@ test.each([
     "deleted files that are mapped and closed",
     `import ctypes\nc = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p\nfor i in range(4):\n  f = open(f'f{i}', 'w+b'); f.write(b'x' * ${3 * MIB}); f.flush(); c.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0)); os.unlink(f'f{i}'); f.close()\n`,
   ],
-])("counts %s", async (_, script) => {
+])("counts %s towards the limit", async (_, script) => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const folder = keptFolder();
   const { exitCause } = await run(sandbox, "data", folder, `${script}time.sleep(5)`);

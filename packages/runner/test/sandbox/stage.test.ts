@@ -1,4 +1,4 @@
-/** The stage by itself: what it shows, and that a plugin's files cannot redirect what it does, possibly as root. */
+/** The stage alone: what it shows, and that a plugin's files cannot redirect what it does, possibly as root. */
 import { once } from "node:events";
 import { mkdirSync, readdirSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
@@ -53,7 +53,7 @@ test.each([
   ["a new folder in a folder on the host", ["show", "/usr/bin", "/plugin/new/bin"]],
   ["a new link in a folder on the host", ["link", "/", "/plugin/new"]],
   ["a path with ..", ["show", "/usr/bin", "/plugin/../../bin"]],
-  ["no path", ["hide", "/"]],
+  ["the root as a path", ["hide", "/"]],
 ])("refuses %s and creates nothing", async (_, args) => {
   const folder = await packageFolder();
   const outside = emptyFolder();

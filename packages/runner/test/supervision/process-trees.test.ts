@@ -106,7 +106,7 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
 });
 
 test(
-  "kills the daemons of a process that exits by itself",
+  "kills the daemons of a process that exits on its own",
   async () => {
     const testRunner = createTestRunner();
     const child = daemon();
@@ -200,7 +200,7 @@ test("reads a process whose name contains spaces and parentheses", () => {
 
 verifies(
   "launch.tree",
-  "finds a daemon by its mark without cgroups, even after its process exited by itself",
+  "finds a daemon by its mark without cgroups, even after its process exited on its own",
   async () => {
     for (const killed of [true, false]) {
       const tree = new ProcessTree(null, logTo());

@@ -108,7 +108,7 @@ export class TestClient {
     return this.received.toString("latin1");
   }
 
-  /** Waits until the pattern was received or the other side has closed. */
+  /** Waits until the pattern was received. Throws if the other side closes first. */
   async waitFor(pattern: RegExp | string): Promise<string> {
     let over = false;
     void this.ended.then(() => {

@@ -29,7 +29,7 @@ export function text(result: Json | null): string {
   return (result as { content: { text: string }[] }).content[0]!.text;
 }
 
-/** Answers this method with a fixed result and everything else as usual. */
+/** Answers this method with `answer` and everything else as usual. */
 export const answers =
   (on: string, answer: (seen: ReceivedRequest, reply: Reply) => void) =>
   (seen: ReceivedRequest, reply: Reply) => {

@@ -59,7 +59,7 @@ export function request(folder: string, change: RunChange = {}): ConfineRequest 
   };
 }
 
-/** Waits for the exit: both outputs and the exit cause. */
+/** Waits for the exit and returns both outputs and the exit cause. */
 export async function finish({ child, exitCause }: ConfinedProcess): Promise<ProcessResult> {
   const output = { out: "", err: "" };
   child.stdout.on("data", (chunk: Buffer) => {

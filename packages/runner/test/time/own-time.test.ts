@@ -102,7 +102,7 @@ verifies(
 
 verifies(
   "launch.slow",
-  "makes starts that run out of time retryable and never a crash loop",
+  "treats starts that run out of time as retryable and never as a crash loop",
   async () => {
     const testRunner = createTestRunner({ timeouts: { hello_ms: 50 } });
     for (let attempt = 1; attempt <= 5; attempt++) {

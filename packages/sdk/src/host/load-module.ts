@@ -1,4 +1,4 @@
-/** Loads the plugin that a module exports, and reads everything of that plugin that is a value. */
+/** Loads the plugin that a module exports, and describes its fields, subscriptions and methods. */
 import { pathToFileURL } from "node:url";
 import {
   BackplaneError,

@@ -31,7 +31,7 @@ export function kernelTool<const S extends JsonSchema>(definition: KernelToolDef
   if (!NAME.test(name)) {
     throw new BackplaneError(
       "plugin.invalid",
-      `The tool name ${JSON.stringify(name)} must be 1 to 64 of A-Z, a-z, 0-9, _ and -.`,
+      `The tool name ${JSON.stringify(name)} must consist of 1 to 64 characters from A-Z, a-z, 0-9, _ and -.`,
     );
   }
   if (definition.parameters.type !== "object") {

@@ -82,8 +82,8 @@ class Instances {
 
   /**
    * Null for an instance of another plugin, which answers instead. If no instance has the plugin's own name,
-   * that name means the plugin configured by `plugin.<ns>.*`, which keeps configurations from before
-   * instances working.
+   * that name means the plugin configured by `plugin.<ns>.*`, so that configurations
+   * that are older than instances keep working.
    */
   async find(id: string, ctx: PluginContext): Promise<ProviderInstance | null> {
     const { name } = this.#options;

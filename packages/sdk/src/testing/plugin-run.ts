@@ -68,7 +68,7 @@ export interface PluginRun {
 
 export type TestEvent = Pick<HookEvent, "type"> & Partial<HookEvent>;
 
-/** Performs the handshake over the transport and returns the four calls. */
+/** Performs the handshake over the transport. The returned run can make all four kinds of call. */
 export async function connectPlugin(
   transport: Transport,
   identity: { package_id: string; version: string },

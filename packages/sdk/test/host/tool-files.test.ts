@@ -96,7 +96,7 @@ const IMPORTS = {
   "tools/required.cjs": `const api = require("@vellumai/plugin-api"); module.exports = { ${SAID}, ...api.none };`,
 };
 
-verifies("tools.file", "resolves the package of the types, however a file imports it", async () => {
+verifies("tools.file", "resolves @vellumai/plugin-api, however a file imports it", async () => {
   const host = await startToolHost(IMPORTS);
   const { tools } = await host.describe();
   expect(tools.map(({ load_error }) => load_error)).toEqual([null, null, null]);
@@ -145,7 +145,7 @@ verifies(
 
 verifies(
   "tools.isolated-failure",
-  "charges the import timeout of hanging files once and to no other file",
+  "describes the other files within the time limit when several imports hang",
   async () => {
     // It blocks the thread like an endless loop, but uses no CPU time.
     const blocks = "Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);";
@@ -245,7 +245,7 @@ verifies(
   },
 );
 
-verifies("tools.context", "has every field of the context, even outside a turn", async () => {
+verifies("tools.context", "passes every field of the context, even outside a turn", async () => {
   const host = await startToolHost({ "tools/look.js": CONTEXT });
   const seen = async (context: JsonObject) =>
     JSON.parse((await host.call("look", {}, context)).result.content[0]!.text!) as object;

@@ -1,4 +1,4 @@
-/** A folder of tool files, and the real program that hosts them, behind the host's side of the protocol. */
+/** Starts the real program that hosts a folder of tool files, and talks to it as the gateway does. */
 import { spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

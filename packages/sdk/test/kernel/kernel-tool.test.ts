@@ -94,7 +94,7 @@ verifies(
   },
 );
 
-test("refuses at definition a tool that no model could call", () => {
+test("refuses to define a tool that no model could call", () => {
   const make = (name: string, parameters: { type: "object" }) => () =>
     kernelTool({ name, description: "", parameters, run: () => "" });
   for (const broken of [make("no spaces", { type: "object" }), make("fine", { type: "array" as "object" })]) {
@@ -116,7 +116,7 @@ test.each([
   [{ routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /only a plugin of category adapter/],
   [{ category: "adapter", routes: [{ method: "GET", path: "a", scope: "admin" }] }, /must start with \//],
   [{ category: "adapter", routes: [{ method: "GET", path: "/a", scope: "admin" }] }, /needs onRequest/],
-])("refuses a plugin with %j at its definition", (change, message) => {
+])("refuses to define a plugin with %j", (change, message) => {
   let thrown: unknown;
   try {
     defineKernelPlugin({ ...plugin, ...change } as unknown as typeof plugin);

@@ -33,7 +33,7 @@ export async function expectStatuses(
   }
 }
 
-/** Uses an instance with a short timeout: these responses take too long, and their connections are closed. */
+/** The instance needs a short timeout: each response takes too long, and its connection is closed. */
 export async function expectTimeouts(
   vendor: Vendor,
   bus: LlmBus,

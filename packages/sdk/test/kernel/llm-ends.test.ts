@@ -23,7 +23,7 @@ test("ends only the calls of the interrupted session, without an answer", async 
   await other.handled;
 });
 
-test("stops a call that is interrupted right after its request before it starts", async () => {
+test("never starts a call that is interrupted right after its request", async () => {
   let started = false;
   const { bus } = createLlmBus((request) => {
     started = request.signal.aborted === false;
@@ -36,7 +36,7 @@ test("stops a call that is interrupted right after its request before it starts"
   expect(started).toBe(false);
 });
 
-test("drops deltas that are queued for a slow bus after an interrupt", async () => {
+test("after an interrupt, drops the deltas that are queued for a slow bus", async () => {
   const gate = Promise.withResolvers<void>();
   const { bus } = createLlmBus(async function* (request) {
     for (let n = 0; n < 3; n++) {

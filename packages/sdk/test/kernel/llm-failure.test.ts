@@ -67,7 +67,7 @@ verifies(
         "The provider answered with HTTP 529 (overloaded_error).",
       ],
       [sent({ status: undefined, error: body.error }), "The provider reported an error."],
-      // A code in a response is never treated as a refusal of the gateway.
+      // A code in a response is never treated as a refusal by the gateway.
       [
         sent({ status: 403, name: "BackplaneError", code: "policy.denied" }),
         "The provider answered with HTTP 403.",

@@ -4,7 +4,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { makeInstance } from "./llm-bus.ts";
 import { createLlmBus, parts } from "./llm-calls.ts";
 
-test("ignores a request for another plugin's instance or for no instance", async () => {
+test("ignores a request for another plugin's instance or for an unknown instance", async () => {
   const { bus, built } = createLlmBus(() => parts({ type: "content", text: "mine" }));
   bus.instances.org_a!.push(makeInstance("llm-other", {}, "theirs"));
   await bus.request({ provider: "theirs" }).handled;

@@ -1,5 +1,5 @@
 /**
- * A vendor on a local port: accepts real requests of the SDKs and answers each as the test specifies, byte by
+ * A vendor on a local port: accepts real requests from the SDKs and answers each as the test specifies, byte by
  * byte if necessary.
  */
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
@@ -10,7 +10,7 @@ export interface VendorRequest {
   headers: IncomingHttpHeaders;
   // biome-ignore lint/suspicious/noExplicitAny: each test knows the shape of the body that it reads.
   body: any;
-  /** The client closed the connection. */
+  /** Resolves when the response is complete or its connection is closed. */
   closed: Promise<void>;
 }
 

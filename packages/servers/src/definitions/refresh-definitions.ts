@@ -1,7 +1,7 @@
 /**
- * Keeps definitions up to date while the gateway runs (mcp.client). Described bindings are described at start,
- * again after a pause when that failed, and immediately when a server announces changed tools. The result is
- * published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`.
+ * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process can
+ * list is described at start, again after a pause if that failed, and soon after a server announces changed tools. The
+ * result is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`.
  */
 
 import { boundServerName, type Definitions, isDescribed, MCP_BRIDGE_SESSION } from "@backplane/contract";
@@ -17,8 +17,8 @@ export interface DefinitionsRefresher {
 }
 
 /**
- * The pauses after consecutive failures; the last one repeats. They are longer than the time for which the runner
- * holds back a process that dies at launch.
+ * The pauses after consecutive failures; the last one repeats. It is longer than the time for which the runner holds
+ * back a plugin that fails at launch.
  */
 const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
 /** A server that changes ten tools sends ten notifications. */
@@ -143,7 +143,7 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
         const doublings = Math.min(Math.max(0, watch.notices - THROTTLE.times), THROTTLE.doublings);
         scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
       }) ?? (() => {});
-    // Instrument plugins depend on each other, so instruments/ describes them one by one in their order.
+    // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
     const all = (await store.bindings.whole()).filter(
       ({ package: { manifest } }) =>
         isDescribed(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,

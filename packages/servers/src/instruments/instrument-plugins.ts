@@ -11,7 +11,7 @@ export function instrumentOf({ package: pack }: Pick<BoundPackage, "package">): 
 }
 
 /**
- * Reads the active plugins that `scope` sees. If two have the same id, the newer binding counts, as in the catalog.
+ * Reads the active plugins that `scope` sees. If two have the same id, the newer binding is used, as in the catalog.
  */
 export async function readInstrumentPlugins(
   bindings: Pick<BindingStore, "discover">,

@@ -110,7 +110,7 @@ export function createInstruments({
     }
   }
 
-  /** A plugin that is bound for the whole org moves there, even when it is installed from a project. */
+  /** A new version of an org-wide plugin is bound for the whole org too, even when it is installed from a project. */
   async function isBoundOrgWide(caller: Caller, { packages }: SourceInspection): Promise<boolean> {
     const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
     const before = [...plugins.values()].find(

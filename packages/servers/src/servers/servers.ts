@@ -295,7 +295,7 @@ function withoutShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
   );
 }
 
-/** Two packages may have the same last name; the server of the later binding gets a number. */
+/** The names of two packages may end with the same part; the server of the later binding gets a number. */
 function findFreeName(taken: readonly ServerInfo[], name: string): string {
   let free = name;
   for (let n = 2; taken.some((server) => server.name === free); n++) free = `${name}-${n}`;

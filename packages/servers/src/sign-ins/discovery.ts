@@ -140,7 +140,7 @@ function defaultEndpoints(origin: string): AuthorizationServer {
   };
 }
 
-/** Compares issuers as text, except that a slash directly after the host does not count. */
+/** Compares issuers as text, but ignores a slash directly after the host. */
 function sameIssuer(found: Json | undefined, wanted: string): boolean {
   if (typeof found !== "string") return false;
   const bare = (text: string) => (/^https?:\/\/[^/]+\/$/.test(text) ? text.slice(0, -1) : text);

@@ -1,7 +1,7 @@
 /**
- * Revokes tokens that are no longer stored at the authorization server (RFC 7009), if it has a revocation endpoint.
- * This happens after the row is removed, so an unavailable server does not delay a removal. A token that could not
- * be revoked is logged and expires by itself.
+ * Revokes tokens that the gateway no longer stores, if the authorization server has a revocation endpoint (RFC 7009).
+ * This happens after the row is removed, so an unavailable server does not delay a removal. A failed revocation is
+ * logged; the token stays valid until it expires.
  */
 
 import type { Binding } from "@backplane/contract";

@@ -161,7 +161,7 @@ export function createSignIns(
     if (answer === null) throw new BackplaneError("request.invalid", "redirect must be an absolute URL.");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
     const waiting = await store.sign_ins.getPendingLogin(state_hash, clock.now());
-    // A login of another caller or browser is reported as expired and stays open for its owner.
+    // A login of another caller is reported as expired. A refused attempt leaves the login open for its owner.
     if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
       throw new BackplaneError("sign_in.expired");
     }

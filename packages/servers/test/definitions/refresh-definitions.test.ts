@@ -96,7 +96,7 @@ verifies(
 
 verifies(
   "mcp.client",
-  "describes every described binding at start, and does not retry a removed one",
+  "describes every bound server again when the gateway starts",
   async () => {
     const fixture = await createTestKernel();
     fixture.runner.description = () => answer("Weather today");

@@ -127,7 +127,7 @@ describe("instr.lifecycle", () => {
     return parent;
   });
 
-  test("offers no tool of a plugin whose dependency was removed or failed, and keeps the others", async () => {
+  test("offers the tools of a plugin only while all its dependencies are loaded", async () => {
     const { bind, fixture, list, offered, runner } = await open();
     const parent = await bind("parent");
     await bind("child", ["parent"]);
@@ -294,7 +294,7 @@ describe("instr.admin", () => {
     });
   });
 
-  test("offers the three tools only in an admin's turn", async () => {
+  test("does not offer the three admin tools outside a turn, and refuses a direct call", async () => {
     const { fixture } = await open();
     expect(await fixture.kernel.catalog.list(admin)).toEqual([]);
     expect(await fixture.kernel.catalog.list(user)).toEqual([]);
@@ -327,7 +327,7 @@ verifies(
   },
 );
 
-test("moves a plugin that is bound for the whole org when it is installed from a project", async () => {
+test("upgrades the org-wide binding of a plugin that is installed from a project", async () => {
   const { fixture } = await open();
   const bound = await fixture.bind(plugin("counter"), { export_id: "*", org_wide: true });
   const { path } = fixture.importer.add({ ...plugin("counter"), version: "2.0.0" });
@@ -348,7 +348,7 @@ test("does not store a folder that is not an instrument plugin", async () => {
 
 verifies(
   "instr.context",
-  "passes the host's settings for the plugin id to the host's own organisation, below those of the binding",
+  "applies the host's settings of a plugin only in the host's own organisation, overridden by the binding's",
   async () => {
     const runner = new Plugins();
     const configs: unknown[] = [];

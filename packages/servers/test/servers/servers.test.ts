@@ -41,7 +41,7 @@ function createListener() {
   return { ...own, events, asked: requests };
 }
 
-test("lists a server to callers who see its binding and not to delegated tokens", async () => {
+test("lists a server for callers who see its binding, but not for delegated tokens", async () => {
   const fixture = await open(async () => ({}));
   const { servers } = fixture.kernel;
   expect(await servers.list(user)).toEqual([]);
@@ -213,8 +213,8 @@ verifies(
       winner: { origin: "mcp", binding_id, status: "hidden" },
     });
 
-    // A policy that needs approval applies to reads, still lists resources, and refuses requests without a waiting
-    // client.
+    // A policy that requires approval applies to reads. Resources are still listed, and requests for which no client
+    // waits are refused.
     await policy.put(admin, "org", { tolerance: { conversation: "none" } });
     expect(await parts(user)).toEqual(["resources"]);
     expect(await read(user, "resources/list")).toBe("read");
@@ -299,7 +299,7 @@ async function openWithApprovals(
 
 verifies(
   "mcp.server",
-  "reads a resource that needs approval after the approval, and records it",
+  "reads a resource that needs approval only once it is approved, and records the request",
   async () => {
     const { fixture, received, binding_id, question, read, recorded, audited } = await openWithApprovals();
     const waiting: unknown[] = [];

@@ -92,11 +92,11 @@ const AS = "https://as.example/.well-known/oauth-authorization-server/t1";
 const good = metadata("https://as.example/t1");
 test.each<[string, Record<string, JsonObject>]>([
   ["another resource", { [PRM]: resource({ resource: "https://evil.example/team/mcp" }), [AS]: good }],
-  ["a resource beside it", { [PRM]: resource({ resource: "https://mcp.example/team/mcp2" }), [AS]: good }],
-  ["a resource below it", { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good }],
+  ["a resource beside the server", { [PRM]: resource({ resource: "https://mcp.example/team/mcp2" }), [AS]: good }],
+  ["a resource below the server", { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good }],
   ["another issuer", { [PRM]: resource(), [AS]: metadata("https://evil.example") }],
-  ["no PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } }],
-  ["no mention of PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
+  ["PKCE without S256", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } }],
+  ["metadata without PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
   ["an issuer over plain http", { [PRM]: resource({ authorization_servers: ["http://as.example/t1"] }) }],
   [
     "a script as the authorization endpoint",
@@ -107,7 +107,7 @@ test.each<[string, Record<string, JsonObject>]>([
     { [PRM]: resource(), [AS]: { ...good, token_endpoint: "http://as.example/token" } },
   ],
   [
-    "a user in an address",
+    "an endpoint URL with a user name",
     { [PRM]: resource(), [AS]: { ...good, token_endpoint: "https://u:p@as.example/token" } },
   ],
   ["an issuer without metadata", { [PRM]: resource() }],

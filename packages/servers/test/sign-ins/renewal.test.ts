@@ -32,7 +32,7 @@ test("renews an expired token before it is used, but not a valid one", async () 
   ]);
 });
 
-test("uses a token that expires soon immediately and renews it once in the background", async () => {
+test("uses a token that is about to expire without waiting, and renews it once in the background", async () => {
   const { as, fixture, runner, binding_id } = await open();
   await signIn(fixture, as, binding_id);
   await call(fixture);

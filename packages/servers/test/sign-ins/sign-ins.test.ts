@@ -114,7 +114,7 @@ test("serves the client metadata document at the public address and uses its URL
   expect(as.registrations).toEqual([]);
 });
 
-test("accepts a redirect once, from the browser or the caller who started, and only with the expected issuer", async () => {
+test("accepts a redirect once, from the caller who started the login, with the right issuer and a code", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);

@@ -72,7 +72,7 @@ export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
   return runner;
 }
 
-/** The error that the runner returns for a server that uses this authorization server. */
+/** The outcome of a call to a server that uses this authorization server. */
 export function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
   const held = as.findToken(token ?? "", URL_OF_SERVER);
   if (held === null) return refusal(401, "invalid_token", needs, token);
@@ -125,7 +125,7 @@ export async function signIn(
   await fixture.kernel.signIns.complete(browser, back);
 }
 
-/** Counts the token requests that were sent, answered or not. */
+/** Counts the refresh requests that were sent, answered or not. */
 export const renewals = ({ fetched }: { fetched: HostRequest[] }) =>
   fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
 

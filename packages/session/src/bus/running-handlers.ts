@@ -1,7 +1,7 @@
 /**
  * Asynchronous handlers in progress. One timer sweeps the list for handlers past their deadline and stops when the
- * list is empty: a timer and a record per handler are measurable in the bench row bus.dispatch, so records are reused
- * after a handler ended in time.
+ * list is empty: a timer and a record per handler are measurable in the bench row bus.dispatch, so a record is reused
+ * if its handler ended before the deadline.
  */
 
 import type { BusEvent } from "@backplane/contract";

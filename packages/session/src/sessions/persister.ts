@@ -79,7 +79,7 @@ export interface Persister extends TapeFeed {
   drain(key?: SessionKey): Promise<void>;
 }
 
-/** Differs from `kernel`, so that the bus's guard against recursion lets the event through. */
+/** The name of the failing part in the plugin.error event about a loss (tape.durable). */
 const PERSISTER_SOURCE = "kernel-session-persister";
 
 const BATCH_DELAY_MS = 25;
@@ -151,7 +151,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     for (const { done } of batch) if (done === null) queue.best_effort++;
   };
 
-  /** Best-effort entries are retried for a while. A caller that awaits its write gets the error and decides itself. */
+  /** Best-effort entries are retried for a while. A caller that awaits its write gets the error and may retry. */
   const onOutage = (queue: TapeQueue, batch: readonly QueuedWrite[], error: unknown): void => {
     const now = deps.clock.monotonic();
     queue.outage ??= { since: now, delay: MIN_RETRY_DELAY_MS };

@@ -146,7 +146,7 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
     id: ids.next("chain"),
     created_at: new Date(clock.now()).toISOString(),
   });
-  /** The events of one change have one trace. Without a call that caused the change, it begins here. */
+  /** The events of one change have one trace. If no call caused the change, the trace begins here. */
   const buildEvents = (key: SessionKey, chain_id: string, { run_id, trace_id, from_hook }: ChangeCause) => {
     const { scope, workspace, session_id } = key;
     const shared = {

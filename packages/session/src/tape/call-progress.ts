@@ -32,7 +32,7 @@ export class CallProgressFeed {
     this.#publish = publish;
   }
 
-  /** The event is redacted. */
+  /** The caller has redacted the event. */
   take(event: JsonObject & { type: string }): void {
     const { type, text, data } = event;
     if (type === "output" && typeof text === "string") {

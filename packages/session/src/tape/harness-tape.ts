@@ -140,7 +140,7 @@ export function createHarnessTape(deps: HarnessTapeDeps): HarnessTape {
       if (codeOf(error) !== "session.not_found") throw error;
       log.warn(
         { session_id: key.session_id },
-        "the session of a harness was deleted; its run ends without it",
+        "the session of a harness was deleted; its run ends without an entry on the tape",
       );
       settled = await write(null, run);
     }

@@ -110,7 +110,7 @@ test("keeps sessions with the same id in two projects apart", async () => {
 
 verifies(
   "bus.scope",
-  "delivers to a session's subscriber its events and the kernel's events about it",
+  "delivers the events of a session and the kernel's events about it to the session's subscriber",
   async () => {
     const { bus, plug } = openBus();
     const web = plug("web", "adapter");

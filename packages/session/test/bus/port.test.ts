@@ -119,7 +119,7 @@ test("detaching a port rejects its waiting publishes", async () => {
   expect(seen.length).toBe(2);
 });
 
-test("a rejected publish takes no place and creates no session", async () => {
+test("a rejected publish takes no place in the queue and creates no session", async () => {
   const { bus, plug, seen } = openBus();
   const web = plug("web", "adapter");
   await expect(web.publish(KIND, { text: 1 } as never, { session_id: "s" })).rejects.toMatchObject({

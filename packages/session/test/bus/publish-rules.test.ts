@@ -135,7 +135,7 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "accepts on the kernel session only its own kinds, and from plugins only approval.response of an adapter",
+  "accepts only kinds of the kernel session there, and from plugins only an adapter's approval.response",
   () => {
     const { bus, plug } = openBus();
     const kernel = bus.kernel();

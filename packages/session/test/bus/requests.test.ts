@@ -117,7 +117,7 @@ test("10,000 timed-out requests leave no timers or table entries", async () => {
   expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
 });
 
-test("answers a request that had to wait for a place, and removes it from the queue when it times out", async () => {
+test("answers a request that waited for a place in the queue, and drops one that timed out before that", async () => {
   const { bus, plug, clock, seen, idle } = openBus({ limits: { queue: 1, reserve: 5 } });
   let release = () => {};
   plug("gate", "skill").subscribe(

@@ -97,7 +97,7 @@ test("estimates a token for every four characters since the last anchor", () => 
   expect(builder.tokens).toBe(3);
 });
 
-test("shows a result by its display, then its error, then its value", () => {
+test("shows the display of a result, or else its error, or else its value", () => {
   const display = (shown: JsonObject) => resultText({ envelope: { display: shown }, error: "e", value: "v" });
   expect(display({ text: "t", markdown: "m", data: {} })).toBe("t");
   expect(display({ markdown: "m", data: {} })).toBe("m");

@@ -141,7 +141,7 @@ verifies(
   },
 );
 
-test("writes the entries queued before a rejected transaction without it", async () => {
+test("writes the entries queued before a transaction even if the transaction is rejected", async () => {
   const { persister, writes, lost, settled } = setUp();
   const first = persister.write(key("s"), user("a"));
   await settled();

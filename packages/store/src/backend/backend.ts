@@ -20,7 +20,7 @@ export interface Backend {
    */
   readCached<T>(key: string, op: (dialect: SqlDialect) => Op<T>): MaybePromise<T>;
   onAppended(listener: () => void): () => void;
-  /** This process committed events. */
+  /** Called after this process has committed events. */
   notifyAppended(): void;
   ping(): Promise<void>;
   close(): Promise<void>;

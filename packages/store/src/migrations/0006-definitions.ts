@@ -1,4 +1,4 @@
-/** The definitions of the tools of a described binding, one JSON text per binding, which is read and written as a whole. */
+/** The tools that the process of a binding has reported: one JSON text per binding, read and written as a whole. */
 import type { Migration } from "./migration.ts";
 
 export const definitions: Migration = {

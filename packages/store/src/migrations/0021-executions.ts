@@ -1,4 +1,4 @@
-/** Harness executions. Limits and counters are columns, because a limit is checked by the update that counts. */
+/** Harness executions. Limits and counters are columns, because the update of a counter also checks its limit. */
 import type { Migration } from "./migration.ts";
 
 export const executions: Migration = {

@@ -1,6 +1,6 @@
 /**
- * Calls of the model endpoints, and what keys and projects have used of their limits. A limit has one row per period; the
- * row of a past period is reset by the first call of the next one.
+ * Calls to the model endpoints, and how much of their limits keys and projects have used. A limit has one row per
+ * period; the first call of the next period resets the row.
  */
 import type { Migration } from "./migration.ts";
 

@@ -1,4 +1,7 @@
-/** Counts the changes of an organisation's bindings, so that a check of all of them still holds when a change is stored. */
+/**
+ * Counts the changes of an organisation's bindings. A change that was checked against all bindings is refused if the
+ * count has risen since the check.
+ */
 import type { Migration } from "./migration.ts";
 
 export const bindingRevisions: Migration = {

@@ -1,4 +1,4 @@
-/** `jobs_lane` serves every claim, so the index of due times without a lane only made the writes of a delivery slower. */
+/** Every claim uses `jobs_lane`, so the index of due times without a lane only made the writes of a delivery slower. */
 import type { Migration } from "./migration.ts";
 
 export const jobIndexes: Migration = {

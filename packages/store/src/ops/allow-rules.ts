@@ -21,7 +21,7 @@ export function* createAllowRule(p: CreateAllowRule): Op<void> {
   yield* writeRecords(p.records);
 }
 
-/** A project removes its own rules, the whole org any of them. */
+/** A project may remove only its own rules; the whole org may remove any rule. */
 export function* removeAllowRule(p: {
   id: string;
   org_id: string;

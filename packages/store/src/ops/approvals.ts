@@ -42,7 +42,7 @@ export function* listApprovals(
   if (status !== "") conditions.push(`status = $${values.push(status)}`);
   if (project_id !== "") {
     const of_project = `project_id = $${values.push(project_id)}`;
-    // The index of the status has no project.
+    // The index on the status does not contain the project.
     conditions.push(status === "" ? of_project : checkedCondition("approvals", of_project));
   }
   return yield sql(

@@ -43,7 +43,7 @@ export function* listAudit(
   if (action !== "") conditions.push(`action = $${values.push(action)}`);
   if (project_id !== "") {
     const of_project = `project_id = $${values.push(project_id)}`;
-    // The index of the action has no project.
+    // The index on the action does not contain the project.
     conditions.push(action === "" ? of_project : checkedCondition("audit", of_project));
   }
   return yield sql(

@@ -17,7 +17,7 @@ export interface WriteBinding {
   records: ChangeRecordRows;
 }
 
-/** With `names_at`, only if no binding of the org has changed since that revision. */
+/** If `names_at` is set, the write is refused when a binding of the org has changed since that revision. */
 interface AtRevision {
   names_at: number | null;
 }
@@ -103,7 +103,7 @@ export function* removeBinding(p: RemoveBinding): Op<boolean> {
   return yield* deleteBinding(p);
 }
 
-/** A project removes its own bindings, the whole org any of them. */
+/** A project may remove only its own bindings; the whole org may remove any binding. */
 export function* deleteBinding(p: RemoveBinding): Op<boolean> {
   const generation = p.expected === null ? "" : "and generation = $4";
   const values = [p.id, p.org_id, p.project_id];
@@ -206,7 +206,7 @@ export function* wholePackageBindings(): Op<Row[]> {
   return yield sql(`${BOUND} where b.export_id = '*' and b.status = 'active' order by b.binding_id`, []);
 }
 
-/** A hook receives the events of its own scope: hooks of the org all of them, hooks of a project its own. */
+/** A hook receives the events of its scope: a hook of the org all events, a hook of a project those of the project. */
 export function* activeHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${BOUND} where b.org_id = $1 and ${checkedCondition("b", "b.project_id in ('', $2)")}

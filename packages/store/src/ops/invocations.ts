@@ -1,4 +1,7 @@
-/** waiting_approval → running → one of the terminal statuses, each step once and only by the owner of the fence. */
+/**
+ * The status of an invocation goes from waiting_approval to running to a terminal status. Each step happens once, and
+ * only for the owner of the fence.
+ */
 
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { type AppendedRows, type TapeRows, writeTape } from "./entries.ts";
@@ -151,7 +154,7 @@ const SETTLE = `update invocations set status = $3, retry_count = $4, started_at
   where id = $1 and fence = $2 and status in ('running', 'waiting_approval')`;
 const SETTLE_RETURNING = `${SETTLE} returning id`;
 
-/** The same in one round trip, which dominates the cost of a settlement on PostgreSQL. */
+/** The same in one statement, because round trips dominate the cost of a settlement on PostgreSQL. */
 const SETTLE_IN_ONE_STATEMENT = `with settled as (${SETTLE_RETURNING}),
   revoked as (delete from delegations where invocation_id in (select id from settled)),
   published as (
@@ -178,7 +181,7 @@ export function* settleInvocation(p: SettleInvocation, dialect: SqlDialect): Op<
 
 const NO_RECORDS: ChangeRecordRows = { events: [], audit: null };
 
-/** Null if the call was already settled, and nothing was appended to the tape. */
+/** Returns null if the call was already settled; then nothing is appended to the tape. */
 export function* settleWithTape(
   p: { settle: SettleInvocation; tape: TapeRows },
   dialect: SqlDialect,

@@ -1,5 +1,6 @@
 /**
- * ready → leased → done, or → ready again (failed, released, lease expired) → dead. A ready or dead job can be discarded.
+ * A job goes from ready to leased to done, or back to ready (failed, released, lease expired) and at last to dead. A
+ * ready or dead job can be discarded.
  *
  * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready, with the fence
  * that its start will give it, and is leased by the write that opens its call.
@@ -39,7 +40,7 @@ export interface JobRow {
 const JOB =
   "id, queue, lane, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt, org_id, project_id, invocation_id, ended_at";
 
-/** On SQLite it returns which of the jobs are due, as indexes: those that were added and wait behind no other job. */
+/** On SQLite, returns the indexes of the jobs that are due: those that were added and wait behind no other job. */
 export function* enqueueJobs(
   { jobs, now }: { jobs: JobRow[]; now: number | null },
   dialect: SqlDialect,
@@ -104,7 +105,7 @@ export function* claimJobs(
     limit: number;
     /** Excludes jobs whose lease has expired. */
     ready_only: boolean;
-    /** SQLite only, with a lane: a JSON list of jobs that are reserved and stay so. */
+    /** SQLite only, with a lane: a JSON list of reserved jobs, which are not claimed. */
     held: string | null;
   },
   dialect: SqlDialect,
@@ -181,7 +182,7 @@ const START_LEASED = `update jobs set started = attempt, invocation_id = $3
 const LEASE_AND_START = `update jobs set state = 'leased', node_id = $4, due_at = cast($5 as integer), attempt = attempt + 1,
     fence = $2, started = attempt + 1, invocation_id = $3 where id = $1 and ${IS_RESERVED}`;
 
-/** A job that is started as a call: the attempt counts from here on. False if another node has taken over the job. */
+/** Starts the job as a call; from here on the attempt counts. Returns false if another node has taken over the job. */
 export function* startJob(
   { id, fence, leased_until }: HeldJob & { leased_until: number | null },
   invocation_id: string,
@@ -213,7 +214,10 @@ export function* releaseJob(
   return released.length > 0;
 }
 
-/** Makes the jobs that dead nodes have leased due now. Their fences stay, so that a frozen node cannot report them. */
+/**
+ * Makes the jobs that dead nodes have leased due now. The next claim raises their fences, so that a frozen node cannot
+ * report their outcome.
+ */
 export function* releaseOrphanJobs(
   p: { queue: string; node_id: string; now: number | null },
   dialect: SqlDialect,
@@ -364,7 +368,7 @@ export function* listJobs(p: {
   } else conditions.push("org_id <> ''");
   if (p.project_id !== "") {
     const of_project = `project_id = $${values.push(p.project_id)}`;
-    // The index of dead jobs has no project.
+    // The index of dead jobs does not contain the project.
     conditions.push(p.state === "dead" ? checkedCondition("jobs", of_project) : of_project);
   }
   if (p.lane !== "") conditions.push(checkedCondition("jobs", `lane = $${values.push(p.lane)}`));

@@ -1,5 +1,5 @@
 /**
- * Calls of the model endpoints. The update that counts a call towards a limit also checks the limit, so concurrent
+ * Calls to the model endpoints. The update that counts a call towards a limit also checks the limit, so concurrent
  * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which is replaced
  * when the call ends.
  */

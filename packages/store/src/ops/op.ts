@@ -38,8 +38,8 @@ export function selectForUpdate(text: string, values: readonly SqlValue[]): Stat
 
 /**
  * A condition on columns that may not be in the index that finds the rows of `table` (its name or alias in the query).
- * SQLite also compares each row that does not meet it with its checksum, because a changed byte could otherwise hide the
- * row. The comment is replaced in sqlite/connection/row-checksums.ts.
+ * SQLite also verifies the checksum of each row that fails the condition, because a changed byte could otherwise hide
+ * the row. The comment is replaced in sqlite/connection/row-checksums.ts.
  */
 export function checkedCondition(table: string, condition: string): string {
   return `(${condition} /* or damaged ${table} */)`;

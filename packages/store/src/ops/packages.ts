@@ -10,7 +10,7 @@ export interface InsertPackage {
   digest: string;
   body: string;
   records: ChangeRecordRows;
-  /** Also stored if the package exists already. */
+  /** The highest signed version. It is stored even if the package already exists. */
   highest: { version: string; before: string | null } | null;
 }
 

@@ -1,4 +1,4 @@
-/** running → one of the other statuses, once. Lock order: the run, its session, the records. */
+/** A run goes from `running` to one of the other statuses once. Lock order: the run, its session, the records. */
 
 import { type ChangeRecordRows, EVENT_IDS, writeRecords } from "./change-records.ts";
 import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
@@ -113,7 +113,7 @@ export function* insertHarnessRun(
   ]);
 }
 
-/** Without entries, the output is dated by the message that began the run. */
+/** If no entry is appended, the message that began the run is recorded as its output entry. */
 export function* endHarnessRun(
   p: { id: string; status: string; outcome: string; tape: TapeRows | null },
   dialect: SqlDialect,
@@ -166,7 +166,7 @@ export function* endRun(p: EndRun, dialect: SqlDialect): Op<AppendedRows | { joi
   return written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
 }
 
-/** Adds a message to a turn of another gateway. Null if the run has ended, or has the maximum number of them. */
+/** Adds a message to a turn of another gateway. Null if the run has ended or has no room for more. */
 export function* joinRun(
   p: { run_id: string; max_joins: number; tape: TapeRows; once: CompletedKey | null },
   dialect: SqlDialect,

@@ -64,7 +64,7 @@ function serializeEntry([kind, date, payload, meta]: EntryRow, hash: string): st
 
 /**
  * A condition on a column without an index would hide a row whose value was damaged, so spans are found by `last_id` alone:
- * up to the first one that ends at `upper` or later, which begins before or after it.
+ * up to the first one that ends at `upper` or later, wherever it begins.
  */
 const lastSpanUpTo = (chain_id: string, upper: string) =>
   `coalesce((select last_id from spans where chain_id = ${chain_id} and last_id >= ${upper} order by last_id limit 1), ${upper})`;

@@ -73,8 +73,8 @@ async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null
 }
 
 /**
- * Sends the last piece only when the whole hash is right: the artifact may have been removed or changed since it was
- * opened.
+ * Sends the last piece only if the hash of all pieces is right: the artifact may have been removed or changed since it
+ * was opened.
  */
 async function* contentOf(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
   const read = createReader(pool, sha256, bytes);
@@ -110,7 +110,7 @@ function createReader(pool: pg.Pool, sha256: string, bytes: number) {
   };
 }
 
-/** Skips artifacts that are locked: they are being stored again, which renews their age. */
+/** Skips artifacts that are locked: they are being stored again, which resets their age. */
 async function sweepStep(pool: pg.Pool, min_age_ms: number): Promise<number> {
   const { rowCount } = await pool.query(
     `delete from artifacts where sha256 in (

@@ -138,7 +138,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
   }
 }
 
-/** The tables of a schema, in the order of their creation. For a table that was created again, the last time counts. */
+/** The tables of a schema, in the order of their creation. A table that was created again is in its last place. */
 function tablesAt(version: number): string[] {
   const tables = new Set<string>();
   for (const migration of MIGRATIONS.filter((one) => one.version <= version)) {

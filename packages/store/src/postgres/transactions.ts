@@ -1,7 +1,7 @@
 import type pg from "pg";
 import { isConflict } from "./errors.ts";
 
-/** How long to ask for the status of a commit whose response was lost. The database has to be available again for it. */
+/** How long to ask for the status of a commit whose response was lost. The database must be back by then. */
 const STATUS_MS = 600_000;
 const RETRY_MS = 500;
 

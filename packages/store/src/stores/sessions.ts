@@ -159,7 +159,7 @@ export function createSessionStore(backend: Backend): SessionStore {
   };
 }
 
-/** All of them stay in the context of the model, and a compaction reads them together. */
+/** All pinned entries stay in the context of the model, and a compaction reads them together. */
 const MAX_PINS = 100;
 const VERIFY_STEP = 1_000;
 

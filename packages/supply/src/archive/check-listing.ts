@@ -1,4 +1,4 @@
-/** The rules of archives for a tree that is already on the disk. */
+/** Applies the rules for archives to a tree that is already on disk. */
 import type { TreeFile } from "../tree/tree-listing.ts";
 import { createNameLedger, safePath } from "./entry-rules.ts";
 import type { UnpackLimits } from "./limits.ts";

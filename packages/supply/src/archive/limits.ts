@@ -11,7 +11,7 @@ export interface UnpackLimits {
   ratio_from_bytes: number;
 }
 
-/** The dependencies of a server count too: real servers have 30,000 files and more. npm limits their sources. */
+/** For a server together with its dependencies: real servers have 30,000 files and more. */
 export const NPM_LIMITS: UnpackLimits = {
   entries: 150_000,
   unpacked_bytes: 1024 * MIB,

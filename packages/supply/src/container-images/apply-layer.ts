@@ -14,7 +14,7 @@ import type { ImageTree, StoredContent } from "./image-tree.ts";
 /** Collects the contents of all layers. */
 export interface LayerSpool {
   handle: FileHandle;
-  /** Its length. */
+  /** The length of the spool file. */
   bytes: number;
   entries: number;
   unpacked: number;

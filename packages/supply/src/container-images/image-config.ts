@@ -36,7 +36,7 @@ export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
   const words = (value: unknown, field: string): string[] => {
     if (value === undefined || value === null) return [];
     if (!Array.isArray(value) || value.length > MAX_WORDS || !value.every((each) => typeof each === "string"))
-      return fail(`${field} is not a list of words`);
+      return fail(`${field} is not a list of at most ${MAX_WORDS} strings`);
     return value as string[];
   };
   const diff_ids = words(

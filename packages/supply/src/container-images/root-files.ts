@@ -102,7 +102,7 @@ export async function expandRoot(folder: string, into: string): Promise<string[]
   return entries.map(([path]) => path);
 }
 
-/** The sandbox runs as another user, whatever the umask of the gateway is. */
+/** Sets the mode regardless of the gateway's umask, because the sandbox runs as another user. */
 async function makeFolder(path: string): Promise<void> {
   await mkdir(path);
   await chmod(path, 0o755);

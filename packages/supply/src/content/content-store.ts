@@ -77,7 +77,7 @@ export function openContentStore(dir: string): ContentStore {
     else held.delete(digest);
   };
 
-  /** An import that began during `unused` may have written its row after the result. */
+  /** Keeps the tree if an import began while `unused` ran, because the import may have written its row afterwards. */
   const discard = async (digest: string, unused: () => Promise<boolean>): Promise<boolean> => {
     const last = imported.get(digest);
     if (held.has(digest) || !(await unused())) return false;

@@ -21,7 +21,7 @@ export async function writeJson(file: string, value: unknown): Promise<void> {
   }
 }
 
-/** Adds a checksum, so that a changed byte is detected instead of being read as another path. */
+/** Adds a checksum, so that a corrupted byte is detected instead of being read as another value. */
 export async function writeCheckedJson(file: string, value: Record<string, unknown>): Promise<void> {
   await writeJson(file, { ...value, sum: checksumOf(value) });
 }

@@ -8,7 +8,7 @@ const SPELLINGS: readonly (readonly [code: string, pattern: RegExp])[] = [
   ["EROFS", /^npm error code EROFS$|\[Errno 30\]/m],
 ];
 
-/** The full or failing disk that ended npm or pip; null if its output names none. */
+/** The error for a full or failing disk that made npm or pip fail; null if the output does not report one. */
 export function programDiskFault(program: "npm" | "pip", output: string): BackplaneError | null {
   const code = SPELLINGS.find(([, pattern]) => pattern.test(output))?.[0];
   const cause = Object.assign(new Error(output.slice(0, 1_000)), { code, syscall: program });

@@ -37,7 +37,7 @@ export async function copyTree(from: string, to: string, files: readonly TreeFil
   );
   const failed = copied.indexOf(false);
   if (failed !== -1) return { difference: { file: (files[failed] as TreeFile).path, what: "changed" } };
-  // A sandboxed process runs as another user. The folders above are not visible to it.
+  // A sandboxed process runs as another user and must be able to read the copy. It does not see the parent folders.
   await chmod(to, 0o755);
   const { ctimeNs } = await stat(to, { bigint: true });
   await pause(ctimeNs % 1_000_000_000n === 0n ? SECOND_MS : TICK_MS);

@@ -1,11 +1,12 @@
 /**
- * Plugins are started from images: verified private copies of packages. The content store has the same paths for years, on
- * a disk that others may write to (a stray process, a restored backup, a shared disk), and verifying it before a start
- * says nothing about the bytes that the process reads a moment later. An image is created once per digest and gateway, in
- * a folder with a random name that only the gateway's user may enter. It is verified after it was copied, and abandoned
- * when one of its files changes (docs/decisions/0013-packages-run-from-verified-images.md).
+ * Plugins are started from images: verified private copies of packages. The paths in the content store stay the same
+ * for years, on a disk that others may write to (a stray process, a restored backup, a shared disk), and verifying it
+ * before a start says nothing about the bytes that the process reads a moment later. An image is created once per
+ * digest and run of the gateway, in a folder with a random name that only the gateway's user may enter. It is verified
+ * after it was copied, and abandoned when one of its files changes
+ * (docs/decisions/0013-packages-run-from-verified-images.md).
  *
- *   DIR/NAME/…   one folder per gateway; those of killed gateways are removed at the next start
+ *   DIR/NAME/…   one folder per run of the gateway; a folder that a killed run left is removed at the next start
  *
  * The number and total size of unused images are limited; the least recently used is removed first.
  */
@@ -24,7 +25,7 @@ import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
 export interface PackageImagesOptions {
   store: ContentStore;
-  /** A folder of this gateway alone. Everything in it is removed. */
+  /** A folder that only this gateway uses. Everything that an earlier run left in it is removed. */
   dir: string;
   /** The limit for all images together. Images in use are kept, whatever their size. */
   max_bytes?: number;
@@ -48,10 +49,11 @@ interface Image {
   digest: string;
   folder: string;
   bytes: number;
-  /** Fingerprints of the copy, and of the files in the store when they were copied. */
+  /** The fingerprint of the copy. */
   own: Fingerprint;
   /** The expanded root of a container image, made when a process first needs it. */
   root: Promise<{ folder: string; fingerprint: Fingerprint }> | null;
+  /** The fingerprint of the files in the store when they were copied. */
   store: Fingerprint;
   store_checked_at: number;
   users: number;

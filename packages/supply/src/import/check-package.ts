@@ -7,7 +7,7 @@ import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { findLines } from "../manifest/toml-lines.ts";
 import type { TreeListing } from "../tree/tree-listing.ts";
 
-/** Refuses a package that names its platforms on any other one (pkg.platform). */
+/** Refuses a package if its manifest lists platforms and the host is not one of them (pkg.platform). */
 export function checkPlatform({ runtime }: Manifest, host: HostPlatform): void {
   const { os, arch } = runtime;
   const supports =

@@ -88,7 +88,7 @@ export interface ImporterParts {
   builds?: SourceBuilds | null;
   /** Without it the provenance of npm packages is not checked. */
   provenance?: CheckProvenance;
-  /** How OCI registries are reached; without it none is. */
+  /** How OCI registries are reached; without it, none can be used. */
   registries?: Omit<RegistryClientOptions, "credentials">;
   limits?: UnpackLimits;
 }
@@ -336,7 +336,7 @@ export function createPackageImporter({
   ): Promise<SourceContent> {
     const reference = parseReference(source.reference);
     const client = openRegistry(options.registryLogin);
-    // The layer is downloaded into a folder of its own, beside which nothing is installed.
+    // The layer is downloaded into a staging folder of its own; its files are unpacked into another one.
     const folder = dirname((await stage()).tree);
     try {
       const artifact = openRegistryArtifact(client, reference, folder, operation);

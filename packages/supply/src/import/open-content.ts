@@ -62,7 +62,7 @@ function entryOf(source: Exclude<ServerSource, { kind: "mcp_json" }>): McpServer
   return remoteServer(source.name, source.url, source.headers);
 }
 
-/** Downloads the package of the registry, without its dependencies, to say whether it is a kernel plugin or a server. */
+/** Downloads the package, without its dependencies, to find out whether it is a kernel plugin or a server. */
 export async function inspectNpm(
   npm: Npm,
   source: Extract<InstallationSource, { kind: "npm" }>,

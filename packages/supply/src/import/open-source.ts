@@ -1,4 +1,4 @@
-/** Opens a source as an archive, with what else is known about it. A folder is packed first. */
+/** Opens a source as an archive and returns it with the hints that the source gives. A folder is packed first. */
 import { createReadStream, readFileSync, statSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute, join } from "node:path";

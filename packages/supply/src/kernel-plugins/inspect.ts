@@ -44,11 +44,11 @@ export async function inspectSource(
 
 /** A package as the registry serves it. */
 export interface NpmReading extends ArchiveReading {
-  /** The hash of the archive, as a lock names it. */
+  /** The hash of the archive, in the format of a lock file. */
   integrity: string;
 }
 
-/** Downloads a package of the registry and reads its package.json and file names. Nothing stays on disk. */
+/** Downloads a package from the registry and reads its package.json and file names. Nothing stays on disk. */
 export async function readNpmPackage(npm: Npm, spec: string, operation: Operation): Promise<NpmReading> {
   return await inTemporary(async (dir) => {
     const watch = watchNpm(operation, "read", `Reading ${spec} from the registry`);

@@ -84,7 +84,7 @@ async function readEntry(
 ): Promise<PluginEntry | string> {
   const { conditions, dir, locate, manifest, origin, source } = parts;
   if (!isPluginName(name)) {
-    return `the plugin name ${JSON.stringify(name.slice(0, 80))} is not kebab-case of at most 64 characters`;
+    return `the plugin name ${JSON.stringify(name.slice(0, 80))} is not in kebab-case or is longer than 64 characters`;
   }
   if (!isObject(about)) return `the entry of ${name} is not an object; write {"category": "…"}`;
   const { category, module } = about;

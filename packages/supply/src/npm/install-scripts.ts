@@ -1,6 +1,6 @@
 /**
- * Install scripts of npm packages. None runs unless the operator allows those of a package by name; they then run where
- * the gateway provides a sandbox for them.
+ * Install scripts of npm packages. None runs unless the operator allows the scripts of a package by name; they then run
+ * in a sandbox that the gateway provides.
  */
 import { existsSync } from "node:fs";
 import { readFile, rm, writeFile } from "node:fs/promises";
@@ -19,7 +19,7 @@ export interface ScriptedPackage {
 
 const LOCK_FILE = "package-lock.json";
 
-/** The installed packages that have install scripts, by name. */
+/** The installed packages that have install scripts, sorted by name. */
 export async function findInstallScripts(dir: string): Promise<ScriptedPackage[]> {
   const { packages = {} } = JSON.parse(await readFile(join(dir, LOCK_FILE), "utf8")) as ScriptLock;
   const found = new Map<string, ScriptedPackage>();

@@ -41,7 +41,7 @@ const SETTINGS_MS = 60_000;
 const KEPT_ENV =
   /^(?:HOME|USERPROFILE|APPDATA|LANG|TMPDIR|XDG_[A-Z_]+|(?:HTTPS?|NO)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|NPM_CONFIG_.+|NPM_TOKEN)$/i;
 
-/** Follow the subcommand. A user's configuration cannot override them. */
+/** These flags follow the subcommand. A user's configuration cannot override them. */
 export const NPM_FLAGS = [
   "--ignore-scripts",
   "--no-audit",

@@ -27,7 +27,7 @@ const INSTALL = [
 export interface RequestedPackage {
   name: string;
   spec: string;
-  /** Whether the spec in package.json is an archive of the operator beside the root. */
+  /** Whether the spec in package.json names an archive from the operator, which is stored beside the root. */
   own?: (spec: string) => boolean;
   /** The package.json of such an archive. */
   manifest?: string | null;
@@ -51,7 +51,7 @@ export async function npmInstall(
   operation: Operation,
 ): Promise<void> {
   const { spec, own } = requested;
-  // The settings are not read before the check, because npm loads while they are being read.
+  // The settings are not read here: `install` reads them while npm loads, and the check then gets them from the cache.
   const check = async (lock: Lock) => vetLock(lock, (await npm.settings(dir)).origins, own);
   const accept = async (lock: Lock) => {
     await check(lock);
@@ -112,8 +112,8 @@ function watchDownload(operation: Operation, spec: string, { packages = {} }: Lo
 }
 
 /**
- * The path to the dependency that npm could not resolve; null if it is not known. Resolves the tree again with a separate
- * cache, which then contains exactly the metadata that the tree is made of.
+ * An error with the path to the dependency that npm could not resolve; null if that is not known. Resolves the tree
+ * again with a separate cache, which then contains exactly the metadata that the tree is made of.
  */
 async function explainFailure(
   npm: Npm,

@@ -32,7 +32,7 @@ export interface FetchedManifest {
   digest: string;
   bytes: Buffer;
   document: ImageManifest | ImageIndex;
-  /** For a condition of an upload; absent if the registry sent none that can be used. */
+  /** For a conditional upload; absent if the registry did not send a strong ETag. */
   etag?: string;
 }
 

@@ -41,7 +41,7 @@ async function collectPackages(dir: string, names: readonly string[]): Promise<S
 }
 
 async function locate(dir: string, from: string, name: string): Promise<string | null> {
-  // A path has any number of spellings, each of which would count as another package.
+  // A name that is a path has any number of spellings, and each would be treated as another package.
   if (!/^(?:@[^@/\\]+\/)?[^@/\\.][^@/\\]*$/.test(name)) return null;
   for (let at = from; ; at = posix.dirname(at)) {
     const path = at === "" || at === "." ? `node_modules/${name}` : `${at}/node_modules/${name}`;

@@ -35,7 +35,7 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
   };
 }
 
-/** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file has changed since. */
+/** The tar of the listed files. `dirOf` is the folder that contains a file. Throws when a file has changed. */
 export async function* tarOf(
   dirOf: (path: string) => string,
   listing: TreeListing,

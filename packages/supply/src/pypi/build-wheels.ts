@@ -58,7 +58,7 @@ const MAX_TEXT = 1024 * 1024;
 const READ = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
 const WHEEL_NAME = /^[A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5}\.whl$/;
 
-/** As pip does for archives that name no backend. */
+/** The build system that pip uses for archives that name no backend. */
 const SETUPTOOLS = { requires: ["setuptools>=40.8.0"], backend: "setuptools.build_meta:__legacy__" };
 
 export async function createWheelBuilder(parts: WheelBuilderParts): Promise<SourceBuilder> {
@@ -153,7 +153,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
         const done = [...built.values()].some(({ source: { url } }) => url === source.url);
         throw invalidBuild(
           source,
-          done ? "pip does not accept the wheel for this Python and platform" : "it needs itself to be built",
+          done ? "pip does not accept the wheel for this Python and platform" : "its build requires the package itself",
         );
       }
       started.add(source.url);
@@ -187,7 +187,7 @@ function lockSource(
   return { name, version, file, url: plain, sha256 };
 }
 
-/** An archive has one folder at its top, whose content is moved to `into`. */
+/** If the archive has one folder at its top, as usual, the content of that folder is moved to `into`. */
 async function unpackSource(archive: string, into: string, limits: UnpackLimits): Promise<void> {
   const unpacked = `${into}-unpacked`;
   const { files } = await unpackArchive(createReadStream(archive), unpacked, limits);
@@ -259,7 +259,7 @@ function checkRequirements(requirements: readonly string[], name: string): strin
 
 async function findWheel(out: string, source: LockedFile): Promise<string> {
   const wheels = (await namesIn(out)).filter((name) => name.endsWith(".whl"));
-  if (wheels.length !== 1) throw invalidBuild(source, `it gave ${wheels.length} wheels instead of one`);
+  if (wheels.length !== 1) throw invalidBuild(source, `its build produced ${wheels.length} wheels instead of one`);
   const file = wheels[0]!;
   if (!WHEEL_NAME.test(file)) throw invalidBuild(source, "the name of its wheel is invalid");
   return file;

@@ -100,7 +100,7 @@ export async function resolveWheels(
   return vetReport(install, wanted.name, pip.origins, (path) => builder?.find(path));
 }
 
-/** The version that an installation without further flags would choose. `built`: it has only a source archive. */
+/** The version that an installation without further flags would choose. `built` is true if it has no wheel. */
 export async function findVersion(
   pip: Pip,
   wanted: WantedWheels,

@@ -34,7 +34,7 @@ export interface EntryPoint {
 export const SITE_PACKAGES = "site-packages";
 const MAX_TEXT = 8 * 1024 * 1024;
 
-/** The folders for the parts of a wheel that are not modules. Headers are not needed to run anything. */
+/** The target folder for each part of a wheel's `.data` folder. Headers are not needed to run anything. */
 const DATA_FOLDERS: Record<string, string | null> = {
   purelib: SITE_PACKAGES,
   platlib: SITE_PACKAGES,

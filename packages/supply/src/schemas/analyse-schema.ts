@@ -6,7 +6,7 @@
 export interface SchemaShape {
   weight: number;
   recursive: boolean;
-  /** Compares items with one another, which takes values × values. */
+  /** Whether items are compared with one another, which takes values × values checks. */
   quadratic: boolean;
   formats: boolean;
   /** Every pattern, with the number of times it can be tested against one string. */

@@ -87,7 +87,7 @@ function isDraft07(schema: AnySchema): boolean {
   return typeof schema === "object" && String(schema.$schema).includes("draft-07");
 }
 
-/** Without loaded meta-schemas Ajv would fail to find the one of `$schema`. */
+/** Without loaded meta-schemas Ajv would fail to find the one that `$schema` names. */
 function withoutDialect(schema: AnySchema): AnySchema {
   if (typeof schema !== "object") return schema;
   const { $schema: _dialect, ...rest } = schema;

@@ -135,7 +135,7 @@ function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms
   };
 }
 
-/** In the same folder, in the sources and in the build. */
+/** The worker is in the same folder, both in the sources and in the build. */
 function workerFile(): URL {
   const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
   return new URL(`./schema-worker.${extension}`, import.meta.url);

@@ -38,7 +38,7 @@ export function vetSchema(compiler: Compiler, text: string): VettedSchema {
   };
 }
 
-/** Per 64 kB of text, each pattern as often as it can be tested. Stops when the limit is clearly exceeded. */
+/** For 64 kB of text, with each pattern tested as often as possible. Stops when the limit is clearly exceeded. */
 function timePatterns(compiler: Compiler, shape: SchemaShape): number {
   let total = 0;
   for (const [source, times] of shape.patterns) {

@@ -54,7 +54,7 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
   };
 }
 
-/** A package, an instrument plugin or Agent Plugins, in the order of an installation. */
+/** Whether the folder is a package, an instrument plugin or Agent Plugins, tested in the order of an installation. */
 async function isOtherPlugin(path: string, listing: TreeListing): Promise<boolean> {
   if (FORMATS.some((format) => format !== toolFiles && format.recognizes(listing))) return true;
   return isAgentPlugin(await readListedText(path, listing, AGENT_PLUGIN_FILE));
@@ -65,7 +65,7 @@ async function survey(path: string, kind: WorkspaceFolder["kind"]) {
     return await surveyFolder(path, kind === "workspace" ? TOOLS_FOLDER : "");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT")
-      throw notFound(`${path} contains no folder tools`);
+      throw notFound(`${path} contains no tools folder`);
     throw error;
   }
 }

@@ -71,7 +71,7 @@ export class TestImporter implements PackageImporter {
     return found;
   }
 
-  /** Every source is one package; other contents are detected by supply. */
+  /** Every source is one package; only the supply module detects other contents. */
   async open(source: InstallationSource, { only }: OpenOptions = {}): Promise<OpenedSource> {
     if (only === "agent_plugin")
       throw new BackplaneError("package.invalid", "There are no Agent Plugins here.");

@@ -49,7 +49,7 @@ export class ScriptedRunner implements Runner {
   sandbox = { enabled: true, available: true, reason: "" };
   script: RunnerScript = () => ok();
   runs: (protocol: string) => boolean = () => true;
-  /** If false, a cancelled script has to answer by itself. */
+  /** If false, a cancelled script has to return an outcome itself. */
   honoursCancel = true;
   /** The listener proof of each call's process; other calls have none. */
   readonly proofs = new Map<string, string>();

@@ -151,7 +151,7 @@ function temporary(): string {
   return folder;
 }
 
-/** Waits until an event makes the condition true; the timeout of the test is the limit. */
+/** Polls until the condition is true; the timeout of the test is the limit. */
 export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
 }

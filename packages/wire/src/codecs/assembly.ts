@@ -12,7 +12,7 @@ export class Assembly {
     return this.#length;
   }
 
-  /** `upTo` limits the growth: at most this many bytes will be added. */
+  /** `upTo` limits the growth: the frame will not have more bytes in total. */
   add(bytes: Buffer, upTo: number): void {
     const needed = this.#length + bytes.length;
     if (this.#buffer === undefined || this.#buffer.length < needed) {

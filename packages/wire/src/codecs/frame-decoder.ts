@@ -2,7 +2,7 @@
  * Drives a scanner over incoming chunks and delivers frames in order. Three states:
  *   idle    — every complete frame so far was delivered; a chunk is scanned when it arrives
  *   yielded — the time slice is used up (or the reader called hold): the source is paused, decoding continues later
- *   parsing — a large frame is with the worker thread: the source is paused, frames after it wait
+ *   parsing — the worker thread parses a large frame: the source is paused, frames after it wait
  * After a failure no more frames are delivered. While paused, only chunks already in transit are kept.
  */
 import { Buffer } from "node:buffer";

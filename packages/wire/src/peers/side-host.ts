@@ -51,7 +51,7 @@ export class SideHost {
     });
   }
 
-  /** True if the plugin printed more after the response, so that the call must not count as a success. */
+  /** True if the plugin printed more after the response; the call must then not be reported as a success. */
   get extraOutput(): boolean {
     return this.#extraOutput;
   }
@@ -153,7 +153,7 @@ export class SideHost {
 
   #close(cause: Error | null): void {
     const question = this.#question;
-    // A complete line counts even if the process exited right after it.
+    // A complete line is accepted even if the process exited right after it.
     if (question?.line !== undefined) this.#accept(question, question.line);
     this.#fail(
       new BackplaneError(

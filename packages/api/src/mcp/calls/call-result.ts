@@ -48,7 +48,7 @@ export async function callResult(
   const { content: blocks = [], structured_output, is_error, failure } = tool_result ?? {};
   const structured = structuredContent(structured_output);
   const content = await contentBlocks(blocks, openFile);
-  // The message of a failed call may be in none of the blocks that the author returned with it.
+  // The blocks that a tool returned with a failure may not contain the message of the failure.
   if (error !== null && !content.some(({ text }) => typeof text === "string" && text.includes(error.message)))
     content.unshift({ type: "text", text: error.message });
   // Clients without support for structured content read the text.
@@ -136,7 +136,7 @@ function structuredContent(value: Json | undefined): JsonObject | undefined {
 }
 
 /**
- * Blocks in the types of the protocol. Stored data is put back into its block, because a client of MCP has no other way
+ * The blocks in the block types of MCP. Stored data is put back into its block, because an MCP client has no other way
  * to read it; beyond the limit the block becomes a text block that names it.
  */
 async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {

@@ -50,7 +50,7 @@ export async function callServer(
   } else {
     const target = await findTarget(deps, request, exchange);
     if (target === null) return exchange.answer(request.id, NO_COMPLETION);
-    // MCP allows a server to ask the client while it handles the other two methods, and not during completion.
+    // MCP allows a server to send questions to the client during the other two methods, but not during completion.
     const capabilities = method === "completion/complete" ? {} : exchange.capabilities;
     call = new ServerCall(deps.kernel, { ...exchange, capabilities }, { ...target, method, responses });
   }
@@ -108,7 +108,7 @@ async function findCompletionTarget(
 
 interface ServerRequest extends Target {
   method: string;
-  /** Answers to questions that came with the request. */
+  /** Answers that the client sent with the request. */
   responses: JsonObject;
 }
 

@@ -88,7 +88,7 @@ export async function callTool(
   });
   open.cancel = () => call.cancel();
   if (open.cancelled) call.cancel();
-  // Fails if the approval was answered elsewhere first, or is not this caller's to answer; it stays as it is then.
+  // Fails if the approval was answered elsewhere first or this caller may not answer it; the approval stays as it is.
   if (ticket.status === "waiting_approval")
     void askForApproval(deps.kernel, caller, ticket.invocation, questions).catch(() => undefined);
   return await deliver(deps, { request, exchange, call, open }, reply);

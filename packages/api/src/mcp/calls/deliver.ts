@@ -1,7 +1,7 @@
 /**
  * Delivers the result of a call to the client. Usually the response is JSON. It is an event stream when something has to
- * be sent before the result: requested progress, log messages, a pending approval, a question, or after a long wait. In the
- * stateless revision a question ends the response instead, and the client sends the request again.
+ * be sent before the result (requested progress, log messages, a pending approval or a question), or after a long wait.
+ * In the stateless revision a question ends the response instead, and the client sends the request again.
  */
 import { codeOf, isObject, type JsonObject, MCP_ERRORS } from "@backplane/contract";
 import type { Clock } from "@backplane/ports";

@@ -1,4 +1,7 @@
-/** A request that a tool or a bound server is handling: it takes time, and may notify and ask the client meanwhile. */
+/**
+ * A request that a tool or a bound server is handling: it takes time, and the tool or server may send notifications and
+ * questions to the client meanwhile.
+ */
 import type { JsonObject } from "@backplane/contract";
 import type { McpExchange } from "../session/exchange.ts";
 import type { Questions } from "../session/questions.ts";

@@ -31,7 +31,7 @@ export const TOOL_SEARCH: CatalogTool = {
         type: "integer",
         minimum: 1,
         maximum: MAX_RESULTS,
-        description: `At most this many, default ${DEFAULT_RESULTS}.`,
+        description: `The maximum number of tools to return, default ${DEFAULT_RESULTS}.`,
       },
     },
     ["query"],

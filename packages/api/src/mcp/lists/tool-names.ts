@@ -33,7 +33,7 @@ export function createToolNames(catalog: Catalog): ToolNames {
       views = new Map();
       known.set(all, views);
     }
-    // Only `tools` of a server is the same array until its description changes.
+    // `tools` of a server stays the same array until its description changes; the server object does not stay the same.
     const key = server?.tools ?? null;
     let found = views.get(key);
     if (found === undefined) {
@@ -58,7 +58,7 @@ function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): Name
   return { tools, byName: new Map(tools.map(({ name, tool }) => [name, tool])) };
 }
 
-/** The tools of one server that the caller may call, each by that server's own binding. */
+/** The tools of one server that the caller may call, each through that server's own binding. */
 function ownTools(all: readonly CatalogTool[], { binding_id, package_id, tools }: ServerInfo): NamedTool[] {
   const offered = new Map(all.map((tool) => [tool.name, tool]));
   const own = tools.flatMap(({ name, export_id }) => {

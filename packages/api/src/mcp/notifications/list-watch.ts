@@ -127,7 +127,7 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
 }
 
 function keyOf({ scope, role, delegation, actor, tools = [] }: Caller): string {
-  // A policy may allow different tools for each role, and a key may list some of them.
+  // A policy may allow different tools for each role, and a key may be limited to some tools.
   const own = delegation === undefined ? `${role}\n${tools.join(",")}` : actor;
   return `${scope.org_id}\n${scope.project_id}\n${own}`;
 }

@@ -39,7 +39,7 @@ export class McpError extends Error {
   }
 }
 
-/** Null if it is not a JSON-RPC message of MCP. */
+/** Null if the value is not a JSON-RPC message of MCP. */
 export function readMessage(value: unknown): McpClientMessage | null {
   if (!isObject(value) || value.jsonrpc !== "2.0") return null;
   const { method, id, params } = value;

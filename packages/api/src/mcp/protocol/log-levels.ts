@@ -13,7 +13,7 @@ export function levelOf(value: unknown): LogLevel {
   return readLevel(value) ?? "info";
 }
 
-/** Null if nothing is logged. */
+/** `least` is null if nothing is logged. */
 export function isLogged(level: LogLevel, least: LogLevel | null): boolean {
   return least !== null && LOG_LEVELS.indexOf(level) >= LOG_LEVELS.indexOf(least);
 }

@@ -47,7 +47,7 @@ export class Questions {
     return this.#put({ key: name, method, params });
   };
 
-  /** A question of the gateway itself. An answer that the request already contained does not count. */
+  /** A question of the gateway itself. Answers that the request already contained are ignored. */
   ask(method: string, params: JsonObject, key: string, unanswered: Json): Promise<Json> | null {
     if (this.#closed || !supports(this.#capabilities, method, params)) return null;
     return this.#put({ key, method, params, unanswered });
@@ -80,7 +80,7 @@ export class Questions {
     this.#remove(key)?.reject(new McpError(MCP_ERRORS.refused, reason));
   }
 
-  /** The client has disconnected, or the call has ended. */
+  /** Must be called when the client has disconnected or the call has ended. */
   close(): void {
     this.#closed = true;
     this.#listener = null;

@@ -20,7 +20,7 @@ export const SESSION_LIMITS = {
 } as const;
 
 const MAX_EARLY_CANCELS = 64;
-/** The oldest unanswered question is evicted. */
+/** Beyond this number, the oldest unanswered question is evicted. */
 const MAX_ASKED = 256;
 
 /** A request in flight. */
@@ -77,7 +77,7 @@ export class McpSession {
     this.used_at = now;
   }
 
-  /** Has open streams or calls in flight. */
+  /** Whether the session has open streams or calls in flight. */
   get busy(): boolean {
     return this.#listeners.length > 0 || this.calls.size > 0;
   }

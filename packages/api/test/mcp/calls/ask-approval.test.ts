@@ -48,7 +48,7 @@ async function callAndAnswer(client: McpClient, reply: JsonObject | null, token 
 
 verifies(
   ["mcp.server", "approval.flow"],
-  "asks the client and runs the call that a person approves",
+  "asks the client for approval and runs the call that a person approves",
   async () => {
     const client = await connect(base, "2025-11-25", ADMIN_TOKEN, ELICITATION);
     const approve = { action: "accept", content: { decision: "approve" } };

@@ -79,7 +79,7 @@ test("describes stored data that is missing or over the limit", async () => {
   ]);
 });
 
-verifies("content.errors", "keeps the author's blocks of an error and adds code and stderr", async () => {
+verifies("content.errors", "keeps the blocks that a tool returned with an error and adds code and stderr", async () => {
   const failure = {
     kind: "failed",
     code: "plugin_failed",

@@ -1,4 +1,4 @@
-/** Deferred tools over MCP: the list holds two tools for all of them, in both revisions. */
+/** Deferred tools over MCP: the list contains two tools in place of all of them, in both revisions. */
 import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../../../test/support/verifies.ts";
@@ -68,7 +68,7 @@ verifies("client.profiles", "shows in the catalog what is deferred and why", asy
   expect(of("ask")).toMatchObject({ deferred: false, deferred_by: null });
 });
 
-test("lists the same array if no tool is deferred, and keeps a tool that is called tool_call", () => {
+test("returns the same array if no tool is deferred, and keeps another tool named tool_call", () => {
   const plain = [catalogTool("a"), catalogTool("b")];
   expect(withoutDeferred(plain)).toBe(plain);
   const own = { ...catalogTool("tool_call"), description: "Somebody else's." };

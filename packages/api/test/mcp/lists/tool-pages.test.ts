@@ -4,7 +4,7 @@ import { catalogTool } from "../../support/catalog-tool.ts";
 
 const named = (names: string[]) => names.map((name) => ({ name, tool: catalogTool("t") }));
 
-test("continues after tool names with any characters", () => {
+test("pages through tool names with any characters", () => {
   const tools = named(["a b", "příkaz", "x:y", "漢字"]);
   const pages = createToolPages(1);
   const found: unknown[] = [];

@@ -38,7 +38,7 @@ test("declines pending questions when the client disconnects", async () => {
   expect(questions.answerRequest("elicitation/create", FORM)).toBe(null);
 });
 
-test("rejects inputResponses that are not objects by key", () => {
+test("rejects inputResponses unless they map each key to an object", () => {
   expect(readResponses(undefined)).toEqual({});
   for (const bad of [null, [], "x", { a: 1 }, { a: null }])
     expect(() => readResponses(bad)).toThrow(/inputResponses/);

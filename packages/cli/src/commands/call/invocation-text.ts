@@ -101,7 +101,7 @@ export function classText({ class: name, grant }: Pick<Invocation, "class" | "gr
   return grant?.host === true ? "host" : name;
 }
 
-/** Refused connections, and what allows those that a grant can allow. */
+/** Refused connections, and the commands for those that a grant can allow. */
 export function refusedLines({ egress, grant, binding_id }: Invocation): string[] {
   if (egress === null) return [];
   const { refused, refusals } = egress;
@@ -136,7 +136,7 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
 
 type RefusalEntry = NonNullable<Invocation["egress"]>["refusals"][number];
 
-/** Reasons that a grant for the name removes. */
+/** Reasons of refusals that a grant for the host name prevents. */
 const NAMED = ["domain.not_allowed", "direct.lookup"];
 const WEB_PORTS = [80, 443];
 
@@ -173,7 +173,7 @@ export function scratchHint({ error, tool_result, grant }: Invocation): string |
     ...(tool_result?.content ?? []).map(({ text }) => (typeof text === "string" ? text : "")),
   ];
   if (!lines.some((text) => NO_TMP.test(text))) return null;
-  return 'It has no /tmp, because it does not request one. Its author can add filesystem = "scratch" to the permissions of the manifest, or "filesystem": "scratch" to backplane.permissions of its package.json.';
+  return 'The plugin has no /tmp, because it does not request one. Its author can add filesystem = "scratch" to the permissions of the manifest, or "filesystem": "scratch" to backplane.permissions of its package.json.';
 }
 
 /** A plugin event as one line. */

@@ -15,8 +15,8 @@ export function addBackupCommands(program: Command, toAction: ToAction): void {
     .addHelpText(
       "after",
       `
-The archive contains the secrets sealed. Without secret.key nobody can open them: keep a copy of that file apart from the
-archives, or use --with-credentials and protect the archive like the key.
+The archive contains the secrets sealed. Without secret.key nobody can open them: store a copy of that file separately
+from the archives, or use --with-credentials and protect the archive like the key.
 
 Example:
   backplane backup /backups/backplane-monday.tar.gz
@@ -25,7 +25,7 @@ Example:
     .action(toAction(backUp));
   program
     .command("restore [archive]")
-    .description("Replace this home with an archive of `backup`. The gateway must be stopped.")
+    .description("Replace this home with an archive that `backup` wrote. The gateway must be stopped.")
     .option("--force", "replace a home that is not empty; its files are kept in a folder of the home")
     .option("--key <file>", "the secret.key that sealed the secrets, if the archive does not contain it")
     .option("--resume", "complete a restore that was interrupted")

@@ -50,7 +50,7 @@ export function addDoctorCommand(program: Command, toAction: ToAction): void {
     )
     .option(
       "--timeout <seconds>",
-      "timeout of each check (default: 10, for a plugin's own check 3)",
+      "timeout of each check (default: 10, or 3 for a plugin's own check)",
       wholeNumber("--timeout", 1, 600),
     )
     .option("--probe", "start stopped instrument plugins to check their health")
@@ -67,7 +67,7 @@ async function doctor(
   const wait = context.out.status.begin("Checking");
   const parts = await Promise.all([
     withTimeout("system", timeout, () => checkMachine(context)),
-    // Has its own time limit, and reports what it found until then.
+    // This check has its own time limit; when it is reached, the check reports what it has found so far.
     checkInstalled(context, timeout),
     withTimeout("credential", timeout, () => checkCredential(context)),
     // The gateway limits the time of each plugin; this limit is for a gateway that does not answer.
@@ -117,14 +117,14 @@ async function checkInstalled(context: CommandContext, seconds: number): Promise
   }
 }
 
-/** Empty if no gateway can be asked; packages are then named by digest. */
+/** Empty if no gateway can be queried; packages are then identified by digest. */
 async function installedNames(context: CommandContext): Promise<Map<string, string>> {
   try {
     const { packages } = context.client();
     const all = await listAll((page) => packages.list(page));
     return new Map(all.map(({ digest, package_id, version }) => [digest, `${package_id}@${version}`]));
   } catch {
-    // The `credential` row says why the gateway cannot be asked.
+    // The `credential` row says why the gateway cannot be queried.
     return new Map();
   }
 }
@@ -164,7 +164,7 @@ async function checkCredential(context: CommandContext): Promise<Check[]> {
 
 /** The sandbox as reported by the gateway, which may have other settings or run on another machine. */
 function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
-  if (available) return { name: "boundary", status: "ok", message: `of the running gateway: ${reason}` };
+  if (available) return { name: "boundary", status: "ok", message: `reported by the running gateway: ${reason}` };
   return {
     name: "boundary",
     status: "degraded",
@@ -188,7 +188,7 @@ async function checkAudit(context: CommandContext): Promise<Check[]> {
   ];
 }
 
-/** One row for each plugin (plug.health). If no gateway can be asked, the `credential` row says so. */
+/** One row for each plugin (plug.health). If no gateway can be queried, the `credential` row says so. */
 async function checkPlugins(context: CommandContext, seconds: number): Promise<Check[]> {
   try {
     const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
@@ -269,7 +269,7 @@ async function checkHiddenCharacters(context: CommandContext): Promise<Check[]> 
   return [...found].map(([package_id, [first, ...more]]) => ({
     name: `words ${package_id}`,
     status: "degraded",
-    message: `hidden characters were removed from ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and in ${more.length} more tools`}`,
+    message: `hidden characters were removed from ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and from ${more.length} more tools`}`,
     fix: `backplane tool show ${first!.name}`,
   }));
 }
@@ -288,7 +288,7 @@ async function checkBinding(
   try {
     found = await context.client().bindings.definitions(binding_id);
   } catch (error) {
-    // Skills have no tools, and a new binding may not have been asked yet.
+    // Skills have no tools, and the plugin of a new binding may not have reported its tools yet.
     if (codeOf(error) === "request.invalid" || codeOf(error) === "export.not_found") return null;
     throw error;
   }
@@ -310,7 +310,7 @@ async function checkBinding(
   };
 }
 
-/** If no gateway can be asked with this credential, the `credential` row says so. */
+/** If no gateway can be queried with this credential, the `credential` row says so. */
 async function ifReachable(name: string, work: () => Promise<Check[]>): Promise<Check[]> {
   try {
     return await work();

@@ -14,7 +14,7 @@ import { type Cell, fields, type Output, table } from "../../terminal/output.ts"
 
 export interface BoundTools {
   binding: Binding;
-  /** Null if the plugin has not been asked yet. */
+  /** Null if the plugin has not reported its tools yet. */
   definitions: Definitions | null;
 }
 

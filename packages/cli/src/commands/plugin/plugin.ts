@@ -78,7 +78,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     .option("--org-wide", "bind for the whole organisation instead of one project")
     .option(
       "--accept-source",
-      "the manifest of a package from a registry may name another repository as its source",
+      "accept a package from a registry whose manifest names another repository as its source",
     )
     .option("--signature <file>", "the signature of an archive (default for a folder: the one in it)")
     .option("--allow-downgrade", "install a signed package that is older than one that was installed before")
@@ -131,11 +131,11 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
     )
     .option(
       "--percent <n>",
-      "give the version only this share of the calls; more with the next upgrade",
+      "send only this share of the calls to the new version; repeat the upgrade to raise it",
       percentage("--percent"),
     )
     .option("--grant-permissions", "grant permissions that only the new version requests (admins)")
-    .option("--withhold-permissions", "upgrade without them; otherwise the upgrade waits for an admin")
+    .option("--withhold-permissions", "upgrade without these permissions; without either flag the upgrade waits for an admin")
     .option(
       "--trial <seconds>",
       "how long the gateway watches the version and rolls it back if it fails (default: 60)",
@@ -173,7 +173,7 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
   addPublishCommands(plugin, toAction);
 }
 
-/** Code of packages that runs in the sandbox while they are installed. */
+/** Flags that allow code of a package to run in the sandbox while it is installed. */
 function allowFlags(command: Command): Command {
   return command
     .option(
@@ -276,7 +276,7 @@ async function installNpm(
   });
 }
 
-/** A package of a registry is not a server, and its bindings get their settings later. */
+/** A package from a registry is not a server, and its bindings get their settings later. */
 function assertNoServerFlags(
   options: InstallOptions & { editable?: boolean },
   text: string,
@@ -344,7 +344,7 @@ async function installServers(
   return await reportInstallation(context, await sendInstallation(context, sent, settings), own);
 }
 
-/** Each secret of the flags becomes a slot of the server, even if it is not bound yet. */
+/** Each secret named in the flags becomes a slot of the server, even if the server is not bound yet. */
 function withSlots(source: SentSource, secret_slots: string[]): SentSource {
   if (!("named" in source) || source.named.kind === "folder" || source.named.kind === "oci") return source;
   return { ...source, named: { ...source.named, secret_slots } };

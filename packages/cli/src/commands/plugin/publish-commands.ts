@@ -25,7 +25,7 @@ export function addPublishCommands(plugin: Command, toAction: ToAction): void {
     .command("push <source> <reference>")
     .description("Upload a folder, an archive or an OCI layout to a registry, as oci://HOST/NAME:TAG.")
     .option("--signature <file>", "upload this signature with it (default: the one in the folder)")
-    .option("--accept-source", "the manifest may name another repository as its source")
+    .option("--accept-source", "accept a manifest that names another repository as its source")
     .option("--insecure", "reach the registry without TLS; loopback needs no flag")
     .addHelpText(
       "after",

@@ -1,4 +1,4 @@
-/** `plugin push` and `plugin pull`: packages between this machine and an OCI registry, without a gateway. */
+/** `plugin push` and `plugin pull`: copy packages between this machine and an OCI registry, without a gateway. */
 import { createWriteStream, existsSync } from "node:fs";
 import { copyFile, mkdtemp, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -78,7 +78,7 @@ export async function pullPlugin(
     throw new BackplaneError("cli.usage", `${out} already exists and is not overwritten.`, {
       fix: "-o OTHER",
     });
-  // On the file system of the result, so that one rename completes it.
+  // The temporary folder is on the file system of the result, so that one rename completes the download.
   await inTemporaryFolder(dirname(out), async (temporary) => {
     const layout = join(temporary, "layout");
     await withClient(context, reference.registry, options, async (client) => {

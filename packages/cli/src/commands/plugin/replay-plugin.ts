@@ -1,4 +1,4 @@
-/** `plugin replay`: recorded calls against a candidate version, before any traffic moves. */
+/** `plugin replay`: runs recorded calls against a candidate version, before any traffic moves. */
 import type { Package, ReplayReport } from "@backplane/contract";
 import { parsePackageName } from "../../bindings/find-package.ts";
 import { EXIT, type ExitCode } from "../../command-line/exit-codes.ts";

@@ -66,6 +66,6 @@ function describeNothing(found: { items: unknown[]; servers: unknown[]; registry
 }
 
 function describeProblem({ name, fetched_at, problem }: MarketplaceOrigin): string {
-  const copy = fetched_at === null ? "It was left out." : `The copy of ${fetched_at} was used.`;
+  const copy = fetched_at === null ? "It was left out." : `The copy from ${fetched_at} was used.`;
   return `${name} cannot be read: ${problem ?? ""} ${copy}`;
 }

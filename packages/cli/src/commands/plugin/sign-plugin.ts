@@ -7,7 +7,7 @@ import type { CommandContext } from "../../context/context.ts";
 import { statSource } from "../../install/plugin-source.ts";
 import { hostPlatform } from "./registry-commands.ts";
 
-/** Release automation keeps the key in a variable, where it never becomes a file. */
+/** Release automation keeps the key in a variable, so that it is never written to a file. */
 const KEY_VARIABLE = "VAI_SIGNING_KEY";
 
 export async function signPlugin(

@@ -1,4 +1,4 @@
-/** `plugin upgrade` and `plugin rollback` of all bindings of a package, after the changes were shown. */
+/** `plugin upgrade` and `plugin rollback`: show what changes, then move all bindings of a package to a version. */
 import { BackplaneError, type Binding, type Package, type ReplayReport } from "@backplane/contract";
 import { findInstalledPackage, parsePackageName } from "../../bindings/find-package.ts";
 import { reportVersionChange } from "../../bindings/report-changes.ts";
@@ -100,7 +100,7 @@ function permissionsOf({
 function reportHeld({ out }: CommandContext, { package_id, package_version, held_upgrade }: Binding): void {
   const { package_version: next, permissions } = held_upgrade!;
   out.note(
-    `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an admin. ${package_version} continues to serve.`,
+    `${package_id} ${next} requests more permissions (${permissions.join(", ")}) and waits for an admin. ${package_version} stays in use.`,
   );
   out.note(`An admin approves it with: backplane plugin upgrade ${package_id}@${next} --grant-permissions`);
   out.note(

@@ -24,7 +24,7 @@ interface ChatOptions extends WorkspaceOptions {
 const RUNS_SEARCHED = 100;
 
 const HELP = `
-At a terminal: Ctrl-C ends the running turn, twice within 2 s leaves; Ctrl-D leaves; /help lists the commands.
+At a terminal: Ctrl-C ends the turn; Ctrl-C twice within 2 s or Ctrl-D leaves the chat; /help lists the commands.
 
 Examples:
   backplane session chat

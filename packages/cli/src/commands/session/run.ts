@@ -20,7 +20,7 @@ import { buildHarness, type HarnessFlags, resumeHarnessRun, startHarnessRun } fr
 
 const INPUT_LENGTH = 60;
 
-/** The gateway refuses a value above the maximum of its limit. */
+/** The gateway checks the maximum of each limit, so this bound is wide. */
 const limit = (flag: string) => wholeNumber(flag, 0, 1_000_000_000);
 
 const EXAMPLES = `
@@ -49,7 +49,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
     .option("--wait", "wait for the turn to end and print the answer")
     .option("--stream", "print the answer as it streams")
     .option("--harness <export>", "execute this harness instead of a turn of the agent loop")
-    .option("--package <id>", "the package of the harness, if several have one of this name")
+    .option("--package <id>", "the package of the harness, if several packages have a harness with this name")
     .option("--max-child-runs <n>", "how many runs the harness may start", limit("--max-child-runs"))
     .option("--max-depth <n>", "how deeply its runs may be nested", limit("--max-depth"))
     .option("--max-steps <n>", "how many model calls all its runs may make", limit("--max-steps"))
@@ -60,7 +60,7 @@ export function addRunCommands(program: Command, toAction: ToAction): void {
   run
     .command("resume <id>")
     .description("Continue the harness of an ended run at its last checkpoint, in a new run.")
-    .option("--input <text>", "message; without one, the harness gets that of the run again")
+    .option("--input <text>", "message; without one, the harness gets the message of the ended run again")
     .option("--wait", "wait for the end and print the summary")
     .action(toAction(resume));
   pageFlags(workspaceFlag(run.command("list")))
@@ -121,7 +121,7 @@ async function follow(
   const { out, io } = context;
   const wait = out.status.begin("Waiting for the answer");
   const text = new AnswerText((piece) => {
-    // The line would be drawn into the text.
+    // The status line would be drawn into the text.
     wait.end();
     io.stdout.write(plainText(piece));
   });
@@ -231,7 +231,7 @@ function describe(run: Run): string {
     strategy,
     execution: run.harness?.execution_id,
     model_calls: run.harness === undefined ? iterations : undefined,
-    resumed: run.resumed === undefined ? undefined : `${run.resumed} time after a crash`,
+    resumed: run.resumed === undefined ? undefined : `${run.resumed}× after a crash`,
     tokens: run.harness === undefined ? `${usage.input} in, ${usage.output} out` : undefined,
     started: run.started_at,
     ended: run.ended_at,

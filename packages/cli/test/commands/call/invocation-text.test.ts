@@ -36,7 +36,7 @@ test("names the command that allows the names that were looked up or requested",
   ]);
 });
 
-test("says that a name behind a wildcard needs the proxy", () => {
+test("says that a name that only a wildcard allows needs the proxy", () => {
   expect(linesFor([refusal("x.cdn.test", 53, "direct.lookup")], ["*.cdn.test"]).at(-1)).toBe(
     "Allowed, but only for programs that use the proxy (HTTP_PROXY): x.cdn.test",
   );

@@ -20,7 +20,7 @@ describe("invoke", () => {
     expect(ran).toEqual({ exit: EXIT.ok, out: "hello\n", err: "" });
   });
 
-  test("takes fields of the input as KEY=VALUE, beside --input", async () => {
+  test("accepts input fields as KEY=VALUE in addition to --input", async () => {
     const argv = ["invoke", "echo", "text=a=b", "--input", '{"text":"no","more":1}', "list=[1,2]", "id=1.10"];
     const { input } = await gateway.json<Invocation>(argv);
     expect(input).toEqual({ text: "a=b", more: 1, list: [1, 2], id: "1.10" });

@@ -56,7 +56,7 @@ describe("up", () => {
     expect((await backplane("status")).exit).toBe(EXIT.unreachable);
   });
 
-  test("prints one JSON line with --json; stops on SIGINT; refuses a second gateway on the home", async () => {
+  test("prints one JSON line with --json; stops on SIGINT; refuses a second gateway on the same home", async () => {
     const gateway = up("--json");
     const line = await waitForOutput(gateway.out, /^(.*)\n/);
     const ready = JSON.parse(line) as Record<string, unknown>;

@@ -43,7 +43,7 @@ test("reports the sandbox of this machine and of the running gateway", async () 
   );
   expect(running).toMatchObject({
     status: "ok",
-    message: expect.stringMatching(/^of the running gateway: /),
+    message: expect.stringMatching(/^reported by the running gateway: /),
   });
   const [off, still] = await rows({ BACKPLANE_SANDBOX: "0" });
   expect(off).toMatchObject({
@@ -107,7 +107,7 @@ test("names the commands that set the missing keys of providers", async () => {
 
 verifies(
   "integrity.exec",
-  "a damaged content store is named with its package, file, both digests and the command that repairs it",
+  "reports a damaged content store with the package, the file, both digests and the command that repairs it",
   async () => {
     const rows = async (...argv: string[]) => {
       const { exit, report } = await doctor(...argv);
@@ -136,7 +136,7 @@ verifies(
     );
     expect(found[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);
 
-    // The plugin's own health report.
+    // Installing the package again repairs its files.
     await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
     expect((await rows()).found).toMatchObject([{ status: "ok" }]);
 

@@ -34,7 +34,7 @@ afterEach(() => {
 
 verifies(
   "plug.kernel-error",
-  "publishes an uncaught error before the stop and exits with 1 after 5 s of a stop that hangs",
+  "publishes an uncaught error before the gateway stops, and exits with 1 if the stop hangs for 5 s",
   async () => {
     const home = mkdtempSync(join(tmpdir(), "backplane-fault-"));
     try {

@@ -22,7 +22,7 @@ async function readLogin(config: object | string, registry: string) {
   return await readDockerLogin(registry, { DOCKER_CONFIG: root, PATH: `${join(root, "bin")}:/usr/bin:/bin` });
 }
 
-/** A helper that answers with this script; the name that it is asked for is in $name. */
+/** A helper that answers with the output of this script; $name is the registry whose login is requested. */
 function putHelper(name: string, script: string): void {
   const file = join(root, "bin", `docker-credential-${name}`);
   writeFileSync(file, `#!/bin/sh\nread -r name\n${script}\n`, { mode: 0o755 });
@@ -46,7 +46,7 @@ verifies("pkg.oci", "reads the login for exactly this host from Docker's configu
 
 verifies(
   "pkg.oci",
-  "asks the credential helper of the host, and only programs that are helpers",
+  "runs the credential helper of the host, and never a program that is not a helper",
   async () => {
     putHelper("one", `[ "$name" = ghcr.io ] && echo '{"Username":"ada","Secret":"s3cret"}'`);
     putHelper("noise", "echo not json");

@@ -32,7 +32,7 @@ afterAll(async () => {
 });
 beforeEach(() => list(card));
 
-/** Thread Weave as a package of the registry, signed with a new key; returns its entry. */
+/** Publishes Thread Weave in the registry, signed with a new key; returns its marketplace entry. */
 async function publish(): Promise<Record<string, unknown>> {
   const folder = join(root, "thread-weave");
   cpSync(resolve("examples/thread-weave"), folder, { recursive: true });
@@ -110,7 +110,7 @@ verifies(
 
 verifies(
   ["api.marketplace", "pkg.sign"],
-  "refuses an artifact that asks for more than its card, that is another package, or whose key is not trusted",
+  "refuses an artifact that requests more permissions than its card, is another package, or has an untrusted key",
   async () => {
     const untrusted = await install();
     expect(untrusted).toMatchObject({

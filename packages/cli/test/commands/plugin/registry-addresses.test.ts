@@ -27,7 +27,7 @@ verifies("pkg.oci", "follows a public registry only to public addresses", async 
 
 verifies(
   "pkg.oci",
-  "uses a registry on this machine or its network, and what it refers to there",
+  "uses a registry on this machine or its network, and the private addresses that it refers to",
   async () => {
     for (const registry of ["localhost.test:5000", "lan.test", "127.0.0.1:5000"]) {
       NAMES["localhost.test"] = ["127.0.0.1"];

@@ -22,7 +22,7 @@ describe("scripted", () => {
     expect(ran).toEqual({ exit: EXIT.ok, out: "echo: one\necho: two\n", err: "Session: s1\n" });
   });
 
-  test("without -m stdin is one message in a new session", async () => {
+  test("without -m, stdin is one message in a new session", async () => {
     const ran = await gateway.backplane(["session", "chat"], { stdin: "two\nlines\n" });
     expect(ran.out).toBe("echo: two\nlines\n");
     const id = /Session: (\S+)/.exec(ran.err)?.[1];
@@ -62,7 +62,7 @@ describe("scripted", () => {
     });
   });
 
-  test("a failed turn exits with 1 and three lines, and later messages are not sent", async () => {
+  test("a failed turn prints three lines and exits with 1, and later messages are not sent", async () => {
     const ran = await gateway.backplane([
       "session",
       "chat",

@@ -1,4 +1,4 @@
-/** `run resume` against a client that records what it is asked. */
+/** `run resume` against a client that records the requests. */
 import type { RunBody } from "@backplane/client";
 import type { Run } from "@backplane/contract";
 import { expect, test } from "vitest";

@@ -65,7 +65,7 @@ test("list pages through the newest runs, optionally of one session", async () =
   expect(out).not.toContain("two");
 });
 
-test("a failed run exits with 1 and its record; Ctrl-C exits with 130", async () => {
+test("a failed run prints its record and exits with 1; Ctrl-C exits with 130", async () => {
   const failed = await gateway.backplane(start("r3", "/error other", "--wait", "--json"));
   expect(failed.exit).toBe(EXIT.failed);
   expect(JSON.parse(failed.out)).toMatchObject({ status: "failed", error: { code: "llm.failed" } });

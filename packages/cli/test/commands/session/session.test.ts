@@ -119,7 +119,7 @@ describe("replay", () => {
       .out()
       .trimEnd()
       .split("\n")
-      // The last line reports the end.
+      // The last line is the error document of the interruption.
       .slice(0, -1)
       .map((line) => (JSON.parse(line) as { entry_id: number | null }).entry_id)
       .filter((id) => id !== null);

@@ -82,7 +82,7 @@ function toExport(
     ...(accessMode === "Exclusive" ? { max_concurrency: 1 } : {}),
     permissions,
     tool: {
-      // Only a read-only instrument may run again after a crash without asking.
+      // Only a read-only instrument may run again after a crash without a person's approval.
       effect_class: riskLevel === "ReadOnly" ? "read_only" : "unknown",
       streaming: false,
       requires_approval: false,

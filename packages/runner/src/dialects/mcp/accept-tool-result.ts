@@ -1,6 +1,7 @@
 /**
  * Converts the result of `tools/call` to a tool result. Content is kept as the server wrote it. Output over the
- * limit is cut, with a note for the model. `isError` is a result as well, because the model must see its text.
+ * limit is cut, with a note for the model. A result with `isError` does not fail the call, because the model must see
+ * its text.
  */
 import {
   type ContentBlock,
@@ -64,7 +65,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
     } else if (block.type === "text" && typeof block.text === "string") {
       const text = block.text.slice(0, Math.max(0, Math.floor(left / 2))).toWellFormed();
       if (text !== "") kept.push({ ...block, text });
-      notes.push(`a text was cut after ${text.length} of ${block.text.length} characters`);
+      notes.push(`a text block was cut after ${text.length} of ${block.text.length} characters`);
       left = 0;
     } else {
       notes.push(`${describe(block)} was left out`);

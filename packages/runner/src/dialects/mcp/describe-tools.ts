@@ -164,8 +164,8 @@ function infoOf({ revision, server, capabilities, instructions }: Agreement): Js
 }
 
 /**
- * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters of those that models accept. Two
- * names that would become the same id, and names that are too long, end with a digest of the server's own name.
+ * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters, all of which models accept. Two
+ * names that would become the same id, and names that are too long, end with a digest of the tool's original name.
  */
 function toolNames(server: NamedServer, names: readonly string[]): string[] {
   const own = boundServerName(server);
@@ -183,7 +183,7 @@ function toolNames(server: NamedServer, names: readonly string[]): string[] {
   );
 }
 
-/** Removes the server's name from the start of a tool's name. Tools of bindings without a name of their own keep theirs. */
+/** Removes the server's name from the start of a tool's name, but only if the binding has a name of its own. */
 function withoutServerName({ config }: NamedServer, server: string, name: string): string {
   if (typeof config.name !== "string") return name;
   const start = name.slice(0, server.length + 1).toLowerCase();

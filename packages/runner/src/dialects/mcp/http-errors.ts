@@ -82,7 +82,7 @@ export function httpError(status: number, text: Buffer, location?: string): Back
   const excerpt = text.toString("utf8", 0, 300).replace(/\s+/g, " ").trim();
   const reason = excerpt === "" ? "" : `: ${excerpt}`;
   const code = status === 429 || status >= 500 ? "plugin_retryable" : "plugin_failed";
-  return new BackplaneError(code, `The MCP server answered HTTP ${status}${reason}`, {
+  return new BackplaneError(code, `The MCP server returned HTTP ${status}${reason}`, {
     details: { http_status: status },
   });
 }

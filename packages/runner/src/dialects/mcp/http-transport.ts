@@ -1,6 +1,6 @@
 /**
  * MCP over streamable HTTP: each message is a POST whose response is JSON or an event stream. A stream that ends
- * before its answer is resumed if the server gave event ids. Revisions up to 2025-11-25 have a session and a GET
+ * without its answer is resumed if the server sent event ids. Revisions up to 2025-11-25 have a session and a GET
  * stream for messages that the server sends on its own.
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
@@ -262,7 +262,7 @@ export class HttpTransport implements McpTransport {
       const response = await this.#http.exchange("DELETE", this.#commonHeaders(), null, () => {}, true);
       response.resume();
     } catch {
-      // The server ends the session by its own timeout.
+      // The session ends after the server's own timeout.
     }
   }
 

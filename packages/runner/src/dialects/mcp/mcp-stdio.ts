@@ -18,7 +18,7 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const MAX_ARGS = 64;
 const MAX_TEXT = 4_096;
 const MAX_IDLE_S = 86_400;
-/** Remembered packages whose server exited or hung on `server/discover`, so that its next start skips it. */
+/** Packages that are remembered because their server exited or hung on `server/discover`; its next start skips it. */
 const MAX_WITHOUT_DISCOVERY = 1_000;
 
 export function mcpStdio(): Dialect {
@@ -52,7 +52,7 @@ export function mcpStdio(): Dialect {
   };
 }
 
-/** Secrets in `config.env` are passed like those of the grant, and those in the arguments of a Node program too. */
+/** Secrets in `config.env` are passed like those of the grant, and so are those in the arguments of a Node program. */
 function launchOf(request: ProcessRequest): DialectLaunch {
   const { package: pack, context } = request;
   requireConfiguredSecrets(request);

@@ -27,7 +27,7 @@ export interface NegotiationOptions {
   /** Skip `server/discover`, on which this server exited or hung before. */
   skip_discovery: boolean;
   request(method: string, params: JsonObject, timeout_ms: number): Promise<RpcReply>;
-  /** The server exited or did not answer `server/discover`. */
+  /** Called when the server exited or did not answer `server/discover`. */
   disableDiscovery(): void;
   /** Output so far that is not a message. */
   strayText(): string;
@@ -111,7 +111,7 @@ function unknownRevision(revision: string): BackplaneError {
   const known = [MCP_STATELESS, ...MCP_NEGOTIATED].join(", ");
   return new BackplaneError(
     "protocol_version_mismatch",
-    `The MCP server uses revision ${revision.slice(0, 40)}; supported are ${known}.`,
+    `The MCP server uses revision ${revision.slice(0, 40)}; the gateway supports ${known}.`,
     { details: { revision: revision.slice(0, 40) } },
   );
 }

@@ -5,7 +5,7 @@ import type { AnsweringRequest, AnswerRequest } from "./answer-server-request.ts
 import type { RpcFailure } from "./rpc-channel.ts";
 import { MAX_ROUNDS, needsInput, retryParams, tooManyRounds } from "./tool-call.ts";
 
-/** The session as such a request needs it. */
+/** The part of the session that such a request uses. */
 export interface Requester {
   readonly stateless: boolean;
   /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */

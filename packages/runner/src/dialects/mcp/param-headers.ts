@@ -13,7 +13,7 @@ const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
 const PLAIN: ReadonlySet<Json | undefined> = new Set<Json | undefined>(["string", "integer", "boolean"]);
 const MAX = 64;
 
-/** Returns a text when the schema is invalid. */
+/** Returns a description of the problem if the schema is invalid. */
 export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   const found: ParamHeaders = [];
   let marks = 0;

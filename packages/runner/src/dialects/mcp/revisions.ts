@@ -25,7 +25,7 @@ export function envelope(client: JsonObject, capabilities: JsonObject): JsonObje
   };
 }
 
-/** Null if the result is not a discovery or lacks the stateless revision. */
+/** Null if the result does not answer `server/discover` or lacks the stateless revision. */
 export function readDiscovery(result: Json): Agreement | null {
   if (!isObject(result) || !Array.isArray(result.supportedVersions)) return null;
   if (!result.supportedVersions.includes(MCP_STATELESS)) return null;

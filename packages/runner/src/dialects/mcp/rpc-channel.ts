@@ -50,7 +50,7 @@ export class RpcRejection extends Error {
 }
 
 export interface RpcChannelEvents {
-  /** A request of the server. Throw an RpcRejection to choose the error that it gets. */
+  /** A request of the server. Throw an RpcRejection to choose the error that the server gets. */
   onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json>;
   onNotification(method: string, params: JsonObject, origin: PendingRequest | null): void;
   violation(kind: string): void;
@@ -115,7 +115,7 @@ export class RpcChannel implements TransportEvents {
       );
       this.#oneWay.sent(this.#nextId);
     } catch {
-      // The server does not read. Its requests fail with the reason; a notification is dropped.
+      // The server does not read its input. Requests to it fail with the reason; a notification is dropped.
     }
   }
 

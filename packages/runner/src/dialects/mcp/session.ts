@@ -253,7 +253,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     if (call.rpc_id !== 0) this.withdraw(call.rpc_id, reason);
   }
 
-  /** A server that does not answer this is stuck. */
+  /** Checks whether the server still answers anything. If it does not, it is stuck and abandoned. */
   #probe(): void {
     if (this.#probing || this.#channel.failed !== null) return;
     this.#probing = true;

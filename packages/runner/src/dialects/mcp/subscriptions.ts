@@ -77,8 +77,8 @@ export class McpSubscription {
 }
 
 /**
- * Resources that a server of a revision with sessions was subscribed to. The server forgets them with its session, so
- * they are subscribed to again in a new one.
+ * Resources that clients subscribed to on a server of a revision with sessions. The server forgets the subscriptions
+ * with its session, so they are made again in a new one.
  */
 export class SessionSubscriptions {
   readonly #uris = new Set<string>();

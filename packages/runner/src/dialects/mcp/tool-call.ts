@@ -11,7 +11,7 @@ import { type RpcFailure, rpcFailureOf } from "./rpc-channel.ts";
 /** Rounds of input requests per request. */
 export const MAX_ROUNDS = 10;
 
-/** The session as a call needs it. */
+/** The part of the session that a call uses. */
 export interface ToolCallSession {
   readonly output_bytes: number;
   readonly stateless: boolean;

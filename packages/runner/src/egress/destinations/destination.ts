@@ -14,7 +14,7 @@ export interface Destination {
 export type HostKind = "name" | "address" | "invalid";
 
 const LABEL = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?$/;
-/** "Ends in a number" of the URL standard: inet_aton and similar functions parse such a host as an address. */
+/** The URL standard's "ends in a number" check: inet_aton and similar functions parse such a host as an address. */
 const NUMBER = /^([0-9]+|0x[0-9a-f]*)$/;
 
 export function hostKind(host: string): HostKind {

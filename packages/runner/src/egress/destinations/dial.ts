@@ -5,7 +5,7 @@ import type { Clock } from "@backplane/ports";
 export interface DialOptions {
   clock: Clock;
   timeout_ms: number;
-  /** Called for each socket when it is created, so that closing also ends attempts. */
+  /** Called for each socket when it is created, so that the caller can also end pending attempts. */
   onSocket(socket: Socket): void;
   closed(): boolean;
 }

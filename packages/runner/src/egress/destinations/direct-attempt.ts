@@ -1,6 +1,7 @@
 /**
- * A connection or datagram that a process did not send through a listener of the gateway, so that it ended inside
- * the sandbox, as PID 1 reports it (sandbox-init/trace.c). The plugin controls the address, the port and the question.
+ * A connection or datagram that a process did not send through a listener of the gateway, and that
+ * therefore ended inside the sandbox, as PID 1 reports it (sandbox-init/trace.c). The plugin controls the address, the
+ * port and the question.
  */
 import type { Destination } from "./destination.ts";
 import type { RefusalReason } from "./refusals.ts";
@@ -22,7 +23,7 @@ export function refusalOf(attempt: DirectAttempt): { destination: Destination; r
   return { destination: { host: address, port }, reason };
 }
 
-/** Null if it is not a name, e.g. because it is cut off. A query contains no compression pointers. */
+/** Null if the question is not a name, e.g. because it is cut off. A query contains no compression pointers. */
 function readQuestion(bytes: Buffer): string | null {
   const labels: string[] = [];
   for (let at = 0; at < bytes.length; ) {

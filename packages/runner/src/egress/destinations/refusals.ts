@@ -28,7 +28,7 @@ export const REFUSAL_REASONS = {
   "direct.lookup": "The sandbox has no name server; its proxy resolves the names that the grant allows.",
   "direct.unlisted": "More was refused inside the sandbox than can be listed; the number is an estimate.",
   "limit.connections": "Too many connections.",
-  "limit.bytes": "The invocation has used up its bytes.",
+  "limit.bytes": "The invocation has reached its limit of transferred bytes.",
   "limit.time": "The connection took too long.",
 } as const;
 

@@ -1,6 +1,6 @@
 /**
- * Resolves names outside the sandbox. Uses c-ares instead of getaddrinfo, so that slow names cannot block the
- * threads that read the gateway's files and no search domain is appended.
+ * Resolves names outside the sandbox. Uses c-ares instead of getaddrinfo, so that no search domain is
+ * appended and slow names cannot block the threads that read the gateway's files.
  */
 import { Resolver as Ares, lookup } from "node:dns/promises";
 

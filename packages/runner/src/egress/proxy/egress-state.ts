@@ -126,7 +126,7 @@ export class EgressState {
   }
 }
 
-/** Counts bytes in both directions. Callers ask before they forward a chunk. */
+/** Counts bytes in both directions. Callers count a chunk before they forward it. */
 class Meter {
   in = 0;
   out = 0;

@@ -1,4 +1,4 @@
-/** Forwards a checked HTTP request to a socket that was dialled for it, and the response back. */
+/** Forwards a checked HTTP request to a socket that was dialled for it, and relays the response back. */
 import { type IncomingMessage, ServerResponse, request as sendHttpRequest } from "node:http";
 import type { Socket } from "node:net";
 import { endToEndFields, headBytes, headerPairs } from "./http-head.ts";
@@ -117,7 +117,7 @@ async function relayUpgrade(
   upstream: Socket,
   head: Buffer,
 ): Promise<void> {
-  // The client's first bytes follow below without a pump.
+  // The first bytes are written below without a pump, which would wait while the session is held.
   await connection.state.whenReleased();
   if (connection.ended) return;
   if ("response" in reply) {

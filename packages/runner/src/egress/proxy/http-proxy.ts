@@ -20,7 +20,7 @@ import { namesHost } from "./http-head.ts";
 import type { EgressLimits } from "./limits.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
 
-/** Tells the gateway that a request came from the sandboxed process itself, and not from a token that was leaked. */
+/** Tells the gateway that a request came from the sandboxed process itself, not from someone with a leaked token. */
 const LISTENER_HEADER = "Backplane-Listener";
 
 /** The service that a connection gets. */

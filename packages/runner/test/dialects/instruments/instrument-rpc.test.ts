@@ -185,7 +185,7 @@ describe("instr.result", () => {
     ["refuses", "handshake_failed", "requires base-url and api-token"],
     ["no-success", "handshake_failed", "no licence"],
     ["malformed", "malformed_response", "neither Success nor Error"],
-  ])("%s ends as %s", async (behaviour, code, expectedText) => {
+  ])("a call to a plugin with behaviour %s fails with %s", async (behaviour, code, expectedText) => {
     const { testRunner } = setUp();
     const outcome = await testRunner.run(instrument(behaviour));
     expect(outcome).toMatchObject({

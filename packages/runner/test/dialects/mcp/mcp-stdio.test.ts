@@ -36,7 +36,7 @@ function text(result: Json | null): string {
 
 const REVISIONS = ["plain", "modern"];
 
-test.each(REVISIONS)("%s: returns a call as a tool result", async (behaviour) => {
+test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async (behaviour) => {
   const outcome = await createTestRunner().run(mcp(behaviour, "echo", { input: { text: "hi" } }));
   expect(outcome).toMatchObject({
     status: "succeeded",
@@ -174,7 +174,7 @@ test("ends a call at its deadline and replaces a server that stopped answering",
   expect(Number(text((await testRunner.run(mcp("plain", "pid"))).result))).not.toBe(pid);
 });
 
-test("fails the calls of a server that exits with the last line of stderr, and starts a new one", async () => {
+test("fails the calls of a server that exits, quotes the last line of its stderr and starts a new one", async () => {
   const testRunner = createTestRunner();
   const hanging = testRunner.run(mcp("plain", "hangs"));
   const dead = await testRunner.run(mcp("plain", "dies"));
@@ -209,7 +209,7 @@ test.each([
   ["prints-only", "crashed", "Usage: give me a folder"],
   ["refuses", "handshake_failed", "not today"],
   ["old-revision", "protocol_version_mismatch", "1999-01-01"],
-])("%s at start: %s", async (behaviour, code, expectedText) => {
+])("a server with behaviour %s fails to start with %s", async (behaviour, code, expectedText) => {
   const testRunner = createTestRunner({ timeouts: { initialize_ms: 400 } });
   const outcome = await testRunner.run(mcp(behaviour, "echo"));
   expect(outcome).toMatchObject({ status: "failed", dispatched: false });
@@ -247,7 +247,7 @@ test("names the last crash when a call times out while the server starts", async
   });
 });
 
-test("starts a server that exited on server/discover without it the next time", async () => {
+test("skips server/discover at the next start of a server that exited on it", async () => {
   const testRunner = createTestRunner();
   expect(await testRunner.run(mcp("dies-at-discover", "echo"))).toMatchObject({
     status: "failed",

@@ -31,14 +31,14 @@ test("sends scalar arguments with a header name as headers, including nested one
 });
 
 test.each<[string, JsonObject]>([
-  ["an empty name", schema({ a: marked("string", "") })],
-  ["a name with a line break", schema({ a: marked("string", "A\r\nX: y") })],
-  ["not a string", schema({ a: marked("string", 7) })],
-  ["a number", schema({ a: marked("number") })],
-  ["an object", schema({ a: marked("object") })],
-  ["the same name twice", schema({ a: marked("string", "X"), b: marked("string", "x") })],
-  ["inside a list", schema({ a: { type: "array", items: marked("string") } })],
-  ["inside an alternative", schema({}, { anyOf: [schema({ a: marked("string") })] })],
+  ["an empty header name", schema({ a: marked("string", "") })],
+  ["a header name with a line break", schema({ a: marked("string", "A\r\nX: y") })],
+  ["a header name that is not a string", schema({ a: marked("string", 7) })],
+  ["a header for an argument of type number", schema({ a: marked("number") })],
+  ["a header for an argument of type object", schema({ a: marked("object") })],
+  ["the same header name twice", schema({ a: marked("string", "X"), b: marked("string", "x") })],
+  ["a header inside a list", schema({ a: { type: "array", items: marked("string") } })],
+  ["a header inside an alternative", schema({}, { anyOf: [schema({ a: marked("string") })] })],
 ])("rejects a tool with %s", (_, bad) => {
   expect(readParamHeaders(bad)).toEqual(expect.any(String));
 });

@@ -5,7 +5,7 @@ const QUERY: DirectAttempt = { protocol: "udp", address: "127.0.0.1", port: 53, 
 const label = (text: string) => Buffer.concat([Buffer.from([text.length]), Buffer.from(text, "latin1")]);
 const TYPE_A = Buffer.from([0, 0, 1, 0, 1]);
 
-test("names what a DNS query looks up", () => {
+test("records the name that a DNS query looks up", () => {
   const question = Buffer.concat([label("API"), label("acme"), label("test"), TYPE_A]);
   expect(refusalOf({ ...QUERY, question })).toEqual({
     destination: { host: "api.acme.test", port: 53 },
@@ -23,7 +23,7 @@ test.each([
     Buffer.concat([Buffer.from([0xc0]), Buffer.alloc(0xc0, "a"), TYPE_A]),
   ],
   ["nothing", Buffer.alloc(0)],
-])("names the name server if the question has %s", (_, question) => {
+])("records the name server if the question contains %s", (_, question) => {
   expect(refusalOf({ ...QUERY, question })).toEqual({
     destination: { host: "127.0.0.1", port: 53 },
     reason: "direct.datagram",

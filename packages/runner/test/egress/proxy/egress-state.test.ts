@@ -155,7 +155,7 @@ test("ends every connection when the session closes, including one that is being
   expect(late.text).toBe("");
 });
 
-test("bounds the record but not the count", async () => {
+test("keeps a limited number of refusals but counts all of them", async () => {
   const { proxy, session } = await openTestEgress({ limits: { refusals: 5 } });
   for (let at = 0; at < 12; at++)
     await new TestClient(proxy).send(connectLine(`${"x".repeat(60)}.n${at}.test:443`)).readToEnd();

@@ -201,7 +201,7 @@ public final class InstrumentHost {
     try {
       InstrumentResult result = instrument.invoke((Map<String, Object>) arguments, call);
       if (result != null) return result.toJson();
-      return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " answered nothing").toJson();
+      return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " returned no result").toJson();
     } catch (UnsupportedOperationException e) {
       return InstrumentResult.error("UnsupportedOperation", messageOf(e)).toJson();
     } catch (LinkageError e) {

@@ -27,9 +27,9 @@ export interface ChecksummedTable {
   types: string[];
   /** Columns with a default other than null. */
   defaults: ReadonlySet<string>;
-  /** The column that SQLite fills by itself when an insert leaves it out. */
+  /** The column that SQLite fills in when an insert leaves it out. */
   automatic_key: string | null;
-  /** How many of them are the primary key. */
+  /** How many of `columns` form the primary key. */
   key: number;
   has_rowid: boolean;
   has_sum: boolean;
@@ -111,10 +111,11 @@ const OR_DAMAGED = /\/\* or damaged (\w+) \*\//g;
 const TABLE = /\b(?:from|join)\s+(\w+)(?:\s+(?!where\b|join\b|on\b|order\b|limit\b|group\b|left\b)(\w+))?/gi;
 
 /**
- * Adds a check of every returned row to a query, as a column named `row_checked`. It is not in the WHERE clause, where
- * SQLite replaces a column with the value that it is compared with before it reads the row. It does not do so in a
- * subquery, in which the rows that a `checkedCondition` excludes are checked. Queries with only an aggregate return no
- * row; what a subquery of theirs reads comes from an index or ends up in a returned row.
+ * Adds a check of every returned row to a query, as a column named `row_checked`. The check is not in the WHERE clause,
+ * because there SQLite replaces a column with the value that it is compared with, before it reads the row. SQLite does
+ * not do so in a subquery, so the rows that a `checkedCondition` excludes are checked in one. A query with only an
+ * aggregate is not checked: it returns no row of a table. The rows that a subquery reads come from an index or end up
+ * in a returned row.
  */
 export function withRowChecks(text: string, checks: ReadonlyMap<string, string>): string {
   if (checks.size === 0 || !/^\s*select\b/i.test(text) || /^\s*select\s+(min|max|count)\(/i.test(text))

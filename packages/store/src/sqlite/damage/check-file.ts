@@ -62,7 +62,7 @@ export function checkHeader(file: string): void {
   }
   // A file without any commit has another version, and no data yet.
   if (!was_used) return;
-  // 2 is a file with a write-ahead log, 1 one without it, such as a restored backup.
+  // Version 2 is a file with a write-ahead log. Version 1 has none, for example after a backup was restored.
   const version = header[18]!;
   if ((version !== 1 && version !== 2) || header[19] !== version) {
     throw damagedStore(file, `The header of ${file} is damaged: its format version (byte 18) is invalid.`);

@@ -1,7 +1,7 @@
 /**
  * Maintenance of a SQLite store by an operator: check, back up, restore, repair. Nothing is overwritten: files that a
- * repair or a restore replaces are first kept in a folder beside the store. Except for checks and backups the caller
- * has locked the home.
+ * repair or a restore replaces are first kept in a folder beside the store. The caller has locked
+ * the home, except for checks and backups.
  */
 import {
   appendFileSync,

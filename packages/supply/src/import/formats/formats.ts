@@ -1,4 +1,4 @@
-/** In the order in which they are tried: a folder with a vai-plugin.toml may contain files of the other formats too. */
+/** The formats in the order in which they are tried: a folder with a vai-plugin.toml may contain other formats too. */
 
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import type { TreeListing } from "../../tree/tree-listing.ts";

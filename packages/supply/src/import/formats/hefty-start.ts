@@ -18,7 +18,7 @@ const MODULE = /^(?:\.\/)?([^#\s]+\.(?:js|mjs|cjs|ts|mts|cts))(?:#([A-Za-z_$][\w
 const JAVA_CLASS = /^[A-Za-z_][\w]*(?:\.[A-Za-z_$][\w$]*)+$/;
 const SHELL_CHARACTERS = /["'`$|&;<>()*?\\]/;
 
-/** A string is the problem and its fix. */
+/** Returns a string with the problem and its fix if the plugin cannot be started. */
 export async function resolveStart(
   providerClass: string,
   mode: IsolationMode,

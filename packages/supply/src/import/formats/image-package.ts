@@ -1,4 +1,4 @@
-/** Packages of container images, as the gateway makes them. An uploaded archive with the same files is not one of them. */
+/** Packages that the gateway makes from container images. An uploaded archive with the same files is not recognized. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ManifestSchema } from "@backplane/contract/schema";

@@ -12,7 +12,7 @@ export function missingManifest(where: string, names: readonly string[]): Backpl
   return invalidSource(`${where} contains no ${MANIFEST_FILE}; ${describeContent(names)}`, likelyFix(names));
 }
 
-/** Guesses the author's intention; undefined for the general list of formats. */
+/** Guesses the author's intention; undefined if the default fix, which lists the formats, applies. */
 function likelyFix(names: readonly string[]): string | undefined {
   if (names.includes(AGENT_PLUGIN_FILE)) {
     return `Is it an Agent Plugins folder? Its ${AGENT_PLUGIN_FILE} needs "$schema": "${AGENT_PLUGIN_SCHEMA}"; then: backplane plugin install FOLDER`;

@@ -81,7 +81,7 @@ function noteUser({ reference, config: { user } }: PulledImage, note: (text: str
   note(
     `${formatImageReference(reference)} sets the user ${user}, which is not used: the server runs as the same ` +
       "unprivileged user as every other server. If it fails to start, look for a check of its user or for a " +
-      "folder that only this user may write.",
+      "folder that only this user may write to.",
   );
 }
 
@@ -122,9 +122,9 @@ function buildManifest(image: PulledImage, source: ImageServerSource, host: Host
   if (config.entrypoint.length === 0 && source.with_args) {
     throw new BackplaneError(
       "package.invalid",
-      `${shown} has no entrypoint, so arguments would name its program.`,
+      `${shown} has no entrypoint, so the first argument would be its program.`,
       {
-        fix: "Install it without arguments, or use an image that starts its server by itself.",
+        fix: "Install it without arguments, or use an image whose entrypoint starts the server.",
       },
     );
   }

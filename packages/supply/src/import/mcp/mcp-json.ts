@@ -9,7 +9,7 @@ import { type AskedMount, type IgnoredFlag, readCommand, type ServerOrigin } fro
 
 export interface McpServerEntry {
   name: string;
-  /** The name that the names of its tools contain, if it is not the last part of the package's id. */
+  /** The server's name in the names of its tools, if it differs from the last part of the package id. */
   server_name?: string;
   from: ServerOrigin;
   args: string[];
@@ -150,7 +150,7 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
   const args_slots = read.args.map(placeholders);
   return {
     name,
-    // Otherwise the id of the package is made from this name.
+    // The package id of any other server is made from this name.
     ...(["npm", "pypi", "image"].includes(read.from.kind) ? { server_name: name } : {}),
     from: read.from,
     args: args_slots.map(({ text }) => text),

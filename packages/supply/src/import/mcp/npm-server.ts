@@ -109,7 +109,7 @@ async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   credentials.assertNone("npm package");
 }
 
-/** The files of the package. With `links`, links are ignored instead of refused. */
+/** The files of the package. With `links`, links to build tools are ignored instead of refused. */
 async function listFiles(
   dir: string,
   found: FoundTree,
@@ -142,7 +142,7 @@ async function removeEmptyFolders(dir: string, path: string): Promise<void> {
       await rmdir(join(dir, folder));
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
-      // Another file of the folder was removed before.
+      // The folder has other content, or was removed after an earlier file.
       if (code === "ENOTEMPTY" || code === "EEXIST" || code === "ENOENT") return;
       throw error;
     }
@@ -222,7 +222,7 @@ async function locateProgram(dir: string, home: string, name: string, about: Pac
   const path = selectProgram(name, about);
   const file = await realpath(join(home, path)).catch(() => null);
   const root = await realpath(dir);
-  if (file === null || !file.startsWith(root + sep)) throw unusable(name, `its program ${path} is not in it`);
+  if (file === null || !file.startsWith(root + sep)) throw unusable(name, `its program ${path} is not in the package`);
   return `./${posix.join(...relative(root, file).split(sep))}`;
 }
 

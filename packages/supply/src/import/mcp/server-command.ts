@@ -69,7 +69,7 @@ function readNpx(name: string, args: readonly string[]): ServerCommand {
     values: flags.package,
     ignored: flags.ignored,
   });
-  // With --package the next argument is the program of the package; its only program is started in any case.
+  // With --package, the next argument names a program of the package. It is ignored: npm-server.ts selects the program.
   const next = rest.shift();
   const spec = flag_values.get("-p") ?? flag_values.get("--package") ?? next;
   const at = spec?.lastIndexOf("@") ?? -1;
@@ -139,7 +139,7 @@ function readPipx(name: string, args: readonly string[]): ServerCommand {
   return pythonCommand(name, "pipx run", flag_values.get("--spec"), rest);
 }
 
-/** `from` is the package, if the first argument is only the program. */
+/** `from` is the package if the first argument names only its program. */
 function pythonCommand(
   name: string,
   program: string,
@@ -158,8 +158,8 @@ function pythonCommand(
 }
 
 /**
- * `python -m mcp_server_time` starts a package that was installed with pip before. Servers are named like their packages;
- * other modules are left to the Python of the host.
+ * `python -m mcp_server_time` starts a package that was installed with pip before. Modules of servers are
+ * named like their packages; any other module is left to the Python of the host.
  */
 function publishedModule(module: string | undefined): ServerOrigin | null {
   if (module === undefined || !/^(?:[a-z0-9]+_)*mcp(?:_[a-z0-9]+)*$/.test(module)) return null;
@@ -206,7 +206,7 @@ const DOCKER_REPORTED: Record<string, string> = {
   "--cap-drop": STRICTER,
   "--security-opt": STRICTER,
 };
-/** The same without a value. */
+/** The same for flags without a value. */
 const DOCKER_REPORTED_SWITCHES: Record<string, string> = {
   "--publish-all": NO_PORTS,
   "-P": NO_PORTS,
@@ -303,7 +303,7 @@ function readBind(name: string, text: string): AskedMount {
       return [key, value.join("=")];
     }),
   );
-  if (fields.get("type") !== "bind") throw invalid(`${name} mounts ${text}, and only type=bind is supported`);
+  if (fields.get("type") !== "bind") throw invalid(`${name} mounts ${text}, but only type=bind is supported`);
   const source = fields.get("src") ?? fields.get("source") ?? "";
   const target = fields.get("dst") ?? fields.get("target") ?? fields.get("destination") ?? "";
   return checkMount(name, { source, target, writable: !fields.has("readonly") && !fields.has("ro") });

@@ -21,7 +21,7 @@ export function serverContent({ servers, left_out }: McpServers, into: PartImpor
   return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(notesOf) };
 }
 
-/** A folder of the host is never mounted because a file asks for it. */
+/** A folder of the host is never mounted merely because a file asks for it. */
 function notesOf({ name, mounts = [], ignored = [] }: McpServerEntry): string[] {
   return [
     ...mounts.map(({ source, target, writable }) => {
@@ -39,7 +39,7 @@ function quoteForShell(text: string): string {
   return /^[A-Za-z0-9@%_+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** `importManifest` imports a server that is not from the registry. */
+/** `importManifest` imports a server that does not come from a registry. */
 export function serverPart(
   server: McpServerEntry,
   owner: { publisher: string; version: string },

@@ -75,7 +75,7 @@ public final class NotesProvider implements InstrumentProvider {
     public InstrumentHealth healthCheck() {
       return Files.isWritable(context.dataDir())
           ? InstrumentHealth.healthy()
-          : InstrumentHealth.unhealthy("the data folder cannot be written");
+          : InstrumentHealth.unhealthy("the data folder is not writable");
     }
   }
 
