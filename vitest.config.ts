@@ -10,16 +10,16 @@ const shared = {
   ssr: { resolve: { conditions, externalConditions: ["backplane-source", "node"] } },
 };
 
-/** How long `expect.poll` waits. `npm run mutate` sets less: it breaks code on purpose and waits for what never comes. */
+/** How long `expect.poll` waits. `npm run mutate` sets less, because it often waits in vain for broken code. */
 const poll = { timeout: Number(process.env.BACKPLANE_POLL_MS ?? 60_000), interval: 20 };
 
-/** Without it, every use of an import from a module of Node goes through a proxy, which took a tenth of the time. */
+/** By default, every use of an import from a module of Node goes through a proxy, which took a tenth of the time. */
 const deps = { interopDefault: false };
 
 export default defineConfig({
   ...shared,
   test: {
-    // Some of them always wait: for a limit to pass, a process to start or an outage to end.
+    // Some workers are always waiting: for a limit to pass, a process to start or an outage to end.
     maxWorkers: availableParallelism() + 2,
     sequence: { sequencer: LongestFirst },
     reporters: [
@@ -43,7 +43,7 @@ export default defineConfig({
             "examples/*/test/**/*.test.ts",
           ],
           exclude: ["**/node_modules/**", "test/slow/**"],
-          // These limits end what hangs. On a busy machine (load 20) a healthy test takes ten times its usual time.
+          // These limits end tests that hang. On a busy machine (load 20) a healthy test takes ten times as long.
           testTimeout: 120_000,
           hookTimeout: 120_000,
           expect: { requireAssertions: true, poll },

@@ -1,9 +1,9 @@
 /**
  * Bundles each package of the gateway and each bundled plugin into one file per entry, because reading 700 small modules
  * took most of the start time. The package names and entries stay the same, so an import by name gets the same module.
- * The command contains all other packages and their libraries, and so does each program of a thread: a start
- * resolves and reads about ten files. Files that a module reads from its own folder (threads, pages, C
- * sources) are still found where tsc puts them.
+ * The bundle of the command (cli) contains all other packages and their libraries, and so does the bundle of each
+ * worker thread, so a start resolves and reads only about ten files. Files that a module reads from its own folder
+ * (threads, pages, C sources) are still found where tsc puts them.
  */
 import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, relative, sep } from "node:path";
@@ -33,7 +33,7 @@ const NAMES = [
 ];
 /** Programs of worker threads, as paths in `src` and `dist` of their packages. */
 const THREADS: Record<string, string[]> = {
-  store: ["sqlite/writer/writer-thread", "sqlite/damage/check-thread"],
+  store: ["sqlite/writer/writer-worker", "sqlite/damage/check-thread"],
   supply: ["schemas/schema-worker"],
 };
 /** The path below `dist`, as package.json names it. */
@@ -68,7 +68,7 @@ async function buildPackage(name: string): Promise<void> {
   await buildThreads(folder, THREADS[name] ?? []);
 }
 
-/** Replaces the entry that tsc wrote, which is where the manifest of the plugin names it. */
+/** Replaces the entry that tsc wrote, at the path that the plugin's manifest names. */
 async function buildPlugin(name: string): Promise<void> {
   const folder = join(ROOT, "plugins", name);
   const entryPoints = [join(folder, "src/plugin.ts")];
@@ -76,7 +76,7 @@ async function buildPlugin(name: string): Promise<void> {
   for (const { path, contents } of outputs) replaceFile(path, contents);
 }
 
-/** Replaces the modules that tsc wrote, which are found relative to the modules that start the threads. */
+/** Replaces the modules that tsc wrote, at the paths from which other modules start the threads. */
 async function buildThreads(folder: string, programs: readonly string[]): Promise<void> {
   for (const program of programs) {
     const outdir = join(folder, "dist", program, "..");
@@ -127,9 +127,9 @@ function toAscii(text: string): Buffer {
 
 /**
  * `import.meta.url` of a source file becomes the URL of its module in `dist` of its package, next to the files
- * that it reads. The packages are siblings in a clone and in node_modules. The object `z` has every part of zod, and
- * esbuild can leave out parts of a module, but not of an object. This leaves out three quarters of zod and saves a
- * tenth of the start time.
+ * that it reads. The packages are siblings in a clone and in node_modules. `z` is imported as a namespace, because
+ * esbuild can leave out unused parts of a module, but not of an object. That leaves out three quarters of zod and saves
+ * a tenth of the start time.
  */
 function fromDist(outdir: string): Plugin {
   return {

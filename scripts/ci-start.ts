@@ -67,7 +67,7 @@ function expectIn(output: string, expected: RegExp, command: string): void {
   if (!expected.test(output)) throw new Error(`README.md: ${command} did not show ${expected}:\n${output}`);
 }
 
-async function checkDoor(url: string): Promise<void> {
+async function checkHttpAccess(url: string): Promise<void> {
   const health = await fetch(`${url}/healthz`);
   if (health.status !== 200) throw new Error(`/healthz answered ${health.status}`);
   const refused = await fetch(`${url}/v1/plugin-packages`);
@@ -94,7 +94,7 @@ function checkFirstCall(url: string): void {
 
 try {
   const url = await Promise.race([readyUrl(), ended, after(READY_MS, `not ready in ${READY_MS} ms`)]);
-  await checkDoor(url);
+  await checkHttpAccess(url);
   checkFirstCall(url);
   const stopped = new Promise((resolve) => child.once("exit", resolve));
   process.kill(-child.pid!, "SIGTERM");

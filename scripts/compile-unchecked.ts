@@ -1,6 +1,6 @@
 /**
- * Writes the JavaScript of every package and plugin without types, where the program that tsc wrote is missing or older
- * than its source. tsc takes five times as long, because it also writes declarations, which nothing runs.
+ * Compiles every package and plugin to JavaScript without checking types. A file is skipped if its output is newer than
+ * its source. tsc takes five times as long, because it also checks types and writes declarations.
  */
 import { globSync, readFileSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";

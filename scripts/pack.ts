@@ -3,7 +3,7 @@
  * and one package with Node for each platform. The reasons are in docs/decisions/0024-published-packages.md.
  *
  *   npm run pack                               for this platform
- *   npm run pack -- --all-platforms            downloads the Node of the others and compares it with the lockfile
+ *   npm run pack -- --all-platforms            also downloads Node for the others and compares it with the lockfile
  *   npm run pack -- --repository git+https://… adds the repository, which npm needs for provenance
  */
 import { globSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -160,7 +160,7 @@ async function readModules(first: string, types: boolean): Promise<ModuleFiles[]
 const thirdParty = ({ dependencies = {} }: Manifest) =>
   Object.keys(dependencies).filter((name) => !name.startsWith(SCOPE));
 
-/** `example:NAME` installs them; their generated programs are part of the build. */
+/** The source `example:NAME` installs an example. The build has generated the programs of the examples. */
 function exampleFiles(): PackedFile[] {
   return list(ROOT, "examples/*/{*,{bin,lib,schemas,src,tools,META-INF}/**}")
     .filter((path) => !path.includes("__pycache__"))

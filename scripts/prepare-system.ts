@@ -117,7 +117,7 @@ const listOf = (needs: readonly Need[]) => needs.map((need) => need.what).join("
 const architecturesOf = (needs: readonly Need[]) => needs.flatMap((need) => need.architecture ?? []);
 const packagesOf = (needs: readonly Need[]) => needs.flatMap((need) => need.apt);
 
-/** Null without apt: the missing programs are named, because each system has its own install command. */
+/** Null without apt, because each system has its own install command; the missing programs are listed anyway. */
 function commandFor(needs: readonly Need[]): string | null {
   if (!existsSync(APT_GET)) return null;
   const foreign = architecturesOf(needs).map((name) => `dpkg --add-architecture ${name} && `);

@@ -38,7 +38,7 @@ test("the table of ARCHITECTURE.md has no cycle between modules", () => {
   expect([...open.keys()]).toEqual([]);
 });
 
-test("no folders of a module import each other in a cycle", () => {
+test("the folders of a module do not import each other in a cycle", () => {
   expect(folderCycles(".")).toEqual([]);
 });
 

@@ -29,7 +29,7 @@ verifies("run.packaged", "the unit restricts the service and permits what the sa
     ProtectSystem: "strict",
     StateDirectory: "backplane",
   });
-  // Each prevents namespaces, a new /proc or compiled code.
+  // Each of these would prevent namespaces, a new /proc or compiled code.
   for (const name of [
     "RestrictNamespaces",
     "ProtectKernelTunables",
@@ -48,14 +48,14 @@ test.runIf(existsSync(ANALYZE))("systemd accepts every line of the unit", () => 
   const folder = mkdtempSync(join(tmpdir(), "bp-unit-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const file = join(folder, "backplane.service");
-  // `verify` wants an existing program and user.
+  // `verify` requires an existing program and user.
   const unit = readFileSync(UNIT, "utf8").replace("ExecStart=backplane", "ExecStart=/bin/true");
   writeFileSync(file, unit.replace(/^(User|Group)=.*$/gm, "$1=root"));
   const { stderr } = spawnSync(ANALYZE, ["verify", "--man=no", file], { encoding: "utf8" });
   expect(stderr.split("\n").filter((line) => line.includes("backplane.service"))).toEqual([]);
 });
 
-test("the container file uses exact versions, an ordinary user and the Node of the gateway", () => {
+test("the container file uses exact versions, an ordinary user and the gateway's version of Node", () => {
   const text = readFileSync(CONTAINER, "utf8").replaceAll(/\\\n\s*/g, " ");
   const steps = text
     .split("\n")

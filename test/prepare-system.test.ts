@@ -66,7 +66,7 @@ test("prints nothing on a machine that has everything", () => {
   expect(ran).toMatchObject({ status: 0, stdout: "", stderr: "" });
 });
 
-test("refuses to run the tests on a machine that lacks something", () => {
+test("fails on a machine that lacks something, and prints the command that installs it", () => {
   const { status, stderr } = prepare({ apt: "process.exit(9);", uid: 1_000 });
   expect(status).toBe(1);
   expect(stderr).toMatch(/^missing for the tests: .*bubblewrap \(bwrap\)/);

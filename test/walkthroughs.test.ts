@@ -11,7 +11,7 @@ test.each([
   ["A tool call from the socket to the settled record", 20],
   ["An agent turn with one tool call, beyond the files above", 16],
   ["`npm:` install from the command to the committed rows", 14],
-])("the walkthrough %s has at most %i files, and all exist", (title, max) => {
+])("the walkthrough '%s' has at most %i files, and all exist", (title, max) => {
   const from = text.indexOf(`### ${title}\n`);
   expect(from).toBeGreaterThan(0);
   const section = text.slice(from + 4).split(/\n###? /)[0]!;

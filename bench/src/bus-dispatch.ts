@@ -6,7 +6,7 @@ import { randomFillSync } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { createIdSource } from "@backplane/contract";
 import { createBus } from "@backplane/session";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -52,7 +52,7 @@ function gatewayBus(sessions: string[]): Round {
       () => clock.now(),
       (bytes) => randomFillSync(bytes),
     ),
-    log: logTo(),
+    log: createTestLogger(),
     pause: setImmediate,
   });
   const scope = { org_id: "org_local", project_id: "proj_default" };

@@ -15,7 +15,7 @@ import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { measureLag } from "@backplane/test-kit/event-loop-lag";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -134,7 +134,7 @@ async function openKernel(file: string): Promise<{ kernel: Kernel; close(): Prom
     random,
     host: hostPolicy({}),
     gateway: { base_url: () => "" },
-    log: logTo((level, message, fields) => {
+    log: createTestLogger((level, message, fields) => {
       if (level === "error") console.error(message, fields);
     }),
     plugins: inlineLoader([model, react], tmpdir),

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { build } from "esbuild";
 
 export async function buildEchoPackage(): Promise<{ folder: string; remove(): void }> {
@@ -32,7 +32,7 @@ export async function importEchoPackage(home: string) {
   const importer = createPackageImporter({ store, schemas, host: { os, arch } });
   const { manifest, digest } = await importer.import({ kind: "folder", path: echo.folder });
   const { package_id, version, runtime } = manifest;
-  const files = openPackageImages({ store, dir: join(home, "images"), log: logTo() });
+  const files = openPackageImages({ store, dir: join(home, "images"), log: createTestLogger() });
   return {
     files,
     pack: { package_id, version, digest, runtime },

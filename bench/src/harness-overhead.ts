@@ -18,7 +18,7 @@ import { createSchemas } from "@backplane/supply";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
 import { manifest, TestImporter } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -94,7 +94,7 @@ async function openKernel(file: string) {
     random,
     host: hostPolicy({}),
     gateway: { base_url: () => "" },
-    log: logTo((level, message, fields) => {
+    log: createTestLogger((level, message, fields) => {
       if (level === "error") console.error(message, fields);
     }),
     plugins: inlineLoader([echo, react], tmpdir),

@@ -13,7 +13,7 @@ import { type Caller, hostPolicy, type Runner, type Store } from "@backplane/por
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { buildEchoPackage } from "./echo-package.ts";
 import { invocationRow } from "./invocation-row.ts";
@@ -87,7 +87,7 @@ async function openBench() {
     arch: process.arch === "arm64" ? "arm64" : "amd64",
   } as const;
   const importer = createPackageImporter({ store: content, schemas, host });
-  const files = openPackageImages({ store: content, dir: join(home, "images"), log: logTo() });
+  const files = openPackageImages({ store: content, dir: join(home, "images"), log: createTestLogger() });
   const sqlite = await openSqliteStore({ file: join(home, "store.db") });
   /** Called when a settlement that completes a delivery is on disk. */
   let completed = () => {};
@@ -106,7 +106,7 @@ async function openBench() {
     clock,
     scratch_root: join(home, "scratch"),
     host: { name: "bench", version: "1.0.0" },
-    log: logTo(),
+    log: createTestLogger(),
   });
   let started = () => {};
   const runner: Runner = Object.create(processes, {
@@ -131,7 +131,7 @@ async function openBench() {
       deliveries: { ...hostPolicy().deliveries, per_binding: IN_FLIGHT, concurrency: IN_FLIGHT },
     }),
     gateway: { base_url: () => "http://127.0.0.1:1" },
-    log: logTo(),
+    log: createTestLogger(),
     pause: setImmediate,
   });
   await kernel.start();

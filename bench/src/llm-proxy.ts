@@ -56,7 +56,13 @@ export async function llmProxy(): Promise<Row[]> {
     return [
       row("llm.proxy", "ms added to the first piece, p50", "lower", p50.ours - p50.direct, ADDED_MS, p50),
       row("llm.proxy.p99", "ms added to the first piece, p99", "lower", p99.ours - p99.direct, null, p99),
-      row("llm.proxy.streams", `complete streams out of ${STREAMS} concurrent ones`, "higher", complete, STREAMS),
+      row(
+        "llm.proxy.streams",
+        `complete streams out of ${STREAMS} concurrent ones`,
+        "higher",
+        complete,
+        STREAMS,
+      ),
     ];
   } finally {
     await ours.stop();

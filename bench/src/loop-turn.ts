@@ -18,7 +18,7 @@ import { hostPolicy, type Kernel } from "@backplane/ports";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { inlineLoader } from "@backplane/test-kit/inline-loader";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
@@ -155,7 +155,7 @@ async function openGateway(
     random,
     host: hostPolicy({}),
     gateway: { base_url: () => "" },
-    log: logTo((level, message, fields) => {
+    log: createTestLogger((level, message, fields) => {
       if (level === "error") console.error(message, fields);
     }),
     plugins: inlineLoader([model, react, adder], tmpdir),

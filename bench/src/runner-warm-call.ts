@@ -3,13 +3,13 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
 import { callRows } from "./wire-warm-call.ts";
 
-const log = logTo();
+const log = createTestLogger();
 
 /** A pooled process of an SDK plugin, called through the runner as the kernel calls it. */
 const runnerPeer: EchoPeer = {

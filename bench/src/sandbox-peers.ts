@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxManager } from "@anthropic-ai/sandbox-runtime";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import { benchContext } from "./echo-peer.ts";
 import { percentile } from "./measure.ts";
@@ -16,7 +16,7 @@ import { type Row, row } from "./row.ts";
 const RUNS = 25;
 const WARM_UP = 3;
 const NEEDED = ["rg", "socat"];
-const log = logTo();
+const log = createTestLogger();
 
 export async function sandboxNode(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));

@@ -7,7 +7,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import { importEchoPackage } from "./echo-package.ts";
@@ -20,7 +20,7 @@ const STARTS = 120;
 const CONCURRENCY = 4;
 const ROUNDS = 5;
 
-const log = logTo();
+const log = createTestLogger();
 
 type Echo = Awaited<ReturnType<typeof echoPackage>>;
 

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createIdSource } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
-import { createSessions, entryFor, type Sessions } from "@backplane/session";
+import { createSessions, type Sessions, toTapedEntry } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -102,7 +102,7 @@ async function createFilledSession(
 
 function line(n: number) {
   const text = `message ${n}: ${"some words that a person or a model would say. ".repeat(4)}`;
-  return entryFor({
+  return toTapedEntry({
     id: `evt_${n}`,
     kind: n % 2 === 0 ? "user.message.received" : "assistant.message.done",
     session_id: "s",

@@ -17,7 +17,7 @@ import { createIdSource, type Entry } from "@backplane/contract";
 import type { Kernel } from "@backplane/ports";
 import { createBus, createSessions, type TapeFeed } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock as clock } from "@backplane/test-kit/real-time-clock";
 import { WebSocketServer } from "ws";
 
@@ -39,7 +39,7 @@ export async function startWatched(): Promise<WatchServer> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-watch-"));
   const store = await openSqliteStore({ file: join(folder, "store.db") });
   const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
-  const log = logTo();
+  const log = createTestLogger();
   const bus = createBus({ clock, ids, log, pause: setImmediate });
   const sessions = createSessions({ store, clock, ids });
   let listener: Parameters<TapeFeed["onWritten"]>[0] = ignore;

@@ -68,7 +68,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
     tests: ARTIFACTS,
   },
   {
-    defence: "an artifact contains no secret outside ASCII",
+    defence: "an artifact contains no secret with characters outside ASCII",
     file: `${RUNNER}/secrets/redact.ts`,
     from: '(["utf8", "latin1"] as const)',
     to: '(["latin1"] as const)',

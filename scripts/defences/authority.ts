@@ -4,7 +4,7 @@ import type { Mutant } from "./mutant.ts";
 const TURNS = ["packages/door/test/authority/turns.test.ts"];
 const NAMED = ["packages/door/test/authority/session-ids.test.ts"];
 const COVERED = [
-  "packages/door/test/approval/covered.test.ts",
+  "packages/door/test/approval/changed-after-approval.test.ts",
   "packages/door/test/approval/coverage.test.ts",
 ];
 const DELEGATED = ["packages/door/test/keys/delegation.test.ts"];
@@ -20,7 +20,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     tests: CALLS,
   },
   {
-    defence: "authority: checked again before a call that waited starts",
+    defence: "authority: checked again before a waiting call starts",
     file: "packages/door/src/invoke/run.ts",
     from: "clock.monotonic() - live.checked_at > FRESH_MS",
     to: "false",
@@ -260,8 +260,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "channels: a resumed turn keeps its channel",
     file: "packages/agent/src/loop/resume.ts",
-    from: "return caller === null || run.channel === undefined ? caller : onChannel(caller, run.channel);",
-    to: "void onChannel; return caller;",
+    from: "return caller === null || run.channel === undefined ? caller : withChannel(caller, run.channel);",
+    to: "void withChannel; return caller;",
     tests: CHANNELS,
   },
   {

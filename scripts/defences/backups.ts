@@ -45,7 +45,7 @@ export const BACKUP_DEFENCES: Mutant[] = [
   {
     defence: "backup: a gateway does not start during a restore",
     file: FILES,
-    from: "if (!existsSync(join(home, DECIDED))) return;",
+    from: "if (!existsSync(join(home, COMMITTED_FOLDER))) return;",
     to: "return;",
     tests: FILES_TESTS,
   },

@@ -89,8 +89,8 @@ export const BEHAVIOUR: Mutant[] = [
   {
     defence: "resume: tools that the model found before a crash stay found",
     file: "packages/agent/src/loop/resume.ts",
-    from: "    for (const name of toolsFoundIn(entries, turn.run.first_entry_id)) turn.found.add(name);\n",
-    to: "    void toolsFoundIn;\n",
+    from: "    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found.add(name);\n",
+    to: "    void findDiscoveredTools;\n",
     tests: ["packages/agent/test/loop/resume.test.ts"],
   },
   {
@@ -151,7 +151,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/gateway/test/plugins/side-process.test.ts"],
   },
   {
-    defence: "tool results: a bound tool's output is never the envelope on the tape",
+    defence: "tool results: a bound tool's output is never treated as an envelope",
     file: "packages/session/src/tape/outcome.ts",
     from: "isRegisteredTool(row.binding_id) && isEnvelope(structured_output)",
     to: "isEnvelope(structured_output)",
@@ -331,7 +331,7 @@ export const BEHAVIOUR: Mutant[] = [
     tests: ["packages/registry/test/policy/risk.test.ts"],
   },
   {
-    defence: "sandbox limits: open files as configured",
+    defence: "sandbox limits: the configured number of open files applies",
     file: "packages/runner/src/sandbox/limits.ts",
     from: "value: limits.open_files }",
     to: "value: 512 }",

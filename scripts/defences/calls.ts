@@ -10,7 +10,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/sandbox/egress.test.ts"],
   },
   {
-    defence: "egress is refused after the answer of a call",
+    defence: "egress is refused after a call was answered",
     file: `${RUNNER}/calls/call.ts`,
     from: "if (wasSent) this.#worker!.callAnswered(this);",
     to: "",
@@ -31,7 +31,7 @@ export const CALL_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/egress/proxy/hold.test.ts"],
   },
   {
-    defence: "no byte moves without a call",
+    defence: "no bytes are forwarded without a call",
     file: `${RUNNER}/egress/proxy/pump.ts`,
     from: "if (held) from.pause();",
     to: "if (held) return;",

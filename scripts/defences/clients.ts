@@ -80,7 +80,7 @@ export const CLIENT_DEFENCES: Mutant[] = [
     tests: ["packages/api/test/mcp/calls/ask-approval.test.ts"],
   },
   {
-    defence: "mcp approvals: only the two decisions of the form count",
+    defence: "mcp approvals: only the two decisions of the form are accepted",
     file: "packages/api/src/mcp/calls/ask-approval.ts",
     from: 'if (decision !== "approve" && decision !== "reject") return null;',
     to: 'if (decision !== "reject") return { response: "approve" };',

@@ -90,7 +90,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: the host keeps pins that a compactor cannot keep",
     file: CALL,
-    from: "seed: [...missingFrom(seed, pins), ...seed],",
+    from: "seed: [...findMissingPins(seed, pins), ...seed],",
     to: "seed,",
     tests: PINS,
   },

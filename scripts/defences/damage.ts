@@ -219,7 +219,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: ["packages/store/test/failing-disk.test.ts"],
   },
   {
-    defence: "disk: a truncated file is not a failing disk",
+    defence: "disk: a truncated file is not reported as a failing disk",
     file: "packages/store/src/sqlite/connection/driver-errors.ts",
     from: " && errcode !== IOERR_SHORT_READ",
     to: "",

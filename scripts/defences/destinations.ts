@@ -1,6 +1,6 @@
 /**
- * Only the org changes what serves it, a credential stays with its destination, and model calls reach no private
- * address.
+ * Only a credential of the whole org changes the org, a credential is sent only to its own destination, and model calls
+ * reach no private address.
  */
 import type { Mutant } from "./mutant.ts";
 

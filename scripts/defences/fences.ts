@@ -15,7 +15,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: CONTRACT,
   },
   {
-    defence: "fence: a takeover raises it",
+    defence: "fence: a takeover raises the fence",
     file: `${STORE}/ops/runs.ts`,
     from: "update runs set node_id = $2, fence = fence + 1",
     to: "update runs set node_id = $2",
@@ -99,7 +99,7 @@ export const FENCE_DEFENCES: Mutant[] = [
     tests: FENCED,
   },
   {
-    defence: "lease: it ends earlier on the local clock than in the store",
+    defence: "lease: a lease ends earlier on the local clock than in the store",
     file: "packages/door/src/node/node-lease.ts",
     from: "requested_at + this.#ttl * (1 - MARGIN)",
     to: "this.#now() + this.#ttl * (1 - MARGIN)",

@@ -146,7 +146,7 @@ export const HARNESS_DEFENCES: Mutant[] = [
     tests: ["packages/agent/test/harness/limits.test.ts"],
   },
   {
-    defence: "harness: automatic compactions count",
+    defence: "harness: automatic compactions are counted",
     file: "packages/agent/src/compaction/compactions.ts",
     from: "await this.#deps.countCompaction(turn.caller);",
     to: "if (key === undefined) await this.#deps.countCompaction(turn.caller);",

@@ -9,7 +9,7 @@ const CATALOGS = ["packages/supply/test/marketplace-catalogs.test.ts"];
 
 export const MARKETPLACE_DEFENCES: Mutant[] = [
   {
-    defence: "marketplace: the artifact asks for nothing that the card does not show",
+    defence: "marketplace: the artifact requests nothing that the card does not show",
     file: MARKETPLACE,
     from: 'if (asked.filesystem !== "none" && asked.filesystem !== card.filesystem)',
     to: "if (false)",

@@ -135,7 +135,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   {
     defence: "npm trees: the rules for names and sizes of archives apply",
     file: "packages/supply/src/import/mcp/npm-server.ts",
-    from: "  checkListing(listing.files, NPM_LIMITS);\n",
+    from: "  checkListing(listing.files, SERVER_UNPACK_LIMITS);\n",
     to: "  void checkListing;\n",
     tests: ["packages/supply/test/npm-server.test.ts"],
     only: "refuses names",
@@ -149,7 +149,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "refuses names",
   },
   {
-    defence: "images: a link ends at the root of the image",
+    defence: "images: a link does not lead out of the root of the image",
     file: "packages/supply/src/container-images/image-tree.ts",
     from: "if (ancestors.length > 1) ancestors.pop();",
     to: "ancestors.pop();",
@@ -253,7 +253,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     only: "connection without it",
   },
   {
-    defence: "oci: a document is a manifest or an index",
+    defence: "oci: a document is a manifest or an index, not both",
     file: "packages/supply/src/oci/descriptors.ts",
     from: 'throw new Error("it is both an image manifest and an index");',
     to: "{}",

@@ -64,14 +64,14 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: GUARD,
   },
   {
-    defence: "inline: the gateway's own code is not the plugin's",
+    defence: "inline: the gateway's own code is not treated as the plugin's",
     file: "packages/gateway/src/plugins/network-guard.ts",
     from: "leave: (work) => running.run(undefined, work),",
     to: "leave: (work) => work(),",
     tests: GUARD,
   },
   {
-    defence: "inline: tools are the plugin's code too",
+    defence: "inline: tools are guarded like the rest of the plugin's code",
     file: "packages/gateway/src/plugins/inline-plugin.ts",
     from: "ctx.registerTool(guardTool(tool, who, guard))",
     to: "ctx.registerTool(tool)",
@@ -135,7 +135,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     only: "resolves @vellumai/plugin-api",
   },
   {
-    defence: "memory: a young session asks its short-term memory first",
+    defence: "memory: a young session searches its short-term memory first",
     file: "packages/agent/src/loop/memory-stores.ts",
     from: "(await deps.sessionAge(key)) < LOOP_LIMITS.young_session_ms",
     to: "(await deps.sessionAge(key)) > LOOP_LIMITS.young_session_ms",
@@ -149,7 +149,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     tests: ["packages/agent/test/loop/memory-stores.test.ts"],
   },
   {
-    defence: "memory: the other kind of store is asked for missing hits",
+    defence: "memory: the other kind of store is searched for missing hits",
     file: "packages/agent/src/loop/memory-stores.ts",
     from: "mergeHits(found, k).length >= k) break;",
     to: "k > 0) break;",

@@ -178,7 +178,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {
-    defence: "side names: only in this dialect",
+    defence: "side names: a manifest of another dialect cannot declare them",
     file: "packages/supply/src/manifest/manifest-rules.ts",
     from: "  sideProcessNames,\n",
     to: "",

@@ -215,7 +215,7 @@ export const SANDBOX_DEFENCES: Mutant[] = [
     tests: KEPT,
   },
   {
-    defence: "deleted files count",
+    defence: "deleted files are counted",
     file: `${INIT}/kept.c`,
     from: "  sum->bytes += bytes;\n  sum->files++;",
     to: "  (void)bytes;",

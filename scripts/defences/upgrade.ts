@@ -163,7 +163,7 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: REPLAY,
   },
   {
-    defence: "replay: a tool without an effect class is replayed only if its server declares that it reads",
+    defence: "replay: a tool without an effect class is replayed only if its server declares it read-only",
     file: CONFINE,
     from: 'effect_class === "unknown" && hints?.readOnlyHint === true',
     to: 'effect_class === "unknown"',
@@ -185,14 +185,14 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     tests: REPLAY,
   },
   {
-    defence: "replay: a connection that only the candidate attempts holds the candidate",
+    defence: "replay: a connection that only the candidate attempts puts the candidate on hold",
     file: REPLAYS,
     from: "const held = requested.length + attempted.size > 0;",
     to: "const held = requested.length > 0;",
     tests: REPLAY,
   },
   {
-    defence: "replay: a permission that only the candidate requests holds the candidate",
+    defence: "replay: a permission that only the candidate requests puts the candidate on hold",
     file: REPLAYS,
     from: "const held = requested.length + attempted.size > 0;",
     to: "const held = attempted.size > 0;",

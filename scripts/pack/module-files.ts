@@ -24,14 +24,14 @@ const ASSETS: Record<string, string[]> = {
 };
 /** Programs of worker threads. Each becomes one file that imports only packages. */
 const THREADS: Record<string, string[]> = {
-  "@backplane/store": ["dist/sqlite/writer/writer-thread.js", "dist/sqlite/damage/check-thread.js"],
+  "@backplane/store": ["dist/sqlite/writer/writer-worker.js", "dist/sqlite/damage/check-thread.js"],
   "@backplane/supply": ["dist/schemas/schema-worker.js"],
 };
 /** Large client libraries of which a plugin uses a small part: that part is bundled into the plugin. */
 const INLINED = ["openai", "@anthropic-ai/sdk"];
 /** Optional peers of the inlined libraries, which we do not use. */
 const NEVER_INSTALLED = ["@aws-sdk/*", "@smithy/*", "google-auth-library", "undici", "ws", "zod"];
-/** Fields for a clone only. */
+/** Fields that are used only in a clone. */
 const OWN_FIELDS = ["private", "scripts", "devDependencies"];
 
 export interface ModuleFiles {

@@ -38,7 +38,7 @@ export const TOOLCHAINS: Record<Arch, Toolchain> = {
 
 /** Static, because a sandbox contains no library of the host that it could rely on. */
 const FLAGS = ["-std=gnu17", "-static", "-O2", "-s"];
-/** Keeps the time, the folder and the build out of the program, and drops unused code. */
+/** Keeps the compiler's name and the build id out of the program, and drops unused code. */
 export const SHIPPED_FLAGS = [
   ...FLAGS,
   "-Wall",

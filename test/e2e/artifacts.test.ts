@@ -105,7 +105,7 @@ verifies("inv.artifacts", "refuses a reference outside scratch and records the r
 
 verifies(
   "inv.artifacts",
-  "passes large input as a file with scratch, and refuses it with a remedy without scratch",
+  "passes large input as a file to an export with scratch, and otherwise refuses it with a remedy",
   async () => {
     const input = { text: "x".repeat(2_000_000) };
     const bytes = JSON.stringify(input).length;

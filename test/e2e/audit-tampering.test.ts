@@ -167,7 +167,7 @@ for (const [label, change, says] of CASES) {
   });
 }
 
-verifies("integrity.audit", "logs a changed audit log at start", async () => {
+verifies("integrity.audit", "reports a changed audit log in the gateway's log at start", async () => {
   tamper((database) => {
     database.exec(`delete from audit where seq > ${last(database) - 1}`);
     rehash(database);

@@ -80,7 +80,7 @@ test("supports keyboard-only use: new line, send, stop, resume, approve, find an
   await sendMessage(page, '/tool agent {"goal": "Say hi"}');
   await page.waitForSelector(".approval");
   expect(await focused()).toBe("Reject");
-  // The answers that cover more than this call are between the two.
+  // The answers that cover more than this call are between Reject and Allow once.
   const answers = [
     "Always this tool",
     "This tool in this session",
@@ -119,7 +119,7 @@ for (const scheme of ["light", "dark"] as const) {
   test(`is accessible in ${scheme} mode, wide and at 390 px: names, landmarks, AA contrast, no overflow`, async () => {
     const { page, problems } = await signedIn({ colorScheme: scheme });
     const check = async () => {
-      expect(await inPage(page, "checks.dim(4.5)")).toEqual([]);
+      expect(await inPage(page, "checks.lowContrastTexts(4.5)")).toEqual([]);
       expect(await inPage(page, "checks.unnamed()")).toEqual([]);
     };
     await check();

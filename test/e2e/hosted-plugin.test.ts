@@ -266,7 +266,7 @@ test("is confined in the same way when its folder is linked, even if the gateway
   }
 });
 
-test("does not load without a sandbox and reports why, and is a plain process if the operator disabled the sandbox", async () => {
+test("does not load without a sandbox and reports why, and runs unconfined if the sandbox is disabled", async () => {
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   // A file in place of the sandbox's folder, so that the sandbox cannot be opened.
   writeFileSync(join(home, "sandbox"), "");

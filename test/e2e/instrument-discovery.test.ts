@@ -1,4 +1,4 @@
-/** Instrument plugins in the plugins folder, and those that an admin installs with tools. */
+/** Instrument plugins in the plugins folder, and those that an admin's agent installs with its tools. */
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Approval, Invocation } from "@backplane/contract";

@@ -126,7 +126,7 @@ const DIALECTS = [
 
 verifies(
   "sandbox.class",
-  "runs third-party programs isolated by default, External plugins and MCP servers as one process per binding",
+  "isolates third-party programs by default, and runs External plugins and MCP servers as one process per binding",
   async () => {
     for (const [name, life] of DIALECTS) {
       const [first, second] = [await probe(name), await probe(name)];
@@ -141,14 +141,14 @@ verifies(
 
 verifies(
   "sandbox.class",
-  "runs inline only by the operator's decision, with network access only to named hosts through the host's fetch",
+  "runs code inline only if the operator trusts it, with access only to named hosts through the host's fetch",
   async () => {
     const { port } = server.address() as AddressInfo;
     const place = `localhost:${port}`;
     const reach = { port, url: `http://${place}/` };
     const row = async () =>
       JSON.parse((await gateway.cli("plugin", "info", "insider", "--json")).stdout) as PluginView;
-    // Its claims are ignored: it runs in its own confined process without network.
+    // The plugin's claims are ignored: it runs in its own confined process without network.
     expect(await row()).toMatchObject({ mode: "hosted", trusted: false, status: "loaded" });
     expect(await probe("insider", reach)).toMatchObject({
       ...CONFINED,
@@ -211,7 +211,7 @@ verifies(
 
 verifies(
   "sandbox.class",
-  "refuses third-party code without a sandbox with sandbox.unavailable and the fix, and never downgrades it",
+  "if there is no sandbox, refuses third-party code with sandbox.unavailable and the fix, and never downgrades it",
   async () => {
     const { home } = gateway;
     await gateway.stop();
@@ -228,7 +228,7 @@ verifies(
         expect.stringMatching(/backplane doctor\b/),
       ]);
     }
-    // It runs inline because the operator trusts it; without that trust it does not load.
+    // insider runs inline because the operator trusts it; without that trust it does not load.
     await gateway.cli("plugin", "trust", "insider", "--revoke");
     await gateway.stop();
     gateway = await startTestGateway({ home });

@@ -104,7 +104,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Runs the task, gives every question the same answer, and returns the names of the tools that asked. */
+/** Runs the task, gives every approval request the same answer, and returns the tools that requested one. */
 async function runTask({ server, steps }: Task, session_id: string, answer: ApprovalAnswer) {
   const script = steps.map(([tool, input]) => `/tool mcp_${server}_${tool} ${JSON.stringify(input)}\n/then`);
   const text = [...script, "/say done"].join("\n");
@@ -139,7 +139,7 @@ async function runTask({ server, steps }: Task, session_id: string, answer: Appr
 for (const task of [BROWSER, GIT]) {
   verifies(
     "allow.rules",
-    `a ${task.server} task of twenty steps asks once if its server is always allowed`,
+    `a ${task.server} task of twenty steps needs one approval if its server is always allowed`,
     async () => {
       const once = await runTask({ ...task, steps: task.steps.slice(0, 4) }, `${task.server}-once`, ONCE);
       expect(once.asked).toHaveLength(4);
@@ -154,7 +154,7 @@ for (const task of [BROWSER, GIT]) {
 
   verifies(
     "allow.rules",
-    `a ${task.server} task of twenty steps asks at most three times if tools are allowed for its session`,
+    `a ${task.server} task of twenty steps needs at most three approvals if tools are allowed for its session`,
     async () => {
       const risks = Object.fromEntries(
         task.reads.map((tool) => [`mcp_${task.server}_${tool}`, "low" as const]),

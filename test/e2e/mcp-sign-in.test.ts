@@ -214,7 +214,7 @@ test("accepts a redirect once, from the caller who started, and only with the ri
     role: "admin",
     scopes: ["admin"],
   });
-  expect((await complete(back, key.body.token)).status, "another admin's").toBe(400);
+  expect((await complete(back, key.body.token)).status, "completed by another admin").toBe(400);
   expect((await complete(back)).status).toBe(200);
   expect((await complete(back)).status, "a second time").toBe(400);
   expect((await fetch(back)).status).toBe(400);
@@ -253,7 +253,7 @@ test("refuses a stolen start URL in a second browser, and the first one can cont
   expect(gateway.log()).toContain("another browser opened it");
 });
 
-test("accepts a real browser that returns with its cookie, and refuses another session of it", async () => {
+test("accepts a real browser that returns with its cookie, and refuses another session of that browser", async () => {
   // For a browser, 127.0.0.1 and localhost are two sites.
   const { authorization_endpoint } = as.metadata;
   as.metadata.authorization_endpoint = `${as.issuer.replace("127.0.0.1", "localhost")}/authorize`;
@@ -286,7 +286,7 @@ test("accepts a real browser that returns with its cookie, and refuses another s
   expect((await call()).status).toBe("succeeded");
 });
 
-test("replaces an older login with a newer one with its own cookie", async () => {
+test("a newer login replaces an older one and has its own cookie", async () => {
   const browser = cookieBrowser();
   const first = await begin();
   await browser.step(first.start_url);
@@ -368,7 +368,7 @@ test("signs in with a pre-registered client whose secret is read from stdin", as
     renewable: true,
   });
   as.revokeAll();
-  expect((await call()).result?.content[0]?.text, "a new token by itself").toBe("machine Bearer [redacted]");
+  expect((await call()).result?.content[0]?.text, "a renewed token").toBe("machine Bearer [redacted]");
 });
 
 test("signing out deletes the tokens and revokes them at the server", async () => {

@@ -1,6 +1,6 @@
 /** Prewarmed processes exist before their call and end with their gateway, however it ends. */
 import { expect } from "vitest";
-import { treeOf } from "../../packages/runner/test/support/process-tree.ts";
+import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually, isAlive } from "../support/processes.ts";
@@ -19,7 +19,11 @@ async function called(): Promise<{ gateway: TestGateway; binding_id: string }> {
   const { ahead } = await installAndBind(gateway, folder, ["ahead"], { class: "isolated" });
   const { body } = await gateway.http("POST", "/v1/invocations?wait=30", { export_id: "ahead", input: {} });
   expect(body).toMatchObject({ status: "succeeded" });
-  await eventually(async () => (await prewarmed(gateway)) === 1, 10_000, "a process ahead of the next call");
+  await eventually(
+    async () => (await prewarmed(gateway)) === 1,
+    10_000,
+    "a process is ready for the next call",
+  );
   return { gateway, binding_id: ahead! };
 }
 
@@ -34,7 +38,7 @@ verifies(
   async () => {
     for (const end of ["kill9", "stop"] as const) {
       const { gateway } = await called();
-      const family = treeOf(gateway.pid);
+      const family = descendantsOf(gateway.pid);
       // At least the outer process, PID 1 and the plugin.
       expect(family.length).toBeGreaterThanOrEqual(3);
       await gateway[end]();
@@ -47,6 +51,10 @@ verifies(
 verifies("sandbox.kill", "stops prewarmed processes of a disabled binding", async () => {
   const { gateway, binding_id } = await called();
   await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { status: "disabled" });
-  await eventually(async () => (await prewarmed(gateway)) === 0, 5_000, "none for a disabled binding");
+  await eventually(
+    async () => (await prewarmed(gateway)) === 0,
+    5_000,
+    "a disabled binding has no prewarmed process",
+  );
   await gateway.dispose();
 });

@@ -47,7 +47,7 @@ afterAll(async () => {
 const SCOPES =
   '[exports.permissions]\nnetwork = "none"\ngateway_api_scopes = ["sessions:read", "tools:invoke"]';
 
-/** Makes allowed requests with the SDK, then forbidden ones directly: pairs of the target and its status or error. */
+/** Makes allowed requests with the SDK, then forbidden ones. `tried` lists each target with its status or error. */
 const NODE = `import { definePlugin, serve, tool } from "@backplane/sdk";
 const reach = tool({ id: "reach_node", input: { type: "object" }, async run(input, call) {
   const session = await call.gateway.json("/v1/sessions/shown");
@@ -228,7 +228,7 @@ serve(definePlugin({ package_id: "acme/asker", version: "1.0.0", exports: [ask] 
 
 verifies(
   ["llm.gateway", "delegation.reach"],
-  "a sandboxed plugin without network streams from the gateway's model, on the record of its call",
+  "a sandboxed plugin without network streams from the gateway's model, and the model call is linked to its call",
   async () => {
     const extra = '[exports.permissions]\nnetwork = "none"\ngateway_api_scopes = ["llm:invoke"]';
     const folder = writePluginFolder({

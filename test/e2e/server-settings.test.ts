@@ -102,7 +102,7 @@ verifies(
 
 verifies(
   "bind.late",
-  "fills a placeholder in capitals, and passes a literal one on",
+  "fills in a placeholder in capitals, and passes an escaped one on as literal text",
   async () => {
     const placeholder = (name: string) => `$${`{${name}}`}`;
     await bindMcpServer(gateway, folder, "caps");

@@ -2,7 +2,15 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { call, callForText, cli, folder, gateway, says, useToolFolders } from "../support/tool-folders.ts";
+import {
+  call,
+  callForText,
+  cli,
+  folder,
+  gateway,
+  toolSource,
+  useToolFolders,
+} from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
 
 useToolFolders();
@@ -21,7 +29,10 @@ verifies(
   "tools.workspace-trust",
   "loads tools of a workspace once it is trusted, and shows later edits without loading them",
   async () => {
-    const path = folder("place", { "tools/place.ts": says("as reviewed"), "other.txt": "not looked at" });
+    const path = folder("place", {
+      "tools/place.ts": toolSource("as reviewed"),
+      "other.txt": "not looked at",
+    });
     expect((await call("place")).error?.code).toBe("export.not_found");
     const shown = await cli("workspace", "show", path);
     expect(shown.stdout).toContain("1 file, not trusted");
@@ -39,8 +50,8 @@ verifies(
     await cli("workspace", "trust", path, "--yes");
     expect(await callForText("place")).toBe("as reviewed");
 
-    writeFileSync(join(path, "tools/place.ts"), says("edited"));
-    writeFileSync(join(path, "tools/more.ts"), says("more"));
+    writeFileSync(join(path, "tools/place.ts"), toolSource("edited"));
+    writeFileSync(join(path, "tools/more.ts"), toolSource("more"));
     await new Promise((resolve) => setTimeout(resolve, 1_000));
     expect(await callForText("place")).toBe("as reviewed");
     expect((await call("more")).error?.code).toBe("export.not_found");

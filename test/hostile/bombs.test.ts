@@ -50,7 +50,7 @@ const bomb = (kind: string) => ({
   class: "isolated" as const,
 });
 
-/** Without cgroups, which only root can create, the system refuses memory and processes, and the plugin fails. */
+/** Only root can create cgroups. Without them (RLIMIT_CAUSES) the system refuses memory and forks to the plugin. */
 const CGROUP_CAUSES = [
   ["memory", "crashed", "oom", "memory limit of 96 MiB"],
   ["forks", "crashed", "pids", "32 processes"],
@@ -70,7 +70,7 @@ test.each([
   ["cpu", "crashed", "cpu", "1 s of CPU time"],
   ...(process.getuid!() === 0 ? CGROUP_CAUSES : RLIMIT_CAUSES),
 ] as [string, string, string, string][])(
-  "%s ends as %s with the cause %s",
+  "the bomb %s ends its call as %s with the cause %s",
   async (kind, code, cause, text) => {
     const clock = new SkippingClock();
     const runner = await createRunner(clock);

@@ -50,7 +50,7 @@ verifies(
   },
 );
 
-/** It is set when the process starts, and again after the user namespace was created. */
+/** The dumpable flag is cleared when the process starts, and again after the user namespace was created. */
 const DUMPABLE: Change[] = [
   ["first-process.c", "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)", "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)"],
   ["user.c", "prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)", "prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)"],
@@ -106,7 +106,7 @@ test("is unavailable if the plugin's user is root inside", async () => {
 
 const PROPAGATION = fileURLToPath(new URL("./programs/propagation.ts", import.meta.url));
 
-/** In its own mount namespace, so that a failure cannot reach this machine. */
+/** Runs in its own mount namespace, so that a failure cannot affect this machine. */
 test.runIf(root)("a mount in the sandbox does not propagate to a host whose mounts are shared", () => {
   const script = 'mount --make-rshared / && exec "$@"';
   const { stdout, stderr } = spawnSync(

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
-import { treeOf } from "../../packages/runner/test/support/process-tree.ts";
+import { descendantsOf } from "../../packages/runner/test/support/process-tree.ts";
 import { eventually, isAlive } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 import { type Change, weakened } from "./hostile.ts";
@@ -53,9 +53,9 @@ async function startPaused(init: string) {
     stdio: "ignore",
   });
   onTestFinished(() => void gateway.kill("SIGKILL"));
-  const isPaused = () => treeOf(gateway.pid!).some((pid) => nameOf(pid) === "paused");
+  const isPaused = () => descendantsOf(gateway.pid!).some((pid) => nameOf(pid) === "paused");
   await eventually(isPaused, 30_000, "the start is at this step");
-  return { gateway, processes: treeOf(gateway.pid!) };
+  return { gateway, processes: descendantsOf(gateway.pid!) };
 }
 
 for (const [step, file, code] of STEPS) {

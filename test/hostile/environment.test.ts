@@ -43,7 +43,7 @@ test("the processes that prepare a sandbox have no variable of the host either",
   await running.exitCause;
 });
 
-/** Only root can read it once the process has given up its rights. */
+/** Only root can read the environment of a process that has given up its rights. Other users get an empty text. */
 function environmentOf(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/environ`, "latin1");

@@ -56,7 +56,7 @@ verifies(
     };
     expect(await writes("none")).toEqual([]);
     expect(await writes("assets_ro")).toEqual([]);
-    // Three files are visible under two names of one folder, so they are found twice.
+    // /tmp is the same folder as /sandbox/scratch; its new folder and link already exist, so only `create` succeeds.
     expect(await writes("scratch")).toEqual(
       ["create", "mkdir", "link", "create"].map((what, at) =>
         at < 3 ? `${what} in /sandbox/scratch` : `${what} in /tmp`,

@@ -67,7 +67,7 @@ test("control: the listeners receive the same attempts in the host's network", a
   const sandbox = await openTestSandbox(
     weakened(
       ["stage.c", " | CLONE_NEWNET", ""],
-      // Never without this change: it would make every address local for the whole machine.
+      // Without this change, sandbox-init would make every address local for the whole machine.
       ["first-process.c", "  raise_loopback();\n  open_trace();", "  (void)open_trace;"],
       ["listeners.c", "htons((uint16_t)strtoul(space + 1, NULL, 10))", "0"],
     ),

@@ -128,7 +128,7 @@ test("control: the search finds a canary that exists", () => {
 });
 
 test.each(Object.keys(LEAKS))(
-  "%s leaks",
+  "the %s plugin leaks its secrets in every mode",
   async (language) => {
     await bind(language);
     const outcomes: Record<string, unknown> = {};
@@ -190,7 +190,7 @@ verifies(
       });
       answers.push(await events.text());
     }
-    // The plugins did leak, and the gateway redacted it.
+    // The plugins did leak their secrets, and the gateway redacted them.
     expect(shown.length).toBeGreaterThan(5);
     for (const path of [
       "/v1/invocations?limit=200",

@@ -9,7 +9,7 @@ import { verifies } from "../support/verifies.ts";
 /** More than the CPU time of a start, and much less than its wall time in this test. */
 const LIMIT_MS = 300;
 
-/** Starts busy processes, which end by themselves even if this test is killed. */
+/** Starts busy processes, which end after `seconds` even if this test is killed. */
 function occupyProcessors(count: number, seconds: number): void {
   const hogs: ChildProcess[] = [];
   for (let n = 0; n < count; n++) {
@@ -25,7 +25,7 @@ function occupyProcessors(count: number, seconds: number): void {
 
 verifies(
   "launch.slow",
-  "starts plugins while sixteen threads per processor are busy, with limits far below the elapsed time",
+  "starts plugins while sixteen processes per processor are busy, with limits far below the elapsed time",
   async () => {
     occupyProcessors(availableParallelism() * 16, 110);
     const testRunner = createTestRunner({ timeouts: { handshake_ms: LIMIT_MS, hello_ms: LIMIT_MS } });

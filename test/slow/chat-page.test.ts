@@ -206,7 +206,7 @@ test("shows Reconnecting within 3 s of kill -9, and resumes the turn after the r
   await chat.gateway.kill9();
   await page.waitForSelector('#chip[data-state="reconnecting"]', { timeout: 3_000 });
   chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
-  // The browser stays signed in across a restart, so the page reconnects by itself.
+  // The browser stays signed in across a restart, so the page reconnects automatically.
   await waitUntilLive(page);
   const other = await tab(await signInLink(chat.gateway));
   await page.locator(".assistant", { hasText: text }).waitFor();

@@ -76,7 +76,7 @@ async function install(name: string, ...flags: string[]): Promise<void> {
 
 type Answer = "approve" | "reject";
 
-/** Starts a run and answers what it asks, until it has ended. */
+/** Starts a run and answers its approval requests until it has ended. */
 async function converse(
   session_id: string,
   harness: string | null,
@@ -106,7 +106,7 @@ async function finish(id: string, response: Answer): Promise<{ run: Run; asked: 
       return run.status !== "running";
     },
     LIMIT_MS,
-    "the end of the run",
+    "the run ends",
   );
   return { run: run!, asked };
 }
@@ -246,7 +246,7 @@ for (const [name, { command, edit, greet, recorded }] of Object.entries(AGENTS))
 }
 
 test(
-  "a harness that a crash of the gateway interrupted continues from the conversation",
+  "a harness continues from the conversation after the gateway has crashed",
   async () => {
     const { command } = AGENTS.codex;
     const text = [command("echo one >> notes.txt"), command("echo two >> notes.txt")].join("\n");

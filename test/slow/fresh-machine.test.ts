@@ -36,7 +36,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** The programs that npm scripts find first are those of this project. */
+/** Skips node_modules, because npm scripts find the programs of this project first. */
 function onPath(program: string): string {
   const folders = (process.env.PATH ?? "").split(delimiter).filter((path) => !path.includes("node_modules"));
   return realpathSync(folders.map((path) => join(path, program)).find((path) => existsSync(path))!);
@@ -128,7 +128,7 @@ function run(uid: number, script: string): { status: number | null; output: stri
   const args = [...machine(), "--bind", home, "/home/user", "--bind", join(folder, "cache"), "/home/cache"];
   copyNetworkFiles();
   for (const path of [home, join(folder, "cache")]) giveTo(uid, path);
-  // The user changes inside, so that it has no privileges on the machine, as after a login.
+  // The process becomes this user inside bwrap, so that it has no privileges on the machine, as after a login.
   const become = `process.setgroups?.([]); process.setgid(${uid}); process.setuid(${uid});`;
   const start = `const { status, error } = require("node:child_process").spawnSync("/bin/sh", ["-e", "-c", process.argv[1]], { stdio: "inherit", cwd: "/home/user/backplane" }); if (error) console.error(error); process.exit(status ?? 1);`;
   const code = uid === 0 ? start : `${become}${start}`;

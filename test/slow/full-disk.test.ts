@@ -27,7 +27,7 @@ import { verifies } from "../support/verifies.ts";
 const ECHO = `async (call) => ({ status: "succeeded", result: { content: [], structured_output: call.body.input } })`;
 /** A write-ahead log that has room takes some writes although the disk is full. */
 const MOST_WRITES = 400;
-/** How many writes must be refused, so that every kind has been. */
+/** The number of writes that must be refused; enough that writes of every kind are among them. */
 const REFUSALS = 25;
 
 interface Written {
@@ -247,7 +247,7 @@ verifies(
     // A backup contains the files of calls, which do not compress.
     expect((await call()).body).toMatchObject({ status: "succeeded" });
     const filler = join(disk, "filler");
-    // The store has room, and only what is larger fails.
+    // The store still has room, and only larger writes fail.
     fillDisk(filler, 4 << 20);
     const refused = await install();
     expect(refused.status, JSON.stringify(refused.body)).toBeGreaterThanOrEqual(500);
@@ -337,7 +337,7 @@ function exportedEntries(file: string): number[] {
 
 verifies(
   "fault.disk",
-  "names the disk at every write of an installation, a call, a trusted folder and a key rotation, and leaves nothing",
+  "names the disk if any write of an installation, call, trusted folder or key rotation fails, and leaves nothing",
   async ({ skip }) => {
     const disk = createFailingDisk();
     if (disk === null) return skip("simulating failing writes needs a C compiler");

@@ -1,6 +1,6 @@
 /**
  * The harness of examples/daily-digest is killed fifty times, its process or its gateway in turn, while it asks about one
- * topic after another. It ends with every answer, continues at its last checkpoint, and asks about no topic twice.
+ * topic after another. It continues at its last checkpoint, asks about no topic twice, and ends with every answer.
  */
 import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
@@ -39,7 +39,11 @@ verifies(
         const { status, error } = await readRun(gateway, id);
         if (status !== "running") throw new Error(`${status} after ${kill} kills: ${error?.message ?? ""}`);
       }
-      await eventually(async () => (await readRun(gateway, id)).status !== "running", LIMIT_MS, "the end");
+      await eventually(
+        async () => (await readRun(gateway, id)).status !== "running",
+        LIMIT_MS,
+        "the run ends",
+      );
       const done = await readRun(gateway, id);
       expect(done).toMatchObject({ status: "completed", error: null });
       expect(done.output?.content.split("\n")).toEqual(topics.map((_, n) => `answer ${n}`));

@@ -1,4 +1,4 @@
-/** The example harnesses, installed and started by the command, and taken over by another gateway on one PostgreSQL. */
+/** The example harnesses, installed and started by the command, and taken over by a gateway on the same PostgreSQL. */
 import { resolve } from "node:path";
 import type { Execution, Run } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -82,7 +82,7 @@ verifies(
     await first.kill9();
     const before = await read();
     expect(before).toMatchObject({ status: "running" });
-    await eventually(async () => (await read()).status !== "running", LIMIT_MS, "the end");
+    await eventually(async () => (await read()).status !== "running", LIMIT_MS, "the run ends");
     const done = (await second.http<Run>("GET", `/v1/runs/${id}`)).body;
     expect(done).toMatchObject({ status: "completed", error: null });
     expect(done.output?.content.split("\n")).toHaveLength(TOPICS);

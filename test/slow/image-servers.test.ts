@@ -108,7 +108,7 @@ async function look(gateway: TestGateway, name: string): Promise<object> {
 
 verifies(
   "source.image",
-  "runs the server of an image in the sandbox with the image as its root, its arguments and its secrets",
+  "runs the server of an image in the sandbox, with its arguments and secrets and with the image as its root",
   async () => {
     const gateway = await startTestGateway({ home: homeWith("root") });
     try {

@@ -1,4 +1,4 @@
-/** Memory that reloads of an inline plugin leave in the gateway. */
+/** The memory that the gateway still uses after reloads of an inline plugin. */
 import { execFile } from "node:child_process";
 import { rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";

@@ -22,8 +22,8 @@ beforeAll(async () => {
 }, 60_000);
 afterAll(() => fixture.dispose());
 
-describe.each(REVISIONS)("conformance to %s", (revision) => {
-  test("of the fixture server alone", { timeout: 180_000 }, async () => {
+describe.each(REVISIONS)("the conformance suite of revision %s", (revision) => {
+  test("passes with the fixture server alone", { timeout: 180_000 }, async () => {
     const server = spawn(process.execPath, [join(FIXTURE, "server.mjs"), "--http"], {
       stdio: ["ignore", "pipe", "inherit"],
     });
@@ -35,7 +35,7 @@ describe.each(REVISIONS)("conformance to %s", (revision) => {
     }
   });
 
-  test("of the gateway in front of the fixture server", { timeout: 180_000 }, async () => {
+  test("passes with the gateway in front of the fixture server", { timeout: 180_000 }, async () => {
     expect(await failing(fixture.url, revision)).toEqual([]);
   });
 });

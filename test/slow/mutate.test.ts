@@ -59,19 +59,29 @@ function mutant(from: string, to: string, more: Partial<Mutant> = {}): Mutant {
 }
 
 test.for<[string, Mutant, string, RegExp]>([
-  ["a failed test kills", mutant("n < limit", "n > limit"), "killed", /^finds a number below the limit$/],
-  ["passed tests let it survive", mutant("n < limit", "n <= limit"), "survived", /^$/],
-  ["a syntax error does not run", mutant("n < limit", "n <"), "did not run", /./],
-  ["an undefined name does not run", mutant("n < limit", "n < most"), "did not run", /most is not defined/],
+  ["a failed test kills it", mutant("n < limit", "n > limit"), "killed", /^finds a number below the limit$/],
+  ["it survives if all tests pass", mutant("n < limit", "n <= limit"), "survived", /^$/],
+  ["it does not run if it has a syntax error", mutant("n < limit", "n <"), "did not run", /./],
   [
-    "a filter without a match does not run",
+    "it does not run with an undefined name",
+    mutant("n < limit", "n < most"),
+    "did not run",
+    /most is not defined/,
+  ],
+  [
+    "it does not run if its filter matches no test",
     mutant("n < limit", "n > limit", { only: "no such test" }),
     "did not run",
     /no test matched/,
   ],
-  ["changed code elsewhere does not run", mutant("n <= limit", "n > limit"), "did not run", /exactly once/],
   [
-    "tests that fail without it do not count",
+    "it does not run if its code is not found",
+    mutant("n <= limit", "n > limit"),
+    "did not run",
+    /exactly once/,
+  ],
+  [
+    "it does not run if its tests fail without it",
     mutant("n < limit", "n > limit", { tests: ["test/red.test.ts"] }),
     "did not run",
     /without the mutant.*fails anyway/,
@@ -83,12 +93,12 @@ test.for<[string, Mutant, string, RegExp]>([
     /waits forever/,
   ],
   [
-    "a test that reaches its limit kills a mutant that hangs",
+    "a test that reaches its limit kills it if it is expected to hang",
     mutant("n < limit", "n > limit", { only: "waits forever", hangs: true }),
     "killed",
     /waits forever/,
   ],
-])("%s", async ([, changed, outcome, detail]) => {
+])("a mutant: %s", async ([, changed, outcome, detail]) => {
   expect(await judge.judge(changed)).toEqual({ outcome, detail: expect.stringMatching(detail) });
 });
 
@@ -98,7 +108,7 @@ test("ends a run that blocks its worker", async () => {
   expect(await short.judge(blocked)).toMatchObject({ outcome: "timed out" });
 });
 
-test("shards share out all selected mutants", () => {
+test("each selected mutant belongs to exactly one shard", () => {
   const all = ["a: 1", "a: 2", "b: 3", "a: 4"].map((defence) => mutant("x", "y", { defence }));
   const names = (...argv: string[]) => selectMutants(all, argv).map(({ defence }) => defence);
   expect(names()).toHaveLength(4);

@@ -1,4 +1,4 @@
-/** Packages through a real registry (Debian's docker-registry), with skopeo as a second opinion. */
+/** Packages through a real registry (Debian's docker-registry), with skopeo as an independent client. */
 import { hash } from "node:crypto";
 import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -166,7 +166,7 @@ function changeByte(file: string): { actual: string; undo: () => void } {
 
 verifies(
   "pkg.oci",
-  "a changed byte in any part of a layout ends with exit code 6 and both digests",
+  "an installation fails with exit code 6 and both digests if a byte in any part of its layout was changed",
   async () => {
     const layout = join(folder, "changed-layout");
     await succeed("plugin", "pack", await plugin("1.3.0"), "--oci", "-o", layout);
@@ -193,7 +193,7 @@ verifies(
 
 verifies(
   "pkg.oci",
-  "a changed byte in the storage of a registry ends with exit code 6 and both digests",
+  "installing and pulling fail with exit code 6 and both digests if a byte in the registry's storage was changed",
   async () => {
     const layout = join(folder, "pushed-layout");
     await succeed("plugin", "pack", await plugin("1.4.0"), "--oci", "-o", layout);

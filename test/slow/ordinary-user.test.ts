@@ -16,7 +16,7 @@ interface Report {
 test.runIf(process.getuid!() === 0)("the sandbox of an ordinary user passes the same tests as root's", () => {
   const folder = mkdtempSync(join(tmpdir(), "backplane-ordinary-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  // The gateway refuses a home that another user could replace, which a folder that is writable by all would allow.
+  // The folder belongs to this user: in a folder that all users can write to, the gateway would refuse its home.
   chownSync(folder, NOBODY, NOBODY);
   const report = join(folder, "report");
   const { stdout, stderr } = spawnSync(

@@ -6,7 +6,7 @@ import { startTestGateway } from "../support/gateway.ts";
 
 const chat = useChatPage();
 
-test("says within 3 s of kill -9 that the gateway does not respond, and recovers by itself", async () => {
+test("says within 3 s of kill -9 that the gateway does not respond, and recovers automatically", async () => {
   const port = Number(new URL(chat.gateway.url).port);
   const { tab } = await chat.signedIn();
   const page = await tab("/overview");

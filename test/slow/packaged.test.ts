@@ -230,7 +230,7 @@ verifies(
   },
 );
 
-verifies("run.packaged", "gives authors a typed SDK that tests and bundles a plugin", async () => {
+verifies("run.packaged", "gives authors a typed SDK that compiles and tests a plugin", async () => {
   const newcomer = createNewcomer(users.at(-1)!, registry.url);
   await newcomer.run("npm install @backplane/sdk");
   const plugin = `

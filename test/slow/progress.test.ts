@@ -147,7 +147,7 @@ for (const { name, stalls, args, shown } of stages) {
     rmSync(join(folder, "cache"), { recursive: true, force: true });
     const command = startCommand("plugin", "install", "npm:acme-server", ...args);
     await expect.poll(command.stderr).toContain(shown);
-    // Another one may still read the settings of npm.
+    // A second npm process may still be reading npm's settings.
     await expect.poll(async () => (await remains()).npm).toHaveLength(1);
     command.child.kill("SIGINT");
     expect(await command.exited).toBe(130);

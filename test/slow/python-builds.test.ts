@@ -31,7 +31,7 @@ beforeAll(async () => {
   chmodSync(outside, 0o777);
   index = await startPythonIndex();
   const { port } = new URL(index.url);
-  // The build describes what it sees in the module that the server answers with.
+  // The build records what it sees in a module, and the server returns the content of that module.
   const probe = `
 import json, os, socket
 from acme_build_tool import build_wheel as plain
@@ -184,6 +184,6 @@ test.runIf(process.getuid!() === 0)("an ordinary user's gateway builds the same 
   const look = JSON.parse(call.tool_result.content[0]!.text) as { word: string };
   expect(JSON.parse(look.word)).toEqual(JSON.parse(CONFINED));
   expect(existsSync(join(outside, "backend"))).toBe(false);
-  // The build has left a folder that its owner may not enter.
+  // Even the folder `locked`, which its owner may not enter, was removed.
   expect(readdirSync(join(own, "home", "blobs", "tmp"))).toEqual([]);
 });

@@ -40,7 +40,7 @@ async function look(gateway: TestGateway, export_id: string): Promise<Record<str
   return JSON.parse(tool_result!.content[0]!.text) as Record<string, unknown>;
 }
 
-describe("a gateway of root", () => {
+describe("a gateway that runs as root", () => {
   let gateway: TestGateway;
 
   beforeAll(async () => {
@@ -79,7 +79,7 @@ describe("a gateway of root", () => {
     },
   );
 
-  test("reaches no host without a domain in its policy", async () => {
+  test("runs a server that reaches no host without a domain in its policy", async () => {
     const server = createServer((_request, response) => void response.end());
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
     const { port } = server.address() as AddressInfo;

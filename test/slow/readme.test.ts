@@ -79,7 +79,7 @@ test("the commands of the README work in order", async () => {
   expect(outputs[6]).toContain("hello");
 }, 180_000);
 
-test("runs a third-party tool isolated, and records the refusal of its disabled binding", async () => {
+test("runs a third-party tool isolated, and refuses and records the call if the sandbox is disabled", async () => {
   // The README's own call, in the default class.
   const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
   expect(body.items[0]).toMatchObject({ status: "succeeded", grant: { class: "isolated" } });
@@ -200,10 +200,10 @@ test("delivers a settled call to a shell hook", async () => {
     );
     return body.items.some((item) => item.status === "succeeded");
   };
-  await eventually(delivered, 20_000, "the hook was delivered");
+  await eventually(delivered, 20_000, "the event was delivered to the hook");
   expect(await delivered()).toBe(true);
 
-  // Isolated: the shell program runs once per delivery.
+  // In the class isolated, the shell program runs once per delivery.
   const { binding_id } = JSON.parse(bound.stdout) as { binding_id: string };
   const isolated = await gateway.cli("binding", "set", binding_id, "--class", "isolated");
   expect(isolated.code, isolated.stderr).toBe(0);
@@ -212,5 +212,5 @@ test("delivers a settled call to a shell hook", async () => {
     const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=notify");
     return body.items.some((item) => item.status === "succeeded" && item.grant.class === "isolated");
   };
-  await eventually(deliveredIsolated, 20_000, "the hook was delivered to an isolated process");
+  await eventually(deliveredIsolated, 20_000, "the event was delivered to an isolated process");
 });

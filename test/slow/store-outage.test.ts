@@ -1,7 +1,7 @@
 /**
  * The database becomes unavailable for two running gateways with turns, calls and deliveries in progress. When it is
- * available again, everything completes: no call ran twice, no turn failed, no entry is missing. The outages
- * run at the same time, each list with its own database and gateways, because they mostly wait.
+ * available again, everything completes: no call ran twice, no turn failed, no entry is missing. The lists of
+ * outages run at the same time, each with its own database and gateways, because they mostly wait.
  */
 import { describe, type TestContext } from "vitest";
 import { startDatabaseProxy } from "../support/database-proxy.ts";

@@ -44,7 +44,7 @@ const byPrompt: Summary = (sentences) => {
   return [...new Set(sentences.toReversed())].sort((a, b) => score(b) - score(a));
 };
 
-/** Sentences with the rarest words first, for their length: a summary by tf-idf. */
+/** Ranks sentences by the average rarity of their words (tf-idf). */
 const byRarity: Summary = (sentences) => {
   const all = [...new Set(sentences)];
   const seen = new Map<string, number>();
@@ -91,8 +91,8 @@ const wordsOf = (text: string): Set<string> =>
   new Set(text.toLowerCase().match(/[a-z0-9][a-z0-9._/-]{2,}/g) ?? []);
 
 /**
- * The lines of the context that share the most words with the question. Equal lines all count, because a summary may
- * have the newest sentence first or last.
+ * The lines of the context that share the most words with the question. If several lines share the same number, all of
+ * them are returned, because a summary may have the newest sentence first or last.
  */
 function answers(context: readonly Block[], question: string): string[] {
   const asked = wordsOf(question);

@@ -40,7 +40,7 @@ verifies(
         );
         // Kills between the first message and the last answer, a little later each time. A busy machine
         // needs longer for the first one.
-        await eventually(() => count(acknowledged) > before, 60_000, "a message was taken");
+        await eventually(() => count(acknowledged) > before, 60_000, "a message was accepted");
         await new Promise((done) => setTimeout(done, (kill * 37) % 400));
         await gateway.kill9();
         await Promise.all(talking);

@@ -65,7 +65,7 @@ test("delivers the answer after a kill in the middle of a turn, without duplicat
 
 verifies(
   "subagent.resume",
-  "delivers the answer of a sub-agent after a kill, without a second one",
+  "delivers the answer of a sub-agent after a kill, without starting a second sub-agent",
   async () => {
     let gateway = await startTestGateway();
     const { home } = gateway;
@@ -107,7 +107,7 @@ async function approve(gateway: TestGateway): Promise<void> {
       return id !== undefined;
     },
     60_000,
-    "the spawn asks for approval",
+    "the call of the agent tool awaits approval",
   );
   const { status } = await gateway.http("POST", `/v1/approvals/${id}:answer`, { response: "approve" });
   expect(status).toBe(200);

@@ -38,7 +38,7 @@ async function find(text: string): Promise<FoundCall> {
 
 verifies(
   "upgrade.replay",
-  "holds a real candidate that dials another host and reads no secret, while the old version keeps serving",
+  "holds a real candidate that dials another host, gives it no secret, and keeps running the old version",
   async () => {
     await installAndBind(gateway, writeVersion("1.0.0", "() => ({})"), ["find"]);
     for (const text of ["a", "b"]) expect(await find(text)).toMatchObject({ status: "succeeded" });

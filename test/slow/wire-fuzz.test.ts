@@ -90,7 +90,7 @@ for (const [name, { Decoder, encode }] of Object.entries(CODECS)) {
   );
 }
 
-/** Another thread frees buffers some time after the collection, so the lowest of several readings counts. */
+/** Another thread frees buffers some time after the collection, so the lowest of several readings is used. */
 async function settledMemory(collect: () => void): Promise<number> {
   let least = Number.POSITIVE_INFINITY;
   for (let look = 0; look < 3; look++) {

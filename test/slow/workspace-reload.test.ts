@@ -10,8 +10,8 @@ import {
   folder,
   gateway,
   restart,
-  says,
   type ToolList,
+  toolSource,
   useToolFolders,
 } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
@@ -24,7 +24,10 @@ interface Folder {
 
 const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
 
-/** Returns how long it took. Reads the list of tools instead of calling the tool, because a call takes longer. */
+/**
+ * Waits until the tool has this description, and returns how long that took. Reads the list of tools instead of calling
+ * the tool, because a call takes longer.
+ */
 async function untilDescribedAs(name: string, description: string): Promise<number> {
   return await eventually(
     async () => {
@@ -55,7 +58,10 @@ verifies(
   "tools.hot",
   "loads a saved file in under 1 s, and keeps the last working version of a broken file",
   async () => {
-    const path = folder("live", { "tools/live.ts": described("first"), "tools/beside.ts": says("beside") });
+    const path = folder("live", {
+      "tools/live.ts": described("first"),
+      "tools/beside.ts": toolSource("beside"),
+    });
     await cli("workspace", "trust", path, "--watch", "--yes");
     expect(await callForText("live")).toBe("first");
     const durations: number[] = [];

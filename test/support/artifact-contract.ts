@@ -43,7 +43,7 @@ function openFiles(name: string): string[] {
 }
 
 export function artifactContract(subject: () => ArtifactSubject): void {
-  test("returns stored bytes complete, even when stored repeatedly and concurrently", async () => {
+  test("returns all stored bytes, even if they were stored repeatedly and concurrently", async () => {
     const { files } = subject();
     for (const length of [1, 256 * 1024, 256 * 1024 + 1, 600_000]) {
       const { bytes, sha256 } = freshBytes(length);
@@ -96,7 +96,7 @@ export function artifactContract(subject: () => ArtifactSubject): void {
     expect((await readAll(kept!.content)).length).toBe(300);
   });
 
-  test("holds no file when a reader gives up before the first piece or after it", async () => {
+  test("keeps no file open when a reader stops before or after the first piece", async () => {
     const { files } = subject();
     const { bytes, sha256 } = freshBytes(600_000);
     await files.keep(sha256, bytes);

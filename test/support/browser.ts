@@ -6,7 +6,7 @@ import type { TestGateway } from "./gateway.ts";
 
 /** The shell has the same engine without the windows around it, whose drawing takes half of the time. */
 const PROGRAMS = ["chromium-headless-shell", "chromium"];
-/** Without them the browser draws with a software GPU and starts services that no page needs. */
+/** Without these arguments the browser draws with a software GPU and starts services that no page needs. */
 const QUIET_ARGS = [
   "--disable-gpu",
   "--disable-software-rasterizer",

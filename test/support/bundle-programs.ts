@@ -6,7 +6,7 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { build, type Plugin } from "esbuild";
 
-/** CommonJS dependencies load Node's modules with it. */
+/** CommonJS dependencies load Node's modules with `require`. */
 const REQUIRE =
   'import { createRequire as createRequireOfBundle } from "node:module"; const require = createRequireOfBundle(import.meta.url);';
 
@@ -29,7 +29,7 @@ export async function bundlePrograms(folder: string, entries: Record<string, URL
   writeFileSync(join(folder, "package.json"), '{ "type": "module" }\n');
 }
 
-/** The object `z` has every part of zod, and esbuild can leave out parts of a module, but not of an object. */
+/** Imports zod as a namespace: esbuild can leave out unused parts of a module, but not of the object `z`. */
 const partsOfZod: Plugin = {
   name: "parts-of-zod",
   setup: (building) =>

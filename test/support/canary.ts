@@ -9,7 +9,7 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
 import { spellingsOf } from "../../packages/contract/src/values/secret-spellings.ts";
 
-/** A value that differs raw, in JSON, in a URL and in base64. */
+/** A value whose raw, JSON, URL and base64 forms all differ. */
 export const CANARY = 'canary/9f2c"71+Ω secret&of=the whole%suite';
 export const CANARY_NAME = "canary";
 export const CANARY_SLOT = "canary";
@@ -19,7 +19,7 @@ export const CANARY_FOLDER = resolve("reports", process.env.BACKPLANE_REPORT ?? 
 const NEEDLES = [...spellingsOf(CANARY)].map((spelling) => Buffer.from(spelling));
 
 export interface SearchReport {
-  /** The place that was searched, for example a file of the home. */
+  /** The number of places that were searched, for example files of the home. */
   places: number;
   bytes: number;
   hits: string[];
@@ -50,7 +50,7 @@ export function searchFolder(folder: string, into: SearchReport): void {
   }
 }
 
-/** The result for one gateway; `bindings` is the number of exports that were bound to the canary. */
+/** Stores the result for one gateway; `bindings` is the number of exports that were bound to the canary. */
 export function noteSearch(searched: SearchReport, bindings: number): void {
   mkdirSync(CANARY_FOLDER, { recursive: true });
   const name = `${process.pid}-${Math.random().toString(36).slice(2)}.json`;

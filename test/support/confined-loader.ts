@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner, type RunnerOptions } from "@backplane/runner";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { systemClock } from "../../packages/gateway/src/host/clock.ts";
 import {
   type ClosablePluginLoader,
@@ -18,7 +18,7 @@ export function confinedLoader(
 ): ClosablePluginLoader {
   const scratch_root = mkdtempSync(join(tmpdir(), "backplane-scratch-"));
   const clock = systemClock();
-  const log = options.log ?? logTo();
+  const log = options.log ?? createTestLogger();
   const runner = createRunner({
     files: filesAt(scratch_root),
     clock,

@@ -4,7 +4,7 @@ export interface CookieBrowser {
   open(url: string): Promise<{ status: number; text: string; url: string }>;
   /** Makes one request and returns the target of its redirect, or null. */
   step(url: string): Promise<string | null>;
-  /** The Set-Cookie lines. */
+  /** The Set-Cookie lines of all responses. */
   readonly set: string[];
 }
 

@@ -1,4 +1,4 @@
-/** Debian's docker-registry on a free port, and skopeo as a second opinion about what was pushed to it. */
+/** Debian's docker-registry on a free port, and skopeo as an independent client. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer } from "node:net";
@@ -57,7 +57,7 @@ export async function startDockerRegistry({
   );
   const server: ChildProcess = spawn("/usr/bin/docker-registry", ["serve", join(dir, "config.yml")], {
     stdio: "ignore",
-    // It reads settings from variables with this prefix.
+    // The registry would also read settings from variables that begin with REGISTRY_.
     env: { PATH: process.env.PATH },
   });
   const answers = () =>

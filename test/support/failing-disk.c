@@ -1,6 +1,6 @@
 /*
  * Makes writes below one folder fail as on a full or broken disk. The test compiles this file and loads it into the
- * gateway with LD_PRELOAD; it sets the error in a file that both processes map.
+ * gateway with LD_PRELOAD. The test sets the error in a file that the gateway maps.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -17,7 +17,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* The layout is known to failing-disk.ts. */
+/* failing-disk.ts writes this layout. */
 static struct control {
   int error;   /* errno of the failing writes; 0 if none fails */
   int allowed; /* writes that succeed before the first failure */

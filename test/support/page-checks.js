@@ -1,7 +1,7 @@
 // Runs inside the page: accessibility checks.
 
 /** All visible text whose contrast with its background is below `limit`. */
-function dim(limit) {
+function lowContrastTexts(limit) {
   const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const luminance = (colours) => {
     for (const colour of ["#ffffff", ...colours]) {
@@ -53,4 +53,4 @@ function focused() {
   return document.activeElement.id || document.activeElement.textContent;
 }
 
-globalThis.checks = { dim, unnamed, visible, focused };
+globalThis.checks = { lowContrastTexts, unnamed, visible, focused };

@@ -1,6 +1,6 @@
 /**
  * Gives a test run its own folders and removes them at the end: a temporary folder, a compile cache inside it, and a
- * folder in memory if the machine has enough. Stores go to memory, because the suites write thousands of them and every
+ * folder in memory if there is enough memory. Stores go to memory, because the suites write thousands of them and every
  * commit to a disk waits. With the cache, a program that runs from its sources starts twice as fast. Sandboxed plugins
  * never see a folder below /dev, so their files stay in the temporary folder.
  */

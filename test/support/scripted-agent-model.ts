@@ -1,6 +1,6 @@
 /**
- * A model for coding agents, with OpenAI's chat protocol: it makes the calls that the lines `use TOOL {…}` of the user's
- * last such message name, one per request, and then says how many calls it made since.
+ * A model for coding agents, with OpenAI's chat protocol. It takes the last user message that has lines `use TOOL {…}`,
+ * makes the call of each such line, one per request, and then says how many calls it made.
  */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";

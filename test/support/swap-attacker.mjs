@@ -1,7 +1,7 @@
 /**
- * Keeps replacing every file below some folders, by rename and by writing in place, with changed bytes and back. ORIGINAL
- * and CHANGED have the same length, so that the size reveals nothing. When its input ends, it prints how many changed
- * files it has put in place. Arguments: the folders.
+ * Keeps changing and restoring the files below some folders, by rename and by writing in place. ORIGINAL and CHANGED!
+ * have the same length, so that the size reveals nothing. When its input ends, it prints how many changed files it has
+ * put in place. Arguments: the folders.
  */
 import {
   chmodSync,

@@ -11,7 +11,7 @@ import { startTestGateway, type TestGateway } from "./gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "./plugin-folder.ts";
 import { writeFolder } from "./probe-plugins.ts";
 
-const SHAKE = (id: string) =>
+const handshakeLine = (id: string) =>
   JSON.stringify({
     type: "handshake",
     manifest: {
@@ -26,7 +26,7 @@ const SHELL = (id: string) => `#!/bin/sh
 own=ORIGINAL
 . ./part.sh
 read -r line
-printf '%s\\n' '${SHAKE(id)}'
+printf '%s\\n' '${handshakeLine(id)}'
 read -r line
 id=$(printf '%s' "$line" | sed 's/.*"request_id":"\\([^"]*\\)".*/\\1/')
 printf '{"type":"response","request_id":"%s","status":"ok","output":"%s"}\\n' "$id" "$own $part $(cat data.txt)"
@@ -36,7 +36,7 @@ const PYTHON = (id: string) => `import json, sys
 from part import part
 own = "ORIGINAL"
 sys.stdin.readline()
-print('${SHAKE(id)}', flush=True)
+print('${handshakeLine(id)}', flush=True)
 request = json.loads(sys.stdin.readline())
 from late import late
 words = " ".join([own, part, late, open("data.txt").read()])
@@ -50,7 +50,7 @@ const own = "ORIGINAL";
 const say = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
 for await (const line of createInterface({ input: process.stdin })) {
   const { request_id } = JSON.parse(line);
-  if (request_id === undefined) { say(${SHAKE(id)}); continue; }
+  if (request_id === undefined) { say(${handshakeLine(id)}); continue; }
   const { late } = await import("./late.mjs");
   say({ type: "response", request_id, status: "ok", output: [own, part, late, readFileSync("data.txt", "utf8")].join(" ") });
   process.exit(0);

@@ -51,7 +51,7 @@ export async function callForText(export_id: string, input?: unknown): Promise<s
   return (await call(export_id, input)).tool_result?.content[0]?.text;
 }
 
-export const says = (text: string) =>
+export const toolSource = (text: string) =>
   `export default { defaultRiskLevel: "low", execute: () => ({ content: ${JSON.stringify(text)} }) };\n`;
 
 export async function cli(...args: string[]) {

@@ -17,10 +17,10 @@ import { CallCounts } from "./calls/call-counts.ts";
 import { ConcurrencyLimits } from "./calls/concurrency.ts";
 import { LiveCalls } from "./calls/live-calls.ts";
 import { createToolCatalog, type ToolCatalog } from "./catalog/catalog.ts";
+import { createClientCatalog } from "./catalog/client-catalog.ts";
 import { discoverExports } from "./catalog/discover.ts";
 import { explain } from "./catalog/explain.ts";
 import { createHiddenTools } from "./catalog/hidden-tools.ts";
-import { createOffers } from "./catalog/offers.ts";
 import { openIdempotent, runIdempotent } from "./idempotency/idempotency.ts";
 import { stopCall } from "./invoke/cancel.ts";
 import type { Door } from "./invoke/door.ts";
@@ -161,7 +161,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     door,
     tools,
     facade: {
-      catalog: createOffers(tools, changes, listHiddenTools),
+      catalog: createClientCatalog(tools, changes, listHiddenTools),
       exports: { discover: (caller, kind) => discoverExports(door, caller, kind) },
       invocations: createInvocations(door),
       packages: { replay: createReplay(door, registry.upgrades) },

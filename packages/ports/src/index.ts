@@ -3,11 +3,11 @@ export {
   buildAudit,
   HOST_ADMIN,
   isWholeOrg,
-  onChannel,
   requireHostAdmin,
   requireOperator,
   requireScope,
   requireWholeOrg,
+  withChannel,
 } from "./caller/caller.ts";
 export type * from "./host/artifact-files.ts";
 export type * from "./host/clock.ts";

@@ -36,7 +36,7 @@ export { digestTool } from "./definitions/merge-description.ts";
 export { createProcessRequest, sendProcessRequest } from "./definitions/process-request.ts";
 export { type BindingSource, withDefinitions, withTools } from "./definitions/with-definitions.ts";
 export { type ExportPlan, ExportPlans, narrowGrant, poolKey } from "./exports/export-plan.ts";
-export { sanitizeExport } from "./exports/sanitize-text.ts";
+export { sanitizeExport } from "./exports/sanitize-export.ts";
 export { bindsWholePackage, combineTools, selectExport, toolsOf } from "./exports/whole-package.ts";
 export { callerLevel, gatewayDomains, standingLevel, toGrant } from "./grant/effective-grant.ts";
 export { effectiveClass } from "./grant/execution-class.ts";

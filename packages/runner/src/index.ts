@@ -20,6 +20,6 @@ export {
 export { createRunner, type ProcessRunner } from "./runner/create-runner.ts";
 export type { RunnerOptions } from "./runner/runner-options.ts";
 export { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./sandbox/limits.ts";
-export type { SandboxOptions } from "./sandbox/make-sandbox.ts";
 export { sandboxStatus } from "./sandbox/open-sandbox.ts";
+export type { SandboxOptions } from "./sandbox/sandbox-parts.ts";
 export type { SandboxCheck, SandboxStatus } from "./sandbox/status.ts";

@@ -5,7 +5,6 @@ export { checkClientSessionId, clientSessionIdProblem, modelBridgeSession } from
 export { createSessionModule, type SessionModule } from "./session-module.ts";
 export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
 export { ContextBuilder, contextOf } from "./sessions/context.ts";
-export { entryFor, type TapedEntry, type TapedEvent } from "./sessions/entry-for.ts";
 export { DEFAULT_WORKSPACE, LiveSessions } from "./sessions/live-sessions.ts";
 export {
   createPersister,
@@ -15,7 +14,7 @@ export {
   type TapeItem,
   type WrittenItem,
 } from "./sessions/persister.ts";
-export { sessionName } from "./sessions/session-name.ts";
+export { sessionMapKey } from "./sessions/session-map-key.ts";
 export {
   type ChainCompaction,
   createSessions,
@@ -23,6 +22,7 @@ export {
   type SessionDeps,
   type Sessions,
 } from "./sessions/sessions.ts";
+export { type TapedEntry, type TapedEvent, toTapedEntry } from "./sessions/taped-entry.ts";
 export { share, snapshot } from "./snapshot/snapshot.ts";
 export type { CallProgressFeed } from "./tape/call-progress.ts";
 export type { HarnessTape } from "./tape/harness-tape.ts";

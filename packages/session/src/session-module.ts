@@ -8,7 +8,7 @@ import { LiveSessions } from "./sessions/live-sessions.ts";
 import { createPersister, type Persister } from "./sessions/persister.ts";
 import { createSessions, type Sessions } from "./sessions/sessions.ts";
 import { createHarnessTape, type HarnessTape } from "./tape/harness-tape.ts";
-import { tapeEvents } from "./tape/tape-events.ts";
+import { recordBusEvents } from "./tape/record-bus-events.ts";
 import { createTurnTape, type TurnTape } from "./tape/turn-tape.ts";
 
 export interface SessionModule {
@@ -39,7 +39,7 @@ export function createSessionModule(deps: KernelDeps, changes: Changes): Session
       ),
     onTakenOver: (hold) => changes.emit("turn.taken_over", { hold }),
   });
-  tapeEvents(bus.kernel("tape"), live, persister);
+  recordBusEvents(bus.kernel("tape"), live, persister);
   changes.on("config.updated", ({ key, prefix_match_hint, org_id }) => {
     const sent = port.tryPublish(
       "config.updated",

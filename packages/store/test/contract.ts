@@ -7,10 +7,10 @@ import { configCases } from "./contract-config.ts";
 import { definitionCases } from "./contract-definitions.ts";
 import { executionCases } from "./contract-executions.ts";
 import { fenceCases } from "./contract-fences.ts";
+import { idempotencyCases } from "./contract-idempotency.ts";
 import { installationCases } from "./contract-installations.ts";
 import { invocationCases } from "./contract-invocations.ts";
 import { llmCallCases } from "./contract-llm-calls.ts";
-import { onceCases } from "./contract-once.ts";
 import { policyCases } from "./contract-policies.ts";
 import { queueCases } from "./contract-queues.ts";
 import { replayCases } from "./contract-replay.ts";
@@ -44,6 +44,6 @@ export function storeContract(subject: () => Subject): void {
   executionCases(() => subject().store);
   llmCallCases(() => subject().store);
   fenceCases(() => subject().store);
-  onceCases(() => subject().store);
+  idempotencyCases(() => subject().store);
   retentionCases(subject);
 }

@@ -7,7 +7,7 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import type { Store } from "@backplane/ports";
 import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/store";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -122,7 +122,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
 test("fails the batch of a writer thread that dies, and starts a new thread", async () => {
   const counts = new SharedArrayBuffer(8);
   const messages: string[] = [];
-  const log = logTo((_, message) => messages.push(message));
+  const log = createTestLogger((_, message) => messages.push(message));
   // The first commit is that of the schema.
   const exit_at_commit = 2;
   const store = await openSqliteStore({ file, log, onStatement: hook({ counts, exit_at_commit }) });

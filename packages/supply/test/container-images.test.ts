@@ -126,7 +126,11 @@ verifies(
 );
 
 const REFUSED: [what: string, code: string, content: () => Promise<Partial<ImageContent>>][] = [
-  ["an architecture other than that of the host", "package.platform", async () => ({ architecture: "s390x" })],
+  [
+    "an architecture other than that of the host",
+    "package.platform",
+    async () => ({ architecture: "s390x" }),
+  ],
   [
     "a layer that its configuration does not describe",
     "package.digest_mismatch",

@@ -211,10 +211,18 @@ describe("refuses a manifest and says what to write:", () => {
     ["no id", { ...HELLO, id: undefined }, /id is missing; write lower case with hyphens/],
     ["an id in capitals", { ...HELLO, id: "Hello" }, /id is "Hello"; write lower case/],
     ["an empty name", { ...HELLO, name: "" }, /name is ""; write the display name/],
-    ["a version that is not semantic", { ...HELLO, version: "1.0" }, /version is "1.0"; write a semantic version/],
+    [
+      "a version that is not semantic",
+      { ...HELLO, version: "1.0" },
+      /version is "1.0"; write a semantic version/,
+    ],
     ["no author", { ...HELLO, author: undefined }, /author is missing/],
     ["a description that is not text", { ...HELLO, description: 5 }, /description is 5/],
-    ["a blank providerClass", { ...HELLO, providerClass: " " }, /providerClass is " "; write a module's export/],
+    [
+      "a blank providerClass",
+      { ...HELLO, providerClass: " " },
+      /providerClass is " "; write a module's export/,
+    ],
     [
       "an unknown mode",
       { ...HELLO, isolationMode: "Inline" },
@@ -247,7 +255,11 @@ describe("refuses a manifest and says what to write:", () => {
       /permissions\.network/,
     ],
     ["a missing module", HELLO, /names the module provider.js, which is not in the package/, {}],
-    ["a module outside the package", { ...HELLO, providerClass: "../provider.js#X" }, /which is not in the package/],
+    [
+      "a module outside the package",
+      { ...HELLO, providerClass: "../provider.js#X" },
+      /which is not in the package/,
+    ],
     [
       "a missing class with isolationMode InProcess",
       { ...HELLO, providerClass: "com.example.Hello" },

@@ -214,7 +214,11 @@ describe("hostile artifacts", () => {
       "package.source_invalid",
       () => changeManifest((m) => ({ ...m, artifactType: "a/b" })),
     ],
-    ["an artifact without a layer", "package.source_invalid", () => changeManifest((m) => ({ ...m, layers: [] }))],
+    [
+      "an artifact without a layer",
+      "package.source_invalid",
+      () => changeManifest((m) => ({ ...m, layers: [] })),
+    ],
     [
       "an artifact with two layers",
       "package.source_invalid",

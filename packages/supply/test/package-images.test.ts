@@ -20,7 +20,7 @@ import {
 import fs from "node:fs/promises";
 import { syncBuiltinESMExports } from "node:module";
 import { join } from "node:path";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
@@ -52,7 +52,7 @@ afterEach(async () => {
 });
 
 function openImages(max_bytes?: number): PackageImages {
-  const log = logTo((level, message) => logs.push(`${level} ${message}`));
+  const log = createTestLogger((level, message) => logs.push(`${level} ${message}`));
   const dir = join(home, "images");
   return openPackageImages({ store, dir, log, ...(max_bytes === undefined ? {} : { max_bytes }) });
 }

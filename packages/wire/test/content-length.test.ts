@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { Assembly } from "../src/codecs/assembly.ts";
+import { FrameAssembly } from "../src/codecs/frame-assembly.ts";
 import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../src/index.ts";
 import { decodeAll, feedSlowly, makeFrame } from "./decode-all.ts";
 
@@ -134,7 +134,7 @@ describe("limits", () => {
   });
 
   verifies("wire.frame.limits", "uses memory in proportion to the bytes received one at a time", () => {
-    const body = new Assembly();
+    const body = new FrameAssembly();
     const before = process.memoryUsage();
     const byte = Buffer.from(" ");
     for (let i = 0; i < 1024 * 1024; i++) body.add(byte, 1024 * 1024);

@@ -53,17 +53,21 @@ const bodyOf = async (promise: Promise<unknown>): Promise<JsonObject> =>
   ((await promise) as { body: JsonObject }).body;
 const turn = () => new Promise(setImmediate);
 
-verifies(["vai.hello", "vai.request"], "both sides agree on the hello and on each op with its answer", async () => {
-  const { host, plugin } = await pair(async (call) => ({
-    status: call.op === OPS.hook ? "ack" : "succeeded",
-    result: { id: call.id, op: call.op, body: call.body },
-  }));
-  for (const op of Object.values(OPS)) {
-    const body = await bodyOf(host.request(`req_${op}`, op, { ...BODY, n: 1 }, nothing));
-    expect(body.result).toEqual({ id: `req_${op}`, op, body: { ...BODY, n: 1 } });
-  }
-  expect(plugin.inFlight).toBe(0);
-});
+verifies(
+  ["vai.hello", "vai.request"],
+  "both sides agree on the hello and on each op with its answer",
+  async () => {
+    const { host, plugin } = await pair(async (call) => ({
+      status: call.op === OPS.hook ? "ack" : "succeeded",
+      result: { id: call.id, op: call.op, body: call.body },
+    }));
+    for (const op of Object.values(OPS)) {
+      const body = await bodyOf(host.request(`req_${op}`, op, { ...BODY, n: 1 }, nothing));
+      expect(body.result).toEqual({ id: `req_${op}`, op, body: { ...BODY, n: 1 } });
+    }
+    expect(plugin.inFlight).toBe(0);
+  },
+);
 
 verifies(
   "wire.concurrent",

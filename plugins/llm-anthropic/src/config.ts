@@ -54,7 +54,8 @@ export const configSchema: JsonObject = {
     thinking_budget: {
       type: "integer",
       title: "Thinking budget",
-      description: "The maximum number of tokens for thinking before an answer, at least 1024; 0 turns thinking off.",
+      description:
+        "The maximum number of tokens for thinking before an answer, at least 1024; 0 turns thinking off.",
       minimum: 0,
     },
     cache: {

@@ -205,16 +205,20 @@ test("starts with a user turn when the conversation begins with the assistant", 
   expect(roles).toEqual(["user", "assistant", "user"]);
 });
 
-verifies("llm.provider", "classifies error statuses, reads Retry-After and never reports the key", async () => {
-  const error = (type: string, message = "no") => ({ type: "error", error: { type, message } });
-  await expectStatuses(vendor, bus, "sk-ant-key", [
-    [400, error("invalid_request_error"), {}, { retryable: false }],
-    [401, error("authentication_error", "invalid x-api-key sk-ant-key"), {}, { retryable: false }],
-    [429, error("rate_limit_error"), { "retry-after": "11" }, { retryable: true, retry_after_s: 11 }],
-    [500, error("api_error"), {}, { retryable: true }],
-    [529, error("overloaded_error"), {}, { retryable: true }],
-  ]);
-});
+verifies(
+  "llm.provider",
+  "classifies error statuses, reads Retry-After and never reports the key",
+  async () => {
+    const error = (type: string, message = "no") => ({ type: "error", error: { type, message } });
+    await expectStatuses(vendor, bus, "sk-ant-key", [
+      [400, error("invalid_request_error"), {}, { retryable: false }],
+      [401, error("authentication_error", "invalid x-api-key sk-ant-key"), {}, { retryable: false }],
+      [429, error("rate_limit_error"), { "retry-after": "11" }, { retryable: true, retry_after_s: 11 }],
+      [500, error("api_error"), {}, { retryable: true }],
+      [529, error("overloaded_error"), {}, { retryable: true }],
+    ]);
+  },
+);
 
 verifies(
   "llm.provider",

@@ -210,23 +210,27 @@ test("reports a reasoning server's thoughts as thinking, not as text", async () 
   expect(bus.deltas()[0]).toEqual({ thinking: "let me see" });
 });
 
-verifies("llm.provider", "classifies error statuses, reads Retry-After and never reports the key", async () => {
-  const error = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
-  await expectStatuses(vendor, bus, "sk-test-key", [
-    [400, error("bad tools"), {}, { retryable: false }],
-    [401, error("Incorrect API key provided: sk-test-key."), {}, { retryable: false }],
-    [
-      429,
-      error("slow down", "rate_limit_exceeded"),
-      { "retry-after": "3" },
-      { retryable: true, retry_after_s: 3 },
-    ],
-    [429, error("too many"), { "retry-after-ms": "1500" }, { retryable: true, retry_after_s: 1.5 }],
-    [429, error("You exceeded your quota", "insufficient_quota"), {}, { retryable: false }],
-    [500, error("oops"), {}, { retryable: true }],
-    [503, {}, {}, { retryable: true }],
-  ]);
-});
+verifies(
+  "llm.provider",
+  "classifies error statuses, reads Retry-After and never reports the key",
+  async () => {
+    const error = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
+    await expectStatuses(vendor, bus, "sk-test-key", [
+      [400, error("bad tools"), {}, { retryable: false }],
+      [401, error("Incorrect API key provided: sk-test-key."), {}, { retryable: false }],
+      [
+        429,
+        error("slow down", "rate_limit_exceeded"),
+        { "retry-after": "3" },
+        { retryable: true, retry_after_s: 3 },
+      ],
+      [429, error("too many"), { "retry-after-ms": "1500" }, { retryable: true, retry_after_s: 1.5 }],
+      [429, error("You exceeded your quota", "insufficient_quota"), {}, { retryable: false }],
+      [500, error("oops"), {}, { retryable: true }],
+      [503, {}, {}, { retryable: true }],
+    ]);
+  },
+);
 
 verifies(
   "llm.provider",

@@ -35,7 +35,7 @@ export interface NotesCheck {
 export type ThreadValue = MemoryEntry[] | UnembeddedNote[] | NotesCheck | null;
 export type ThreadResponse = { call: number } & ({ value: ThreadValue } | { error: string });
 
-type WriteAsk = Extract<ThreadRequest, { op: "write" }>;
+type WriteRequest = Extract<ThreadRequest, { op: "write" }>;
 
 const { dir, fullText } = workerData as ThreadData;
 const port = parentPort!;
@@ -46,8 +46,8 @@ const database = openDatabase({
 const notes = createNotes(database);
 
 port.on("message", (first: ThreadRequest) => {
-  const writes: WriteAsk[] = [];
-  for (let ask: ThreadRequest | undefined = first; ask !== undefined; ask = nextAsk()) {
+  const writes: WriteRequest[] = [];
+  for (let ask: ThreadRequest | undefined = first; ask !== undefined; ask = nextRequest()) {
     if (ask.op === "write") {
       writes.push(ask);
       continue;
@@ -59,11 +59,11 @@ port.on("message", (first: ThreadRequest) => {
   commit(writes);
 });
 
-function nextAsk(): ThreadRequest | undefined {
+function nextRequest(): ThreadRequest | undefined {
   return (receiveMessageOnPort(port) as { message: ThreadRequest } | undefined)?.message;
 }
 
-function commit(asks: WriteAsk[]): void {
+function commit(asks: WriteRequest[]): void {
   if (asks.length === 0) return;
   try {
     notes.write(asks.map(({ write }) => write));
@@ -75,7 +75,7 @@ function commit(asks: WriteAsk[]): void {
   }
 }
 
-function answer(ask: Exclude<ThreadRequest, WriteAsk>): void {
+function answer(ask: Exclude<ThreadRequest, WriteRequest>): void {
   const { call } = ask;
   try {
     switch (ask.op) {

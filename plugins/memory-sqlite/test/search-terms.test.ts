@@ -11,7 +11,7 @@ test("quotes words as terms and makes the last one a prefix", () => {
   expect(matchExpression(["key", "𝒳"], "𝒳")).toBe('"key" OR "𝒳"');
 });
 
-test("counts a repeated word at its last position and stops after 32 words", () => {
+test("keeps a repeated word only at its last position and stops after 32 words", () => {
   expect(searchTerms("key of the key")).toEqual(["of", "the", "key"]);
   const many = Array.from({ length: 500 }, (_, index) => `w${index}`).join(" ");
   expect(searchTerms(many)).toHaveLength(32);

@@ -22,7 +22,7 @@ const PARAMETERS = {
       description:
         "Exact words of the message or tool result to pin. If omitted, the last message of the user is pinned.",
     },
-    entry_id: { type: "integer", minimum: 1, description: "An entry that `list` shows, to unpin it." },
+    entry_id: { type: "integer", minimum: 1, description: "The entry to unpin, as shown by `list`." },
   },
   additionalProperties: false,
 } as const;

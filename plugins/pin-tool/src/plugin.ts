@@ -1,4 +1,4 @@
-/** Pins as one tool (compactor.pins). The plugin holds the grant for `pin.*` and nothing else. */
+/** Offers pins as one tool (compactor.pins). The plugin holds the grant for `pin.*` and nothing else. */
 import { defineKernelPlugin } from "@backplane/sdk/kernel";
 import { pinTool } from "./pin-tool.ts";
 

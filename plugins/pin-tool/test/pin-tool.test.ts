@@ -37,7 +37,7 @@ test("lists and removes pins", async () => {
   expect(await run({ action: "unpin", entry_id: 5 })).toContain("is not pinned");
 });
 
-test("returns a missing text or entry to the model as an error, not as a fault", async () => {
+test("reports an unknown quote or a missing entry_id to the model as a validation error", async () => {
   const { run } = await load();
   const invalid: JsonObject[] = [{ quote: "absent" }, { action: "unpin" }];
   for (const args of invalid)

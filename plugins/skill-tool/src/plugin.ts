@@ -1,4 +1,4 @@
-/** Skills as one tool (bridge.agent-plugins). The plugin holds the grant for `skill.*` and nothing else. */
+/** Offers skills as one tool (bridge.agent-plugins). The plugin holds the grant for `skill.*` and nothing else. */
 import { defineKernelPlugin } from "@backplane/sdk/kernel";
 import { skillTool } from "./skill-tool.ts";
 

@@ -86,8 +86,9 @@ function matching(all: readonly ListedSkill[], query: string): readonly ListedSk
 
 function listOutput(skills: readonly ListedSkill[]) {
   const lines = skills.slice(0, SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
-  const more = skills.length > SHOWN ? [`… and ${skills.length - SHOWN} more; narrow it with a query.`] : [];
-  const text = lines.length === 0 ? "No skill fits." : [...lines, ...more].join("\n");
+  const more =
+    skills.length > SHOWN ? [`… and ${skills.length - SHOWN} more; narrow the list with a query.`] : [];
+  const text = lines.length === 0 ? "No skill matches." : [...lines, ...more].join("\n");
   return toolOk({ brief: `skill: ${skills.length} found`, display: markdownBlock(text) });
 }
 

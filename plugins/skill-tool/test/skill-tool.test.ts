@@ -43,12 +43,12 @@ test("lists skills, finds them by words, and reads a skill or one of its files",
   const { run } = await load();
   expect(await run({})).toContain("write-letters");
   expect(await run({ query: "FORM please" })).not.toContain("write-letters");
-  expect(await run({ query: "astronomy" })).toContain("No skill fits.");
+  expect(await run({ query: "astronomy" })).toContain("No skill matches.");
   expect(await run({ name: "fill-forms" })).toContain("Files of this skill: a.md");
   expect(await run({ name: "fill-forms", file: "a.md" })).toContain("read fill-forms/a.md");
 });
 
-test("returns a missing skill to the model as an error, not as a fault", async () => {
+test("reports a missing skill to the model as a validation error", async () => {
   const { run } = await load();
   expect(JSON.parse(await run({ name: "other" }))).toMatchObject({ ok: false, kind: "validation" });
 });

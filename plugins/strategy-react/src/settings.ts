@@ -1,5 +1,5 @@
 /**
- * `plugin.strategy_react.*` as checked values. A value of the wrong type counts as absent and is reported as
+ * `plugin.strategy_react.*` as checked values. A value of the wrong type is treated as absent and reported as
  * a problem.
  */
 import type { JsonObject } from "@backplane/sdk/kernel";

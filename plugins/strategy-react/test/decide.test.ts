@@ -110,7 +110,7 @@ test("keeps notes in the prompt for the whole turn, except those of the same con
   }
 });
 
-test("follows the kernel's order from every state and ends when the model stops calling tools", () => {
+test("takes only steps that the kernel allows and ends when the model stops calling tools", () => {
   const answer = fc.record({ text: fc.string(), calls: fc.integer({ min: 0, max: 3 }) });
   const config = fc.record({ memory: fc.boolean(), memory_k: fc.integer({ min: 0, max: 50 }) });
   fc.assert(

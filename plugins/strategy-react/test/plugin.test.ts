@@ -92,21 +92,21 @@ test("prefers a pinned instance and model, even if the instance was removed", as
   expect((await pinned({ provider: "gone" })).payload).toMatchObject({ provider: "gone", model: "" });
 });
 
-test("leaves the refusal of a call without any provider to the host", async () => {
+test("lets the host refuse a model call when no provider is configured", async () => {
   const { payload } = await answer({ phase: "memory" }, {});
   expect(payload.next).toBe("llm");
   expect(payload).not.toHaveProperty("provider");
   expect(payload).not.toHaveProperty("model");
 });
 
-test("fails a request without a state instead of deciding", async () => {
+test("throws for a request without a loop state instead of deciding", async () => {
   const ctx = scriptedContext();
   const event = { ...request({}), payload: { state: {} } };
   await expect(plugin.onEvent!(event, ctx)).rejects.toThrow("no loop state");
   expect(ctx.emitted).toEqual([]);
 });
 
-test("names missing configuration in health", async () => {
+test("reports missing and invalid configuration in its health", async () => {
   const health = (script: Script) => plugin.healthCheck!(scriptedContext(script));
   expect(await health(two)).toEqual({ status: "ok", summary: "answers with prod" });
   expect(await health({})).toMatchObject({ status: "degraded", summary: "no provider configured" });

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { systemPrompt } from "../src/system-prompt.ts";
 
-test("uses the configured prompt without notes", () => {
+test("returns the configured prompt unchanged if there are no notes", () => {
   expect(systemPrompt("Be kind.", [])).toBe("Be kind.");
   expect(systemPrompt("Be kind.", [{ text: "  " }])).toBe("Be kind.");
 });
@@ -61,7 +61,7 @@ test("lists skills on one line each, in a fence that none of them can close", ()
   expect(systemPrompt("base", [{ text: "n" }], skills)).toMatch(/<\/skills>.*<memory_notes>/s);
 });
 
-test("counts the skills beyond the size limit", () => {
+test("states how many skills were left out because of the size limit", () => {
   const many = Array.from({ length: 500 }, (_, n) => ({ name: `skill-${n}`, description: "x".repeat(400) }));
   const prompt = systemPrompt("base", [], many);
   expect(prompt.length).toBeLessThan(8_000);

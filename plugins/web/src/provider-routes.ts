@@ -36,7 +36,7 @@ export const PROVIDER_ROUTES: readonly ServedRoute[] = [
   {
     method: "PATCH",
     path: "/api/llm-providers/active",
-    summary: "Choose the instance that answers starting with the next model call",
+    summary: "Choose the instance that answers model calls, starting with the next one",
     scope: "config:write",
     body: {
       type: "object",

@@ -28,7 +28,7 @@ export const SESSION_ROUTES: readonly ServedRoute[] = [
   {
     method: "GET",
     path: "/api/sessions/{id}/entries",
-    summary: "List the entries of the tape after an entry",
+    summary: "List the entries of a session's tape that follow an entry",
     scope: "sessions:read",
     responses: { 200: "Entries in order.", 404: "There is no such session." },
     async handle(call) {

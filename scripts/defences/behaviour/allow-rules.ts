@@ -1,4 +1,4 @@
-/** Allow rules and bindings that never ask: what they cover, who may create them, and when they do not hold. */
+/** Allow rules and bindings that need no approval: what they cover, who may create them, when they do not hold. */
 import type { Mutant } from "../mutant.ts";
 
 const PERMISSION = "packages/door/src/admission/lasting-permission.ts";
@@ -24,7 +24,7 @@ const CONTRACT = ["packages/store/test/contract-sqlite.test.ts"];
 
 export const ALLOW_RULE_MUTANTS: Mutant[] = [
   {
-    defence: "allow rules: a call above the ceiling asks",
+    defence: "allow rules: a call above the ceiling needs approval",
     file: PERMISSION,
     from: "  if (!tolerates(policy.document.lasting_approvals, risk)) return NO_PERMISSION;\n",
     to: "",
@@ -38,7 +38,7 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: ANSWERS,
   },
   {
-    defence: "allow rules: a call above the rule's own risk asks",
+    defence: "allow rules: a call above the rule's own risk needs approval",
     file: PERMISSION,
     from: " || compareRisk(risk, rule.max_risk) > 0) continue;",
     to: ") continue;",
@@ -66,28 +66,28 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
-    defence: "allow rules: a wider grant asks again",
+    defence: "allow rules: a wider grant needs approval again",
     file: PERMISSION,
     from: "    if (wider.length === 0) return { allowed_by: rule.id, unmet: null };",
     to: "    return { allowed_by: rule.id, unmet: null };",
     tests: COVERED,
   },
   {
-    defence: "allow rules: a binding that always asks wins",
+    defence: "allow rules: a binding that always requires approval overrides a rule",
     file: PERMISSION,
     from: 'approval === "always" || plan.export.kind',
     to: "plan.export.kind",
     tests: COVERED,
   },
   {
-    defence: "allow rules: no rule is created for a binding that always asks",
+    defence: "allow rules: no rule is created for a binding that always requires approval",
     file: PERMISSION,
     from: '  if (bound.binding.policy.approval === "always")\n',
     to: '  if (bound.binding.policy.approval === undefined && item.id === "")\n',
     tests: COVERED,
   },
   {
-    defence: "allow rules: the gateway's own tools always ask",
+    defence: "allow rules: rules do not cover the gateway's own tools",
     file: PERMISSION,
     from: ' || originOf(bound) === "core") return false;',
     to: ") return false;",
@@ -122,14 +122,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: COVERED,
   },
   {
-    defence: "allow rules: only the whole org creates a rule for all projects",
+    defence: "allow rules: only a caller of the whole org creates a rule for all projects",
     file: RULES,
     from: '  requireWholeOrg(caller, "allow calls in the whole org");\n',
     to: "",
     tests: COVERED,
   },
   {
-    defence: "allow rules: only the whole org removes its rules",
+    defence: "allow rules: only a caller of the whole org removes the org's rules",
     file: RULES,
     from: '      if (rule.project_id === null) requireWholeOrg(caller, "remove this rule");\n',
     to: "",
@@ -192,14 +192,14 @@ export const ALLOW_RULE_MUTANTS: Mutant[] = [
     tests: ANSWERS,
   },
   {
-    defence: "allow rules: an answer for a session keeps to the ceiling",
+    defence: "allow rules: the ceiling limits an answer for a session",
     file: RECORD,
     from: "  if (!tolerates(call.policy.document.lasting_approvals, ask.risk)) return null;\n",
     to: "",
     tests: ANSWERS,
   },
   {
-    defence: "allow rules: a binding that always asks ignores answers for a tool",
+    defence: "allow rules: a binding that always requires approval ignores answers for a tool",
     file: RECORD,
     from: "(always ? null : grants.find(session, toolDigestOf(parts)))",
     to: "grants.find(session, toolDigestOf(parts))",

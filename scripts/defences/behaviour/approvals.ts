@@ -33,7 +33,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: ANSWERED,
   },
   {
-    defence: "approval: only a call of a session is approved for one",
+    defence: "approval: only a call in a session can be approved for the session",
     file: ANSWERS,
     from: 'response === "approve_for_session" && approval.session_id === null',
     to: 'response === "approve_for_session" && approval.session_id === "sess_none"',
@@ -348,7 +348,7 @@ export const APPROVAL_MUTANTS: Mutant[] = [
     tests: BUS,
   },
   {
-    defence: "pre-approval: a failed answer denies",
+    defence: "pre-approval: an answer that fails denies the call",
     file: "packages/agent/src/plugins/tools.ts",
     from: "(await answer.catch(() => false)) === true",
     to: "(await answer.catch(() => true)) === true",

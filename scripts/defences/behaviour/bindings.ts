@@ -1,4 +1,4 @@
-/** Bindings: who may change one, which one takes a call, what it keeps when it moves, and which tool has a name. */
+/** Bindings: who may change one, which one gets a call, what an upgrade keeps, and which tool a name refers to. */
 import type { Mutant } from "../mutant.ts";
 
 const BINDINGS = "packages/registry/src/bindings/bindings.ts";
@@ -175,7 +175,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: MOVED,
   },
   {
-    defence: "binding: the next version beside a share is a share too",
+    defence: "binding: a new version beside one with a share of the traffic gets a share too",
     file: PLAN,
     from: "const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;",
     to: "const shared = false;",
@@ -218,7 +218,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: BOUND_SECRETS,
   },
   {
-    defence: "binding: the org's secret serves its projects",
+    defence: "binding: the projects of an org can use the org's secret",
     file: SECRETS,
     from: "return owner === null || owner === project_id;",
     to: "return owner === project_id;",
@@ -239,7 +239,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: RECORD,
   },
   {
-    defence: "binding: the class inline of a program is refused when it is set",
+    defence: "binding: the class inline is refused for a program when it is set",
     file: CHECK,
     from: 'policy.class === "inline" && !protocol.startsWith("module.")',
     to: "false",
@@ -351,7 +351,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: MOVED,
   },
   {
-    defence: "move: permissions that the operator narrowed are not reported as held",
+    defence: "move: permissions that the operator narrowed are not reported as withheld",
     file: MOVE,
     from: '(narrowed.network === "none" ? limited : withheld).push("network");',
     to: 'withheld.push("network");',
@@ -372,7 +372,7 @@ export const BINDING_MUTANTS: Mutant[] = [
     tests: NAMES,
   },
   {
-    defence: "names: a claimed date counts only among plugins",
+    defence: "names: a claimed date is used only to compare plugins",
     file: PRECEDENCE,
     from: 'a.origin === "plugin" && b.origin === "plugin" ? "installed_at" : "registered_at"',
     to: '"installed_at" as const',

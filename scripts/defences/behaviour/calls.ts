@@ -1,4 +1,4 @@
-/** Around a call: its queue, its events and watchers, recovery after a crash and Idempotency-Keys. */
+/** The queue of a call, its events and watchers, its recovery after a crash, and Idempotency-Keys. */
 import type { Mutant } from "../mutant.ts";
 
 const RECOVER = "packages/door/src/invoke/recover.ts";
@@ -104,7 +104,7 @@ export const CALL_MUTANTS: Mutant[] = [
     only: "after a crash reruns reads",
   },
   {
-    defence: "recover: attempts before the crash count",
+    defence: "recover: attempts before the crash are counted",
     file: RECOVER,
     from: "row.retry_count >= door.deps.host.retry.max_attempts",
     to: "row.retry_count > door.deps.host.retry.max_attempts",
@@ -112,7 +112,7 @@ export const CALL_MUTANTS: Mutant[] = [
     only: "stops rerunning a call",
   },
   {
-    defence: "recover: other bytes do not continue a call",
+    defence: "recover: a package with other bytes does not continue a call",
     file: RECOVER,
     from: "if (call.plan.bound.package.digest !== row.package_digest) {",
     to: "if (call.plan.bound.package.version !== row.package_version) {",

@@ -37,7 +37,7 @@ export const CONTENT_MUTANTS: Mutant[] = [
     tests: OUTCOMES,
   },
   {
-    defence: "content: an image is counted by an estimate",
+    defence: "content: the size of an image is estimated",
     file: CONTEXT,
     from: "isContent(value) ? contentChars(value) : JSON.stringify(value).length",
     to: "JSON.stringify(value).length",
@@ -123,9 +123,9 @@ export const CONTENT_MUTANTS: Mutant[] = [
   },
   {
     defence: "content: the digest of a model call does not depend on loaded data",
-    file: "packages/session/src/sessions/entry-for.ts",
+    file: "packages/session/src/sessions/taped-entry.ts",
     from: 'if (key === "data" && isArtifact(this as Json)) return undefined;',
     to: "",
-    tests: ["packages/session/test/sessions/entry-for.test.ts"],
+    tests: ["packages/session/test/sessions/taped-entry.test.ts"],
   },
 ];

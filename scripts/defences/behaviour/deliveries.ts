@@ -29,21 +29,21 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: a removed hook completes its jobs",
+    defence: "delivery: the jobs of a removed hook are completed",
     file: DELIVER,
     from: '  "binding.not_found",\n  "binding.not_active",',
     to: '  "binding.not_active",',
     tests: DISPATCHED,
   },
   {
-    defence: "delivery: a disabled hook completes its jobs",
+    defence: "delivery: the jobs of a disabled hook are completed",
     file: DELIVER,
     from: '  "binding.not_found",\n  "binding.not_active",',
     to: '  "binding.not_found",',
     tests: DISPATCHED,
   },
   {
-    defence: "delivery: the attempt is that of the job",
+    defence: "delivery: the number of the attempt is that of the job",
     file: DELIVER,
     from: "delivery: { delivery_id, attempt: job.attempt,",
     to: "delivery: { delivery_id, attempt: 1,",
@@ -71,7 +71,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     tests: DISPATCHED,
   },
   {
-    defence: "delivery: a binding gets its share only",
+    defence: "delivery: a binding gets only its share",
     file: DELIVER,
     from: "if (this.#activeIn(lane) >= (this.#limits.get(lane) ?? 1)) continue;",
     to: "",
@@ -96,7 +96,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     tests: DISPATCHED,
   },
   {
-    defence: "delivery: a finished one makes room for the next",
+    defence: "delivery: a finished delivery makes room for the next",
     file: DELIVER,
     from: "if (!hasEnough(left, this.#limits.get(job.lane) ?? 1)) this.#wakeSoon();",
     to: "void left;",
@@ -196,7 +196,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: another project's deliveries do not exist",
+    defence: "delivery: a project does not see another project's deliveries",
     file: "packages/door/src/outbox/deliveries.ts",
     from: "return scope.project_id === null || job.scope.project_id === scope.project_id;",
     to: "return true;",
@@ -245,7 +245,7 @@ export const DELIVERY_MUTANTS: Mutant[] = [
     hangs: true,
   },
   {
-    defence: "delivery: an attempt that was not started does not count",
+    defence: "delivery: an attempt that was not started is not counted",
     file: JOBS,
     from: "case when started < attempt and state = 'leased' then attempt - 1 else attempt end",
     to: "attempt",

@@ -23,14 +23,14 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: CLASSES,
   },
   {
-    defence: "grant: network needs every level",
+    defence: "grant: every level must allow network access",
     file: INTERSECT,
     from: 'combine(a.network, b.network, (x, y) => (x === y ? x : "none"))',
     to: 'combine(a.network, b.network, (x, y) => (x === y ? x : "egress"))',
     tests: INTERSECTED,
   },
   {
-    defence: "grant: filesystem access needs every level",
+    defence: "grant: every level must allow filesystem access",
     file: INTERSECT,
     from: 'combine(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"))',
     to: "combine(a.filesystem, b.filesystem, (x) => x)",
@@ -51,7 +51,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: INTERSECTED,
   },
   {
-    defence: "grant: running on the host needs every level",
+    defence: "grant: every level must allow running on the host",
     file: INTERSECT,
     from: "(x, y) => x && y",
     to: "(x, y) => x || y",
@@ -184,7 +184,7 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: EFFECTIVE,
   },
   {
-    defence: "grant: the binding's domains narrow",
+    defence: "grant: the binding's domains narrow the grant",
     file: GRANT,
     from: "...(policy.allowed_domains === undefined ? {} : { allowed_domains: policy.allowed_domains }),\n",
     to: "",
@@ -198,14 +198,14 @@ export const GRANT_MUTANTS: Mutant[] = [
     tests: CHAIN,
   },
   {
-    defence: "grant: the host's default domains narrow",
+    defence: "grant: the host's default domains narrow the grant",
     file: GRANT,
     from: "...(host.default_domains === undefined ? {} : { allowed_domains: host.default_domains }),\n",
     to: "",
     tests: EFFECTIVE,
   },
   {
-    defence: "grant: the gateway's own requests keep to the org's domains",
+    defence: "grant: the gateway's own requests reach only the org's domains",
     file: GRANT,
     from: '    { network: "egress", allowed_domains: ["*"] },\n    host.orgs?.get(scope.org_id) ?? {},\n',
     to: '    { network: "egress", allowed_domains: ["*"] },\n',

@@ -70,7 +70,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: DISPATCHED,
   },
   {
-    defence: "hooks: each binding has its lane",
+    defence: "hooks: each binding has its own lane",
     file: DISPATCH,
     from: "lane: binding.binding_id,",
     to: 'lane: "all",',
@@ -169,7 +169,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     tests: DISPATCHED,
   },
   {
-    defence: "hooks: events during a pass start another",
+    defence: "hooks: events during a pass start another pass",
     file: DISPATCH,
     from: "      this.#again = true;\n      return;\n",
     to: "      return;\n",
@@ -264,7 +264,7 @@ export const HOOK_MUTANTS: Mutant[] = [
     only: "leases a job to one claimer",
   },
   {
-    defence: "jobs: no attempt follows the last one",
+    defence: "jobs: a job is not tried again after its last attempt",
     file: JOBS,
     from: "if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {",
     to: "if (p.retry_ms === null || (job.attempt as number) > (job.last_attempt as number)) {",

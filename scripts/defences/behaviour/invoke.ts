@@ -99,7 +99,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: ["packages/door/test/admission/recheck.test.ts"],
   },
   {
-    defence: "open: a hook or compactor takes an object",
+    defence: "open: the input of a hook or compactor is an object",
     file: OPEN,
     from: 'plan.export.kind !== "tool" && (typeof input',
     to: 'plan.export.kind === "tool" && (typeof input',
@@ -120,7 +120,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: OPENED,
   },
   {
-    defence: "call: the limit of running calls leaves out waiting approvals",
+    defence: "call: the limit of running calls does not include calls that await approval",
     file: INVOKE,
     from: "door.live.size - door.pending.size >= door.deps.host.max_running",
     to: "door.live.size >= door.deps.host.max_running",
@@ -153,8 +153,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refused call claims no Idempotency-Key",
     file: RECORD,
-    from: "const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] } };",
-    to: "const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
+    from: "const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] } };",
+    to: "const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] }, ...(call.once === null ? {} : { once: call.once }) };",
     tests: ONCE_CALLS,
   },
   {
@@ -168,8 +168,8 @@ export const INVOKE_MUTANTS: Mutant[] = [
   {
     defence: "call: a refusal is an event",
     file: RECORD,
-    from: "const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] } };",
-    to: "const also: OpenWith = { records: { events: [] } };",
+    from: "const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] } };",
+    to: "const also: OpenRecords = { records: { events: [] } };",
     tests: INVOKED,
     only: "records a refusal with its fix",
   },
@@ -221,7 +221,7 @@ export const INVOKE_MUTANTS: Mutant[] = [
     tests: OPENED,
   },
   {
-    defence: "retry: an effect that may not repeat is not retried",
+    defence: "retry: a call whose effect must not be repeated is not retried",
     file: RUN,
     from: "return !outcome.dispatched || isRepeatable(row.effect_class);",
     to: "return true;",

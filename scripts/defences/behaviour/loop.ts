@@ -61,7 +61,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: RISK,
   },
   {
-    defence: "loop: an unknown strategy refuses the message",
+    defence: "loop: a message is refused if the strategy is unknown",
     file: BEGIN,
     from: 'if (problem !== null) throw new BackplaneError("request.invalid", problem);',
     to: "void problem;",
@@ -229,7 +229,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: DECISIONS,
   },
   {
-    defence: "turn: the first reason to stop counts",
+    defence: "turn: the first reason to stop applies",
     file: TURN,
     from: "    if (this.stopped !== null) return;\n    this.stopped = reason;",
     to: "    this.stopped = reason;",
@@ -257,14 +257,14 @@ export const LOOP_MUTANTS: Mutant[] = [
     tests: STATE,
   },
   {
-    defence: "turn: a message that was not written does not count",
+    defence: "turn: a message that was not written is not counted",
     file: TURN,
     from: "      this.steers = Math.max(0, this.steers - 1);\n",
     to: "",
     tests: STATE,
   },
   {
-    defence: "turn: a message counts before it is written",
+    defence: "turn: a message is counted before it is written",
     file: TURN,
     from: "    this.joined++;\n    this.steers++;\n    this.#joining.add(writing);\n    try {\n      return await writing;",
     to: "    this.#joining.add(writing);\n    try {\n      const done = await writing;\n      this.joined++;\n      this.steers++;\n      return done;",
@@ -415,7 +415,7 @@ export const LOOP_MUTANTS: Mutant[] = [
     only: "rejects one that is too short",
   },
   {
-    defence: "compaction: its end is published",
+    defence: "compaction: the end of a compaction is published",
     file: COMPACTION,
     from: 'this.#publish(key, "session.compaction.completed", {',
     to: 'this.#publish(key, "session.compaction.started", {',

@@ -17,14 +17,14 @@ const DECISIONS = ["packages/door/test/admission/rules.test.ts"];
 
 export const POLICY_MUTANTS: Mutant[] = [
   {
-    defence: "policy: a later denial overrides an earlier ask",
+    defence: "policy: a later denial overrides an earlier rule that requires approval",
     file: "packages/door/src/admission/admit.ts",
     from: 'if (decision.kind === "deny") return refusedBy(rule, decision, call);\n    ask ??= {',
     to: 'if (decision.kind === "deny" && ask === null) return refusedBy(rule, decision, call);\n    if (decision.kind === "deny") continue;\n    ask ??= {',
     tests: DECISIONS,
   },
   {
-    defence: "policy: the first rule that asks gives the reason",
+    defence: "policy: the first rule that requires approval gives the reason",
     file: "packages/door/src/admission/admit.ts",
     from: "ask ??= {",
     to: "ask = {",
@@ -241,7 +241,7 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RISKS,
   },
   {
-    defence: "risk: a declared effect class counts beside a declared risk",
+    defence: "risk: a declared effect class is considered besides a declared risk",
     file: RISK,
     from: 'effect_class !== "unknown" || sources.length === 0',
     to: "sources.length === 0",
@@ -255,14 +255,14 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: RISKS,
   },
   {
-    defence: "risk: the highest source counts, not the last",
+    defence: "risk: the highest source applies, not the last",
     file: RISK,
     from: "risk = higherRisk(risk, source.risk);",
     to: "risk = source.risk;",
     tests: RISKS,
   },
   {
-    defence: "risk: raising security rules count",
+    defence: "risk: security rules raise the risk",
     file: RISK,
     from: 'if (hit.action === "raise") add(',
     to: 'if (hit.action === "deny") add(',
@@ -353,14 +353,14 @@ export const POLICY_MUTANTS: Mutant[] = [
     tests: MERGED,
   },
   {
-    defence: "policy merge: the highest risk of several patterns counts",
+    defence: "policy merge: the highest risk of several patterns applies",
     file: EFFECTIVE,
     from: "found = found === null ? risk : higherRisk(found, risk);",
     to: "found ??= risk;",
     tests: RISKS,
   },
   {
-    defence: "policy: a rule names the tools that it covers",
+    defence: "policy: a rule covers only the tools that it names",
     file: SECURITY,
     from: "if (rule.tools?.(tool) === false) continue;",
     to: "",

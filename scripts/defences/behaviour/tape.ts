@@ -1,7 +1,7 @@
 /** The tape: which entry an event becomes, what a model sees of it, and how chains grow, fork and move. */
 import type { Mutant } from "../mutant.ts";
 
-const ENTRY = "packages/session/src/sessions/entry-for.ts";
+const ENTRY = "packages/session/src/sessions/taped-entry.ts";
 const CONTEXT = "packages/session/src/sessions/context.ts";
 const SESSIONS = "packages/session/src/sessions/sessions.ts";
 const PERSISTER = "packages/session/src/sessions/persister.ts";
@@ -12,7 +12,7 @@ const TURN_TAPE = "packages/session/src/tape/turn-tape.ts";
 const CHAINS = "packages/store/src/ops/sessions.ts";
 const ENTRIES = "packages/store/src/ops/entries.ts";
 
-const ENTRY_FOR = ["packages/session/test/sessions/entry-for.test.ts"];
+const ENTRY_FOR = ["packages/session/test/sessions/taped-entry.test.ts"];
 const CONTEXTS = ["packages/session/test/sessions/context.test.ts"];
 const OPERATIONS = ["packages/session/test/sessions/sessions.test.ts"];
 const WRITES = ["packages/session/test/sessions/persister.test.ts"];

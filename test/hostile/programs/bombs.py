@@ -1,4 +1,4 @@
-"""A rterm.plugin.v1 tool that exhausts one resource. argv: memory, disk, files, cpu, forks, forks-and-hangs, none."""
+"""An rterm.plugin.v1 tool that exhausts one resource. argv: memory, disk, files, cpu, forks, forks-and-hangs, none."""
 import ctypes, json, os, sys, time
 
 PR_SET_NAME = 15

@@ -1,8 +1,8 @@
 """Inside a sandbox with egress: makes every allowed request, then every forbidden one.
 
 argv: JSON with name and port (what is allowed), addresses (of the host), abstract (a socket of the host); or with
-gateway (its URL), to ask that alone. Prints one JSON object: `served` (what the allowed ways gave) and `hits` (what
-should not have been reached).
+gateway (its URL), to send requests only to the gateway. Prints one JSON object: `served` (the responses to the allowed
+requests) and `hits` (what should not have been reached).
 """
 import errno
 import json

@@ -2,7 +2,7 @@
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { openSandbox } from "../../../packages/runner/src/sandbox/open-sandbox.ts";
 
@@ -14,7 +14,12 @@ const mounts = () =>
 const cache_dir = mkdtempSync(join(tmpdir(), "backplane-propagation-"));
 const before = new Set(mounts());
 const count = mounts().length;
-const sandbox = await openSandbox({ cache_dir, node: process.execPath, path: ["/usr/bin"], log: logTo() });
+const sandbox = await openSandbox({
+  cache_dir,
+  node: process.execPath,
+  path: ["/usr/bin"],
+  log: createTestLogger(),
+});
 const { available } = sandbox.status;
 const appeared: unknown[] = [];
 if (available) {

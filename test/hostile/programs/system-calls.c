@@ -1,6 +1,7 @@
 /*
- * Calls the kernel without any library. Without arguments: each forbidden call, by number, must answer EPERM; sockets
- * of forbidden families EAFNOSUPPORT; unknown calls ENOSYS. `int80`, `x32`: one call of another architecture.
+ * Calls the kernel without any library. The arguments are the numbers of forbidden calls, which must return EPERM;
+ * sockets of forbidden families must return EAFNOSUPPORT, and unknown calls ENOSYS. With the argument `int80` or `x32`,
+ * makes one call of another architecture instead.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -14,7 +14,7 @@ import {
 } from "@backplane/ports";
 import { checkClientSessionId, type KernelPort, type Persister, type Sessions } from "@backplane/session";
 import type { Compactions } from "../compaction/compactions.ts";
-import { accountCompaction, describeCompaction } from "../compaction/describe-compaction.ts";
+import { describeCompaction, readCompactedEntries } from "../compaction/describe-compaction.ts";
 import type { Pins } from "../compaction/pins.ts";
 import type { Histories } from "../loop/history.ts";
 import type { Loop } from "../loop/loop.ts";
@@ -135,7 +135,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     },
     async compactedEntries(caller, chain_id) {
       const chain = await sessions.chain(caller.scope, chain_id);
-      return await accountCompaction(sessions, chain);
+      return await readCompactedEntries(sessions, chain);
     },
     pins: async (caller, ref) => await deps.pins.list(sessionKey(caller, ref)),
     async pin(caller, ref, entry_id) {

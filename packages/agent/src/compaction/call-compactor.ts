@@ -84,7 +84,7 @@ export async function callCompactor(
   const seed = buildSeed(blocks, entries, { ...retained, pinned: without(retained.pinned, pins) });
   return {
     summary: summary?.text ?? "",
-    seed: [...missingFrom(seed, pins), ...seed],
+    seed: [...findMissingPins(seed, pins), ...seed],
     compactor: {
       binding_id: binding.binding_id,
       export_id: binding.export_id,
@@ -132,7 +132,7 @@ function without<T>(all: readonly T[], removed: readonly T[]): readonly T[] {
 }
 
 /** A compactor without support for pins may have kept some of them as recent context. */
-function missingFrom(seed: readonly NewEntry[], pins: RetainedEntries["pinned"]): NewEntry[] {
+function findMissingPins(seed: readonly NewEntry[], pins: RetainedEntries["pinned"]): NewEntry[] {
   const kept = new Set(seed.map(({ meta }) => meta.copy_of));
   return pins.map(copyOf).filter(({ meta }) => !kept.has(meta.copy_of));
 }

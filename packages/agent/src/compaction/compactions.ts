@@ -38,7 +38,7 @@ import type { ChosenModel } from "../models/models.ts";
 import { summarizeWithModel } from "./built-in-summary.ts";
 import type { CompactionResult, CompactorCaller, CompactorInput } from "./call-compactor.ts";
 import { type CompactorCandidate, type CompactorChoice, GENERAL_CONTEXT } from "./choose-compactor.ts";
-import { accountEntries, summarizeLoss } from "./loss.ts";
+import { classifyEntries, summarizeLoss } from "./loss.ts";
 import type { Pins } from "./pins.ts";
 import { findRetained } from "./retained.ts";
 import { estimateTokens } from "./tokens.ts";
@@ -225,7 +225,7 @@ export class Compactions {
     const at = { chain_id: source.session.head_chain_id, last_entry_id };
     const tokens_after = tokensAfter(compacted);
     const loss = summarizeLoss(
-      accountEntries(
+      classifyEntries(
         source.entries,
         seed.map((entry) => ({ id: 0, ...entry })),
       ),

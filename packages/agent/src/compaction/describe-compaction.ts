@@ -10,7 +10,7 @@ import {
 } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
 import type { Sessions } from "@backplane/session";
-import { accountEntries } from "./loss.ts";
+import { classifyEntries } from "./loss.ts";
 
 type Reads = Pick<Sessions, "entries" | "sinceAnchor">;
 
@@ -38,7 +38,7 @@ function readRecord(chain: Chain, state: JsonObject): Compaction {
   };
 }
 
-export async function accountCompaction(sessions: Reads, chain: Chain): Promise<CompactedEntry[]> {
+export async function readCompactedEntries(sessions: Reads, chain: Chain): Promise<CompactedEntry[]> {
   const state = await readState(sessions, chain);
   const { source } = readRecord(chain, state);
   const { chain_id, last_entry_id } = source;
@@ -49,7 +49,7 @@ export async function accountCompaction(sessions: Reads, chain: Chain): Promise<
       ? await sessions.sinceAnchor(scope, chain_id)
       : await sessions.entries(scope, chain_id, first - 1, chain.last_entry_id);
   const after = await sessions.entries(scope, chain.id, chain.fork_entry_id, chain.last_entry_id);
-  return accountEntries(
+  return classifyEntries(
     // After an undo the source chain can have grown.
     before.filter(({ id }) => id <= last_entry_id),
     after.slice(1),

@@ -6,7 +6,7 @@ import type { CompactedEntry, CompactionLoss, Entry } from "@backplane/contract"
 import { blockOf, ContextBuilder } from "@backplane/session";
 
 /** `seed` are the entries after the anchor of the new chain. */
-export function accountEntries(source: readonly Entry[], seed: readonly Entry[]): CompactedEntry[] {
+export function classifyEntries(source: readonly Entry[], seed: readonly Entry[]): CompactedEntry[] {
   const copies = new Map<number, { ids: number[]; tokens: number }>();
   const condensed = new Map<number, number[]>();
   for (const { entry, tokens } of withTokens(seed)) {

@@ -15,7 +15,7 @@ const ESSENTIAL: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Returns whether `entryFor` would make an entry, without making it. A test keeps the two functions in step.
+ * Returns whether `toTapedEntry` would make an entry, without making it. A test keeps the two functions in step.
  */
 export function isTaped({ kind, session_id, payload }: BusEvent): boolean {
   if (session_id === KERNEL_SESSION || kind.startsWith("session.")) return false;
@@ -56,7 +56,7 @@ export const ANSWER_ENDS: ReadonlySet<string> = new Set([
  * These events announce entries that were written with a new chain and did not pass through the feed of the
  * tape.
  */
-export const TAPE_MOVES: ReadonlySet<string> = new Set([
+export const NEW_CHAIN_EVENTS: ReadonlySet<string> = new Set([
   "session.reset",
   "session.handoff",
   "session.compaction.completed",

@@ -35,7 +35,14 @@ import {
   type Sessions,
   type TapeFeed,
 } from "@backplane/session";
-import { ANSWER_ENDS, isAnnounced, isTaped, isVisibleTo, subjectOf, TAPE_MOVES } from "./client-events.ts";
+import {
+  ANSWER_ENDS,
+  isAnnounced,
+  isTaped,
+  isVisibleTo,
+  NEW_CHAIN_EVENTS,
+  subjectOf,
+} from "./client-events.ts";
 import { Envelopes, rowAt } from "./envelopes.ts";
 import type { Hub } from "./hub.ts";
 import { Hubs } from "./hubs.ts";
@@ -191,7 +198,7 @@ class SessionFanout implements FanoutService {
     if (subject !== null) {
       for (const hub of this.#hubs.about(event, subject)) {
         hub.publish(event);
-        if (TAPE_MOVES.has(kind)) hub.refresh();
+        if (NEW_CHAIN_EVENTS.has(kind)) hub.refresh();
       }
       if (kind.startsWith("approval.")) this.#publishToAncestors(event, subject);
     } else if (isAnnounced(kind)) {

@@ -9,7 +9,7 @@ import type { SessionKey } from "@backplane/ports";
 import type { WrittenItem } from "@backplane/session";
 import { Envelope, type Envelopes, finishedBy } from "./envelopes.ts";
 import type { Partials, UnfinishedAnswer } from "./partials.ts";
-import { Recent, type RecentEnvelope } from "./recent.ts";
+import { type RecentEnvelope, RecentEnvelopes } from "./recent-envelopes.ts";
 import type { SubscriberConnection } from "./subscriber-connection.ts";
 
 export interface HubDeps {
@@ -30,7 +30,7 @@ export class Hub {
   seq = 0;
   readonly #deps: HubDeps;
   #readers = 0;
-  #recent: Recent | null = null;
+  #recent: RecentEnvelopes | null = null;
   #finished_id = "";
 
   constructor(key: SessionKey, deps: HubDeps) {
@@ -101,7 +101,7 @@ export class Hub {
 
   startReading(): void {
     this.#readers++;
-    this.#recent ??= new Recent(this.#deps.recent_bytes);
+    this.#recent ??= new RecentEnvelopes(this.#deps.recent_bytes);
   }
 
   stopReading(): void {

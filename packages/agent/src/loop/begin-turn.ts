@@ -33,7 +33,13 @@ import {
   type TapeWrite,
   type UserMessage,
 } from "@backplane/ports";
-import { entryFor, type KernelPort, type Persister, type Sessions, type TapeItem } from "@backplane/session";
+import {
+  type KernelPort,
+  type Persister,
+  type Sessions,
+  type TapeItem,
+  toTapedEntry,
+} from "@backplane/session";
 import type { Histories, History } from "./history.ts";
 import { causeOfTurn, finishTurn, runRecords } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
@@ -266,5 +272,5 @@ export function messageOf({ text, attachments }: BusEvent<"user.message.received
 }
 
 function itemOf(event: BusEvent): TapeItem {
-  return { entry: entryFor(event)!.entry, event };
+  return { entry: toTapedEntry(event)!.entry, event };
 }

@@ -6,7 +6,7 @@
 
 import type { ChatMessage, Entry } from "@backplane/contract";
 import type { SessionKey } from "@backplane/ports";
-import { ContextBuilder, type Sessions, sessionName, type TapeFeed } from "@backplane/session";
+import { ContextBuilder, type Sessions, sessionMapKey, type TapeFeed } from "@backplane/session";
 
 export interface History {
   readonly tokens: number;
@@ -50,7 +50,7 @@ export class Histories {
   constructor(sessions: Pick<Sessions, "hydrate">, feed: TapeFeed) {
     this.#sessions = sessions;
     feed.onWritten((key, items) => {
-      const cached = this.#cached.get(sessionName(key));
+      const cached = this.#cached.get(sessionMapKey(key));
       if (cached === undefined) return;
       for (const { entry } of items) this.#follow(key, cached, entry);
     });
@@ -58,7 +58,7 @@ export class Histories {
 
   /** Returns the history and reads the tape only if it is not cached. */
   async open(key: SessionKey): Promise<History> {
-    const name = sessionName(key);
+    const name = sessionMapKey(key);
     const known = this.#cached.get(name);
     if (known !== undefined && known.early === null) {
       this.#cached.delete(name);
@@ -84,7 +84,7 @@ export class Histories {
 
   /** Called when the head moved or another writer appended. */
   forget(key: SessionKey): void {
-    this.#cached.delete(sessionName(key));
+    this.#cached.delete(sessionMapKey(key));
   }
 
   #follow(key: SessionKey, cached: CachedHistory, entry: Entry): void {

@@ -22,13 +22,13 @@ import {
   type Changes,
   type InvocationRow,
   type Logger,
-  onChannel,
   type RunRow,
   type Scope,
   type SessionKey,
   type UserMessage,
+  withChannel,
 } from "@backplane/ports";
-import { type LiveSessions, sessionName } from "@backplane/session";
+import { type LiveSessions, sessionMapKey } from "@backplane/session";
 import type { ActiveTurns } from "./active-turns.ts";
 import {
   beginTurn,
@@ -92,7 +92,7 @@ export class Loop {
    */
   async accept(request: TurnRequest): Promise<AcceptedTurn> {
     if (this.#stopping) throw new BackplaneError("gateway_stopping");
-    const name = sessionName(request.key);
+    const name = sessionMapKey(request.key);
     const slot = this.#slots.get(name);
     if (slot !== undefined) {
       if (request.trigger !== "message") {
@@ -132,7 +132,7 @@ export class Loop {
    * call that waited for it has ended too.
    */
   resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
-    if (this.#stopping || this.#slots.has(sessionName(key))) return;
+    if (this.#stopping || this.#slots.has(sessionMapKey(key))) return;
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
     this.#callerOfCall(key, ended)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
@@ -149,7 +149,7 @@ export class Loop {
   ): Promise<Caller | null> {
     if (!isId("invocation", actor)) {
       const caller: Caller = { actor, scope, role: "user", scopes: [], admin: false };
-      return channel === null ? caller : onChannel(caller, channel);
+      return channel === null ? caller : withChannel(caller, channel);
     }
     const row = await this.#deps.store.invocations.get(scope, actor);
     return row === null ? null : toDelegatedCaller(row);
@@ -157,7 +157,7 @@ export class Loop {
 
   /** Returns false when the session has no turn. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
-    const slot = this.#slots.get(sessionName(key));
+    const slot = this.#slots.get(sessionMapKey(key));
     // A turn that is still beginning is stopped as soon as it has begun.
     if (slot === undefined) return false;
     if (slot.running !== null) slot.running.stop(reason);
@@ -170,7 +170,7 @@ export class Loop {
    * runs.
    */
   async runExclusively<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
-    const name = sessionName(key);
+    const name = sessionMapKey(key);
     if (this.#slots.has(name)) {
       throw new BackplaneError("session.busy", "A turn of this session is running; interrupt it first.", {
         details: { retry_after_ms: 1_000 },
@@ -189,17 +189,17 @@ export class Loop {
   }
 
   turnAt(scope: Scope, session_id: string): Turn | undefined {
-    return this.#slots.get(sessionName(this.#deps.live.findKey(scope, session_id)))?.running ?? undefined;
+    return this.#slots.get(sessionMapKey(this.#deps.live.findKey(scope, session_id)))?.running ?? undefined;
   }
 
   /** Resolves when the turn of the session has begun or resumed; undefined if the session has none here. */
   turnOf(key: SessionKey): Promise<Turn | null> | undefined {
-    return this.#slots.get(sessionName(key))?.turn;
+    return this.#slots.get(sessionMapKey(key))?.turn;
   }
 
   /** Returns whether the session has a turn that runs or is about to begin. */
   isBusy(key: SessionKey): boolean {
-    return this.#slots.get(sessionName(key)) !== undefined;
+    return this.#slots.get(sessionMapKey(key)) !== undefined;
   }
 
   get running(): number {
@@ -251,7 +251,7 @@ export class Loop {
 
   #recoverTurn(run: RunRow): void {
     const key = keyOf(run);
-    const name = sessionName(key);
+    const name = sessionMapKey(key);
     const other = this.#slots.get(name);
     if (other !== undefined) {
       // A session has one turn, so the other holder is a request that is about to be refused, or work of

@@ -79,7 +79,7 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
 }
 
 /** Returns the tools that the searches of a turn have found, read from its tape. */
-export function toolsFoundIn(entries: readonly Entry[], first_entry_id: number): Set<string> {
+export function findDiscoveredTools(entries: readonly Entry[], first_entry_id: number): Set<string> {
   const searches = new Set<Json | undefined>();
   const found = new Set<string>();
   for (const { id, kind, payload, meta } of entries) {
@@ -95,7 +95,7 @@ export function toolsFoundIn(entries: readonly Entry[], first_entry_id: number):
 }
 
 /** Returns the names of the tools that a turn called and that were refused because `allows` excludes them. */
-export function forbiddenIn(
+export function findForbiddenTools(
   entries: readonly Entry[],
   first_entry_id: number,
   allows: (tool: string) => boolean,

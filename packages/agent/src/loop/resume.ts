@@ -8,10 +8,10 @@
 
 import { BackplaneError, isId } from "@backplane/contract";
 import { toDelegatedCaller } from "@backplane/door";
-import { type Caller, onChannel, type RunRow, type SessionKey, type Store } from "@backplane/ports";
-import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
+import { type Caller, type RunRow, type SessionKey, type Store, withChannel } from "@backplane/ports";
+import { type KernelPort, sessionMapKey, type TapeFeed, toTapedEntry } from "@backplane/session";
 import { type BeginDeps, resolveLimits, riskContextOf } from "./begin-turn.ts";
-import { forbiddenIn, type Progress, readTurnProgress, toolsFoundIn } from "./progress.ts";
+import { findDiscoveredTools, findForbiddenTools, type Progress, readTurnProgress } from "./progress.ts";
 import { finishTurn, runRecords } from "./run-record.ts";
 import { Turn } from "./turn.ts";
 
@@ -52,7 +52,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
     { run_id: run.id, resumed: again.resumed, from: before.answer === null ? "model" : "answer" },
     { session_id: key.session_id, scope: key.scope },
   );
-  const item = { entry: entryFor(prepared.event)!.entry, event: prepared.event };
+  const item = { entry: toTapedEntry(prepared.event)!.entry, event: prepared.event };
   const ids = await wait(() =>
     persister.appendInTransaction(key, [item], (tape) => store.runs.resume(again, tape)),
   );
@@ -91,8 +91,8 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     }
     next.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
-    for (const name of toolsFoundIn(entries, turn.run.first_entry_id)) turn.found.add(name);
-    turn.forbidden = forbiddenIn(entries, turn.run.first_entry_id, (tool) => turn.allows(tool));
+    for (const name of findDiscoveredTools(entries, turn.run.first_entry_id)) turn.found.add(name);
+    turn.forbidden = findForbiddenTools(entries, turn.run.first_entry_id, (tool) => turn.allows(tool));
     turn.iterations = progress.usage.length;
     // Incremented rather than assigned, because messages may have joined while the tape was read.
     if (progress.steered) turn.steers++;
@@ -156,7 +156,7 @@ const NO_RIGHTS = { role: "user", scopes: [], admin: false } as const satisfies 
 /** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
 async function callerOfRun(deps: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const caller = await findCaller(deps, run);
-  return caller === null || run.channel === undefined ? caller : onChannel(caller, run.channel);
+  return caller === null || run.channel === undefined ? caller : withChannel(caller, run.channel);
 }
 
 async function findCaller({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
@@ -182,9 +182,9 @@ interface NextWrite {
 /** Must be created before the tape is read, so that no write in between is missed. */
 function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): NextWrite {
   const { promise: written, resolve, reject } = Promise.withResolvers<void>();
-  const name = sessionName(key);
+  const name = sessionMapKey(key);
   const unlisten = persister.onWritten((of) => {
-    if (sessionName(of) === name) resolve();
+    if (sessionMapKey(of) === name) resolve();
   });
   const timer = clock.after(POLL_MS, resolve);
   const cancelled = () => reject(new BackplaneError("cancelled", "The turn was interrupted."));

@@ -25,7 +25,7 @@ import {
   type RunRow,
   type Store,
 } from "@backplane/ports";
-import { entryFor, type KernelPort, type Persister, type TapeItem } from "@backplane/session";
+import { type KernelPort, type Persister, type TapeItem, toTapedEntry } from "@backplane/session";
 import type { TurnEnd } from "./run-turn.ts";
 import type { Turn } from "./turn.ts";
 
@@ -122,7 +122,7 @@ function answerItem(
   const calls = tool_calls.map((call) => ({ ...call }));
   const prepared = port.prepare("assistant.message.done", { content, tool_calls: calls, ...extra }, turn.to);
   return {
-    item: { entry: entryFor(prepared.event)!.entry, event: prepared.event },
+    item: { entry: toTapedEntry(prepared.event)!.entry, event: prepared.event },
     publish: prepared.publish,
   };
 }

@@ -5,7 +5,7 @@
 import { type Json, LOOP_LIMITS } from "@backplane/contract";
 import type { SessionKey, SessionStore } from "@backplane/ports";
 import type { LiveConfig } from "@backplane/registry";
-import { sessionName } from "@backplane/session";
+import { sessionMapKey } from "@backplane/session";
 
 export interface TurnRules {
   strategy: string;
@@ -41,7 +41,7 @@ export class LoopSettings {
 
   /** Called when the metadata of a session changed. */
   forget(key: SessionKey): void {
-    this.#own.delete(sessionName(key));
+    this.#own.delete(sessionMapKey(key));
   }
 
   #rules(org_id: string): Promise<TurnRules> {
@@ -66,7 +66,7 @@ export class LoopSettings {
   }
 
   async #strategyOf(key: SessionKey): Promise<string | null> {
-    const name = sessionName(key);
+    const name = sessionMapKey(key);
     const known = this.#own.get(name);
     if (known !== undefined) return known;
     const strategy = (await this.#sessions.get(key))?.metadata.strategy;

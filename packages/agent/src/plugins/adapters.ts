@@ -12,7 +12,7 @@ import {
   type Json,
   WIRE_LIMITS,
 } from "@backplane/contract";
-import { type AdapterMount, type Adapters, onChannel, type Schemas } from "@backplane/ports";
+import { type AdapterMount, type Adapters, type Schemas, withChannel } from "@backplane/ports";
 import type { Instance } from "./instance.ts";
 import { findMount, type MountedRoute, mountRoute } from "./mounts.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
@@ -101,7 +101,7 @@ export class MountedAdapters implements Adapters {
     this.#parts.enter(caller.scope.org_id);
     const minted = callers.mint({
       plugin: mount.plugin,
-      caller: onChannel(caller, mount.plugin),
+      caller: withChannel(caller, mount.plugin),
       call: null,
     });
     const answerRequest = () =>

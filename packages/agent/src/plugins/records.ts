@@ -83,10 +83,7 @@ export class PluginRecords {
   get(name: string): PluginRecord {
     const record = this.#records.get(name);
     if (record === undefined)
-      throw new BackplaneError(
-        "plugin.not_found",
-        `Plugin ${name} is not installed.`,
-      );
+      throw new BackplaneError("plugin.not_found", `Plugin ${name} is not installed.`);
     return record;
   }
 

@@ -50,7 +50,7 @@ export async function bootstrapProviders(
     const existing = await config.list(org_id, `providers.${plugin}.`);
     const fallback = existing.size === 0 ? defaults[plugin] : undefined;
     const wanted = await readInstance(config, org_id, plugin, fallback);
-    const elsewhere = isElsewhere(wanted, existing);
+    const elsewhere = hasOtherDestination(wanted, existing);
     const missing = [...wanted].filter(
       ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
     );
@@ -75,7 +75,10 @@ export async function bootstrapProviders(
  * Returns whether the existing instance has a destination other than the one that the credentials were meant
  * for.
  */
-function isElsewhere(wanted: ReadonlyMap<string, Json>, existing: ReadonlyMap<string, Json>): boolean {
+function hasOtherDestination(
+  wanted: ReadonlyMap<string, Json>,
+  existing: ReadonlyMap<string, Json>,
+): boolean {
   return [...existing].some(
     ([key, value]) =>
       isDestinationConfig(key, JSON.stringify(value)) &&

@@ -44,7 +44,8 @@ export function readSampling(params: JsonObject, token_limit: number): SamplingR
 
 function readMessage(message: Json): SamplingRequest["messages"][number] {
   const { role, content } = isObject(message) ? message : {};
-  if (role !== "user" && role !== "assistant") throw invalid("the role of a message must be user or assistant");
+  if (role !== "user" && role !== "assistant")
+    throw invalid("the role of a message must be user or assistant");
   const blocks = Array.isArray(content) ? content : [content];
   const texts = blocks.map((block) => {
     if (isObject(block) && block.type === "text" && typeof block.text === "string") return block.text;

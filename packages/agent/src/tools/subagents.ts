@@ -20,7 +20,7 @@ import type { Persister, Sessions } from "@backplane/session";
 import { executionUse } from "../harness/child-runs.ts";
 import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
-import { forbiddenIn } from "../loop/progress.ts";
+import { findForbiddenTools } from "../loop/progress.ts";
 import { causeOfTurn } from "../loop/run-record.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceIdentity } from "../plugins/plugins-port.ts";
@@ -200,7 +200,11 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     const child = { ...key, session_id };
     const tools = (await store.runs.first(child))?.subagent?.tools ?? null;
     const { entries } = await sessions.hydrate(child);
-    const forbidden = forbiddenIn(entries, first_entry_id, (tool) => tools === null || tools.includes(tool));
+    const forbidden = findForbiddenTools(
+      entries,
+      first_entry_id,
+      (tool) => tools === null || tools.includes(tool),
+    );
     return { run, forbidden, reason: reasonOfRun(run) };
   }
 

@@ -60,6 +60,7 @@ function answer(found: readonly OfferedTool[]): ToolReturn {
 }
 
 function outside(): ToolReturn {
-  const text = "tool_search works only in the turns of a conversation; clients can list the catalog themselves";
+  const text =
+    "tool_search works only in the turns of a conversation; clients can list the catalog themselves";
   return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };
 }

@@ -1,7 +1,7 @@
 /** The lifecycle events of sessions, which are published on the session `kernel`. */
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
@@ -61,7 +61,7 @@ verifies("session.events", "publishes session.started and session.forked for eve
 });
 
 verifies("session.events", "publishes session.started and session.forked for a sub-agent", async () => {
-  const fixture = await createTestSession({ plugins: [agentTool, yesPlugin().yes] });
+  const fixture = await createTestSession({ plugins: [agentTool, autoApprovePlugin().yes] });
   await fixture.say(`/tool agent ${JSON.stringify({ goal: "/say done" })}`);
   const [forked, ...more] = await published(fixture, "session.forked");
   expect(more).toEqual([]);

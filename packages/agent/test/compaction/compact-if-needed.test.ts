@@ -2,7 +2,7 @@
 import type { Entry } from "@backplane/contract";
 import type { RunRow } from "@backplane/ports";
 import { scope, user } from "@backplane/test-kit/kernel/test-kernel";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, test } from "vitest";
 import { type CompactionDeps, Compactions } from "../../src/compaction/compactions.ts";
 import type { History } from "../../src/loop/history.ts";
@@ -39,7 +39,7 @@ function createCompactions(summarize: () => Promise<string>) {
       entries: async () => [],
     },
     histories: { forget() {}, open: async () => ({ tokens: 10 }) },
-    log: logTo(),
+    log: createTestLogger(),
     countCompaction: async () => {},
     chooseModel: async () => ({ provider: "p", model: "m", window: 2_000 }),
     ids: { next: () => "s2" },

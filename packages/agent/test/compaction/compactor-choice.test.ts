@@ -100,32 +100,36 @@ verifies("compactor.choice", "applies the rollout of a binding per session", asy
   expect(new Set(served)).toEqual(new Set([true, false]));
 });
 
-verifies("compactor.choice", "calls the next candidate, and finally the model, when a compactor fails", async () => {
-  const fixture = await openWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
-  const { sessions } = fixture.kernel;
-  const answers: Record<string, () => ReturnType<typeof ok>> = {
-    broken: () => ended("failed", "plugin_failed"),
-    greedy: () => ok({ seed_blocks: [{ kind: "input" }] }),
-    good: () => ok({ seed_blocks: [], summary: { text: "short" } }),
-  };
-  fixture.runner.script = ({ request }) => answers[request.export_id]!();
-  const first = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
-  expect(called(fixture)).toEqual(["broken", "greedy", "good"]);
-  expect(first.compactor).toMatchObject({ export_id: "good" });
-  expect(first.failed_compactors.map(({ export_id, code }) => [export_id, code])).toEqual([
-    ["broken", "plugin_failed"],
-    ["greedy", "malformed_response"],
-  ]);
-  await sessions.undoCompaction(user, REF);
-  answers.good = () => ok({ seed_blocks: [], summary: { text: "too long ".repeat(2_000) } });
-  const second = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
-  expect(second.compactor).toBeNull();
-  expect(second.failed_compactors.map(({ code }) => code)).toEqual([
-    "plugin_failed",
-    "malformed_response",
-    "request.invalid",
-  ]);
-});
+verifies(
+  "compactor.choice",
+  "calls the next candidate, and finally the model, when a compactor fails",
+  async () => {
+    const fixture = await openWith({ id: "broken" }, { id: "greedy" }, { id: "good" });
+    const { sessions } = fixture.kernel;
+    const answers: Record<string, () => ReturnType<typeof ok>> = {
+      broken: () => ended("failed", "plugin_failed"),
+      greedy: () => ok({ seed_blocks: [{ kind: "input" }] }),
+      good: () => ok({ seed_blocks: [], summary: { text: "short" } }),
+    };
+    fixture.runner.script = ({ request }) => answers[request.export_id]!();
+    const first = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
+    expect(called(fixture)).toEqual(["broken", "greedy", "good"]);
+    expect(first.compactor).toMatchObject({ export_id: "good" });
+    expect(first.failed_compactors.map(({ export_id, code }) => [export_id, code])).toEqual([
+      ["broken", "plugin_failed"],
+      ["greedy", "malformed_response"],
+    ]);
+    await sessions.undoCompaction(user, REF);
+    answers.good = () => ok({ seed_blocks: [], summary: { text: "too long ".repeat(2_000) } });
+    const second = await sessions.compaction(user, (await sessions.compact(user, REF)).id);
+    expect(second.compactor).toBeNull();
+    expect(second.failed_compactors.map(({ code }) => code)).toEqual([
+      "plugin_failed",
+      "malformed_response",
+      "request.invalid",
+    ]);
+  },
+);
 
 test("does not call a compactor whose binding is disabled", async () => {
   const fixture = await openWith({ id: "off" });

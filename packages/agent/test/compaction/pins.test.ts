@@ -110,38 +110,38 @@ verifies(
   },
 );
 
+verifies("compactor.pins", "accepts a seed that repeats the pinned block without its id", async () => {
+  const fixture = await openWithHistory();
+  const { sessions } = fixture.kernel;
+  const [first] = await userMessages(fixture);
+  await sessions.pin(user, REF, first!.id);
+  await bindCompactor(fixture, true, (blocks) => [
+    { kind: "input", content: blocks.find(({ entry_id }) => entry_id === first!.id)!.content },
+  ]);
+  await sessions.compact(user, REF, { compactor: "shrink" });
+  expect(await sessions.pins(user, REF)).toMatchObject([{ entry_id: first!.id, in_context: true }]);
+});
+
 verifies(
   "compactor.pins",
-  "accepts a seed that repeats the pinned block without its id",
+  "adds the pins to the seed of a compactor that does not support them",
   async () => {
     const fixture = await openWithHistory();
     const { sessions } = fixture.kernel;
     const [first] = await userMessages(fixture);
     await sessions.pin(user, REF, first!.id);
-    await bindCompactor(fixture, true, (blocks) => [
-      { kind: "input", content: blocks.find(({ entry_id }) => entry_id === first!.id)!.content },
-    ]);
-    await sessions.compact(user, REF, { compactor: "shrink" });
-    expect(await sessions.pins(user, REF)).toMatchObject([{ entry_id: first!.id, in_context: true }]);
+    await bindCompactor(fixture, false, () => []);
+    await sessions.compact(user, REF, { compactor: "shrink", max_input_tokens: 500 });
+    expect(await context(fixture)).toContain("blue shelf");
+    const { source, target } = fixture.runner.requests[0]!.body as {
+      source: { projection: { pinned_items: Json[] } };
+      target: { max_input_tokens: number };
+    };
+    expect(source.projection.pinned_items).toEqual([]);
+    // The pins take their part of the target.
+    expect(target.max_input_tokens).toBeLessThan(500);
   },
 );
-
-verifies("compactor.pins", "adds the pins to the seed of a compactor that does not support them", async () => {
-  const fixture = await openWithHistory();
-  const { sessions } = fixture.kernel;
-  const [first] = await userMessages(fixture);
-  await sessions.pin(user, REF, first!.id);
-  await bindCompactor(fixture, false, () => []);
-  await sessions.compact(user, REF, { compactor: "shrink", max_input_tokens: 500 });
-  expect(await context(fixture)).toContain("blue shelf");
-  const { source, target } = fixture.runner.requests[0]!.body as {
-    source: { projection: { pinned_items: Json[] } };
-    target: { max_input_tokens: number };
-  };
-  expect(source.projection.pinned_items).toEqual([]);
-  // The pins take their part of the target.
-  expect(target.max_input_tokens).toBeLessThan(500);
-});
 
 verifies(
   "compactor.pins",

@@ -1,5 +1,5 @@
 import { BUS_KINDS, type BusEvent } from "@backplane/contract";
-import { entryFor } from "@backplane/session";
+import { toTapedEntry } from "@backplane/session";
 import { expect, test } from "vitest";
 import { isTaped } from "../../src/fanout/client-events.ts";
 
@@ -17,7 +17,7 @@ test("reads from the tape exactly the events that the tape records", () => {
           source: "acme",
           payload,
         } as unknown as BusEvent;
-        if (isTaped(event) !== (entryFor(event) !== null))
+        if (isTaped(event) !== (toTapedEntry(event) !== null))
           disagreeing.push(`${kind} ${JSON.stringify(payload)}`);
       }
     }

@@ -1,5 +1,5 @@
 /** Unfinished answers: the text that a client receives when it attaches, and when it is no longer sent. */
-import { entryFor } from "@backplane/session";
+import { toTapedEntry } from "@backplane/session";
 import { expect, test } from "vitest";
 import { createTestFanout, makeKey, scope, turn, until, upTo } from "./test-fanout.ts";
 
@@ -45,7 +45,7 @@ test("does not show an answer as unfinished when it is on the tape but not publi
   const prepared = fixture.bus
     .kernel("loop")
     .prepare("assistant.message.done", { content: "Hello", tool_calls: [] }, { session_id: "s", scope });
-  const { entry } = entryFor(prepared.event)!;
+  const { entry } = toTapedEntry(prepared.event)!;
   await fixture.persister.append(makeKey(), [{ entry, event: prepared.event }]);
   const late = await fixture.watch({ since: 0 });
   await until(() => late.replays().length === 1);

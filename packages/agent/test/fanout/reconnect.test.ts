@@ -1,4 +1,4 @@
-import { entryFor } from "@backplane/session";
+import { toTapedEntry } from "@backplane/session";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import {
@@ -96,7 +96,7 @@ async function write({ bus, persister }: FanoutFixture, n: number): Promise<void
   );
   await persister.append(
     makeKey(),
-    prepared.map(({ event }) => ({ entry: entryFor(event)!.entry, event })),
+    prepared.map(({ event }) => ({ entry: toTapedEntry(event)!.entry, event })),
   );
   for (const event of prepared) event.publish();
   port.detach();

@@ -5,7 +5,13 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { type BusEvent, type BusPayload, createIdSource, type Entry, type Json } from "@backplane/contract";
 import type { Caller, SessionKey, SessionStore } from "@backplane/ports";
-import { createPersister, createSessions, entryFor, type Persister, type Sessions } from "@backplane/session";
+import {
+  createPersister,
+  createSessions,
+  type Persister,
+  type Sessions,
+  toTapedEntry,
+} from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
@@ -124,7 +130,7 @@ export async function createTestFanout(limits: FanoutDeps["limits"] = {}): Promi
     beforePage: () => {},
     async write(kind, payload, session_id = "s") {
       const prepared = port.prepare(kind, payload, { session_id, scope });
-      const { entry } = entryFor(prepared.event)!;
+      const { entry } = toTapedEntry(prepared.event)!;
       await persister.append(makeKey(session_id), [{ entry, event: prepared.event }]);
       prepared.publish();
       return prepared.event;

@@ -3,7 +3,7 @@ import type { Run } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
@@ -129,7 +129,7 @@ verifies(
   "counts the sub-agents of a child run towards max_depth and max_child_runs",
   async () => {
     const spawn = '/tool agent {"goal": "/say deep"}\n/then\n/say back';
-    const { yes } = yesPlugin();
+    const { yes } = autoApprovePlugin();
     const fixture = await createTestSession({ plugins: [agentTool, yes] });
     await fixture.bind(harnessPackage());
     const answers = async (policy: NonNullable<Policy>) => {
@@ -182,23 +182,27 @@ test("requires a key for each run that a harness starts", async () => {
   expect(used).toMatchObject({ child_runs: 0 });
 });
 
-verifies("harness.contract", "grants a harness only the scopes for what its manifest names in supports", async () => {
-  const fixture = await createTestSession();
-  await fixture.bind(harnessPackage({ supports: ["continue"] }));
-  const seen: unknown[] = [];
-  await execute(fixture, {}, async ({ request, run }) => {
-    seen.push(request.context.gateway.scopes);
-    await (await run("same", "s1", "/say x")).ticket!.settled;
-    await run("other", "elsewhere", "/say x").catch((error) => void seen.push(error));
-  });
-  expect(seen[0]).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
-  expect(seen[1]).toMatchObject({ code: "policy.denied" });
-  const hosted = await createTestSession();
-  await hosted.bind(harnessPackage({ mode: "hosted" }));
-  await execute(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
-    expect(request.context.gateway.scopes).not.toContain("runs:write");
-    expect(body.policy).toMatchObject({ max_child_runs: 0 });
-  });
-  expect(() => harnessPackage({ mode: "agent" })).toThrow(/mode/);
-  expect(() => harnessPackage({ supports: ["fly"] })).toThrow(/supports/);
-});
+verifies(
+  "harness.contract",
+  "grants a harness only the scopes for what its manifest names in supports",
+  async () => {
+    const fixture = await createTestSession();
+    await fixture.bind(harnessPackage({ supports: ["continue"] }));
+    const seen: unknown[] = [];
+    await execute(fixture, {}, async ({ request, run }) => {
+      seen.push(request.context.gateway.scopes);
+      await (await run("same", "s1", "/say x")).ticket!.settled;
+      await run("other", "elsewhere", "/say x").catch((error) => void seen.push(error));
+    });
+    expect(seen[0]).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
+    expect(seen[1]).toMatchObject({ code: "policy.denied" });
+    const hosted = await createTestSession();
+    await hosted.bind(harnessPackage({ mode: "hosted" }));
+    await execute(hosted, { max_child_runs: 5 }, async ({ request, body }) => {
+      expect(request.context.gateway.scopes).not.toContain("runs:write");
+      expect(body.policy).toMatchObject({ max_child_runs: 0 });
+    });
+    expect(() => harnessPackage({ mode: "agent" })).toThrow(/mode/);
+    expect(() => harnessPackage({ supports: ["fly"] })).toThrow(/supports/);
+  },
+);

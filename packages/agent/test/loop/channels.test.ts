@@ -4,7 +4,7 @@ import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";
@@ -86,7 +86,7 @@ test("gives a message that an adapter published the channel of the adapter", asy
 });
 
 test("keeps a sub-agent on the channel of its parent", async () => {
-  const { yes } = yesPlugin();
+  const { yes } = autoApprovePlugin();
   const fixture = await createTestSession({ plugins: [agentTool, yes] });
   const spawn = `/tool agent ${JSON.stringify({ goal: ADD })}`;
   expect((await say(fixture, desk, spawn)).output!.content).toContain("42");

@@ -6,7 +6,7 @@ import { openPostgresStore } from "@backplane/store";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
@@ -39,7 +39,7 @@ async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Pro
     const host = { recovery: { interval_ms: 100, node_ttl_ms: TTL } };
     const fixture = await createTestSessionIn(store, "", {
       tools: toolsOf(n),
-      plugins: [agentTool, yesPlugin().yes],
+      plugins: [agentTool, autoApprovePlugin().yes],
       host,
     });
     const { leases, jobs } = store;

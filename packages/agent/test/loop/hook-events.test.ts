@@ -5,7 +5,7 @@ import type { Caller } from "@backplane/ports";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";
@@ -161,7 +161,7 @@ verifies(
 );
 
 verifies("contract.ids", "keeps one trace for a turn, its calls and its sub-agent", async () => {
-  const { yes } = yesPlugin();
+  const { yes } = autoApprovePlugin();
   const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes] });
   await bindHook(fixture);
   const run = await fixture.say(`/tool agent ${JSON.stringify({ goal: '/tool add {"a": 1, "b": 2}' })}`);

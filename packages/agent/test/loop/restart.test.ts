@@ -90,26 +90,30 @@ test("continues the conversation after an orderly stop when the approval is answ
   expect(ran).toEqual(["prod"]);
 });
 
-verifies("approval.durable", "asks for approval again when the tool has changed since the first request", async () => {
-  ran.length = 0;
-  const long = { host: { approval_timeout_ms: HOUR } };
-  const first = await createTestSession({ ...long, tools: [deploy] });
-  await askToDeploy(first);
-  await until(async () => (await pending(first)).length === 1);
-  await first.crash();
-  const second = await createTestSession({
-    ...long,
-    tools: [{ ...deploy, description: "Deploys and deletes." }],
-    file: first.file,
-  });
-  const items = await pending(second);
-  await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
-  await until(async () => (await pending(second)).length === 1);
-  const [again] = await pending(second);
-  expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
-  expect(again!.changed).toContain("package_digest");
-  expect(ran).toEqual([]);
-});
+verifies(
+  "approval.durable",
+  "asks for approval again when the tool has changed since the first request",
+  async () => {
+    ran.length = 0;
+    const long = { host: { approval_timeout_ms: HOUR } };
+    const first = await createTestSession({ ...long, tools: [deploy] });
+    await askToDeploy(first);
+    await until(async () => (await pending(first)).length === 1);
+    await first.crash();
+    const second = await createTestSession({
+      ...long,
+      tools: [{ ...deploy, description: "Deploys and deletes." }],
+      file: first.file,
+    });
+    const items = await pending(second);
+    await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+    await until(async () => (await pending(second)).length === 1);
+    const [again] = await pending(second);
+    expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
+    expect(again!.changed).toContain("package_digest");
+    expect(ran).toEqual([]);
+  },
+);
 
 verifies(
   "approval.shutdown",

@@ -2,7 +2,7 @@ import type { Entry, KernelPlugin, KernelTool, PluginContext, Run } from "@backp
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";
@@ -49,7 +49,7 @@ async function openAgents(
   { agent = agentTool, ...more }: Parameters<typeof createTestSession>[0] & { agent?: KernelPlugin } = {},
 ): Promise<TestSession> {
   const tools = [addTool, recorded("look", "read_only", calls), recorded("pay", undefined, calls)];
-  return await createTestSession({ tools, plugins: [agent, yesPlugin().yes], ...more });
+  return await createTestSession({ tools, plugins: [agent, autoApprovePlugin().yes], ...more });
 }
 
 async function waitForEnd({ kernel }: TestSession, run_id: string): Promise<Run> {

@@ -26,7 +26,7 @@ function counted(name: string, effect_class: KernelTool["effect_class"], calls: 
   };
 }
 
-const says = (tape: readonly Entry[]) =>
+const assistantTexts = (tape: readonly Entry[]) =>
   tape.flatMap(({ kind, payload }) =>
     kind === "message" && payload.role === "assistant" ? [payload.content] : [],
   );
@@ -74,7 +74,7 @@ test("resumes a turn after a crash during its tool calls and repeats only calls 
   expect(run).toMatchObject({ status: "completed", resumed: 1, iterations: 2, output: { content: "over" } });
   expect(calls.toSorted()).toEqual(["look", "look", "pay", "quick"]);
   const tape = await second.tape();
-  expect(says(tape)).toEqual(["over"]);
+  expect(assistantTexts(tape)).toEqual(["over"]);
   const made = tape.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name);
   expect(made.map((name) => name as string).toSorted()).toEqual(["look", "pay", "quick"]);
   const results = tape.filter(({ kind }) => kind === "tool_result");
@@ -113,7 +113,7 @@ test("asks the model again after a crash during its answer", async () => {
   await first.crash();
   const second = await createTestSession({ file: first.file });
   expect(await waitForEnd(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
-  expect(says(await second.tape())).toEqual(["one two three four five six"]);
+  expect(assistantTexts(await second.tape())).toEqual(["one two three four five six"]);
   // The session is free again.
   expect(await second.say("and now?")).toMatchObject({ status: "completed" });
 });
@@ -145,7 +145,7 @@ test("keeps an answer that was given before a crash without asking the model aga
   const second = await createTestSession({ file: first.file });
   expect(await waitForEnd(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
   expect(second.events.filter(({ kind }) => kind === "llm.call.request")).toEqual([]);
-  expect(says(await second.tape("cut"))).toEqual(says(tape));
+  expect(assistantTexts(await second.tape("cut"))).toEqual(assistantTexts(tape));
 });
 
 test("joins a message to a resumed turn and ends its calls on an interrupt", async () => {
@@ -201,7 +201,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
     status: "failed",
     error: { code: "loop.failed" },
   });
-  expect(says(await second.tape())).toEqual([""]);
+  expect(assistantTexts(await second.tape())).toEqual([""]);
   expect((await waitForEnd(second, keyed.run_id)).resumed).toBeUndefined();
 
   const third = await createTestSession();

@@ -100,16 +100,20 @@ verifies(
   },
 );
 
-verifies("tools.risk-map", "asks for approval of a requires_approval tool at any risk and tolerance", async () => {
-  const fixture = await createTestSession({ tools: [makeTool("low", { requires_approval: true })] });
-  await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
-  const turn = fixture.say("/tool do_low {}");
-  await until(async () => (await pending(fixture)).length === 1);
-  const [approval] = await pending(fixture);
-  expect(approval).toMatchObject({ tool: "do_low", risk: "low", reason: "the tool requires approval" });
-  await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
-  await turn;
-});
+verifies(
+  "tools.risk-map",
+  "asks for approval of a requires_approval tool at any risk and tolerance",
+  async () => {
+    const fixture = await createTestSession({ tools: [makeTool("low", { requires_approval: true })] });
+    await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "full" } });
+    const turn = fixture.say("/tool do_low {}");
+    await until(async () => (await pending(fixture)).length === 1);
+    const [approval] = await pending(fixture);
+    expect(approval).toMatchObject({ tool: "do_low", risk: "low", reason: "the tool requires approval" });
+    await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
+    await turn;
+  },
+);
 
 verifies(
   "tools.token-cost",

@@ -1,7 +1,7 @@
 import type { BusEvent } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, gatedTool, type TestSession } from "./test-session.ts";
@@ -12,7 +12,7 @@ const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify
 async function openAgents(
   options: Parameters<typeof createTestSession>[0] = {},
 ): Promise<TestSession & { requests: BusEvent[] }> {
-  const { requests, yes } = yesPlugin();
+  const { requests, yes } = autoApprovePlugin();
   const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes], ...options });
   return { ...fixture, requests };
 }
@@ -147,7 +147,7 @@ verifies("tools.risk", "gives a sub-agent the context of the turn that spawned i
 
 verifies("subagent.enforced", "ends a child together with the call that spawned it", async () => {
   const gate = gatedTool("wait");
-  const { yes } = yesPlugin();
+  const { yes } = autoApprovePlugin();
   const fixture = await createTestSession({ tools: [gate.tool], plugins: [agentTool, yes] });
   const turn = fixture.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
   await until(() => gate.running === 1);

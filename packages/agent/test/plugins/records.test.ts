@@ -1,5 +1,5 @@
 import type { PluginEntry } from "@backplane/contract";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, test } from "vitest";
 import type { Instance } from "../../src/plugins/instance.ts";
 import type { PluginSystemDeps } from "../../src/plugins/plugins-port.ts";
@@ -19,7 +19,7 @@ function records() {
   const installed: PluginEntry[] = [];
   const warned: string[] = [];
   const loader = { discover: async () => ({ entries: installed, problems: [{ source: "odd" }] }) };
-  const log = logTo((level, message) => warned.push(`${level} ${message}`));
+  const log = createTestLogger((level, message) => warned.push(`${level} ${message}`));
   const deps = { loader, log } as unknown as PluginSystemDeps;
   return { known: new PluginRecords(deps), installed, warned };
 }

@@ -31,7 +31,7 @@ import { type Bus, createBus } from "@backplane/session";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { onTestFinished } from "vitest";
 import type { BusLimits } from "../../../session/src/bus/bus-port.ts";
 import { createPluginSystem } from "../../src/plugins/plugin-system.ts";
@@ -166,7 +166,7 @@ export async function createTestPlugins(
   const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
   const ids = createIdSource(() => clock.now(), random);
   const logged: TestPlugins["logged"] = [];
-  const log = logTo((level, message, fields) => logged.push({ level, fields, message }));
+  const log = createTestLogger((level, message, fields) => logged.push({ level, fields, message }));
   const vault = createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]);
   const changes = new Changes(log);
   const config = createLiveConfig({ store, vault, clock }, changes);

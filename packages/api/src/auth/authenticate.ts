@@ -7,7 +7,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { BackplaneError } from "@backplane/contract";
 import { OrgIdSchema, ProjectIdSchema } from "@backplane/contract/schema";
-import { type Caller, type Kernel, onChannel } from "@backplane/ports";
+import { type Caller, type Kernel, withChannel } from "@backplane/ports";
 import { checkRequest } from "../requests/check-request.ts";
 import { type ConsoleLogin, readSessionCookie } from "./console-login.ts";
 import type { HostCheck } from "./hosts.ts";
@@ -78,7 +78,7 @@ export function createAuthenticator(deps: {
         details: { needs: "admin" },
         fix: "Leave out Backplane-Org and Backplane-Project; a key always acts in its own scope.",
       });
-    return onChannel(caller, API_CHANNEL);
+    return withChannel(caller, API_CHANNEL);
   }
 }
 

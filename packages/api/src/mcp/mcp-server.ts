@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from "node:http";
 import { MCP_ERRORS } from "@backplane/contract";
-import { type Caller, type Clock, type Kernel, type Logger, onChannel } from "@backplane/ports";
+import { type Caller, type Clock, type Kernel, type Logger, withChannel } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import type { EventStreams } from "../sse/event-streams.ts";
@@ -103,7 +103,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
           202: { description: "The notification was accepted." },
         },
         async handler({ caller: sender, params: path_params, body, request, reply }) {
-          const caller = onChannel(sender, MCP_CHANNEL);
+          const caller = withChannel(sender, MCP_CHANNEL);
           const name = nameIn(path_params);
           const found = find(caller, name);
           const view = found instanceof Promise ? await found : found;
@@ -118,7 +118,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         summary: `Receive notifications of ${about}`,
         responses: { 200: { description: "The stream of the session.", type: "text/event-stream" } },
         async handler({ caller: sender, params: path_params, request, reply }) {
-          const caller = onChannel(sender, MCP_CHANNEL);
+          const caller = withChannel(sender, MCP_CHANNEL);
           const name = nameIn(path_params);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);
@@ -136,7 +136,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
         description: "Calls in flight are cancelled.",
         responses: { 204: { description: "Ended." } },
         async handler({ caller: sender, params: path_params, request }) {
-          const caller = onChannel(sender, MCP_CHANNEL);
+          const caller = withChannel(sender, MCP_CHANNEL);
           const name = nameIn(path_params);
           const view = await find(caller, name);
           if (view === null) return serverNotFound(name);

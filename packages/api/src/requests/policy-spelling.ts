@@ -18,12 +18,12 @@ export function canonicalPolicy(body: unknown): unknown {
       const roles = isObject(policy.roles) ? policy.roles : isObject(body.roles) ? body.roles : {};
       const own = isObject(roles[role]) ? roles[role] : {};
       const allow = isObject(own.allow) ? own.allow : {};
-      if (allow.origins !== undefined) throw twice(key, `roles.${role}.allow.origins`);
+      if (allow.origins !== undefined) throw duplicateField(key, `roles.${role}.allow.origins`);
       policy.roles = { ...roles, [role]: { ...own, allow: { ...allow, origins: value } } };
       continue;
     }
     const target = FIELDS.has(field) ? field : key;
-    if (target !== key && body[target] !== undefined) throw twice(key, target);
+    if (target !== key && body[target] !== undefined) throw duplicateField(key, target);
     // `roles` may already hold what an earlier field added to it.
     if (policy[target] === undefined) policy[target] = value;
   }
@@ -44,7 +44,8 @@ function canonicalChannel(own: JsonObject, path: string): JsonObject {
     Object.entries(own).map(([key, value]) => {
       const field = CHANNEL_FIELDS.has(key) ? key : snakeCase(key);
       if (!CHANNEL_FIELDS.has(field)) return [key, value];
-      if (field !== key && own[field] !== undefined) throw twice(`${path}.${key}`, `${path}.${field}`);
+      if (field !== key && own[field] !== undefined)
+        throw duplicateField(`${path}.${key}`, `${path}.${field}`);
       return [field, value];
     }),
   );
@@ -54,6 +55,6 @@ function snakeCase(name: string): string {
   return name.replaceAll("-", "_").replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 }
 
-function twice(key: string, field: string): BackplaneError {
+function duplicateField(key: string, field: string): BackplaneError {
   return new BackplaneError("request.invalid", `body.${key}: ${field} is set too; use one of them`);
 }

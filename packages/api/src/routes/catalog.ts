@@ -1,6 +1,6 @@
 /** The catalog: every callable tool, whatever its source. */
 import { CatalogEntrySchema, ChannelNameSchema } from "@backplane/contract/schema";
-import { onChannel, requireOperator } from "@backplane/ports";
+import { requireOperator, withChannel } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { nameOf } from "../requests/parameters.ts";
@@ -36,7 +36,7 @@ export function catalogRoutes({ kernel }: RouteDeps): Route[] {
       },
       async handler({ caller, query: { all, channel } }) {
         if (channel !== undefined) requireOperator(caller, "list the tools of a channel");
-        const viewer = channel === undefined ? caller : onChannel(caller, channel);
+        const viewer = channel === undefined ? caller : withChannel(caller, channel);
         return {
           status: 200,
           json: { items: await catalog.entries(viewer, { all: all === "1" }), next: null },

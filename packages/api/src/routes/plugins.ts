@@ -79,7 +79,10 @@ export function pluginRoutes({ kernel }: RouteDeps): Route[] {
       body: InstallBody,
       progress: true,
       responses: {
-        200: { description: "The plugins of the source.", schema: z.object({ items: z.array(PluginSchema) }) },
+        200: {
+          description: "The plugins of the source.",
+          schema: z.object({ items: z.array(PluginSchema) }),
+        },
       },
       handler: async ({ caller, body: { source, editable }, operation }) => ({
         status: 200,

@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { BackplaneError, mapMaybe } from "@backplane/contract";
-import { type Caller, type Clock, type Logger, onChannel, type Timer } from "@backplane/ports";
+import { type Caller, type Clock, type Logger, type Timer, withChannel } from "@backplane/ports";
 import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import { checkGate, type Gate } from "../auth/gate.ts";
@@ -107,7 +107,7 @@ export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
     const headers = credentialHeadersOf(request.headers);
     // A socket can write, so a cookie is accepted only from our own origin.
     const authenticate = () =>
-      mapMaybe(gate.authenticator.authenticate(headers, true), (known) => onChannel(known, WS_CHANNEL));
+      mapMaybe(gate.authenticator.authenticate(headers, true), (known) => withChannel(known, WS_CHANNEL));
     const caller = await authenticate();
     authorize(caller, READ_AUTH);
     if (clients.size + upgrading > deps.limits.sockets)

@@ -180,9 +180,13 @@ verifies(
 for (const [operation, cases] of Object.entries(MATRIX)) {
   const [method] = operation.split(" ") as [string];
   for (const scopeCase of cases) {
-    verifies("sec.scope-of-change", `${operation}: ${scopeCase.object}, reach ${scopeCase.reach}`, async () => {
-      for (const who of WHO) await check(method, operation, scopeCase, who);
-    });
+    verifies(
+      "sec.scope-of-change",
+      `${operation}: ${scopeCase.object}, reach ${scopeCase.reach}`,
+      async () => {
+        for (const who of WHO) await check(method, operation, scopeCase, who);
+      },
+    );
   }
 }
 

@@ -215,72 +215,76 @@ verifies("llm.gateway", "translates tools, images and results of messages to cha
   });
 });
 
-verifies("llm.gateway", "sends another vendor's encrypted reasoning back to it with the next message", async () => {
-  const item = { type: "reasoning", id: "rs_7", summary: [], encrypted_content: "opaque==" };
-  const response = (output: object[]) => ({
-    id: "r",
-    object: "response",
-    status: "completed",
-    model: "m",
-    output,
-  });
-  t.vendor.answer({
-    sse: responseEvents(
-      { type: "response.created", response: response([]) },
+verifies(
+  "llm.gateway",
+  "sends another vendor's encrypted reasoning back to it with the next message",
+  async () => {
+    const item = { type: "reasoning", id: "rs_7", summary: [], encrypted_content: "opaque==" };
+    const response = (output: object[]) => ({
+      id: "r",
+      object: "response",
+      status: "completed",
+      model: "m",
+      output,
+    });
+    t.vendor.answer({
+      sse: responseEvents(
+        { type: "response.created", response: response([]) },
+        {
+          type: "response.reasoning_summary_text.delta",
+          item_id: "rs_7",
+          output_index: 0,
+          summary_index: 0,
+          delta: "why",
+        },
+        { type: "response.output_item.done", output_index: 0, item },
+        { type: "response.output_text.delta", item_id: "m", output_index: 1, content_index: 0, delta: "so" },
+        { type: "response.completed", response: response([]) },
+      ),
+    });
+    const asked = {
+      model: "resp/gpt-resp",
+      max_tokens: 50,
+      thinking: { type: "enabled" as const, budget_tokens: 1_024 },
+    };
+    const first = await t.anthropic().messages.create({ ...asked, messages: hello });
+    expect(first.content).toMatchObject([
+      { type: "thinking", thinking: "why" },
+      { type: "text", text: "so" },
+    ]);
+    expect(upstream().body).toMatchObject({
+      reasoning: { effort: "low" },
+      include: ["reasoning.encrypted_content"],
+    });
+    const next = { messages: [...hello, { role: "assistant" as const, content: first.content }, ...hello] };
+    t.vendor.answer({
+      sse: responseEvents(
+        { type: "response.output_text.delta", item_id: "m", output_index: 0, content_index: 0, delta: "ok" },
+        { type: "response.completed", response: response([]) },
+      ),
+    });
+    await t.anthropic().messages.create({ ...asked, ...next });
+    expect(upstream().body.input).toMatchObject([
+      { role: "user" },
       {
-        type: "response.reasoning_summary_text.delta",
-        item_id: "rs_7",
-        output_index: 0,
-        summary_index: 0,
-        delta: "why",
+        type: "reasoning",
+        id: "rs_7",
+        encrypted_content: "opaque==",
+        summary: [{ type: "summary_text", text: "why" }],
       },
-      { type: "response.output_item.done", output_index: 0, item },
-      { type: "response.output_text.delta", item_id: "m", output_index: 1, content_index: 0, delta: "so" },
-      { type: "response.completed", response: response([]) },
-    ),
-  });
-  const asked = {
-    model: "resp/gpt-resp",
-    max_tokens: 50,
-    thinking: { type: "enabled" as const, budget_tokens: 1_024 },
-  };
-  const first = await t.anthropic().messages.create({ ...asked, messages: hello });
-  expect(first.content).toMatchObject([
-    { type: "thinking", thinking: "why" },
-    { type: "text", text: "so" },
-  ]);
-  expect(upstream().body).toMatchObject({
-    reasoning: { effort: "low" },
-    include: ["reasoning.encrypted_content"],
-  });
-  const next = { messages: [...hello, { role: "assistant" as const, content: first.content }, ...hello] };
-  t.vendor.answer({
-    sse: responseEvents(
-      { type: "response.output_text.delta", item_id: "m", output_index: 0, content_index: 0, delta: "ok" },
-      { type: "response.completed", response: response([]) },
-    ),
-  });
-  await t.anthropic().messages.create({ ...asked, ...next });
-  expect(upstream().body.input).toMatchObject([
-    { role: "user" },
-    {
-      type: "reasoning",
-      id: "rs_7",
-      encrypted_content: "opaque==",
-      summary: [{ type: "summary_text", text: "why" }],
-    },
-    { role: "assistant", content: "so" },
-    { role: "user" },
-  ]);
-  // The same conversation at Anthropic: its API would refuse the foreign signature.
-  t.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
-  await t.anthropic().messages.create({ ...asked, ...next, model: "claude/claude-up" });
-  expect(upstream().body.messages).toMatchObject([
-    { role: "user" },
-    { role: "assistant", content: [{ type: "text", text: "so" }] },
-    { role: "user" },
-  ]);
-});
+      { role: "assistant", content: "so" },
+      { role: "user" },
+    ]);
+    // The same conversation at Anthropic: its API would refuse the foreign signature.
+    t.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
+    await t.anthropic().messages.create({ ...asked, ...next, model: "claude/claude-up" });
+    expect(upstream().body.messages).toMatchObject([
+      { role: "user" },
+      { role: "assistant", content: [{ type: "text", text: "so" }] },
+      { role: "user" },
+    ]);
+  },
+);
 
 test("leaves out unsigned thinking of another model, and messages that consisted of it", async () => {
   t.vendor.answer({

@@ -93,91 +93,95 @@ verifies("llm.gateway", "streams chat chunks as the provider sent them", async (
   expect(last).toMatchObject({ choices: [], usage });
 });
 
-verifies("llm.gateway", "translates tools, images and system messages from chat completions to messages", async () => {
-  t.vendor.answer({
-    sse: messageStream(
-      [
-        { start: { type: "text", text: "" }, deltas: [{ type: "text_delta", text: "Let me see. " }] },
+verifies(
+  "llm.gateway",
+  "translates tools, images and system messages from chat completions to messages",
+  async () => {
+    t.vendor.answer({
+      sse: messageStream(
+        [
+          { start: { type: "text", text: "" }, deltas: [{ type: "text_delta", text: "Let me see. " }] },
+          {
+            start: { type: "tool_use", id: "toolu_1", name: "weather", input: {} },
+            deltas: [
+              { type: "input_json_delta", partial_json: '{"city":' },
+              { type: "input_json_delta", partial_json: '"Oslo"}' },
+            ],
+          },
+          { start: { type: "tool_use", id: "toolu_2", name: "weather", input: {} }, deltas: [] },
+        ],
+        "tool_use",
+      ),
+    });
+    const stream = t.openai().chat.completions.stream({
+      model: "claude/claude-up",
+      max_completion_tokens: 500,
+      tools,
+      tool_choice: "required",
+      parallel_tool_calls: false,
+      stop: ["END"],
+      stream_options: { include_usage: true },
+      messages: [
+        { role: "developer", content: "Be brief." },
         {
-          start: { type: "tool_use", id: "toolu_1", name: "weather", input: {} },
-          deltas: [
-            { type: "input_json_delta", partial_json: '{"city":' },
-            { type: "input_json_delta", partial_json: '"Oslo"}' },
+          role: "user",
+          content: [
+            { type: "text", text: "Look" },
+            { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } },
           ],
         },
-        { start: { type: "tool_use", id: "toolu_2", name: "weather", input: {} }, deltas: [] },
+        {
+          role: "assistant",
+          content: null,
+          tool_calls: [
+            { id: "c1", type: "function", function: { name: "weather", arguments: '{"city":"Rome"}' } },
+          ],
+        },
+        { role: "tool", tool_call_id: "c1", content: "sunny" },
       ],
-      "tool_use",
-    ),
-  });
-  const stream = t.openai().chat.completions.stream({
-    model: "claude/claude-up",
-    max_completion_tokens: 500,
-    tools,
-    tool_choice: "required",
-    parallel_tool_calls: false,
-    stop: ["END"],
-    stream_options: { include_usage: true },
-    messages: [
-      { role: "developer", content: "Be brief." },
-      {
-        role: "user",
-        content: [
-          { type: "text", text: "Look" },
-          { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } },
-        ],
-      },
-      {
-        role: "assistant",
-        content: null,
+    });
+    const whole = await stream.finalChatCompletion();
+    expect(whole.choices[0]).toMatchObject({
+      finish_reason: "tool_calls",
+      message: {
+        content: "Let me see. ",
         tool_calls: [
-          { id: "c1", type: "function", function: { name: "weather", arguments: '{"city":"Rome"}' } },
+          { id: "toolu_1", type: "function", function: { name: "weather", arguments: '{"city":"Oslo"}' } },
+          { id: "toolu_2", type: "function", function: { name: "weather", arguments: "" } },
         ],
       },
-      { role: "tool", tool_call_id: "c1", content: "sunny" },
-    ],
-  });
-  const whole = await stream.finalChatCompletion();
-  expect(whole.choices[0]).toMatchObject({
-    finish_reason: "tool_calls",
-    message: {
-      content: "Let me see. ",
-      tool_calls: [
-        { id: "toolu_1", type: "function", function: { name: "weather", arguments: '{"city":"Oslo"}' } },
-        { id: "toolu_2", type: "function", function: { name: "weather", arguments: "" } },
+    });
+    expect(whole.usage).toMatchObject({
+      prompt_tokens: 12,
+      completion_tokens: 9,
+      total_tokens: 21,
+      prompt_tokens_details: { cached_tokens: 3 },
+    });
+    const { body } = upstream();
+    expect(body).toMatchObject({
+      model: "claude-up",
+      max_tokens: 500,
+      stop_sequences: ["END"],
+      tool_choice: { type: "any", disable_parallel_tool_use: true },
+      system: [{ type: "text", text: "Be brief." }],
+      tools: [{ name: "weather", description: "The weather", input_schema: WEATHER }],
+      messages: [
+        {
+          role: "user",
+          content: [
+            { type: "text", text: "Look" },
+            { type: "image", source: { type: "base64", media_type: "image/png", data: PNG } },
+          ],
+        },
+        {
+          role: "assistant",
+          content: [{ type: "tool_use", id: "c1", name: "weather", input: { city: "Rome" } }],
+        },
+        { role: "user", content: [{ type: "tool_result", tool_use_id: "c1" }] },
       ],
-    },
-  });
-  expect(whole.usage).toMatchObject({
-    prompt_tokens: 12,
-    completion_tokens: 9,
-    total_tokens: 21,
-    prompt_tokens_details: { cached_tokens: 3 },
-  });
-  const { body } = upstream();
-  expect(body).toMatchObject({
-    model: "claude-up",
-    max_tokens: 500,
-    stop_sequences: ["END"],
-    tool_choice: { type: "any", disable_parallel_tool_use: true },
-    system: [{ type: "text", text: "Be brief." }],
-    tools: [{ name: "weather", description: "The weather", input_schema: WEATHER }],
-    messages: [
-      {
-        role: "user",
-        content: [
-          { type: "text", text: "Look" },
-          { type: "image", source: { type: "base64", media_type: "image/png", data: PNG } },
-        ],
-      },
-      {
-        role: "assistant",
-        content: [{ type: "tool_use", id: "c1", name: "weather", input: { city: "Rome" } }],
-      },
-      { role: "user", content: [{ type: "tool_result", tool_use_id: "c1" }] },
-    ],
-  });
-});
+    });
+  },
+);
 
 test("returns a translated completion without a stream", async () => {
   t.vendor.answer({
@@ -364,47 +368,54 @@ verifies("llm.gateway", "streams responses from a chat provider with free-text t
   });
 });
 
-verifies("llm.gateway", "sends another vendor's signed thinking back to it with the next request", async () => {
-  const signed = {
-    start: { type: "thinking", thinking: "", signature: "" },
-    deltas: [
-      { type: "thinking_delta", thinking: "signed thought" },
-      { type: "signature_delta", signature: "SIG" },
-    ],
-  };
-  const call = {
-    start: { type: "tool_use", id: "toolu_9", name: "shell", input: {} },
-    deltas: [{ type: "input_json_delta", partial_json: "{}" }],
-  };
-  t.vendor.answer({ sse: messageStream([signed, call], "tool_use") });
-  const tool = { type: "function" as const, name: "shell", parameters: { type: "object" }, strict: false };
-  const asked = { model: "claude/claude-up", tools: [tool], reasoning: { effort: "high" as const } };
-  const first = await t.openai().responses.create({ ...asked, input: "hi" });
-  expect(first.output).toMatchObject([{ type: "reasoning" }, { type: "function_call", call_id: "toolu_9" }]);
-  t.vendor.answer({ sse: messageStream([], "end_turn") });
-  await t.openai().responses.create({
-    ...asked,
-    input: [
-      { role: "user", content: "hi" },
-      ...(first.output as OpenAI.Responses.ResponseInputItem[]),
-      { type: "function_call_output", call_id: "toolu_9", output: "ok" },
-    ],
-  });
-  expect(upstream().body).toMatchObject({
-    thinking: { type: "enabled" },
-    messages: [
-      { role: "user" },
-      {
-        role: "assistant",
-        content: [
-          { type: "thinking", thinking: "signed thought", signature: "SIG" },
-          { type: "tool_use", id: "toolu_9" },
-        ],
-      },
-      { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_9" }] },
-    ],
-  });
-});
+verifies(
+  "llm.gateway",
+  "sends another vendor's signed thinking back to it with the next request",
+  async () => {
+    const signed = {
+      start: { type: "thinking", thinking: "", signature: "" },
+      deltas: [
+        { type: "thinking_delta", thinking: "signed thought" },
+        { type: "signature_delta", signature: "SIG" },
+      ],
+    };
+    const call = {
+      start: { type: "tool_use", id: "toolu_9", name: "shell", input: {} },
+      deltas: [{ type: "input_json_delta", partial_json: "{}" }],
+    };
+    t.vendor.answer({ sse: messageStream([signed, call], "tool_use") });
+    const tool = { type: "function" as const, name: "shell", parameters: { type: "object" }, strict: false };
+    const asked = { model: "claude/claude-up", tools: [tool], reasoning: { effort: "high" as const } };
+    const first = await t.openai().responses.create({ ...asked, input: "hi" });
+    expect(first.output).toMatchObject([
+      { type: "reasoning" },
+      { type: "function_call", call_id: "toolu_9" },
+    ]);
+    t.vendor.answer({ sse: messageStream([], "end_turn") });
+    await t.openai().responses.create({
+      ...asked,
+      input: [
+        { role: "user", content: "hi" },
+        ...(first.output as OpenAI.Responses.ResponseInputItem[]),
+        { type: "function_call_output", call_id: "toolu_9", output: "ok" },
+      ],
+    });
+    expect(upstream().body).toMatchObject({
+      thinking: { type: "enabled" },
+      messages: [
+        { role: "user" },
+        {
+          role: "assistant",
+          content: [
+            { type: "thinking", thinking: "signed thought", signature: "SIG" },
+            { type: "tool_use", id: "toolu_9" },
+          ],
+        },
+        { role: "user", content: [{ type: "tool_result", tool_use_id: "toolu_9" }] },
+      ],
+    });
+  },
+);
 
 test.each([
   ["previous_response_id", { previous_response_id: "resp_1" }],

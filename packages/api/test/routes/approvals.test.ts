@@ -83,36 +83,40 @@ verifies("api.approvals", "lists, applies and revokes an approval for the sessio
   expect((await t.call("DELETE", `/v1/approval-grants/${grants[0].id}`)).status).toBe(404);
 });
 
-verifies("allow.rules", "creates, lists and removes allow rules, and creates one from an answer", async () => {
-  const first = await ask("one");
-  const shown = (await t.call("GET", `/v1/approvals/${first.approval_id}`)).json;
-  expect(shown.may_cover).toEqual({ session: [], always: ["arguments", "tool"] });
-  const refused = await reply(first.approval_id, { response: "approve_always", covers: "server" });
-  expect([refused.status, refused.json.error.code]).toEqual([403, "allow_rule.refused"]);
-  expect((await reply(first.approval_id, { response: "approve_always" })).json).toMatchObject({
-    status: "approved",
-    response: "approve_always",
-  });
-  const { items } = (await t.call("GET", "/v1/allow-rules")).json;
-  expect(items).toMatchObject([
-    { tool: "ask", covers: "tool", identity: "admin", approval_id: first.approval_id },
-  ]);
-  const second = await ask("two");
-  expect((await t.call("GET", `/v1/invocations/${second.id}`)).json).toMatchObject({
-    approval_id: null,
-    allowed_by: items[0].id,
-  });
-  expect((await t.call("DELETE", `/v1/allow-rules/${items[0].id}`)).status).toBe(204);
-  const missing = await t.call("DELETE", `/v1/allow-rules/${items[0].id}`);
-  expect([missing.status, missing.json.error.code]).toEqual([404, "allow_rule.not_found"]);
-  const third = await ask("three");
-  expect(third.status).toBe("waiting_approval");
-  await reply(third.approval_id, { response: "reject" });
-  const conditions = { text: { matches: "note *" } };
-  const rule = await t.call("POST", "/v1/allow-rules", { body: { tool: "ask", arguments: conditions } });
-  expect([rule.status, rule.json.arguments]).toEqual([201, conditions]);
-  expect((await ask("note this")).approval_id).toBeNull();
-  await t.call("DELETE", `/v1/allow-rules/${rule.json.id}`);
-  const both = await t.call("POST", "/v1/allow-rules", { body: { tool: "ask", server: "x" } });
-  expect([both.status, both.json.error.code]).toEqual([400, "request.invalid"]);
-});
+verifies(
+  "allow.rules",
+  "creates, lists and removes allow rules, and creates one from an answer",
+  async () => {
+    const first = await ask("one");
+    const shown = (await t.call("GET", `/v1/approvals/${first.approval_id}`)).json;
+    expect(shown.may_cover).toEqual({ session: [], always: ["arguments", "tool"] });
+    const refused = await reply(first.approval_id, { response: "approve_always", covers: "server" });
+    expect([refused.status, refused.json.error.code]).toEqual([403, "allow_rule.refused"]);
+    expect((await reply(first.approval_id, { response: "approve_always" })).json).toMatchObject({
+      status: "approved",
+      response: "approve_always",
+    });
+    const { items } = (await t.call("GET", "/v1/allow-rules")).json;
+    expect(items).toMatchObject([
+      { tool: "ask", covers: "tool", identity: "admin", approval_id: first.approval_id },
+    ]);
+    const second = await ask("two");
+    expect((await t.call("GET", `/v1/invocations/${second.id}`)).json).toMatchObject({
+      approval_id: null,
+      allowed_by: items[0].id,
+    });
+    expect((await t.call("DELETE", `/v1/allow-rules/${items[0].id}`)).status).toBe(204);
+    const missing = await t.call("DELETE", `/v1/allow-rules/${items[0].id}`);
+    expect([missing.status, missing.json.error.code]).toEqual([404, "allow_rule.not_found"]);
+    const third = await ask("three");
+    expect(third.status).toBe("waiting_approval");
+    await reply(third.approval_id, { response: "reject" });
+    const conditions = { text: { matches: "note *" } };
+    const rule = await t.call("POST", "/v1/allow-rules", { body: { tool: "ask", arguments: conditions } });
+    expect([rule.status, rule.json.arguments]).toEqual([201, conditions]);
+    expect((await ask("note this")).approval_id).toBeNull();
+    await t.call("DELETE", `/v1/allow-rules/${rule.json.id}`);
+    const both = await t.call("POST", "/v1/allow-rules", { body: { tool: "ask", server: "x" } });
+    expect([both.status, both.json.error.code]).toEqual([400, "request.invalid"]);
+  },
+);

@@ -22,7 +22,7 @@ import {
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, openContentStore } from "@backplane/supply";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { type Api, type ApiOptions, createApi } from "../../src/index.ts";
@@ -85,7 +85,7 @@ export async function startApi(
     random,
     host: hostPolicy(),
     gateway: { base_url: () => "http://127.0.0.1:7420" },
-    log: logTo(),
+    log: createTestLogger(),
     pause: setImmediate,
     ...(options.plugins === undefined ? {} : { plugins: options.plugins }),
   });
@@ -98,7 +98,7 @@ export async function startApi(
     version: "0.0.0-test",
     clock,
     ids,
-    log: logTo((_, message, fields) => logged.push({ message, fields })),
+    log: createTestLogger((_, message, fields) => logged.push({ message, fields })),
     ...options.api,
   });
   return {

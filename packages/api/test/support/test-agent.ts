@@ -11,10 +11,10 @@ import { createFanout, type FanoutDeps, type FanoutService } from "@backplane/ag
 import { type BusPayload, createIdSource, type WsServerOp } from "@backplane/contract";
 import { WsServerOpSchema } from "@backplane/contract/schema";
 import type { Kernel, SessionKey, SessionRef } from "@backplane/ports";
-import { type Bus, createBus, createPersister, createSessions, entryFor } from "@backplane/session";
+import { type Bus, createBus, createPersister, createSessions, toTapedEntry } from "@backplane/session";
 import { openSqliteStore } from "@backplane/store";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { WebSocket } from "ws";
 import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 
@@ -45,7 +45,7 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
     () => clock.now(),
     (bytes) => void randomFillSync(bytes),
   );
-  const log = logTo();
+  const log = createTestLogger();
   const bus = createBus({ clock, ids, log, pause: (run) => void setImmediate(run) });
   const sessions = createSessions({ store, clock, ids });
   const persister = createPersister({ store, clock, log, onLost: () => {}, onTakenOver: () => {} });
@@ -55,7 +55,7 @@ async function createTestAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent
 
   const record = async <K extends string>(kind: K, payload: BusPayload<K>, key: SessionKey) => {
     const prepared = port.prepare(kind, payload, { session_id: key.session_id, scope: key.scope });
-    const { entry } = entryFor(prepared.event)!;
+    const { entry } = toTapedEntry(prepared.event)!;
     const { last_id } = await persister.append(key, [{ entry, event: prepared.event }]);
     prepared.publish();
     return { entry_id: last_id, event_id: prepared.event.id };

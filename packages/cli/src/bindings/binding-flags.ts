@@ -197,7 +197,7 @@ async function findSecretRef(context: CommandContext, name: string): Promise<str
     return (await context.client().secrets.get(name)).ref;
   } catch (error) {
     if (codeOf(error) !== "secret.not_found") throw error;
-    if (canAsk(context.io, context.flags)) return await storeTyped(context, name);
+    if (canAsk(context.io, context.flags)) return await promptAndStoreSecret(context, name);
     throw new BackplaneError("secret.not_found", `Secret ${name} does not exist.`, {
       fix: `Store it: backplane secret set ${name}. List existing ones: backplane secret list`,
     });
@@ -205,7 +205,7 @@ async function findSecretRef(context: CommandContext, name: string): Promise<str
 }
 
 /** Asks for the value of a secret that does not exist yet; the terminal does not show it. */
-async function storeTyped(context: CommandContext, name: string): Promise<string> {
+async function promptAndStoreSecret(context: CommandContext, name: string): Promise<string> {
   const value = (
     await readHidden(context.io, `Secret ${name} does not exist yet. Value (not shown): `)
   ).trim();

@@ -23,7 +23,9 @@ export function questionText(out: Output, approval: Approval, chat_session: stri
       : [`  ${plainLine(`changed since the previous request: ${changed.join(", ")}`)}`]),
     ...(approval.may_cover.always.length === 0
       ? []
-      : [`  "always" lasts beyond this session, for calls of up to ${risk} risk; to undo it: backplane allow list`]),
+      : [
+          `  "always" lasts beyond this session, for calls of up to ${risk} risk; to undo it: backplane allow list`,
+        ]),
     `  arguments: ${exactJson(approval.input).replaceAll("\n", "\n  ")}`,
   ].join("\n");
 }

@@ -17,7 +17,7 @@ import { chatEventText } from "./chat-event-text.ts";
 import type { ChatEvent } from "./chat-events.ts";
 import { Conversation } from "./conversation.ts";
 
-const TWICE_MS = 2_000;
+const DOUBLE_PRESS_MS = 2_000;
 
 export async function runTerminalChat(
   context: CommandContext,
@@ -127,7 +127,7 @@ class TerminalChat {
   /** The first Ctrl-C ends the turn or clears the line; a second one within two seconds leaves. */
   #interrupt(): void {
     const now = performance.now();
-    const twice = now - this.#interrupted_at < TWICE_MS;
+    const twice = now - this.#interrupted_at < DOUBLE_PRESS_MS;
     this.#interrupted_at = now;
     if (twice) {
       this.#exit.resolve(EXIT.interrupted);

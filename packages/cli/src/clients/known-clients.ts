@@ -4,7 +4,7 @@ import { homedir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
-export interface ClientPlace {
+export interface ClientEnvironment {
   env: Record<string, string | undefined>;
   platform: NodeJS.Platform;
 }
@@ -16,7 +16,7 @@ export interface KnownClient {
   format: "json" | "jsonc" | "toml";
   /** The command whose presence in PATH shows that the client is installed. */
   command: string;
-  userFile(place: ClientPlace): string;
+  userFile(place: ClientEnvironment): string;
   projectFile(folder: string): string;
   /** The path of the object that holds the servers. */
   serversPath(document: JsonObject): string[];
@@ -126,7 +126,7 @@ export function readConnection(client: KnownClient, entry: Json | undefined): Co
 }
 
 /** Whether the client seems to be installed: its configuration folder or file exists, or its command is in PATH. */
-export function isPresent(client: KnownClient, place: ClientPlace): boolean {
+export function isPresent(client: KnownClient, place: ClientEnvironment): boolean {
   const file = client.userFile(place);
   if (existsSync(file) || (dirname(file) !== homeOf(place) && existsSync(dirname(file)))) return true;
   const folders = (place.env.PATH ?? "").split(place.platform === "win32" ? ";" : ":");
@@ -137,15 +137,15 @@ export function isPresent(client: KnownClient, place: ClientPlace): boolean {
   );
 }
 
-function homeOf({ env }: ClientPlace): string {
+function homeOf({ env }: ClientEnvironment): string {
   return env.HOME || homedir();
 }
 
-function configFolderOf(place: ClientPlace): string {
+function configFolderOf(place: ClientEnvironment): string {
   return place.env.XDG_CONFIG_HOME || join(homeOf(place), ".config");
 }
 
-function codeFolderOf(place: ClientPlace): string {
+function codeFolderOf(place: ClientEnvironment): string {
   if (place.platform === "darwin") return join(homeOf(place), "Library", "Application Support");
   if (place.platform === "win32") return place.env.APPDATA || join(homeOf(place), "AppData", "Roaming");
   return configFolderOf(place);

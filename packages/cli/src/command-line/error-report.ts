@@ -78,17 +78,17 @@ function withoutFieldNames(remedy: string, details: Record<string, unknown>): st
 
 /** Commands built from error details, which are otherwise only visible with --json. */
 const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
-  "package.bound": ({ bindings }) => forEach(bindings, "backplane binding remove"),
+  "package.bound": ({ bindings }) => commandForFirst(bindings, "backplane binding remove"),
   "session.not_found": () => "backplane session list",
   // The remedy in the error table names HTTP headers.
   "request.precondition": () =>
     "Someone else changed it at the same time. Review it, then run the command again.",
-  "secret.in_use": ({ used_by }) => forEach(used_by, "backplane binding set --unset-secret SLOT"),
+  "secret.in_use": ({ used_by }) => commandForFirst(used_by, "backplane binding set --unset-secret SLOT"),
   "binding.conflict": ({ binding_id }) =>
     typeof binding_id === "string" ? `backplane binding set ${binding_id} with the same flags` : undefined,
 };
 
-function forEach(ids: unknown, command: string): string | undefined {
+function commandForFirst(ids: unknown, command: string): string | undefined {
   if (!Array.isArray(ids) || ids.length === 0) return undefined;
   const more = ids.length > 1 ? ` (and ${ids.slice(1, 4).join(", ")}${ids.length > 4 ? ", …" : ""})` : "";
   return `${command} ${ids[0]}${more}`;

@@ -30,7 +30,7 @@ import {
   setServerEntry,
 } from "../clients/edit-entry.ts";
 import {
-  type ClientPlace,
+  type ClientEnvironment,
   type Connection,
   isPresent,
   KNOWN_CLIENTS,
@@ -233,7 +233,7 @@ async function disconnect(
 }
 
 async function list(context: CommandContext, options: FileOptions): Promise<undefined> {
-  const place = placeOf(context);
+  const place = clientEnvironment(context);
   const items: ListedClient[] = await Promise.all(
     KNOWN_CLIENTS.map(async (client) => {
       const row = { client: client.name, present: isPresent(client, place) };
@@ -291,11 +291,11 @@ async function openClient(
 }
 
 function findFile(context: CommandContext, client: KnownClient, { folder }: FileOptions): string {
-  if (folder === undefined) return client.userFile(placeOf(context));
+  if (folder === undefined) return client.userFile(clientEnvironment(context));
   return client.projectFile(resolve(context.io.cwd, folder));
 }
 
-function placeOf({ io }: CommandContext): ClientPlace {
+function clientEnvironment({ io }: CommandContext): ClientEnvironment {
   return { env: io.env, platform: process.platform };
 }
 

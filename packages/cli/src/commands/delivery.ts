@@ -41,9 +41,10 @@ export function addDeliveryCommands(program: Command, toAction: ToAction): void 
     .command("test <binding>")
     .description("Deliver an example event to a hook and show the outcome.")
     .addOption(
-      new Option("--type <type>", "type of the event (default: the first type that the hook subscribes to)").choices(
-        SEMANTIC_EVENTS,
-      ),
+      new Option(
+        "--type <type>",
+        "type of the event (default: the first type that the hook subscribes to)",
+      ).choices(SEMANTIC_EVENTS),
     )
     .action(toAction(test));
   hook

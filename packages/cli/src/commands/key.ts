@@ -57,7 +57,10 @@ export function addKeyCommands(program: Command, toAction: ToAction): void {
   key
     .command("generate")
     .description("Make a key pair for `plugin sign`, on this machine.")
-    .option("-o, --out <file>", "file for the private key; the public key file gets the suffix .pub (default: signing.key)")
+    .option(
+      "-o, --out <file>",
+      "file for the private key; the public key file gets the suffix .pub (default: signing.key)",
+    )
     .action(toAction(generateKey));
   key
     .command("trust <file>")

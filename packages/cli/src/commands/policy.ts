@@ -54,10 +54,10 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
   const policy = program
     .command("policy")
     .description("Which calls are allowed, for whom, and which need approval.");
-  atLevel(policy.command("show"))
+  levelFlag(policy.command("show"))
     .description("Show the configured and the effective policy.")
     .action(toAction(show));
-  atLevel(policy.command("set <field> [value]"))
+  levelFlag(policy.command("set <field> [value]"))
     .description(
       "Set a field; without a value, or with -, the value is read from stdin. Applies from the next call.",
     )
@@ -74,12 +74,15 @@ export function addPolicyCommands(program: Command, toAction: ToAction): void {
         .default("conversation"),
     )
     .addOption(new Option("--role <role>", "as if the caller had this role").choices(ROLES))
-    .option("--channel <channel>", "as if the call came through this channel: api, ws, mcp or the name of an adapter plugin")
+    .option(
+      "--channel <channel>",
+      "as if the call came through this channel: api, ws, mcp or the name of an adapter plugin",
+    )
     .option("--input <json>", "arguments as JSON, or @file")
     .action(toAction(explain));
 }
 
-function atLevel(command: Command): Command {
+function levelFlag(command: Command): Command {
   return command.addOption(
     new Option("--level <level>", "policy of the organisation, or of the project")
       .choices(["org", "project"])

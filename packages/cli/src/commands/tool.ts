@@ -12,7 +12,10 @@ export function addToolCommands(program: Command, toAction: ToAction): void {
     .command("list")
     .description("List the tools available to you.")
     .option("--all", "include unavailable tools, with the reason and a fix")
-    .option("--channel <channel>", "as offered on this channel: api, ws, mcp or the name of an adapter plugin")
+    .option(
+      "--channel <channel>",
+      "as offered on this channel: api, ws, mcp or the name of an adapter plugin",
+    )
     .action(toAction(list));
   tool
     .command("show <name>")
@@ -75,7 +78,8 @@ const DEFERRAL_REASONS: Record<Deferral, string> = {
   author: "its author deferred it; to list it always, add it to pinned_tools",
   policy: "the policy names it in deferred_tools",
   profile: "the tools of this key do not include it",
-  budget: "the tools cost more than tool_token_budget of the policy; to list it always, add it to pinned_tools",
+  budget:
+    "the tools cost more than tool_token_budget of the policy; to list it always, add it to pinned_tools",
 };
 
 async function show(context: CommandContext, _options: object, name: string): Promise<undefined> {

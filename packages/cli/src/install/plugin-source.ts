@@ -42,7 +42,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith(MARKETPLACE)) return { kind: "marketplace", id: text.slice(MARKETPLACE.length) };
   if (text.startsWith(EXAMPLE)) return readPluginSource(cwd, exampleFolder(text.slice(EXAMPLE.length)));
   const path = resolve(cwd, text);
-  if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw maybeRegistryName(text);
+  if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw sourceNotFound(text);
   const folder = statSource(path, text).isDirectory();
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
@@ -105,7 +105,7 @@ export function unreadable(shown: string, reason: string): BackplaneError {
   });
 }
 
-function maybeRegistryName(text: string): BackplaneError {
+function sourceNotFound(text: string): BackplaneError {
   return new BackplaneError("cli.usage", `${text} does not exist or cannot be read.`, {
     fix: `Correct the path. To install the npm package of that name: backplane plugin install npm:${text}`,
   });

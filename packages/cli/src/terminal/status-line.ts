@@ -10,14 +10,14 @@ import { plainLine } from "./plain-text.ts";
 const TICK_MS = 500;
 const ERASE = "\r\u001b[2K";
 
-export interface Wait {
+export interface StatusHandle {
   update(text: string): void;
   end(): void;
 }
 
 export interface StatusLine {
   /** Waits may be nested; the newest one is shown. */
-  begin(text: string): Wait;
+  begin(text: string): StatusHandle;
   /** Removes the line. Callers do this before they print anything else. */
   clear(): void;
 }

@@ -29,7 +29,7 @@ export function toolIdOf(name: string): string {
 }
 
 /** Tool names that imply the gateway's machine as target if the file does not set one. */
-export function requestsHost(name: string): boolean {
+export function impliesHostTarget(name: string): boolean {
   return name.startsWith("host_") || name.startsWith("computer_use_");
 }
 

@@ -172,7 +172,9 @@ export const PolicySchema = z.strictObject({
     .min(0)
     .max(10_000_000)
     .optional()
-    .describe("The maximum estimated tokens of the tools in a model call. Above it, the least used tools are deferred."),
+    .describe(
+      "The maximum estimated tokens of the tools in a model call. Above it, the least used tools are deferred.",
+    ),
   tool_profiles: z
     .record(ProfileNameSchema, boundedList(ToolPatternSchema))
     .optional()

@@ -51,15 +51,15 @@ export function isArtifact(value: Json | undefined): value is JsonObject & { tra
 /** All references in a value, in order; the content of a reference is not searched. */
 export function artifactsIn(value: Json | null): JsonObject[] {
   const found: JsonObject[] = [];
-  look(value, found);
+  collectReferences(value, found);
   return found;
 }
 
-function look(value: Json | null, found: JsonObject[]): void {
+function collectReferences(value: Json | null, found: JsonObject[]): void {
   if (typeof value !== "object" || value === null) return;
-  if (Array.isArray(value)) for (const item of value) look(item, found);
+  if (Array.isArray(value)) for (const item of value) collectReferences(item, found);
   else if (isArtifact(value)) found.push(value);
-  else for (const key in value) look(value[key]!, found);
+  else for (const key in value) collectReferences(value[key]!, found);
 }
 
 /** Returns a copy of the value with each reference replaced. */

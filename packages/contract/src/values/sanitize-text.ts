@@ -70,7 +70,7 @@ export function findHiddenCharacters(value: Json): HiddenCharacters[] {
   const look = (text: string, path: string) => {
     if (!ANY.test(text)) return;
     const runs = text.replaceAll(NEW_LINES, "\n").match(RUN) ?? [];
-    if (runs.length > 0) found.push({ path: sanitizeText(path), ...sum(runs.join("")) });
+    if (runs.length > 0) found.push({ path: sanitizeText(path), ...summarizeHidden(runs.join("")) });
   };
   const walk = (at: Json, path: string): void => {
     if (typeof at === "string") look(at, path);
@@ -93,7 +93,7 @@ export function describeHiddenCharacters({ path, count, characters, spells }: Hi
   return `${path === "" ? "" : `${path}: `}${description}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
 }
 
-function sum(hidden: string): Omit<HiddenCharacters, "path"> {
+function summarizeHidden(hidden: string): Omit<HiddenCharacters, "path"> {
   const points = Array.from(hidden, (character) => character.codePointAt(0)!);
   const names = new Set(points.map((point) => `U+${point.toString(16).toUpperCase().padStart(4, "0")}`));
   const characters = [...names].slice(0, LISTED);

@@ -41,7 +41,7 @@ export function isDescribed(protocol: Protocol): boolean {
 }
 
 /** Packages of these protocols contain no program: the gateway connects to a remote server. */
-export function runsElsewhere(protocol: Protocol): boolean {
+export function isRemoteProtocol(protocol: Protocol): boolean {
   return protocol === "mcp.http";
 }
 

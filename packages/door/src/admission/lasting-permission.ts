@@ -52,7 +52,7 @@ export function findPermission(call: JudgedCall, grant: Grant, rules: readonly A
   if (approval === "never") return { allowed_by: plan.bound.binding.binding_id, unmet: null };
   let unmet: string | null = null;
   for (const rule of rules) {
-    if (!isAbout(rule, call) || compareRisk(risk, rule.max_risk) > 0) continue;
+    if (!appliesTo(rule, call) || compareRisk(risk, rule.max_risk) > 0) continue;
     const wider = widerParts(rule.grant, grant);
     if (wider.length === 0) return { allowed_by: rule.id, unmet: null };
     unmet ??= `the allow rule ${rule.id} does not hold, because the grant is now wider: ${wider.join(", ")}`;
@@ -60,7 +60,7 @@ export function findPermission(call: JudgedCall, grant: Grant, rules: readonly A
   return { allowed_by: null, unmet };
 }
 
-function isAbout(rule: AllowRuleRow, { plan, input, root }: JudgedCall): boolean {
+function appliesTo(rule: AllowRuleRow, { plan, input, root }: JudgedCall): boolean {
   const { export: item, bound } = plan;
   if (rule.package_id !== bound.package.package_id || originOf(bound) === "core") return false;
   if (rule.identity !== null && rule.identity !== root.actor) return false;

@@ -9,7 +9,7 @@ import {
   type ErrorCode,
   type ErrorDetails,
   type Grant,
-  runsElsewhere,
+  isRemoteProtocol,
   tolerates,
 } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";
@@ -279,7 +279,7 @@ export const RULES: readonly Rule[] = [
         return deny("class.unsupported", message);
       }
       // The sandbox is not needed: the code runs in the gateway, on the host by permission, or on another machine.
-      if (grant.class === "inline" || grant.host === true || runsElsewhere(protocol)) return PASS;
+      if (grant.class === "inline" || grant.host === true || isRemoteProtocol(protocol)) return PASS;
       const sandbox = state.sandbox();
       if (sandbox.available || (!sandbox.enabled && grant.class === "worker")) return PASS;
       const { binding_id } = call.plan.bound.binding;

@@ -63,7 +63,7 @@ export function createAllowRules({
       shown.push({
         ...fields,
         ended: revocation?.message ?? null,
-        suspended: suspendedBy(lasting_approvals, rule),
+        suspended: suspensionReason(lasting_approvals, rule),
       });
     }
     return shown;
@@ -123,7 +123,7 @@ export function createAllowRules({
       max_risk,
       grant: combineGrants(usable.map(({ grant }) => grant))!,
       identity,
-      ...creation(deps, caller),
+      ...creationFields(deps, caller),
       approval_id: null,
       note: body.note ?? null,
     };
@@ -178,7 +178,7 @@ function requireRemoval({ actor, role }: Caller, { identity, created_by }: Allow
   );
 }
 
-function suspendedBy(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | null {
+function suspensionReason(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | null {
   if (tolerates(ceiling, max_risk)) return null;
   const calls =
     ceiling === "none" ? "Every call needs approval" : `Calls above ${ceiling} risk need approval`;
@@ -202,12 +202,12 @@ export function ruleOfAnswer(
     covers: covers === "server" ? "server" : "tool",
     tool: covers === "server" ? null : approval.tool,
     package_id: approval.package_id,
-    arguments: covers === "arguments" ? exactly(approval.input) : null,
+    arguments: covers === "arguments" ? exactConditions(approval.input) : null,
     other_arguments: covers !== "arguments",
     max_risk: highest([approval.risk]),
     grant: narrowGrant(call.plan, call.ceiling, call.scope).grant,
     identity: call.root.actor,
-    ...creation(deps, caller),
+    ...creationFields(deps, caller),
     approval_id: approval.id,
     note: null,
   };
@@ -215,13 +215,13 @@ export function ruleOfAnswer(
 }
 
 /** Conditions that only these arguments meet. */
-function exactly(input: Json): Record<string, ArgumentCondition> {
+function exactConditions(input: Json): Record<string, ArgumentCondition> {
   if (typeof input !== "object" || input === null || Array.isArray(input))
     throw invalid("covers", "The arguments of this call are not an object. Cover the tool instead.");
   return Object.fromEntries(Object.entries(input).map(([name, equals]) => [name, { equals }]));
 }
 
-function creation(
+function creationFields(
   { clock }: Pick<KernelDeps, "clock">,
   { actor, role }: Caller,
 ): Pick<AllowRuleRow, "created_by" | "creator_role" | "created_at"> {

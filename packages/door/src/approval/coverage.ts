@@ -8,10 +8,10 @@ import { hash } from "node:crypto";
 import {
   canonicalJson,
   type Grant,
+  isRemoteProtocol,
   type Json,
   type JsonObject,
   pluginNamespace,
-  runsElsewhere,
 } from "@backplane/contract";
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
 import {
@@ -107,7 +107,7 @@ export async function readUseCoverage(
     sign_in: await readSignInIdentity(deps, bound),
     destination: {
       protocol: runtime.protocol,
-      address: runsElsewhere(runtime.protocol) ? runtime.entrypoint : null,
+      address: isRemoteProtocol(runtime.protocol) ? runtime.entrypoint : null,
       network: grant.network,
       domains: sorted(grant.allowed_domains) as Json,
     },

@@ -25,7 +25,7 @@ import { featureEntry, findFeatureByName, planServerFeature } from "../admission
 import { widestGrant } from "../admission/visibility.ts";
 import { assumeValidRoot } from "../calls/revocation.ts";
 import { inputIssues, ruleHits } from "../open/open.ts";
-import { skeletonOf } from "../tools/name.ts";
+import { skeletonOf } from "../tools/confusable-names.ts";
 import type { ToolCatalog } from "./catalog.ts";
 import type { ListHiddenTools } from "./hidden-tools.ts";
 

@@ -36,10 +36,10 @@ export async function fallBack(
   const rollback = door.trials.observe(plan.bound.binding, ending, live.row.id);
   const stays: NextRun = { kind: "end", ending };
   if (rollback === null || !mayFallBack(live, ending)) return stays;
-  await waitFor(door, live, rollback, deadline);
+  await waitForRollback(door, live, rollback, deadline);
   const retries = Math.max(live.row.retry_count, ending.retry_count);
   if (live.stopped !== null) return { kind: "end", ending: cancelledBy(live.stopped, retries) };
-  const admitted = await admitBefore(door, failed);
+  const admitted = await admitPreviousVersion(door, failed);
   const left = deadline - door.deps.clock.monotonic();
   if (admitted === null || left <= 0) return stays;
   return await recordFallback(door, failed, admitted, ending, left);
@@ -54,7 +54,12 @@ function mayFallBack(live: LiveCall, { status, error }: CallEnding): boolean {
   return !live.dispatched || isRepeatable(row.effect_class);
 }
 
-async function waitFor(door: Door, live: LiveCall, rollback: Promise<void>, deadline: number): Promise<void> {
+async function waitForRollback(
+  door: Door,
+  live: LiveCall,
+  rollback: Promise<void>,
+  deadline: number,
+): Promise<void> {
   const { clock } = door.deps;
   const stopped = Promise.withResolvers<void>();
   const timer = clock.after(Math.max(0, deadline - clock.monotonic()), stopped.resolve);
@@ -66,7 +71,7 @@ async function waitFor(door: Door, live: LiveCall, rollback: Promise<void>, dead
 }
 
 /** The call as the version before the trial would run it now; null if it may not. */
-async function admitBefore(door: Door, { live, plan, opened }: Approved): Promise<Admitted | null> {
+async function admitPreviousVersion(door: Door, { live, plan, opened }: Approved): Promise<Admitted | null> {
   const { binding } = plan.bound;
   const row: InvocationRow = { ...live.row, binding_id: binding.share_of ?? binding.binding_id };
   const call = await reopen(door, row, opened).catch((error: unknown) => {

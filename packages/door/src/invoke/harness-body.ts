@@ -26,7 +26,7 @@ export function startBody({ id, write }: ExecutionPlan): JsonObject {
   return { mode: "start", ...bodyOf({ id, target, trigger, policy }) };
 }
 
-export function startAgain(execution: ExecutionRow): JsonObject {
+export function restartBody(execution: ExecutionRow): JsonObject {
   return { mode: "start", ...bodyOf(execution) };
 }
 
@@ -40,13 +40,13 @@ export async function resumeBody(
   switch (fidelity) {
     case "lossless":
     case "checkpoint":
-      if (checkpoint === null) return startAgain(execution);
+      if (checkpoint === null) return restartBody(execution);
       return { mode: "resume", ...bodyOf(execution), checkpoint: checkpoint as unknown as JsonObject };
     case "prompt_replay":
       return { mode: "resume", ...bodyOf(execution), ...(await readReplay(door, execution)) };
     case "summary_reseed": {
       const text = summaryTextOf(checkpoint);
-      if (text === null) return startAgain(execution);
+      if (text === null) return restartBody(execution);
       const chain_id = await reseed(door, live, execution, text);
       const target = { ...execution.target, ...(chain_id === null ? {} : { chain_id }) };
       return { mode: "resume", ...bodyOf({ ...execution, target }), summary: { text } };

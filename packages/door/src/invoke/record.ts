@@ -18,7 +18,7 @@ import type {
   NewApproval,
   NewDelegation,
   NewEvent,
-  OpenWith,
+  OpenRecords,
 } from "@backplane/ports";
 import { turnOf } from "@backplane/session";
 import type { Admitted, RefusedCall } from "../admission/admit.ts";
@@ -83,7 +83,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   row.class = admitted.grant.class;
   row.allowed_by = admitted.allowed_by;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
-  const also: OpenWith = { records: NO_RECORDS };
+  const also: OpenRecords = { records: NO_RECORDS };
   // A refused call claims no Idempotency-Key, because a repeat of the request may be admitted.
   if (call.once !== null) also.once = call.once;
   let reservation: SlotReservation | null = null;
@@ -171,7 +171,7 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
   row.ended_at = row.created_at;
   row.tool_result = toolResultBlock(row, { status: "failed", result: null, error, stderr_tail: null });
   if (code !== "gateway_stopping") {
-    const also: OpenWith = { records: { events: [settledEvent(deps, row, now)] } };
+    const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] } };
     if (call.delivery?.job !== undefined) also.job = call.delivery.job;
     if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);

@@ -31,8 +31,8 @@ import { createRedactor, type Redactor } from "../calls/redact.ts";
 import { type Opened, reopen } from "../open/open.ts";
 import { accept } from "./accept.ts";
 import type { Approved } from "./approve.ts";
+import { createCallListener } from "./call-listener.ts";
 import type { Door } from "./door.ts";
-import { listen } from "./listen.ts";
 import { isHarness, isInterrupted, mayRestart, startHarness } from "./start-harness.ts";
 import { storeContent } from "./store-content.ts";
 
@@ -112,7 +112,7 @@ async function runAttempts(
     const attempt = call.attempt + tried;
     const body = started?.body ?? buildBody(row, attempt);
     const request = buildRunRequest(door, call, attempt, Math.ceil(left), secrets, body);
-    const listener = listen(door, live, plan.export, redactor);
+    const listener = createCallListener(door, live, plan.export, redactor);
     let outcome = await runner.run(request, listener);
     const flushing = listener.flush?.();
     // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).

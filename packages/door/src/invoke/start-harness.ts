@@ -11,9 +11,9 @@ import type { InvocationRow, RunOutcome } from "@backplane/ports";
 import { type CallEnding, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import type { BoundHarness } from "../harness/harness-input.ts";
+import { getTape } from "./call-listener.ts";
 import type { Door } from "./door.ts";
-import { resumeBody, startAgain, startBody } from "./harness-body.ts";
-import { getTape } from "./listen.ts";
+import { restartBody, resumeBody, startBody } from "./harness-body.ts";
 
 export type StartedHarness =
   | { kind: "started"; body: JsonObject }
@@ -51,7 +51,7 @@ export async function startHarness(door: Door, live: LiveCall, item: PluginExpor
   }
   // Only a call that awaited approval across a restart was never started before.
   const never_started = execution.starts === 1 && execution.checkpoints === 0;
-  const body = never_started ? startAgain(execution) : await resumeBody(door, live, fidelity, execution);
+  const body = never_started ? restartBody(execution) : await resumeBody(door, live, fidelity, execution);
   return begin(door, live, body);
 }
 

@@ -8,8 +8,8 @@ import { type Invocation, type InvocationEvent, isTerminal } from "@backplane/co
 import type { InvocationRow, WatchItem } from "@backplane/ports";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { sleep, WakeSignal } from "../node/wake.ts";
+import { getTape } from "./call-listener.ts";
 import type { Door } from "./door.ts";
-import { getTape } from "./listen.ts";
 import { publicInvocation } from "./record.ts";
 
 const QUEUE = 256;

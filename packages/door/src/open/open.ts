@@ -25,7 +25,7 @@ import type {
   InvocationRow,
   JobHold,
   KernelDeps,
-  OpenWith,
+  OpenRecords,
   SchemaIssue,
   Scope,
 } from "@backplane/ports";
@@ -92,7 +92,7 @@ export interface HarnessRun {
   run_id: string;
   workspace: string;
   /** Writes the row of the call together with the run and its message. */
-  write(row: InvocationRow, also: OpenWith): Promise<unknown>;
+  write(row: InvocationRow, also: OpenRecords): Promise<unknown>;
 }
 
 declare const opened: unique symbol;

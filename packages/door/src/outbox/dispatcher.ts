@@ -175,7 +175,7 @@ export class Dispatcher {
         known.set(key, hooks);
       }
       for (const hook of selectBindings(hooks, event.id)) {
-        if (wants(hook, event)) jobs.push(this.#buildJob(hook, event));
+        if (passesFilters(hook, event)) jobs.push(this.#buildJob(hook, event));
       }
     }
     return jobs;
@@ -220,7 +220,7 @@ function runAfter(pause: (run: () => void) => void, run: () => void): Timer {
 }
 
 /** Whether the event passes the filters of the hook's author and of its binding. */
-function wants({ binding, package: { manifest } }: BoundPackage, event: OutboxEvent): boolean {
+function passesFilters({ binding, package: { manifest } }: BoundPackage, event: OutboxEvent): boolean {
   const own = manifest.exports.find(({ id }) => id === binding.export_id);
   const authored = own?.kind === "hook" ? own.hook.filter : undefined;
   return matchesFilter(event, authored) && matchesFilter(event, binding.policy.deliveries?.filter);

@@ -9,7 +9,7 @@
 import type { Origin } from "@backplane/contract";
 import type { BoundPackage, Scope } from "@backplane/ports";
 import { takesTraffic } from "@backplane/registry";
-import { nameProblem, skeletonOf } from "./name.ts";
+import { nameProblem, skeletonOf } from "./confusable-names.ts";
 
 /**
  * The origin of a tool, as the catalog and the policy name it. The host decides the origin, never the
@@ -175,7 +175,7 @@ function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, 
   const description = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
   const has = `${label(holder)} has ${description}`;
   const failed = loser.origin === "plugin" && holder.origin === "plugin";
-  if (!failed) return { status: "skipped", reason: `${has}; ${WHY[holder.origin]}` };
+  if (!failed) return { status: "skipped", reason: `${has}; ${PRECEDENCE_REASONS[holder.origin]}` };
   const error = loser.instrument ? "InstrumentNameCollision: " : "";
   return {
     status: "failed",
@@ -183,7 +183,7 @@ function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, 
   };
 }
 
-const WHY: Record<Origin, string> = {
+const PRECEDENCE_REASONS: Record<Origin, string> = {
   workspace: "workspace tools come first",
   core: "core tools come first",
   bundled: "bundled plugins come before installed ones",

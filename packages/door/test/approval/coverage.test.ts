@@ -36,13 +36,13 @@ const inputs: fc.Arbitrary<CoveredInputs> = fc.record({
 });
 
 /** Reorders the keys of every object. */
-function turned<T>(value: T): T {
-  if (Array.isArray(value)) return value.map(turned) as T;
+function withReversedKeys<T>(value: T): T {
+  if (Array.isArray(value)) return value.map(withReversedKeys) as T;
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
     Object.entries(value)
       .toReversed()
-      .map(([key, inside]) => [key, turned(inside)]),
+      .map(([key, inside]) => [key, withReversedKeys(inside)]),
   ) as T;
 }
 
@@ -65,7 +65,7 @@ verifies("approval.digest", "keeps the digest when keys or the lists of a grant 
       const listed = Object.fromEntries(
         Object.entries(grant).map(([key, value]) => [key, Array.isArray(value) ? value.toReversed() : value]),
       ) as typeof grant;
-      expect(coverageOf(turned({ ...covered, grant: listed }))).toEqual(coverageOf(covered));
+      expect(coverageOf(withReversedKeys({ ...covered, grant: listed }))).toEqual(coverageOf(covered));
     }),
   );
 });

@@ -177,7 +177,13 @@ test.each<[string, string, Policy, ApprovalAnswer, string]>([
     { response: "approve_for_session", covers: "server" },
     "request.invalid",
   ],
-  ["more than the call with a plain approval", "click", {}, { response: "approve", covers: "tool" }, "request.invalid"],
+  [
+    "more than the call with a plain approval",
+    "click",
+    {},
+    { response: "approve", covers: "tool" },
+    "request.invalid",
+  ],
 ])("refuses to cover %s, and the approval stays pending", async (_what, name, policy, answer, code) => {
   const fixture = await openBrowser(policy);
   const { approval, ticket } = await ask(fixture, name);

@@ -157,32 +157,36 @@ verifies(
   },
 );
 
-verifies("sec.revocation", "rejects nested calls of a running call once its binding is disabled", async () => {
-  const fixture = await createTestKernel();
-  const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
-  const outer = await fixture.bind(manifest([toolExport("outer", scopes), toolExport("inner")]));
-  await fixture.kernel.bindings.create(admin, {
-    package_id: "acme/devkit",
-    package_version: "0.1.0",
-    export_id: "inner",
-  });
-  const results: string[] = [];
-  fixture.runner.script = async ({ request }) => {
-    if (request.export_id === "inner") return ok();
-    const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
-    const call = () =>
-      fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
-        async ({ settled }) => void results.push((await settled).status),
-        (error: { code: string }) => void results.push(error.code),
-      );
-    await call();
-    await fixture.kernel.bindings.patch(admin, outer.binding_id, { status: "disabled" }, undefined);
-    await call();
-    return ok();
-  };
-  await fixture.call({ export_id: "outer" });
-  expect(results).toEqual(["succeeded", "binding.not_active"]);
-});
+verifies(
+  "sec.revocation",
+  "rejects nested calls of a running call once its binding is disabled",
+  async () => {
+    const fixture = await createTestKernel();
+    const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
+    const outer = await fixture.bind(manifest([toolExport("outer", scopes), toolExport("inner")]));
+    await fixture.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id: "inner",
+    });
+    const results: string[] = [];
+    fixture.runner.script = async ({ request }) => {
+      if (request.export_id === "inner") return ok();
+      const caller = await fixture.kernel.keys.authenticate(request.context.gateway.delegation_token!);
+      const call = () =>
+        fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
+          async ({ settled }) => void results.push((await settled).status),
+          (error: { code: string }) => void results.push(error.code),
+        );
+      await call();
+      await fixture.kernel.bindings.patch(admin, outer.binding_id, { status: "disabled" }, undefined);
+      await call();
+      return ok();
+    };
+    await fixture.call({ export_id: "outer" });
+    expect(results).toEqual(["succeeded", "binding.not_active"]);
+  },
+);
 
 test("does not start a queued call after the policy denied its tool to the role", async () => {
   const fixture = await createTestKernel();

@@ -5,7 +5,7 @@ import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { defineKernelPlugin, toolOk } from "@backplane/sdk/kernel";
 import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
-import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "../../../agent/test/loop/test-session.ts";
@@ -143,7 +143,7 @@ verifies(
   "stops a sub-agent with its parent and for the same reason when the key is revoked",
   async () => {
     let lose: () => Promise<unknown> = async () => undefined;
-    const { yes } = yesPlugin();
+    const { yes } = autoApprovePlugin();
     const fixture = await createTestSession({
       tools: [addTool, takingTool(() => lose())],
       plugins: [agentTool, yes],

@@ -52,18 +52,22 @@ verifies(
   },
 );
 
-verifies("client.profiles", "keeps the choice of tools for an hour although calls change the usage", async () => {
-  const fixture = await bindTools();
-  await setPolicy(fixture, { tool_token_budget: 1_500 });
-  const first = await deferredFor(fixture);
-  expect(Object.keys(first)).toHaveLength(3);
-  const [other] = Object.keys(first);
-  await callTool(fixture, other!);
-  fixture.clock.monotonic_offset += 2_000;
-  expect(await deferredFor(fixture)).toEqual(first);
-  fixture.clock.monotonic_offset += 3_600_000;
-  expect(Object.keys(await deferredFor(fixture))).not.toContain(other);
-});
+verifies(
+  "client.profiles",
+  "keeps the choice of tools for an hour although calls change the usage",
+  async () => {
+    const fixture = await bindTools();
+    await setPolicy(fixture, { tool_token_budget: 1_500 });
+    const first = await deferredFor(fixture);
+    expect(Object.keys(first)).toHaveLength(3);
+    const [other] = Object.keys(first);
+    await callTool(fixture, other!);
+    fixture.clock.monotonic_offset += 2_000;
+    expect(await deferredFor(fixture)).toEqual(first);
+    fixture.clock.monotonic_offset += 3_600_000;
+    expect(Object.keys(await deferredFor(fixture))).not.toContain(other);
+  },
+);
 
 verifies(
   "client.profiles",

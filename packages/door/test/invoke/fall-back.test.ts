@@ -166,22 +166,26 @@ verifies("grant.narrow", "admits the second run with the grant of the previous v
   expect(narrowed.fixture.runner.requests[1]!.grant.network).toBe("none");
 });
 
-verifies("delegation.token", "revokes the token of the crashed run before the second run starts", async () => {
-  const scoped = [toolExport("greet", { permissions: { gateway_api_scopes: ["chains:read"] } })];
-  const { fixture } = await openOnTrial({ old: scoped });
-  const accepted: boolean[] = [];
-  fixture.runner.script = async ({ request }) => {
-    if (request.package.version === CANDIDATE) return CRASHED;
-    for (const { context } of fixture.runner.requests)
-      accepted.push(
-        (await fixture.kernel.keys.authenticate(context.gateway.delegation_token!).catch(() => null)) !==
-          null,
-      );
-    return ok();
-  };
-  expect(await greet(fixture)).toMatchObject({ status: "succeeded" });
-  expect(accepted).toEqual([false, true]);
-});
+verifies(
+  "delegation.token",
+  "revokes the token of the crashed run before the second run starts",
+  async () => {
+    const scoped = [toolExport("greet", { permissions: { gateway_api_scopes: ["chains:read"] } })];
+    const { fixture } = await openOnTrial({ old: scoped });
+    const accepted: boolean[] = [];
+    fixture.runner.script = async ({ request }) => {
+      if (request.package.version === CANDIDATE) return CRASHED;
+      for (const { context } of fixture.runner.requests)
+        accepted.push(
+          (await fixture.kernel.keys.authenticate(context.gateway.delegation_token!).catch(() => null)) !==
+            null,
+        );
+      return ok();
+    };
+    expect(await greet(fixture)).toMatchObject({ status: "succeeded" });
+    expect(accepted).toEqual([false, true]);
+  },
+);
 
 verifies("approval.digest", "does not run a call on bytes other than those a person approved", async () => {
   const asks = toolExport("greet", {}, { requires_approval: true });

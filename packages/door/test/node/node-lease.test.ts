@@ -1,6 +1,6 @@
 import { BackplaneError } from "@backplane/contract";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, onTestFinished, test } from "vitest";
 import { NodeLease } from "../../src/node/node-lease.ts";
 
@@ -18,7 +18,7 @@ function setUp(shared = true) {
   };
   const store = { shared, leases: { acquire, release: async () => true } };
   const host = { recovery: { interval_ms: 1, node_ttl_ms: TTL } };
-  const lease = new NodeLease({ clock, log: logTo(), node_id: "n", store, host } as never);
+  const lease = new NodeLease({ clock, log: createTestLogger(), node_id: "n", store, host } as never);
   onTestFinished(() => lease.stop());
   const later = (ms: number) => {
     clock.monotonic_offset += ms;

@@ -9,7 +9,7 @@ import {
   type OutboxEvent,
 } from "@backplane/ports";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { Deliverer } from "../../src/outbox/deliver.ts";
 import { Dispatcher } from "../../src/outbox/dispatcher.ts";
@@ -63,7 +63,7 @@ function baseDeps(): Pick<KernelDeps, "clock" | "ids" | "node_id" | "host" | "lo
     host: hostPolicy({
       deliveries: { concurrency: 2, per_binding: 2, max_attempts: 3, base_ms: 100, max_ms: 500 },
     }),
-    log: logTo(() => {}),
+    log: createTestLogger(() => {}),
     random,
   };
 }

@@ -48,24 +48,28 @@ verifies(
   },
 );
 
-verifies("tools.precedence", "gives a name to the server or the plugin, whichever was registered first", () => {
-  const early = source("mcp", "acme/server", "2024-01-01");
-  const late = source("mcp", "acme/server", "2026-01-01");
-  const plugin = source("plugin", "acme/plugin", "2025-01-01");
-  expect(winner(plugin, early)).toBe("acme/server");
-  expect(winner(late, plugin)).toBe("acme/plugin");
-  for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
-  // A claimed install date is compared only among plugins, so a plugin cannot use it to take the name of a server.
-  const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
-  expect(winner(forged, late)).toBe("acme/server");
-  expect(winner(forged, plugin)).toBe("evil/plugin");
-  for (const all of [
-    [forged, late, plugin],
-    [late, plugin, forged],
-    [plugin, forged, late],
-  ])
-    expect(winner(...all)).toBe("acme/server");
-});
+verifies(
+  "tools.precedence",
+  "gives a name to the server or the plugin, whichever was registered first",
+  () => {
+    const early = source("mcp", "acme/server", "2024-01-01");
+    const late = source("mcp", "acme/server", "2026-01-01");
+    const plugin = source("plugin", "acme/plugin", "2025-01-01");
+    expect(winner(plugin, early)).toBe("acme/server");
+    expect(winner(late, plugin)).toBe("acme/plugin");
+    for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
+    // A claimed install date is compared only among plugins, so a plugin cannot use it to take the name of a server.
+    const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
+    expect(winner(forged, late)).toBe("acme/server");
+    expect(winner(forged, plugin)).toBe("evil/plugin");
+    for (const all of [
+      [forged, late, plugin],
+      [late, plugin, forged],
+      [plugin, forged, late],
+    ])
+      expect(winner(...all)).toBe("acme/server");
+  },
+);
 
 verifies(
   "tools.precedence",

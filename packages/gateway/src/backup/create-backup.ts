@@ -41,7 +41,7 @@ export interface Backup {
 }
 
 /** The files and folders of the home that a backup contains, besides the store and the credentials. */
-export const KEPT = ["backplane.toml", "blobs", "data", "plugins", "workspaces.json"];
+export const BACKED_UP_ENTRIES = ["backplane.toml", "blobs", "data", "plugins", "workspaces.json"];
 export const CREDENTIALS = ["admin.token", "secret.key"];
 /** The file of a SQLite store, and the folder with the rows of a PostgreSQL store. */
 export const STORE_FILE = "store.db";
@@ -186,7 +186,7 @@ async function addFiles(
       await rm(copy, { force: true });
     }
   };
-  for (const name of KEPT) await visit(name);
+  for (const name of BACKED_UP_ENTRIES) await visit(name);
 }
 
 async function ignoreRemoved(added: Promise<void>): Promise<void> {

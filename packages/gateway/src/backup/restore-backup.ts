@@ -22,7 +22,7 @@ import { finishRestore, placeFiles, previousFiles, stagedFiles } from "../home/r
 import { setPrivateUmask } from "../host/private-umask.ts";
 import { recordChange } from "../store/record-change.ts";
 import { type BackupManifest, readBackupArchive } from "./archive.ts";
-import { CREDENTIALS, fingerprints, KEPT, STORE_FILE, STORE_ROWS } from "./create-backup.ts";
+import { BACKED_UP_ENTRIES, CREDENTIALS, fingerprints, STORE_FILE, STORE_ROWS } from "./create-backup.ts";
 
 export interface RestoreOptions {
   home: string;
@@ -91,7 +91,7 @@ async function withHome<T>(home: string, work: () => Promise<T>): Promise<T> {
 async function restoreInto(options: RestoreOptions, staging: string): Promise<RestoreResult> {
   const { home, archive } = options;
   const files = stagedFiles(staging);
-  const expected = new Set([...KEPT, ...CREDENTIALS, STORE_FILE, STORE_ROWS]);
+  const expected = new Set([...BACKED_UP_ENTRIES, ...CREDENTIALS, STORE_FILE, STORE_ROWS]);
   const manifest = await readBackupArchive(archive, {
     to: files,
     isExpected: (path) => expected.has(path.split("/", 1)[0]!),

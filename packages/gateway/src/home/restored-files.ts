@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { fsyncFolder } from "./home.ts";
 
-const DECIDED = ".restored";
+const COMMITTED_FOLDER = ".restored";
 const PLAN = "plan.json";
 const FILES = "files";
 /** Entries that a restore leaves in place: the lock, which is held meanwhile, and earlier backups of the home. */
@@ -43,14 +43,14 @@ export function placeFiles(home: string, staging: string): string | null {
   const plan: Plan = { previous, restored, kept: previous.length === 0 ? null : `before-restore-${stamp}` };
   writeFileSync(join(staging, PLAN), JSON.stringify(plan), { flush: true, mode: 0o600 });
   fsyncFolder(staging);
-  renameSync(staging, join(home, DECIDED));
+  renameSync(staging, join(home, COMMITTED_FOLDER));
   fsyncFolder(home);
   return finishRestore(home);
 }
 
 /** Null if there is nothing to finish, or there were no previous files. */
 export function finishRestore(home: string): string | null {
-  const decided = join(home, DECIDED);
+  const decided = join(home, COMMITTED_FOLDER);
   if (!existsSync(decided)) return null;
   const plan = JSON.parse(readFileSync(join(decided, PLAN), "utf8")) as Plan;
   const kept = plan.kept === null ? null : join(home, plan.kept);
@@ -73,6 +73,6 @@ export function finishRestore(home: string): string | null {
 
 /** A gateway must not start between two versions of its data. */
 export function assertNotRestoring(home: string): void {
-  if (!existsSync(join(home, DECIDED))) return;
+  if (!existsSync(join(home, COMMITTED_FOLDER))) return;
   throw new BackplaneError("home.restoring", `A restore of ${home} was interrupted.`);
 }

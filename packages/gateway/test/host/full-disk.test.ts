@@ -52,16 +52,20 @@ verifies("fault.disk", "detects a partial write of a key, an audit export or a r
   expect(readdirSync(dir).sort()).toEqual(["archive", "audit.jsonl", "restored", "secret.key", "to"]);
 });
 
-verifies("fault.disk", "names the audit export whose disk is full, and does not treat its entries as exported", () => {
-  const sink = openAuditExport(dir, "/dev/full");
-  expect(() => sink.append([{ seq: 1, hash: "h" } as never])).toThrow(
-    expect.objectContaining({
-      code: "store.unavailable",
-      message: "There is no space left on the disk of the audit export /dev/full.",
-    }),
-  );
-  expect(sink.last()).toBeNull();
-});
+verifies(
+  "fault.disk",
+  "names the audit export whose disk is full, and does not treat its entries as exported",
+  () => {
+    const sink = openAuditExport(dir, "/dev/full");
+    expect(() => sink.append([{ seq: 1, hash: "h" } as never])).toThrow(
+      expect.objectContaining({
+        code: "store.unavailable",
+        message: "There is no space left on the disk of the audit export /dev/full.",
+      }),
+    );
+    expect(sink.last()).toBeNull();
+  },
+);
 
 verifies("fault.disk", "continues when its log is on a full disk", () => {
   const program = `

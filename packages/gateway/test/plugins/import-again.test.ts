@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { PluginEntry } from "@backplane/contract";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
 import { writeIn, writeManyFiles } from "../../../../test/support/many-files-plugin.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -23,7 +23,12 @@ test("reloads every file of a plugin once and none of its dependencies", async (
   folders.push(folder);
   const home = mkdtempSync(join(tmpdir(), "backplane-again-home-"));
   folders.push(home);
-  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [] });
+  const loader = createPluginLoader({
+    home,
+    clock: systemClock(),
+    log: createTestLogger(),
+    bundled_roots: [],
+  });
   const load = async () => {
     const { plugin } = await loader.load(entryOf(folder), "inline", { allowed_domains: [] });
     return { says: async () => (await plugin.healthCheck!({} as never)).summary };

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { codeOf, type PluginCategory } from "@backplane/contract";
 import type { PluginNetworkAccess } from "@backplane/ports";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -96,7 +96,13 @@ async function load(
   mkdirSync(dir, { recursive: true });
   writeFileSync(join(dir, "plugin.mjs"), PLUGIN(name, category, options.vendor ?? "http://127.0.0.1:1"));
   const { egress = {} } = options;
-  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [], egress });
+  const loader = createPluginLoader({
+    home,
+    clock: systemClock(),
+    log: createTestLogger(),
+    bundled_roots: [],
+    egress,
+  });
   const entry = { name, version: "1.0.0", category, origin: "local" as const, source: dir, dir };
   const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", network);
   /** The plugin in the context of one org. */

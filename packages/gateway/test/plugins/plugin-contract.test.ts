@@ -19,7 +19,7 @@ import {
   NO_NETWORK,
   rejection,
   usePluginLoaders,
-} from "./plugin-loaders.ts";
+} from "./use-plugin-loaders.ts";
 
 usePluginLoaders();
 

@@ -14,7 +14,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract";
 import { testKernelPlugin } from "@backplane/sdk/testing";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
@@ -37,7 +37,7 @@ function makeHome(): string {
 }
 
 function open(home: string, options: Partial<PluginLoaderOptions> = {}) {
-  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), ...options });
+  const loader = createPluginLoader({ home, clock: systemClock(), log: createTestLogger(), ...options });
   afters.push(() => loader.close());
   return loader;
 }

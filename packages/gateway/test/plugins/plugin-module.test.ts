@@ -11,7 +11,7 @@ import {
   pluginText,
   rejection,
   usePluginLoaders,
-} from "./plugin-loaders.ts";
+} from "./use-plugin-loaders.ts";
 
 usePluginLoaders();
 

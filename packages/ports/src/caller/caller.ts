@@ -21,7 +21,7 @@ export function isWholeOrg({ actor, delegation, scope }: Caller): boolean {
 }
 
 /** A delegated caller keeps the channel of the call that it belongs to, so a plugin cannot leave it. */
-export function onChannel(caller: Caller, channel: string): Caller {
+export function withChannel(caller: Caller, channel: string): Caller {
   return caller.delegation === undefined ? { ...caller, channel } : caller;
 }
 

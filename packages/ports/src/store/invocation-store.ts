@@ -78,7 +78,7 @@ export interface HarnessSettlement {
 }
 
 /** Records written in the same transaction as the opened row. */
-export interface OpenWith {
+export interface OpenRecords {
   approval?: NewApproval;
   delegation?: NewDelegation;
   records: ChangeRecords;
@@ -119,7 +119,7 @@ export interface InvocationStore {
    * Resolves when the row is on disk. A rejected call is opened in a terminal status. Resolves to the ids of the tape
    * entries, or to null without a tape.
    */
-  open(row: InvocationRow, also: OpenWith): Promise<AppendedEntries | null>;
+  open(row: InvocationRow, also: OpenRecords): Promise<AppendedEntries | null>;
   /** Moves an approved row from waiting_approval to running. Resolves to false if fence or status have changed. */
   start(
     id: string,

@@ -107,7 +107,8 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     }
     const others = servers.filter(({ package_id }) => package_id !== draft.package_id);
     const holder = others.find(
-      (other) => isSameName(boundServerName(other), name) && (!is_admin || isInScope(other, draft.scope)),
+      (other) =>
+        equalsIgnoringCase(boundServerName(other), name) && (!is_admin || isInScope(other, draft.scope)),
     );
     if (holder !== undefined && isInScope(holder, draft.scope))
       throw nameInUse(name, holder, findFreeName(name, servers));
@@ -186,7 +187,9 @@ export function requireDistinctNames(bound: readonly { row: Binding; found: Chec
     const name = boundServerName(row);
     const holder = servers
       .slice(0, at)
-      .find((other) => other.package_id !== row.package_id && isSameName(boundServerName(other), name));
+      .find(
+        (other) => other.package_id !== row.package_id && equalsIgnoringCase(boundServerName(other), name),
+      );
     if (holder !== undefined) throw nameInUse(name, holder, findFreeName(name, servers));
   }
 }
@@ -216,7 +219,7 @@ function isInScope({ scope }: Binding, { project_id }: Scope): boolean {
 }
 
 /** The catalog does not distinguish names by case either. */
-function isSameName(a: string, b: string): boolean {
+function equalsIgnoringCase(a: string, b: string): boolean {
   return a.toLowerCase() === b.toLowerCase();
 }
 

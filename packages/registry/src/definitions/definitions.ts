@@ -29,7 +29,7 @@ import {
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
-import { listHiddenText } from "../exports/sanitize-text.ts";
+import { listHiddenText } from "../exports/sanitize-export.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 import { acceptTools, mergeDescription } from "./merge-description.ts";

@@ -17,7 +17,7 @@ import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
 import { acceptEither, withOptionalDefaults } from "./optional-defaults.ts";
-import { sanitizeExport } from "./sanitize-text.ts";
+import { sanitizeExport } from "./sanitize-export.ts";
 
 export interface ExportPlan {
   readonly bound: BoundPackage;

@@ -26,7 +26,7 @@ export function widerParts(before: Grant, after: Grant): string[] {
   // A part is wider exactly where the intersection of both takes something away from it.
   const both = intersect(levelOf(before), wanted);
   const fields = Object.keys(wanted) as (keyof Level)[];
-  const wider: string[] = fields.filter((field) => setOf(both[field]) !== setOf(wanted[field]));
+  const wider: string[] = fields.filter((field) => canonicalSet(both[field]) !== canonicalSet(wanted[field]));
   // Each kind of access includes those before it, which the intersection does not take into account.
   if (widerFilesystem(before.filesystem, after.filesystem) !== before.filesystem) wider.push("filesystem");
   if (after.tools === null && before.tools !== null) wider.push("tools");
@@ -71,7 +71,7 @@ function levelOf({ filesystem: _filesystem, secret_env: _env, tools, ...grant }:
 }
 
 /** The lists of a grant are sets. */
-function setOf(value: Level[keyof Level]): string {
+function canonicalSet(value: Level[keyof Level]): string {
   if (!Array.isArray(value)) return canonicalJson((value ?? null) as Json);
   return canonicalJson([...new Set(value.map((item) => canonicalJson(item as Json)))].sort());
 }

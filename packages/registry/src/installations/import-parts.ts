@@ -133,8 +133,7 @@ function requireRunnable({ runner }: Pick<KernelDeps, "runner">, { manifest }: P
 function requireUnique(parts: readonly ImportedPart[], { package_id, version }: Package): void {
   const duplicate = parts.find(({ row }) => row.package_id === package_id && row.version === version);
   if (duplicate === undefined) return;
-  const message =
-    `${duplicate.part.name} is the same package, ${package_id} ${version}, which can be installed only once.`;
+  const message = `${duplicate.part.name} is the same package, ${package_id} ${version}, which can be installed only once.`;
   throw new BackplaneError("package.conflict", message, {
     details: { package_id, version },
     fix: "Install the package once, and give its server the arguments of both.",

@@ -210,7 +210,11 @@ describe("a version that cannot be used", () => {
   const STRICT = { "c.json": { type: "object", properties: { team: { type: "number" } } } };
 
   const CASES: [string, () => [Parameters<typeof install>[2], object], RegExp][] = [
-    ["a stricter config schema", () => [[toolExport("greet", { config_schema: "c.json" })], STRICT], /config\/team/],
+    [
+      "a stricter config schema",
+      () => [[toolExport("greet", { config_schema: "c.json" })], STRICT],
+      /config\/team/,
+    ],
     [
       "a new secret slot",
       () => [[toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } })], {}],

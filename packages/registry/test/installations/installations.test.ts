@@ -32,41 +32,50 @@ describe.each([
   const create = async (wrap: (store: Store) => Store = (store) => store) =>
     await createInstaller(wrap(await open()));
 
-  verifies("run.progress", "a cancelled installation stores nothing unless its commit has begun", async () => {
-    const t = await create();
-    const { installations } = t.fixture.kernel;
-    const moments: ((progress: ProgressReport) => boolean)[] = [
-      ({ step }) => step === "read",
-      ({ step }) => step === "unpack",
-      ({ step }) => step === "check",
-      // Everything is imported; the rows are planned next.
-      ({ unit, done, total }) => unit === "files" && done === total,
-    ];
-    for (const isMoment of moments) {
+  verifies(
+    "run.progress",
+    "a cancelled installation stores nothing unless its commit has begun",
+    async () => {
+      const t = await create();
+      const { installations } = t.fixture.kernel;
+      const moments: ((progress: ProgressReport) => boolean)[] = [
+        ({ step }) => step === "read",
+        ({ step }) => step === "unpack",
+        ({ step }) => step === "check",
+        // Everything is imported; the rows are planned next.
+        ({ unit, done, total }) => unit === "files" && done === total,
+      ];
+      for (const isMoment of moments) {
+        const stop = new AbortController();
+        const report = (progress: ProgressReport) => {
+          if (isMoment(progress)) stop.abort();
+        };
+        const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+        const installing = installations.install(
+          admin,
+          archive,
+          { bind: true },
+          { signal: stop.signal, report },
+        );
+        await expect(installing).rejects.toMatchObject({ code: "request.cancelled" });
+        await expectNothing(t);
+        expect(t.writes).toEqual([]);
+      }
       const stop = new AbortController();
       const report = (progress: ProgressReport) => {
-        if (isMoment(progress)) stop.abort();
+        if (progress.step === "store") stop.abort();
       };
       const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
-      const installing = installations.install(
+      const done = await installations.install(
         admin,
         archive,
         { bind: true },
         { signal: stop.signal, report },
       );
-      await expect(installing).rejects.toMatchObject({ code: "request.cancelled" });
-      await expectNothing(t);
-      expect(t.writes).toEqual([]);
-    }
-    const stop = new AbortController();
-    const report = (progress: ProgressReport) => {
-      if (progress.step === "store") stop.abort();
-    };
-    const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
-    const done = await installations.install(admin, archive, { bind: true }, { signal: stop.signal, report });
-    expect(done.bindings).toHaveLength(2);
-    expect(await t.packages()).toHaveLength(1);
-  });
+      expect(done.bindings).toHaveLength(2);
+      expect(await t.packages()).toHaveLength(1);
+    },
+  );
 
   verifies(
     "pkg.install-atomic",

@@ -8,7 +8,7 @@ import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-const there: Caller = { ...admin, scope: { org_id: "org_there", project_id: null } };
+const otherOrgAdmin: Caller = { ...admin, scope: { org_id: "org_there", project_id: null } };
 const FIRST: VaultKey = { id: "k1", key: new Uint8Array(32).fill(7) };
 
 async function openVaulted() {
@@ -24,9 +24,9 @@ test("seals every row of every org again, despite an interruption and a race, so
   const values = new Map<string, string>();
   for (let i = 0; i < 130; i++) {
     values.set(`s${i}`, randomBytes(12).toString("hex"));
-    await kernel.secrets.put(i % 2 === 0 ? admin : there, `s${i}`, values.get(`s${i}`)!);
+    await kernel.secrets.put(i % 2 === 0 ? admin : otherOrgAdmin, `s${i}`, values.get(`s${i}`)!);
   }
-  await kernel.config.set(there, { "llm.api_key": "sk-config-value", "llm.model": "m" });
+  await kernel.config.set(otherOrgAdmin, { "llm.api_key": "sk-config-value", "llm.model": "m" });
   // The gateway dies after the first batch.
   const replace = store.sealed.replace.bind(store.sealed);
   let steps = 0;
@@ -78,7 +78,7 @@ test("seals every row of every org again, despite an interruption and a race, so
   }
   deps.vault = only;
   const after = createKernel(deps);
-  expect(await after.config.get(there, "llm.api_key", { show: true })).toMatchObject({
+  expect(await after.config.get(otherOrgAdmin, "llm.api_key", { show: true })).toMatchObject({
     value: "sk-config-value",
   });
   const { items } = await kernel.audit.list(
@@ -101,7 +101,7 @@ test("reports rows that cannot be decrypted, keeps them, and does not list their
   const done = await kernel.secrets.rotateKey(admin, { new_key: true });
   expect(done).toMatchObject({ secrets: 1, unused_keys: [] });
   expect(done.unreadable.map(({ name }) => name).toSorted()).toEqual(["broken", "lost"]);
-  for (const caller of [user, there].map((base) => ({ ...base, actor: "key_x" }))) {
+  for (const caller of [user, otherOrgAdmin].map((base) => ({ ...base, actor: "key_x" }))) {
     await expect(kernel.secrets.rotateKey(caller, { new_key: true })).rejects.toMatchObject({
       code: "policy.denied",
     });

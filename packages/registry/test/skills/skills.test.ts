@@ -53,7 +53,7 @@ test("shows skills where their binding is visible, and prefixes a taken name wit
   const own = await names("proj_default");
   expect(own).toContain("- fill-forms:");
   expect(own).toContain("- other:office:fill-forms:");
-  expect(await names("proj_other")).toContain("No skill fits.");
+  expect(await names("proj_other")).toContain("No skill matches.");
 });
 
 test("binds a package of skills only as a whole", async () => {

@@ -24,7 +24,7 @@ import { failedAnswer, type PluginAnswer } from "../ports/answer.ts";
 import type { Dialect, DialectCall } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
 import { type Confinement, chooseLifetime } from "../sandbox/confinement.ts";
-import { type CallRedactor, redactorAmong, redactorFor, secretsOf } from "../secrets/redact.ts";
+import { type CallRedactor, redactorFor, redactorWithRecent, secretsOf } from "../secrets/redact.ts";
 import type { Deadline, Deadlines } from "../time/deadlines.ts";
 import { CallRefusals, stderrTail } from "./call-record.ts";
 import { type CallScratch, hostScratch, sandboxScratch } from "./call-scratch.ts";
@@ -234,7 +234,7 @@ export class RunnerCall implements DialectCall {
     this.#state = "sent";
     this.#stderrFrom = this.#lifetime === "call" ? 0 : worker.process.stderr.total;
     if (this.#redactor.active) {
-      this.#redactor = redactorAmong(worker.recent_secrets, this.request.context, this.#redactor);
+      this.#redactor = redactorWithRecent(worker.recent_secrets, this.request.context, this.#redactor);
     }
     this.#deps.pool.startCall(worker, this);
     // Inside the sandbox the gateway has an address in the sandbox's own network.

@@ -62,11 +62,11 @@ export async function queryProcess<T>(
     }
     session.refresh?.(request.context);
     const answer = await Promise.race([question(session, stop.signal), late]).catch((error: unknown) => {
-      throw nameRefusals(error, worker, request);
+      throw addRefusals(error, worker, request);
     });
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
   } catch (thrown) {
-    const error = await nameCrash(worker, thrown);
+    const error = await explainCrash(worker, thrown);
     throw redactor.active ? redactError(toBackplaneError(error), redactor) : error;
   } finally {
     deadlines.clear(limit);
@@ -78,7 +78,7 @@ export async function queryProcess<T>(
 }
 
 /** A server that cannot reach its API often answers only that a request failed. */
-function nameRefusals(thrown: unknown, worker: Worker, { context }: DescribeRequest): unknown {
+function addRefusals(thrown: unknown, worker: Worker, { context }: DescribeRequest): unknown {
   const code = codeOf(thrown);
   if (code !== "plugin_failed" && code !== "timeout") return thrown;
   return explainRefusals(toBackplaneError(thrown), worker, Object.values(context.secrets), "");
@@ -94,7 +94,7 @@ function describeStartOutput({ process }: Worker): string | null {
 }
 
 /** Explains why the process exited instead of reporting a closed pipe. A remote server never exits. */
-async function nameCrash(worker: Worker, error: unknown): Promise<unknown> {
+async function explainCrash(worker: Worker, error: unknown): Promise<unknown> {
   const { process } = worker;
   if (codeOf(error) !== "crashed" || process.pid === undefined || process.state === "ready") return error;
   await process.gone;

@@ -20,11 +20,11 @@ export async function writeControl(file: string, value: string): Promise<boolean
   }
 }
 
-export async function readOr(file: string, otherwise: string): Promise<string> {
+export async function readOrDefault(file: string, otherwise: string): Promise<string> {
   return await readFile(file, "utf8").catch(() => otherwise);
 }
 
-export function readNowOr(file: string, otherwise: string): string {
+export function readSyncOrDefault(file: string, otherwise: string): string {
   try {
     return readFileSync(file, "utf8");
   } catch {

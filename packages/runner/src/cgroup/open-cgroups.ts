@@ -44,7 +44,10 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
       if (folder !== null) parents[controller] = folder;
     }
     if (parents.memory === undefined || parents.pids === undefined) {
-      return { cgroups: null, reason: "this machine does not delegate both the memory and the pids controller" };
+      return {
+        cgroups: null,
+        reason: "this machine does not delegate both the memory and the pids controller",
+      };
     }
     const cgroups = await openCgroupsV1(parents, name);
     return { cgroups, reason: describe(cgroups) };

@@ -2,7 +2,7 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { type CgroupLimits, type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";
-import { readNowOr, removeFolder, writeControl } from "./cgroup-files.ts";
+import { readSyncOrDefault, removeFolder, writeControl } from "./cgroup-files.ts";
 
 export type ControllerV1 = "memory" | "pids" | "cpu";
 
@@ -58,9 +58,11 @@ async function makeSlot(
     join: folders.map((folder) => join(folder, "tasks")),
     counters: () => ({
       oom: has("memory")
-        ? readCounter(readNowOr(join(folderOf("memory"), "memory.oom_control"), ""), "oom_kill")
+        ? readCounter(readSyncOrDefault(join(folderOf("memory"), "memory.oom_control"), ""), "oom_kill")
         : 0,
-      pids: has("pids") ? readCounter(readNowOr(join(folderOf("pids"), "pids.events"), ""), "max") : 0,
+      pids: has("pids")
+        ? readCounter(readSyncOrDefault(join(folderOf("pids"), "pids.events"), ""), "max")
+        : 0,
     }),
     remove: async () => {
       for (const folder of folders) await removeFolder(folder);

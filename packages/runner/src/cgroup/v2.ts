@@ -2,7 +2,7 @@
 import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type CgroupLimits, type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";
-import { readNowOr, readOr, removeFolder, writeControl } from "./cgroup-files.ts";
+import { readOrDefault, readSyncOrDefault, removeFolder, writeControl } from "./cgroup-files.ts";
 
 const NEEDED = ["memory", "pids"] as const;
 const WANTED = ["cpu"] as const;
@@ -27,7 +27,7 @@ export async function openCgroupsV2(
       continue;
     }
     if (await delegateControllers(folder)) {
-      const has = words(await readOr(join(folder, "cgroup.subtree_control"), ""));
+      const has = words(await readOrDefault(join(folder, "cgroup.subtree_control"), ""));
       return {
         version: "v2",
         controllers: [...WANTED, ...NEEDED].filter((controller) => has.includes(controller)),
@@ -45,15 +45,15 @@ export async function openCgroupsV2(
 }
 
 async function delegateControllers(folder: string): Promise<boolean> {
-  const offered = words(await readOr(join(folder, "cgroup.controllers"), ""));
+  const offered = words(await readOrDefault(join(folder, "cgroup.controllers"), ""));
   if (!NEEDED.every((controller) => offered.includes(controller))) return false;
   const file = join(folder, "cgroup.subtree_control");
   for (const controller of [...NEEDED, ...WANTED]) {
-    if (!offered.includes(controller) || words(await readOr(file, "")).includes(controller)) continue;
+    if (!offered.includes(controller) || words(await readOrDefault(file, "")).includes(controller)) continue;
     // The kernel refuses this for a cgroup with processes; the check below decides.
     await writeControl(file, `+${controller}`).catch(() => false);
   }
-  const delegated = words(await readOr(file, ""));
+  const delegated = words(await readOrDefault(file, ""));
   return NEEDED.every((controller) => delegated.includes(controller));
 }
 
@@ -67,8 +67,8 @@ async function limitSlot(folder: string, limits: CgroupLimits): Promise<SlotCgro
   return {
     join: [join(folder, "cgroup.procs")],
     counters: () => ({
-      oom: readCounter(readNowOr(join(folder, "memory.events"), ""), "oom_kill"),
-      pids: readCounter(readNowOr(join(folder, "pids.events"), ""), "max"),
+      oom: readCounter(readSyncOrDefault(join(folder, "memory.events"), ""), "oom_kill"),
+      pids: readCounter(readSyncOrDefault(join(folder, "pids.events"), ""), "max"),
     }),
     remove: () => removeFolder(folder),
   };

@@ -81,7 +81,7 @@ export async function launch(
   const unfit = await explainUnsupportedFormat(entry, environment);
   if (unfit !== null) throw launchFailed(unfit);
   if (plan.confine !== undefined)
-    return await launchConfined(plan, plan.confine, entry, environment, watchdog);
+    return await launchInSandbox(plan, plan.confine, entry, environment, watchdog);
   const tree = trees.begin();
   const env = { ...buildEnvironment(plan, entry, environment), ...tree.env };
   for (let attempt = 1; ; attempt++) {
@@ -108,7 +108,7 @@ async function launchImage(
   const [file = "", ...args] = plan.runtime.entrypoint;
   const entry = { found: true, file, args, label: file, in_package: true } as const;
   const image = { root: await realpath(root), workdir: plan.runtime.image?.workdir ?? "/" };
-  return await launchConfined(
+  return await launchInSandbox(
     plan,
     plan.confine,
     { ...entry, args: [...args] },
@@ -118,7 +118,7 @@ async function launchImage(
   );
 }
 
-async function launchConfined(
+async function launchInSandbox(
   plan: LaunchPlan,
   { sandbox, grant, lifetime, package_id, binds, shape, openEgress }: NonNullable<LaunchPlan["confine"]>,
   entry: FoundEntry,

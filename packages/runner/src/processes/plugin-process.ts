@@ -23,8 +23,8 @@ import type { ConfinedProcess } from "../sandbox/launch-confined.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import type { ProcessTrees } from "../supervision/process-trees.ts";
 import type { Watchdog } from "../supervision/watchdog.ts";
-import { afterOwnTime } from "../time/after-own-time.ts";
 import type { Deadlines } from "../time/deadlines.ts";
+import { setOwnTimeDeadline } from "../time/own-time-deadline.ts";
 import { asSlowStart } from "../time/slow-start.ts";
 import type { TimeBudgetVerdict } from "../time/time-budget.ts";
 import { killLaunched, type LaunchedProcess, type LaunchPlan, launch } from "./launch.ts";
@@ -123,7 +123,7 @@ export class PluginProcess implements PluginInstance {
 
   after(ms: number, run: () => void): () => void {
     this.#late = null;
-    return afterOwnTime(this.#deps.deadlines, this.pid ?? null, ms, (verdict) => {
+    return setOwnTimeDeadline(this.#deps.deadlines, this.pid ?? null, ms, (verdict) => {
       this.#late = verdict;
       run();
     });
@@ -172,7 +172,7 @@ export class PluginProcess implements PluginInstance {
     });
     const limit = new Promise<never>((_, reject) => {
       // There is no process to sample yet, and the delay is not the plugin's fault.
-      const stop = afterOwnTime(deadlines, null, limit_ms, () => {
+      const stop = setOwnTimeDeadline(deadlines, null, limit_ms, () => {
         late = true;
         const message = `The plugin's program could not be started within ${limit_ms} ms.`;
         const details = { waited_ms: limit_ms, slow_start: true };
@@ -204,7 +204,7 @@ export class PluginProcess implements PluginInstance {
       void treeEnded.then(() => this.#deps.watchdog.forget(pid));
       if (this.state === "ready") this.state = "stopping";
       // A descendant that left the process group could hold the pipes open forever.
-      const stopWait = afterOwnTime(this.#deps.deadlines, null, PIPE_WAIT_MS, () => {
+      const stopWait = setOwnTimeDeadline(this.#deps.deadlines, null, PIPE_WAIT_MS, () => {
         for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       });
       child.once("close", () => {
@@ -278,7 +278,7 @@ export class PluginProcess implements PluginInstance {
   }
 
   #ownTime(ms: number, run: () => void): () => void {
-    return afterOwnTime(this.#deps.deadlines, this.pid ?? null, ms, run);
+    return setOwnTimeDeadline(this.#deps.deadlines, this.pid ?? null, ms, run);
   }
 
   #assertNotKilled(): void {

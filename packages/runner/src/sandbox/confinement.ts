@@ -4,10 +4,10 @@
  */
 import { BackplaneError } from "@backplane/contract";
 import type { RunnerHealth, RunRequest } from "@backplane/ports";
-import type { SandboxOptions } from "./make-sandbox.ts";
 import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
+import type { SandboxOptions } from "./sandbox-parts.ts";
 
-type ConfinedOrder = Pick<RunRequest, "class"> & { grant: Pick<RunRequest["grant"], "host"> };
+type ConfinementRequest = Pick<RunRequest, "class"> & { grant: Pick<RunRequest["grant"], "host"> };
 
 /** With neither a sandbox nor a refusal, the request runs as a plain process. */
 interface Boundary {
@@ -19,7 +19,7 @@ export interface Confinement {
   /** Resolves when the self-test of the sandbox has finished; null after that. */
   opening: Promise<void> | null;
   status(): RunnerHealth["sandbox"];
-  of(request: ConfinedOrder): Boundary;
+  of(request: ConfinementRequest): Boundary;
   close(): Promise<void>;
 }
 

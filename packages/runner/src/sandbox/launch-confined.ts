@@ -17,13 +17,13 @@ import { determineExitCause, type ExitCause, keptFolderFull, raiseLimit } from "
 import { hostsFile } from "./host-files.ts";
 import { readImageEntries } from "./image-entries.ts";
 import type { SandboxLimits } from "./limits.ts";
-import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { PreparedSlot } from "./prepared-slots.ts";
+import { type SandboxParts, sandboxError } from "./sandbox-parts.ts";
 import { ownFilesChanged, type SpawnedProcess, spawnConfined } from "./spawn-confined.ts";
 import { stageArguments } from "./stage-arguments.ts";
 import { claimStateFolder } from "./state-user.ts";
-import { openTraffic, type Traffic } from "./traffic.ts";
+import { openTrafficCounter, type TrafficCounter } from "./traffic-counter.ts";
 import { userNamespaceFix } from "./user-namespaces.ts";
 
 export interface ConfinedProcess {
@@ -118,7 +118,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   const received = egress === null ? Promise.resolve() : receiveListeners(child, egress);
   received.catch(() => {});
   let timed_out = false;
-  let traffic: Traffic | null = null;
+  let traffic: TrafficCounter | null = null;
   control.onRefused((attempt) => egress?.recordDirect(attempt));
   const exitCause = new Promise<void>((resolve) => child.once("close", () => resolve())).then(async () => {
     // An open listener would keep the sandbox's network namespace alive.
@@ -161,7 +161,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
     pendingRefusals: () => {
       // Opened at the first answer, and not with bwrap, whose outer process is not in the network namespace.
       if (prepared.staged !== null && child.exitCode === null && child.signalCode === null)
-        traffic ??= openTraffic(spawned.pid);
+        traffic ??= openTrafficCounter(spawned.pid);
       const counter = traffic?.counter() ?? null;
       if (control.untraced !== null || (counter !== null && counter === reported)) return null;
       return control.trace().then(() => {

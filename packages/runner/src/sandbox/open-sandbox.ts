@@ -7,11 +7,11 @@ import { type ConfinedProcess, type ConfineRequest, launchConfined } from "./lau
 import {
   EMBEDDED,
   findBubblewrap,
-  makeSandbox,
+  openSandboxParts,
   type SandboxBackend,
   type SandboxOptions,
   type SandboxParts,
-} from "./make-sandbox.ts";
+} from "./sandbox-parts.ts";
 import { selfTest } from "./self-test.ts";
 import { type SandboxCheck, type SandboxStatus, statusOf } from "./status.ts";
 
@@ -72,7 +72,7 @@ async function attempt(options: SandboxOptions, backend: SandboxBackend): Promis
   const checks: SandboxCheck[] = [];
   const closers: (() => Promise<void>)[] = [];
   try {
-    const parts = await makeSandbox(options, backend, checks, closers);
+    const parts = await openSandboxParts(options, backend, checks, closers);
     await selfTest(parts, checks);
     return { parts, checks, closers };
   } catch (error) {

@@ -5,8 +5,8 @@ import type { Clock } from "@backplane/ports";
 import { createEgress } from "../egress/create-egress.ts";
 import { discardOutput } from "../programs/keep-output.ts";
 import { type ConfinedProcess, launchConfined } from "./launch-confined.ts";
-import { type SandboxParts, sandboxError } from "./make-sandbox.ts";
 import { INSIDE, INSIDE_UID } from "./plan.ts";
+import { type SandboxParts, sandboxError } from "./sandbox-parts.ts";
 import { checkProbe, type SandboxCheck } from "./status.ts";
 
 const TEST_MS = 20_000;

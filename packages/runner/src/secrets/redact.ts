@@ -71,7 +71,11 @@ const REMEMBERED = 8;
  * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and `own` is
  * returned.
  */
-export function redactorAmong(recent: string[], context: InvocationContext, own: CallRedactor): CallRedactor {
+export function redactorWithRecent(
+  recent: string[],
+  context: InvocationContext,
+  own: CallRedactor,
+): CallRedactor {
   const values = Object.values(context.secrets);
   for (const value of values) {
     if (recent.includes(value)) continue;

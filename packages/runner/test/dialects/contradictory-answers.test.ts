@@ -12,7 +12,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { mcp, testRunnerFor } from "../support/http-request.ts";
+import { mcp, testRunnerFor } from "../support/mcp-http-request.ts";
 import { mcpHttpServer, type ReceivedRequest, type Reply } from "../support/mcp-http-server.ts";
 import type { RequestChange } from "../support/request.ts";
 import { createTestRunner, type TestRunner, until } from "../support/runner.ts";

@@ -10,7 +10,7 @@ import {
   type PluginEntry,
 } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
@@ -45,7 +45,7 @@ function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
     node_args: ["--conditions=backplane-source"],
     host_module,
     clock: systemClock(),
-    log: logTo(),
+    log: createTestLogger(),
     ...options,
   });
   hosts.push(host);
@@ -257,7 +257,7 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
     "",
     `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`,
   );
-  const options = { node: process.execPath, host_module, clock: systemClock(), log: logTo() };
+  const options = { node: process.execPath, host_module, clock: systemClock(), log: createTestLogger() };
   const confinement = createConfinement(sandboxOptions({ init: "/nonexistent" }));
   const egress = createEgress({ clock: options.clock });
   const scratch = new ScratchFolders(mkdtempSync(join(root, "scratch-")), options.log);

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, onTestFinished, test } from "vitest";
 import { createDialects } from "../../src/dialects/create-dialects.ts";
 import { ScratchFolders } from "../../src/plugin-folders/scratch-folders.ts";
@@ -45,7 +45,7 @@ function prepare(change: RequestChange, overrides: Partial<PreparationSteps & Pl
         release: () => void done.push("image released"),
       }),
     },
-    scratch: new ScratchFolders(root, logTo()),
+    scratch: new ScratchFolders(root, createTestLogger()),
     confinement: createConfinement(null),
     programs: {},
     copies: new PrivateCopies(join(root, "own")),

@@ -123,13 +123,19 @@ verifies(
   },
 );
 
-verifies("fault.crash-loop", "launches a failing plugin three times even for many calls at once", async () => {
-  const testRunner = createTestRunner();
-  const outcomes = await Promise.all(Array.from({ length: 12 }, () => testRunner.run(side("dies-at-once"))));
-  const codes = outcomes.map((outcome) => outcome.error?.code);
-  expect(codes.filter((code) => code === "crashed")).toHaveLength(3);
-  expect(codes.filter((code) => code === "crash_loop")).toHaveLength(9);
-});
+verifies(
+  "fault.crash-loop",
+  "launches a failing plugin three times even for many calls at once",
+  async () => {
+    const testRunner = createTestRunner();
+    const outcomes = await Promise.all(
+      Array.from({ length: 12 }, () => testRunner.run(side("dies-at-once"))),
+    );
+    const codes = outcomes.map((outcome) => outcome.error?.code);
+    expect(codes.filter((code) => code === "crashed")).toHaveLength(3);
+    expect(codes.filter((code) => code === "crash_loop")).toHaveLength(9);
+  },
+);
 
 test("does not run an invocation twice at the same time", async () => {
   const testRunner = createTestRunner();

@@ -1,4 +1,4 @@
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, test } from "vitest";
 import { CallRefusals } from "../../src/calls/call-record.ts";
 import type { Refusal } from "../../src/egress/destinations/refusals.ts";
@@ -21,7 +21,7 @@ test("marks a refusal between calls as shared if the process has already served 
     calls,
     [],
     SUBJECT,
-    logTo(() => {}),
+    createTestLogger(() => {}),
   );
   const join = (call: ActiveCall) => {
     calls.push(call);

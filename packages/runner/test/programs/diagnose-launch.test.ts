@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, wri
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BackplaneError } from "@backplane/contract";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, onTestFinished, test } from "vitest";
 import { PLUGIN_PATH } from "../../src/ports/settings.ts";
 import { launch } from "../../src/processes/launch.ts";
@@ -35,7 +35,7 @@ function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): s
 
 /** The explanation of a start that must fail. */
 async function sentence(folder: string, entrypoint: string[], where = environment): Promise<string> {
-  const watchdog = new Watchdog(logTo());
+  const watchdog = new Watchdog(createTestLogger());
   const runtime = {
     protocol: "vai.rpc.v1",
     transport: "stdio",
@@ -44,7 +44,7 @@ async function sentence(folder: string, entrypoint: string[], where = environmen
     capabilities: [],
   } as const;
   const plan = { runtime: { ...runtime, capabilities: [] }, folder, home: null };
-  const trees = new ProcessTrees(logTo());
+  const trees = new ProcessTrees(createTestLogger());
   const failed = await launch(plan, where, watchdog, trees).then(
     ({ child }) => {
       child.kill("SIGKILL");

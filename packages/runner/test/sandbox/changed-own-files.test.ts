@@ -8,7 +8,7 @@ import { spawnConfined } from "../../src/sandbox/spawn-confined.ts";
 import { emptyFolder, openTestSandbox, packageFolder, request, sh } from "../support/sandbox.ts";
 
 /** Runs `attack` right after the first check of our own files that matches `when`. */
-function afterLook(when: (paths: string[]) => boolean, attack: () => void): void {
+function afterCheck(when: (paths: string[]) => boolean, attack: () => void): void {
   const verify = Object.getOwnPropertyDescriptor(PrivateCopies.prototype, "verify")!.value as (
     this: PrivateCopies,
     paths?: Iterable<string>,
@@ -64,7 +64,7 @@ verifies("integrity.exec", "stops a start if a mounted file changed after its ch
   const cache_dir = emptyFolder();
   const sandbox = await openTestSandbox({ cache_dir });
   const passwd = join(ownFolder(cache_dir), "passwd");
-  afterLook(
+  afterCheck(
     (paths) => paths.includes(passwd),
     () => overwrite(passwd),
   );
@@ -82,7 +82,7 @@ verifies("integrity.exec", "kills a process whose program changed while it was e
   const tools = { filter: copies.openUnnamed(Buffer.from("filter")), copies };
   const intact = spawnConfined([program, "60"], tools);
   intact.kill();
-  afterLook(
+  afterCheck(
     (paths) => paths.includes(program),
     () => replace(program),
   );

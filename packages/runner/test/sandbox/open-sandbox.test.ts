@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
-import { treeOf, waitingSandboxes } from "../support/process-tree.ts";
+import { descendantsOf, waitingSandboxes } from "../support/process-tree.ts";
 import {
   emptyFolder,
   finish,
@@ -306,8 +306,8 @@ describe("leaves no process behind", () => {
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
     await new Promise((resolve) => confined.child.stdout.once("data", resolve));
-    await eventually(() => treeOf(confined.pid).length >= 6, 10_000, "the daemons are up");
-    const everyone = [confined.pid, ...treeOf(confined.pid)];
+    await eventually(() => descendantsOf(confined.pid).length >= 6, 10_000, "the daemons are up");
+    const everyone = [confined.pid, ...descendantsOf(confined.pid)];
     confined.kill();
     await confined.exitCause;
     expect(everyone.filter(isAlive)).toEqual([]);
@@ -317,8 +317,8 @@ describe("leaves no process behind", () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "setsid sleep 300 & read x"] };
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
-    await eventually(() => treeOf(confined.pid).length >= 3, 10_000, "the daemon is up");
-    const everyone = [confined.pid, ...treeOf(confined.pid)];
+    await eventually(() => descendantsOf(confined.pid).length >= 3, 10_000, "the daemon is up");
+    const everyone = [confined.pid, ...descendantsOf(confined.pid)];
     await finish(confined);
     expect(everyone.filter(isAlive)).toEqual([]);
   });
@@ -327,7 +327,7 @@ describe("leaves no process behind", () => {
     const sandbox = await openTestSandbox();
     const program = { kind: "system" as const, file: "/bin/sleep", args: ["300"] };
     const confined = await sandbox.launch(request(await packageFolder(), { program }));
-    const inside = treeOf(confined.pid);
+    const inside = descendantsOf(confined.pid);
     expect(inside.length).toBeGreaterThanOrEqual(2);
     process.kill(confined.pid, "SIGKILL");
     await confined.exitCause;
@@ -347,7 +347,7 @@ describe("leaves no process behind", () => {
       host.stdout.once("data", (data) => resolve(String(data)));
     });
     const { pid, cgroups } = JSON.parse(text) as { pid: number; cgroups: string[] };
-    const everyone = [pid, ...treeOf(pid)];
+    const everyone = [pid, ...descendantsOf(pid)];
     expect(everyone.length).toBeGreaterThanOrEqual(3);
     host.kill("SIGKILL");
     await eventually(() => !everyone.some(isAlive), 5_000, "every process is gone");

@@ -1,6 +1,6 @@
 import { REDACTED } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { createCallRedactor, redactorAmong } from "../../src/secrets/redact.ts";
+import { createCallRedactor, redactorWithRecent } from "../../src/secrets/redact.ts";
 
 const SECRET = 'p@ss "wörd"/42+x';
 const redactor = createCallRedactor([SECRET]);
@@ -56,11 +56,11 @@ test("redacts values of earlier calls on the same process, and reuses the call's
   const context = (token: string) => ({ secrets: { slot: token }, gateway: {} }) as never;
   const recent: string[] = [];
   const first = createCallRedactor(["value-before"]);
-  expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
-  expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
+  expect(redactorWithRecent(recent, context("value-before"), first)).toBe(first);
+  expect(redactorWithRecent(recent, context("value-before"), first)).toBe(first);
   const second = createCallRedactor(["value-after"]);
-  const among = redactorAmong(recent, context("value-after"), second);
+  const among = redactorWithRecent(recent, context("value-after"), second);
   expect(among.text("value-before value-after")).toBe(`${REDACTED} ${REDACTED}`);
-  for (let i = 0; i < 20; i++) redactorAmong(recent, context(`value-${i}`), second);
+  for (let i = 0; i < 20; i++) redactorWithRecent(recent, context(`value-${i}`), second);
   expect(recent).toHaveLength(8);
 });

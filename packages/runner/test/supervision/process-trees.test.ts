@@ -6,7 +6,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type ProcessRow, parseStat, readProcess, withDescendants } from "../../src/procfs/process-table.ts";
@@ -203,7 +203,7 @@ verifies(
   "finds a daemon by its mark without cgroups, even after its process exited on its own",
   async () => {
     for (const killed of [true, false]) {
-      const tree = new ProcessTree(null, logTo());
+      const tree = new ProcessTree(null, createTestLogger());
       const child = daemon();
       const { file } = child.input.daemon;
       const script = `python3 ${FIXTURES}/daemon.py ${file} keep; ${killed ? "sleep 600" : "exit 0"}`;
@@ -222,7 +222,7 @@ verifies(
 );
 
 test("does not kill processes of another tree", async () => {
-  const trees = new ProcessTrees(logTo());
+  const trees = new ProcessTrees(createTestLogger());
   const [mine, other] = [trees.begin(), trees.begin()];
   const start = (env: Record<string, string>) =>
     spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore", env });

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, onTestFinished, test } from "vitest";
 import { killGroup } from "../../src/supervision/process-trees.ts";
 import { Watchdog } from "../../src/supervision/watchdog.ts";
@@ -33,7 +33,7 @@ function sleeper(): { child: ChildProcess; pid: number } {
 }
 
 test("kills watched groups when the pipe ends, but not forgotten ones", async () => {
-  const watchdog = new Watchdog(logTo());
+  const watchdog = new Watchdog(createTestLogger());
   watchdog.ready();
   const groups = Array.from({ length: 5 }, sleeper);
   for (const { pid } of groups) watchdog.watch(pid);
@@ -45,7 +45,7 @@ test("kills watched groups when the pipe ends, but not forgotten ones", async ()
 });
 
 test("kills processes with the mark of a watched process, even outside its group", async () => {
-  const watchdog = new Watchdog(logTo());
+  const watchdog = new Watchdog(createTestLogger());
   watchdog.ready();
   const mark = randomBytes(16).toString("hex");
   const start = (value: string) => {
@@ -63,7 +63,7 @@ test("kills processes with the mark of a watched process, even outside its group
 
 test("ignores signals, and is restarted with the same list when it is killed", async () => {
   const lines: string[] = [];
-  const watchdog = new Watchdog(logTo((_, message) => lines.push(message)));
+  const watchdog = new Watchdog(createTestLogger((_, message) => lines.push(message)));
   watchdog.ready();
   const first = watchdog.pid!;
   const { pid } = sleeper();

@@ -1,5 +1,5 @@
 /** A worker with a fake process, for decisions that depend on its state only. */
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { type ActiveCall, Worker } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
 import type { PluginInstance } from "../../src/processes/plugin-instance.ts";
@@ -28,7 +28,7 @@ export function idleWorker(standing: IdleWorkerOptions = {}): Worker {
     calls,
     [],
     subject,
-    logTo(() => {}),
+    createTestLogger(() => {}),
   );
   return new Worker({
     process: process as unknown as PluginInstance,

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject } from "@backplane/contract";
 import type { Runner, RunOutcome } from "@backplane/ports";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock } from "@backplane/test-kit/real-time-clock";
 import { expect, onTestFinished } from "vitest";
 import { isAlive, processesWith } from "../../../../test/support/processes.ts";
@@ -36,7 +36,9 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
     clock: realTimeClock,
     scratch_root,
     host: { name: "backplane", version: "0.1.0" },
-    log: logTo((level, message, fields) => logs.push(`${level} ${message} ${JSON.stringify(fields)}`)),
+    log: createTestLogger((level, message, fields) =>
+      logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
+    ),
     ...rest,
     // Prewarmed processes of calls that a test never makes would count as left behind.
     limits: { prewarmed: 0, ...rest.limits },

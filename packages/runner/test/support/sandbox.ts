@@ -6,14 +6,14 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import { onTestFinished } from "vitest";
 import { PLUGIN_PATH } from "../../src/index.ts";
 import type { ExitCause } from "../../src/sandbox/exit-cause.ts";
 import type { ConfinedProcess, ConfineRequest } from "../../src/sandbox/launch-confined.ts";
-import type { SandboxOptions } from "../../src/sandbox/make-sandbox.ts";
 import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
+import type { SandboxOptions } from "../../src/sandbox/sandbox-parts.ts";
 
 /** Limits the wait for an end of output that never comes. */
 const UNREAD_MS = 5_000;
@@ -22,7 +22,7 @@ const UNREAD_MS = 5_000;
 export const CACHE = join(tmpdir(), `backplane-sandbox-${process.getuid!()}`);
 
 export function sandboxOptions(change: Partial<SandboxOptions> = {}): SandboxOptions {
-  return { cache_dir: CACHE, node: process.execPath, path: PLUGIN_PATH, log: logTo(), ...change };
+  return { cache_dir: CACHE, node: process.execPath, path: PLUGIN_PATH, log: createTestLogger(), ...change };
 }
 
 export async function openTestSandbox(change: Partial<SandboxOptions> = {}): Promise<Sandbox> {

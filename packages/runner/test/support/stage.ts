@@ -7,7 +7,7 @@ import { PrivateCopies } from "../../src/programs/private-copies.ts";
 import { SHIPPED } from "../../src/sandbox/init-program.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter.ts";
-import { treeOf } from "./process-tree.ts";
+import { descendantsOf } from "./process-tree.ts";
 import { CACHE } from "./sandbox.ts";
 
 /** A user that no slot has. */
@@ -43,7 +43,7 @@ export function startStage(): { child: ChildProcess; control: Duplex } {
   });
   for (const stream of child.stdio) stream?.on("error", () => {});
   onTestFinished(() => {
-    for (const pid of treeOf(child.pid!)) process.kill(pid, "SIGKILL");
+    for (const pid of descendantsOf(child.pid!)) process.kill(pid, "SIGKILL");
     child.kill("SIGKILL");
   });
   return { child, control: child.stdio[3] as unknown as Duplex };

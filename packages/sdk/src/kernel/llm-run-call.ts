@@ -85,7 +85,7 @@ async function streamAnswer(call: ProviderCall, deltas: Deltas): Promise<LlmAnsw
       signal,
     })
     [Symbol.asyncIterator]();
-  const patience = new Patience(controller, configTimeout(instance.config.timeout_s));
+  const patience = new AnswerTimeouts(controller, configTimeout(instance.config.timeout_s));
   try {
     for (;;) {
       const step = await patience.wait(() => parts.next());
@@ -111,7 +111,7 @@ async function embedTexts(call: ProviderCall, texts: readonly string[]): Promise
   const provider = call.provider();
   if (provider.embed === undefined)
     throw new LlmCallError({ kind: "other", message: "This provider has no embeddings." });
-  const patience = new Patience(controller, configTimeout(instance.config.timeout_s));
+  const patience = new AnswerTimeouts(controller, configTimeout(instance.config.timeout_s));
   try {
     const { model } = event.payload;
     const { vectors, usage } = await patience.wait(() =>
@@ -128,7 +128,7 @@ async function embedTexts(call: ProviderCall, texts: readonly string[]): Promise
  * Waits for each part until the instance's `timeout_s`, the loop's deadline for the whole answer, or the
  * abort, whichever comes first.
  */
-class Patience {
+class AnswerTimeouts {
   readonly #controller: AbortController;
   readonly #timer: NodeJS.Timeout;
   readonly #total: NodeJS.Timeout;

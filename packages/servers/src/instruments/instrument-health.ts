@@ -13,7 +13,7 @@ import {
   type Json,
   toBackplaneError,
 } from "@backplane/contract";
-import type { BoundPackage, HealthQuestion, KernelDeps, Scope } from "@backplane/ports";
+import type { BoundPackage, HealthCheckOptions, KernelDeps, Scope } from "@backplane/ports";
 import { createProcessRequest, type Policies, readBindingSecrets } from "@backplane/registry";
 import { instrumentOf } from "./instrument-plugins.ts";
 
@@ -29,7 +29,7 @@ export async function checkInstrumentHealth(
   { deps, policies }: HealthDeps,
   scope: Scope,
   bound: BoundPackage,
-  { timeout_ms, probe }: HealthQuestion,
+  { timeout_ms, probe }: HealthCheckOptions,
 ): Promise<InstrumentHealthReport[]> {
   const { binding_id } = bound.binding;
   const row = await deps.store.definitions.get(bound.binding.scope.org_id, binding_id);

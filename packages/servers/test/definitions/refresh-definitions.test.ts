@@ -94,21 +94,17 @@ verifies(
   },
 );
 
-verifies(
-  "mcp.client",
-  "describes every bound server again when the gateway starts",
-  async () => {
-    const fixture = await createTestKernel();
-    fixture.runner.description = () => answer("Weather today");
-    const { binding_id } = await fixture.bind(SERVER);
-    await fixture.crash();
-    const runner = new ScriptedRunner();
-    runner.description = () => answer("Weather today", "Brand new");
-    const next = await createTestKernel({ file: fixture.file, runner });
-    await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
-    expect(runner.describe_requests.map((question) => question.binding_id)).toEqual([binding_id]);
-  },
-);
+verifies("mcp.client", "describes every bound server again when the gateway starts", async () => {
+  const fixture = await createTestKernel();
+  fixture.runner.description = () => answer("Weather today");
+  const { binding_id } = await fixture.bind(SERVER);
+  await fixture.crash();
+  const runner = new ScriptedRunner();
+  runner.description = () => answer("Weather today", "Brand new");
+  const next = await createTestKernel({ file: fixture.file, runner });
+  await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
+  expect(runner.describe_requests.map((question) => question.binding_id)).toEqual([binding_id]);
+});
 
 test("backs off from describing a server that keeps sending list_changed, without missing a change", async () => {
   const due: { ms: number; run: () => void }[] = [];

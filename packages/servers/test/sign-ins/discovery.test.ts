@@ -92,10 +92,19 @@ const AS = "https://as.example/.well-known/oauth-authorization-server/t1";
 const good = metadata("https://as.example/t1");
 test.each<[string, Record<string, JsonObject>]>([
   ["another resource", { [PRM]: resource({ resource: "https://evil.example/team/mcp" }), [AS]: good }],
-  ["a resource beside the server", { [PRM]: resource({ resource: "https://mcp.example/team/mcp2" }), [AS]: good }],
-  ["a resource below the server", { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good }],
+  [
+    "a resource beside the server",
+    { [PRM]: resource({ resource: "https://mcp.example/team/mcp2" }), [AS]: good },
+  ],
+  [
+    "a resource below the server",
+    { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good },
+  ],
   ["another issuer", { [PRM]: resource(), [AS]: metadata("https://evil.example") }],
-  ["PKCE without S256", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } }],
+  [
+    "PKCE without S256",
+    { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } },
+  ],
   ["metadata without PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
   ["an issuer over plain http", { [PRM]: resource({ authorization_servers: ["http://as.example/t1"] }) }],
   [

@@ -18,8 +18,8 @@ import type {
   TapeWrite,
   Timer,
 } from "@backplane/ports";
-import { entryFor, type TapedEvent } from "./entry-for.ts";
-import { sessionName } from "./session-name.ts";
+import { sessionMapKey } from "./session-map-key.ts";
+import { type TapedEvent, toTapedEntry } from "./taped-entry.ts";
 
 export interface PersisterDeps {
   store: { sessions: Pick<SessionStore, "appendTape"> };
@@ -120,7 +120,7 @@ export function createPersister(deps: PersisterDeps): Persister {
   const holds = new Map<string, TurnHold>();
 
   const queueFor = (key: SessionKey): TapeQueue => {
-    const name = sessionName(key);
+    const name = sessionMapKey(key);
     let queue = queues.get(name);
     if (queue === undefined) {
       queue = { name, key, writes: [], best_effort: 0, timer: null, draining: null, outage: null };
@@ -264,7 +264,7 @@ export function createPersister(deps: PersisterDeps): Persister {
 
   return {
     async write(key, event) {
-      const taped = entryFor(event);
+      const taped = toTapedEntry(event);
       if (taped === null) return;
       const items = [{ entry: taped.entry, event }];
       if (taped.essential) {
@@ -283,10 +283,10 @@ export function createPersister(deps: PersisterDeps): Persister {
     append: async (key, items) => (await enqueue(key, items, null))!,
     appendInTransaction: enqueue,
     hold(key, hold) {
-      holds.set(sessionName(key), { hold, lost: false });
+      holds.set(sessionMapKey(key), { hold, lost: false });
     },
     release(key, hold, outcome) {
-      const name = sessionName(key);
+      const name = sessionMapKey(key);
       const held = holds.get(name);
       if (held === undefined || held.hold.run_id !== hold.run_id || held.hold.fence !== hold.fence) return;
       if (outcome === "ended") {
@@ -313,7 +313,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       for (const listener of listeners) listener(key, items);
     },
     async drain(key) {
-      const own = key === undefined ? undefined : queues.get(sessionName(key));
+      const own = key === undefined ? undefined : queues.get(sessionMapKey(key));
       const all = key === undefined ? queues.values() : own === undefined ? [] : [own];
       for (const queue of all) start(queue);
       await Promise.all(all.map((queue) => queue.draining ?? Promise.resolve()));

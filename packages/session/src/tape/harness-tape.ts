@@ -30,9 +30,9 @@ import type {
   TapeWrite,
 } from "@backplane/ports";
 import type { KernelPort } from "../bus/bus-port.ts";
-import { entryFor } from "../sessions/entry-for.ts";
 import { DEFAULT_WORKSPACE, type LiveSessions } from "../sessions/live-sessions.ts";
 import type { Persister } from "../sessions/persister.ts";
+import { toTapedEntry } from "../sessions/taped-entry.ts";
 
 export interface HarnessTape {
   /** Publishes the start of an attempt, and reserves the session id until `settle` or `release`. */
@@ -232,5 +232,5 @@ function keyOf({ org_id, project_id, session_id, harness_run }: InvocationRow): 
 }
 
 function itemOf(event: BusEvent) {
-  return { entry: entryFor(event)!.entry, event };
+  return { entry: toTapedEntry(event)!.entry, event };
 }

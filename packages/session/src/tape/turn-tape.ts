@@ -11,14 +11,14 @@ import type {
   InvocationRow,
   InvocationTurn,
   Logger,
-  OpenWith,
+  OpenRecords,
   SessionKey,
   Store,
   TapeWrite,
 } from "@backplane/ports";
 import type { KernelPort } from "../bus/bus-port.ts";
-import { entryFor } from "../sessions/entry-for.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
+import { toTapedEntry } from "../sessions/taped-entry.ts";
 import { CallProgressFeed, PROGRESS_KIND, type PublishProgress } from "./call-progress.ts";
 import { type CallProgress, type ToolOutcomeEvent, toToolOutcome } from "./outcome.ts";
 
@@ -31,7 +31,7 @@ export interface TurnCall {
 }
 
 export interface TurnTape {
-  open(row: InvocationRow, also: OpenWith, turn: TurnCall): Promise<void>;
+  open(row: InvocationRow, also: OpenRecords, turn: TurnCall): Promise<void>;
   /** Follows the progress of a call for the watchers of its session. Null for a call outside a turn. */
   follow(row: InvocationRow, streaming: boolean): CallProgressFeed | null;
   /** Resolves to false if another node settled the row. */
@@ -136,5 +136,5 @@ function keyOf(row: InvocationRow): SessionKey | null {
 }
 
 function itemOf(event: BusEvent): TapeItem {
-  return { entry: entryFor(event)!.entry, event };
+  return { entry: toTapedEntry(event)!.entry, event };
 }

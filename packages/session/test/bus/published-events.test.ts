@@ -5,7 +5,7 @@ import { BUS_PAYLOADS } from "@backplane/contract/schema";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { payloadTest } from "../../src/bus/payload-check.ts";
-import { entryFor } from "../../src/sessions/entry-for.ts";
+import { toTapedEntry } from "../../src/sessions/taped-entry.ts";
 
 const published = (name: string) =>
   readFileSync(new URL(`../../../../test/fixtures/published/${name}`, import.meta.url), "utf8")
@@ -140,8 +140,8 @@ verifies("tape.append-only", "records every public event as the published persis
   expect(TAPED).toHaveLength(8);
   for (const { kind, fields } of PUBLIC) {
     const event = { id: "evt_1", kind, ts: 1, source: "kernel", payload: payloadOf(fields) };
-    const taped = entryFor({ ...event, session_id: "s" });
+    const taped = toTapedEntry({ ...event, session_id: "s" });
     expect(taped?.entry.kind ?? "(skipped)", kind).toBe(rule(kind).entry);
-    expect(entryFor({ ...event, session_id: "kernel" })).toBeNull();
+    expect(toTapedEntry({ ...event, session_id: "kernel" })).toBeNull();
   }
 });

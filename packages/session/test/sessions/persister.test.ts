@@ -1,11 +1,11 @@
 import { BackplaneError } from "@backplane/contract";
 import type { RunHold, SessionKey, TapeWrite } from "@backplane/ports";
 import { TestClock } from "@backplane/test-kit/kernel/clock";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { entryFor, type TapedEvent } from "../../src/sessions/entry-for.ts";
 import { createPersister } from "../../src/sessions/persister.ts";
+import { type TapedEvent, toTapedEntry } from "../../src/sessions/taped-entry.ts";
 
 const key = (session_id: string): SessionKey => ({
   scope: { org_id: "org_local", project_id: "proj_default" },
@@ -50,7 +50,7 @@ function setUp() {
   const persister = createPersister({
     store: { sessions: { appendTape } },
     clock,
-    log: logTo((_, message) => logged.push(message)),
+    log: createTestLogger((_, message) => logged.push(message)),
     onLost: (loss) => lost.push(loss),
     onTakenOver: (hold) => taken.push(hold),
   });
@@ -188,7 +188,7 @@ test("gives a transaction the ids of its own entries, and listeners the id of ea
   const first = persister.write(key("s"), user("a"));
   await settled();
   const queued = persister.write(key("s"), user("b"));
-  const items = ["c", "d"].map((text) => ({ entry: entryFor(user(text))!.entry, event: null }));
+  const items = ["c", "d"].map((text) => ({ entry: toTapedEntry(user(text))!.entry, event: null }));
   const own = persister.appendInTransaction(key("s"), items, async ({ entries }) => ({
     chain_id: "ch",
     first_id: 2,

@@ -8,8 +8,8 @@ import { copyEmptyStore } from "@backplane/test-kit/empty-store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { entryFor } from "../../src/sessions/entry-for.ts";
 import { createSessions, type Sessions, tapeName } from "../../src/sessions/sessions.ts";
+import { toTapedEntry } from "../../src/sessions/taped-entry.ts";
 
 let dir: string;
 let store: Store;
@@ -42,7 +42,7 @@ const freshKey = (): SessionKey => {
   };
 };
 const makeEntry = (kind: string, payload: object) =>
-  entryFor({
+  toTapedEntry({
     id: "evt_1",
     kind,
     session_id: "chat",

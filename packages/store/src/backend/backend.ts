@@ -5,7 +5,7 @@ import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";
 
 export interface Backend {
   dialect: SqlDialect;
-  /** The caller's time for an operation, or null if the database uses its own clock (see nowAt). */
+  /** The caller's time for an operation, or null if the database uses its own clock (see nowSql). */
   callerTime(now: number): number | null;
   /** Resolves when the write is on disk. Rejects with a BackplaneError; nothing was written then. */
   write<N extends WriteName>(name: N, input: WriteInput<N>): Promise<WriteResult<N>>;

@@ -1,8 +1,8 @@
 /**
  * Idempotency keys. A row without `status` is a claim in progress; a row with it is a stored response. A claim whose
- * request died can be claimed again after stale_ms, a response after expires_at. For the clock see nowAt.
+ * request died can be claimed again after stale_ms, a response after expires_at. For the clock see nowSql.
  */
-import { nowAt, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
+import { nowSql, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 
 interface KeyClaim {
   org_id: string;
@@ -22,13 +22,13 @@ export type KeyState =
   | { state: "conflict" };
 
 const readKeyRow = (dialect: SqlDialect, lock: string) => `select digest, status, body,
-    case when case when status is null then claimed_at + $5 else expires_at end <= ${nowAt(dialect, "$4")}
+    case when case when status is null then claimed_at + $5 else expires_at end <= ${nowSql(dialect, "$4")}
       then 1 else 0 end as free
   from idempotency where org_id = $1 and project_id = $2 and key = $3 ${lock}`;
 
 export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState> {
   const key = [p.org_id, p.project_id, p.key];
-  const now = nowAt(dialect, "$5");
+  const now = nowSql(dialect, "$5");
   for (;;) {
     const claimed = yield sql(
       `insert into idempotency (org_id, project_id, key, digest, claimed_at, expires_at)
@@ -71,7 +71,7 @@ export interface CompletedKey extends KeyClaim {
 
 /** Claims a key and stores its response in the transaction of the work itself, so that neither exists without the other. */
 export function* completeKey(p: CompletedKey, dialect: SqlDialect): Op<void> {
-  const now = nowAt(dialect, "$5");
+  const now = nowSql(dialect, "$5");
   const claimed = yield sql(
     `insert into idempotency (org_id, project_id, key, digest, claimed_at, expires_at, status, body)
       values ($1, $2, $3, $4, ${now}, ${now} + $6, $7, $8)
@@ -108,7 +108,7 @@ export function* finishIdempotent(
   dialect: SqlDialect,
 ): Op<void> {
   yield sql(
-    `update idempotency set status = $4, body = $5, expires_at = ${nowAt(dialect, "$6")} + $7
+    `update idempotency set status = $4, body = $5, expires_at = ${nowSql(dialect, "$6")} + $7
       where org_id = $1 and project_id = $2 and key = $3 and status is null`,
     [p.org_id, p.project_id, p.key, p.status, p.body, p.now, p.ttl_ms],
   );
@@ -126,7 +126,7 @@ export function* abandonIdempotent(org_id: string, project_id: string, key: stri
 export function* sweepIdempotent(now: number | null, limit: number, dialect: SqlDialect): Op<number> {
   const removed = yield sql(
     `delete from idempotency where (org_id, project_id, key) in (
-      select org_id, project_id, key from idempotency where expires_at <= ${nowAt(dialect, "$1")} limit $2)
+      select org_id, project_id, key from idempotency where expires_at <= ${nowSql(dialect, "$1")} limit $2)
       returning 1 as one`,
     [now, limit],
   );

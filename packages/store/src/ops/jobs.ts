@@ -7,14 +7,14 @@
  *
  * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait behind
  * others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing and
- * finishing, so that neither misses a job of the other. For the clock see nowAt.
+ * finishing, so that neither misses a job of the other. For the clock see nowSql.
  */
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { ofExpiredNode } from "./leases.ts";
 import {
   checkedCondition,
   jsonTexts,
-  nowAt,
+  nowSql,
   type Op,
   type Row,
   rowLock,
@@ -52,7 +52,7 @@ export function* enqueueJobs(
     for (const key of [...groups].sort()) yield lockGroup(key);
   }
   if (dialect === "sqlite") return yield* insertJobs(jobs, now);
-  const at = nowAt(dialect, "$4");
+  const at = nowSql(dialect, "$4");
   for (const job of jobs) {
     yield sql(
       `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane, org_id, project_id, started)
@@ -116,7 +116,7 @@ export function* claimJobs(
   const held = p.held === null ? "" : `and id not in (${jsonTexts(dialect, `$${values.push(p.held)}`)})`;
   const due = yield selectForUpdate(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
-      where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${held} ${ready}
+      where queue = $1 and due_at <= ${nowSql(dialect, "$2")} ${lane} ${held} ${ready}
       order by due_at, pos limit $3 ${rowLock(dialect, "for update skip locked")}`,
     values,
   );
@@ -128,7 +128,7 @@ export function* claimJobs(
       continue;
     }
     const [row] = yield sql(
-      `update jobs set state = 'leased', node_id = $2, due_at = ${nowAt(dialect, "$3")} + $4,
+      `update jobs set state = 'leased', node_id = $2, due_at = ${nowSql(dialect, "$3")} + $4,
         attempt = attempt + 1, fence = fence + 1 where id = $1 returning ${JOB}`,
       [job.id as string, p.node_id, p.now, p.lease_ms],
     );
@@ -142,7 +142,7 @@ export function* extendJob(
   dialect: SqlDialect,
 ): Op<boolean> {
   const updated = yield sql(
-    `update jobs set due_at = ${nowAt(dialect, "$3")} + $4
+    `update jobs set due_at = ${nowSql(dialect, "$3")} + $4
       where id = $1 and fence = $2 and state = 'leased' returning id`,
     [p.id, p.fence, p.now, p.lease_ms],
   );
@@ -159,7 +159,7 @@ export function* dueJobs(p: {
   held: string;
 }): Op<Row[]> {
   return yield sql(
-    `select ${JOB} from jobs where queue = $1 and due_at <= ${nowAt("sqlite", "$2")} and lane = $4
+    `select ${JOB} from jobs where queue = $1 and due_at <= ${nowSql("sqlite", "$2")} and lane = $4
       and id not in (${jsonTexts("sqlite", "$5")}) ${p.ready_only ? "and state = 'ready'" : ""} order by due_at, pos limit $3`,
     [p.queue, p.now, p.limit, p.lane, p.held],
   );
@@ -204,7 +204,7 @@ export function* releaseJob(
   p: HeldJob & { now: number | null; delay_ms: number },
   dialect: SqlDialect,
 ): Op<boolean> {
-  const at = `${nowAt(dialect, "$3")} + $4`;
+  const at = `${nowSql(dialect, "$3")} + $4`;
   const reserved = dialect === "sqlite" ? `or (${IS_RESERVED})` : "";
   const released = yield sql(
     `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, ${UNCOUNT_UNSTARTED}
@@ -222,7 +222,7 @@ export function* releaseOrphanJobs(
   p: { queue: string; node_id: string; now: number | null },
   dialect: SqlDialect,
 ): Op<number> {
-  const now = nowAt(dialect, "$3");
+  const now = nowSql(dialect, "$3");
   const released = yield sql(
     `update jobs set state = 'ready', run_at = ${now}, due_at = ${now}, ${UNCOUNT_UNSTARTED}
       where queue = $1 and due_at is not null and state = 'leased' and node_id <> $2
@@ -265,7 +265,7 @@ export function* completeJob(
     return true;
   }
   const [job] = yield sql(
-    `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$3")}, last_error = $4
+    `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowSql(dialect, "$3")}, last_error = $4
       where id = $1 and fence = $2 and state = 'leased' returning queue, group_name`,
     values,
   );
@@ -288,7 +288,7 @@ export function* failJob(
   if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {
     yield* markDead(job, p.error, p.now, dialect);
   } else {
-    const at = `${nowAt(dialect, "$2")} + $4`;
+    const at = `${nowSql(dialect, "$2")} + $4`;
     yield sql(
       `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, last_error = $3 where id = $1`,
       [p.id, p.now, p.error, p.retry_ms],
@@ -320,7 +320,7 @@ export function* replayJob(
     ]);
     waiting = open.length > 0;
   }
-  const at = nowAt(dialect, "$2");
+  const at = nowSql(dialect, "$2");
   yield sql(
     `update jobs set state = 'ready', open_group = group_name, run_at = ${at}, due_at = ${waiting ? "null" : at},
       ended_at = null, last_attempt = attempt + max_attempts where id = $1`,
@@ -336,7 +336,7 @@ export function* discardJob(
   dialect: SqlDialect,
 ): Op<boolean> {
   const [job] = yield sql(
-    `update jobs set state = 'discarded', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$2")}
+    `update jobs set state = 'discarded', due_at = null, open_group = null, ended_at = ${nowSql(dialect, "$2")}
       where id = $1 and state in ('ready', 'dead') returning queue, group_name`,
     [p.id, p.now],
   );
@@ -397,7 +397,7 @@ export function* dueLanes(queue: string, now: number | null, dialect: SqlDialect
       select (select min(j.lane) from jobs j where j.queue = $1 and j.due_at is not null and j.lane > lanes.lane)
         from lanes where lanes.lane is not null)
       select lane, (select min(j.due_at) from jobs j
-          where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null) - ${nowAt(dialect, "$2")} as due_in,
+          where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null) - ${nowSql(dialect, "$2")} as due_in,
         (select j.org_id from jobs j
           where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null order by j.due_at limit 1) as org_id
         from lanes where lane is not null order by 2, 1`,
@@ -408,7 +408,7 @@ export function* dueLanes(queue: string, now: number | null, dialect: SqlDialect
 function* markDead(job: Row, error: string, now: number | null, dialect: SqlDialect): Op<void> {
   yield sql(
     `update jobs set state = 'dead', due_at = null, open_group = null, last_error = $2,
-      ended_at = ${nowAt(dialect, "$3")} where id = $1`,
+      ended_at = ${nowSql(dialect, "$3")} where id = $1`,
     [job.id as string, error, now],
   );
   yield* releaseNextInGroup(job, dialect);

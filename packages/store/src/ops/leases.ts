@@ -1,11 +1,11 @@
-/** A lease row stays after its release, so that its fencing token never decreases. For the clock see nowAt. */
-import { jsonTexts, nowAt, type Op, type SqlDialect, sql } from "./op.ts";
+/** A lease row stays after its release, so that its fencing token never decreases. For the clock see nowSql. */
+import { jsonTexts, nowSql, type Op, type SqlDialect, sql } from "./op.ts";
 
 /** $1 name, $2 holder, $3 now, $4 ttl */
 const acquire = (dialect: SqlDialect) => `insert into leases (name, holder, fence, expires_at)
-  values ($1, $2, 1, ${nowAt(dialect, "$3")} + $4)
+  values ($1, $2, 1, ${nowSql(dialect, "$3")} + $4)
   on conflict (name) do update set holder = excluded.holder, fence = leases.fence + 1, expires_at = excluded.expires_at
-  where leases.expires_at <= ${nowAt(dialect, "$3")}`;
+  where leases.expires_at <= ${nowSql(dialect, "$3")}`;
 
 export function* acquireLease(
   p: { name: string; holder: string; now: number | null; ttl_ms: number },
@@ -26,7 +26,7 @@ export function* acquireSlot(
   dialect: SqlDialect,
 ): Op<{ name: string; fence: number } | null> {
   const rows = yield sql(
-    `select name from leases where name >= $1 and name < $2 and expires_at > ${nowAt(dialect, "$3")}`,
+    `select name from leases where name >= $1 and name < $2 and expires_at > ${nowSql(dialect, "$3")}`,
     [`${p.name}#`, `${p.name}$`, p.now],
   );
   const held = new Set(rows.map((row) => row.name));
@@ -45,7 +45,7 @@ export function* renewLeases(
   p: { names: string[]; holder: string; now: number | null; ttl_ms: number },
   dialect: SqlDialect,
 ): Op<number> {
-  const now = nowAt(dialect, "$3");
+  const now = nowSql(dialect, "$3");
   const rows = yield sql(
     `update leases set expires_at = ${now} + $4 where holder = $2 and expires_at > ${now}
       and name in (${jsonTexts(dialect, "$1")}) returning name`,
@@ -68,5 +68,5 @@ export function* releaseLease(name: string, holder: string): Op<boolean> {
  */
 export function ofExpiredNode(dialect: SqlDialect, column: string, now: string): string {
   if (dialect === "sqlite") return "";
-  return `and not exists (select 1 from leases l where l.name = 'node/' || ${column} and l.expires_at > ${nowAt(dialect, now)})`;
+  return `and not exists (select 1 from leases l where l.name = 'node/' || ${column} and l.expires_at > ${nowSql(dialect, now)})`;
 }

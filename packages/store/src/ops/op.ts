@@ -89,7 +89,7 @@ export function rowLock(dialect: SqlDialect, clause: string): string {
  * placeholder is then null. On SQLite it is the caller's time. The expression is stable within a statement, so
  * comparisons with it can use an index.
  */
-export function nowAt(dialect: SqlDialect, placeholder: string): string {
+export function nowSql(dialect: SqlDialect, placeholder: string): string {
   return dialect === "sqlite"
     ? `cast(${placeholder} as integer)`
     : `coalesce(cast(${placeholder} as bigint), (extract(epoch from statement_timestamp()) * 1000)::bigint)`;

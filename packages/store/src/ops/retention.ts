@@ -1,8 +1,8 @@
 /**
  * Removes rows whose retention has ended, in bounded steps, so that no other writer waits long. Invocation rows, tapes
- * and the audit log are never removed. For the clock see nowAt.
+ * and the audit log are never removed. For the clock see nowSql.
  */
-import { nowAt, type Op, type SqlDialect, sql } from "./op.ts";
+import { nowSql, type Op, type SqlDialect, sql } from "./op.ts";
 
 export interface SweepStep {
   now: number | null;
@@ -16,7 +16,7 @@ export function* sweepJobs(
 ): Op<number> {
   const deleted = yield sql(
     `delete from jobs where pos in (
-      select pos from jobs where state = $1 and ended_at <= ${nowAt(dialect, "$2")} - $3 order by ended_at limit $4)
+      select pos from jobs where state = $1 and ended_at <= ${nowSql(dialect, "$2")} - $3 order by ended_at limit $4)
       returning pos`,
     [p.state, p.now, p.keep_ms, p.limit],
   );
@@ -30,7 +30,7 @@ export function* sweepOutbox(p: SweepStep, dialect: SqlDialect): Op<number> {
     `delete from outbox where pos in (
       select pos from (
         select pos, occurred_at from outbox where ${seq} <= (select min(seq) from cursors) order by ${seq} limit $3
-      ) oldest where occurred_at <= ${nowAt(dialect, "$1")} - $2)
+      ) oldest where occurred_at <= ${nowSql(dialect, "$1")} - $2)
       returning pos`,
     [p.now, p.keep_ms, p.limit],
   );
@@ -44,7 +44,7 @@ export function* sweepOutbox(p: SweepStep, dialect: SqlDialect): Op<number> {
 export function* sweepDelegations(p: SweepStep, dialect: SqlDialect): Op<number> {
   const deleted = yield sql(
     `delete from delegations where token_hash in (
-      select token_hash from delegations where expires_at <= ${nowAt(dialect, "$1")} - $2 limit $3)
+      select token_hash from delegations where expires_at <= ${nowSql(dialect, "$1")} - $2 limit $3)
       returning token_hash`,
     [p.now, p.keep_ms, p.limit],
   );

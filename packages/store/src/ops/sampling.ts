@@ -1,5 +1,5 @@
-/** Limits the sampling calls of a binding within a sliding window, across all nodes. For the clock see nowAt. */
-import { nowAt, type Op, rowLock, type SqlDialect, sql } from "./op.ts";
+/** Limits the sampling calls of a binding within a sliding window, across all nodes. For the clock see nowSql. */
+import { nowSql, type Op, rowLock, type SqlDialect, sql } from "./op.ts";
 
 export function* takeSampling(
   p: { org_id: string; binding_id: string; count: number; window_ms: number; now: number | null },
@@ -11,7 +11,7 @@ export function* takeSampling(
     [p.binding_id, p.org_id],
   );
   if (bound.length === 0) return false;
-  const now = nowAt(dialect, "$2");
+  const now = nowSql(dialect, "$2");
   // A row far in the future was written with a wrong clock and would count forever.
   yield sql(`delete from sampling_uses where binding_id = $1 and (at <= ${now} - $3 or at > ${now} + $3)`, [
     p.binding_id,

@@ -3,7 +3,7 @@ import type { Backend } from "../backend/backend.ts";
 import { allowRulesOf, type CreateAllowRule, listAllowRules, readAllowRule } from "../ops/allow-rules.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 
 const MAX_RULES = 1_000;
@@ -26,7 +26,7 @@ export function createAllowRuleStore(backend: Backend): AllowRuleStore {
     },
     async list(scope, page) {
       const rows = await backend.read(() =>
-        listAllowRules([scope.org_id, projectColumn(scope.project_id), beforeOf(page), page.limit + 1]),
+        listAllowRules([scope.org_id, projectColumn(scope.project_id), pageCursor(page), page.limit + 1]),
       );
       return toPage(rows, page, (row) => row.id as string, decode);
     },

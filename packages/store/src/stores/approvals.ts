@@ -5,7 +5,7 @@ import { listApprovals, readApproval } from "../ops/approvals.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
 import { encodeAllowRule } from "./allow-rules.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn } from "./scope.ts";
 
 export function createApprovalStore(backend: Backend): ApprovalStore {
@@ -25,7 +25,7 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
           scope.org_id,
           projectColumn(scope.project_id),
           filter.status ?? "",
-          beforeOf(page),
+          pageCursor(page),
           page.limit + 1,
         ),
       );

@@ -15,7 +15,7 @@ import {
 import type { Op, Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
 import { decodePackage } from "./packages.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn } from "./scope.ts";
 
 export function createBindingStore(backend: Backend): BindingStore {
@@ -65,7 +65,7 @@ export function createBindingStore(backend: Backend): BindingStore {
         listBindings([
           scope.org_id,
           projectColumn(scope.project_id),
-          beforeOf(page),
+          pageCursor(page),
           filter.kind ?? "",
           filter.package_id ?? "",
           page.limit + 1,

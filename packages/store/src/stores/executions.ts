@@ -1,5 +1,5 @@
 import type { Execution, HarnessCheckpoint } from "@backplane/contract";
-import type { ExecutionRow, ExecutionStore, NewExecution, OpenWith } from "@backplane/ports";
+import type { ExecutionRow, ExecutionStore, NewExecution, OpenRecords } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { type ExecutionRows, readExecution } from "../ops/executions.ts";
 import type { Row, SqlValue } from "../ops/op.ts";
@@ -26,7 +26,7 @@ export function createExecutionStore(backend: Backend): ExecutionStore {
 }
 
 export function encodeExecution(
-  execution: OpenWith["execution"],
+  execution: OpenRecords["execution"],
   invocation_id: string,
   run_id: string | null,
 ): ExecutionRows | null {

@@ -10,7 +10,7 @@ import { encodeDelegation } from "./delegations.ts";
 import { encodeExecution } from "./executions.ts";
 import { encodeClaim } from "./idempotency.ts";
 import { decodeInvocation, encodeFixed, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { encodeRun, encodeRunEnd } from "./runs.ts";
 import { projectColumn } from "./scope.ts";
 import { encodeTape } from "./session-row.ts";
@@ -121,7 +121,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
             session_id: filter.session_id ?? "",
             binding_id: filter.binding_id ?? "",
           },
-          before: beforeOf(page),
+          before: pageCursor(page),
           limit: page.limit + 1,
         }),
       );

@@ -4,7 +4,7 @@ import type { Backend } from "../backend/backend.ts";
 import { deadJobs, dueJobs, dueLanes, type JobRow, listJobs, readJob } from "../ops/jobs.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 export function createJobQueue(backend: Backend): JobQueue {
@@ -79,7 +79,7 @@ export function createJobQueue(backend: Backend): JobQueue {
           project_id: projectColumn(scope.project_id),
           state: filter.state ?? "",
           lane: filter.lane ?? "",
-          before: beforeOf(page),
+          before: pageCursor(page),
           limit: page.limit + 1,
         }),
       );

@@ -4,7 +4,7 @@ import type { Backend } from "../backend/backend.ts";
 import { listKeys, readKey, readKeyById } from "../ops/keys.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 
 export function createKeyStore(backend: Backend): KeyStore {
@@ -35,7 +35,7 @@ export function createKeyStore(backend: Backend): KeyStore {
       }),
     async list(scope, page) {
       const rows = await backend.read(() =>
-        listKeys([scope.org_id, projectColumn(scope.project_id), beforeOf(page), page.limit + 1]),
+        listKeys([scope.org_id, projectColumn(scope.project_id), pageCursor(page), page.limit + 1]),
       );
       return toPage(rows, page, (row) => row.id as string, decodeKey);
     },

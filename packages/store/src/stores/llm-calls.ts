@@ -3,7 +3,7 @@ import type { LlmCallStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listLlmCalls, readLlmCall } from "../ops/llm-calls.ts";
 import type { Row } from "../ops/op.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 /** The status and the scope are columns. */
@@ -46,7 +46,7 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
         listLlmCalls(filter, [
           scope.org_id,
           projectColumn(scope.project_id),
-          beforeOf(page),
+          pageCursor(page),
           page.limit + 1,
         ] as const),
       );

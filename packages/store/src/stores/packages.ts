@@ -3,7 +3,7 @@ import type { ChangeRecords, PackageStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { digestInUse, findPackage, type InsertPackage, listPackages, readPackage } from "../ops/packages.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 
 export function createPackageStore(backend: Backend): PackageStore {
   return {
@@ -24,7 +24,7 @@ export function createPackageStore(backend: Backend): PackageStore {
         return row === undefined ? null : decodePackage(row.body);
       }),
     async list(org_id, page) {
-      const rows = await backend.read(() => listPackages([org_id, beforeOf(page), page.limit + 1]));
+      const rows = await backend.read(() => listPackages([org_id, pageCursor(page), page.limit + 1]));
       return toPage(
         rows,
         page,

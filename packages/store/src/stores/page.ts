@@ -4,7 +4,7 @@ import type { Page, PageOf } from "@backplane/ports";
 const END = "\u{10FFFF}";
 
 /** Lists are sorted from the newest id to the oldest. */
-export function beforeOf(page: Page): string {
+export function pageCursor(page: Page): string {
   return page.after ?? END;
 }
 

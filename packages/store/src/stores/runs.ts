@@ -7,7 +7,7 @@ import type { Row } from "../ops/op.ts";
 import { EXECUTING, listRuns, type RunColumns, readFirstRun, readRun } from "../ops/runs.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
 import { encodeHold, encodeTape, keyColumns } from "./session-row.ts";
 
@@ -96,7 +96,7 @@ export function createRunStore(backend: Backend): RunStore {
           session_id: filter.session_id ?? null,
           chain_id: filter.chain_id ?? null,
           workspace: filter.workspace ?? null,
-          before: beforeOf(page),
+          before: pageCursor(page),
           limit: page.limit + 1,
         }),
       );

@@ -15,7 +15,7 @@ import { readChainRow } from "../ops/sessions.ts";
 import { checkSpan, spansOf } from "../ops/spans.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, scopeColumns } from "./scope.ts";
 import {
   decodeChain,
@@ -54,7 +54,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         listSessions({
           ...scopeColumns(scope),
           workspace: filter.workspace ?? null,
-          before: beforeOf(page),
+          before: pageCursor(page),
           limit: page.limit + 1,
         }),
       );
@@ -69,7 +69,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       return row === undefined ? null : decodeChain(row);
     },
     async chains(key, page) {
-      const rows = await backend.read(() => listChains(keyColumns(key), beforeOf(page), page.limit + 1));
+      const rows = await backend.read(() => listChains(keyColumns(key), pageCursor(page), page.limit + 1));
       return toPage(rows, page, (row) => row.id as string, decodeChain);
     },
     append(key, entries, chain_id, once) {

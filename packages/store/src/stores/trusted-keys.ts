@@ -9,7 +9,7 @@ import {
   trustedKeyByKeyId,
 } from "../ops/trusted-keys.ts";
 import { encodeRecords } from "./change-records.ts";
-import { beforeOf, toPage } from "./page.ts";
+import { pageCursor, toPage } from "./page.ts";
 
 export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
   return {
@@ -31,7 +31,7 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
       return row === undefined ? null : decode(row);
     },
     async list(org_id, page) {
-      const rows = await backend.read(() => listTrustedKeys([org_id, beforeOf(page), page.limit + 1]));
+      const rows = await backend.read(() => listTrustedKeys([org_id, pageCursor(page), page.limit + 1]));
       return toPage(rows, page, (row) => row.id as string, decode);
     },
     async revoke(key, records) {

@@ -12,7 +12,7 @@ export interface UnpackLimits {
 }
 
 /** For a server together with its dependencies: real servers have 30,000 files and more. */
-export const NPM_LIMITS: UnpackLimits = {
+export const SERVER_UNPACK_LIMITS: UnpackLimits = {
   entries: 150_000,
   unpacked_bytes: 1024 * MIB,
   file_bytes: 256 * MIB,

@@ -25,7 +25,7 @@ export async function takeFingerprint(
 ): Promise<Fingerprint> {
   const paths = pathsOf(files);
   const known = new BigInt64Array(paths.length * FIELDS);
-  await inSlices(paths.length, (index) => {
+  await findFirstFailing(paths.length, (index) => {
     write(known, index, stat(dir, paths[index] as string));
     return true;
   });
@@ -33,7 +33,7 @@ export async function takeFingerprint(
     size: paths.length,
     async changed() {
       const now = new BigInt64Array(FIELDS);
-      const at = await inSlices(paths.length, (index) => {
+      const at = await findFirstFailing(paths.length, (index) => {
         write(now, 0, stat(dir, paths[index] as string));
         for (let field = 0; field < FIELDS; field++) {
           if (now[field] !== known[index * FIELDS + field]) return false;
@@ -78,7 +78,7 @@ function write(into: BigInt64Array, index: number, info: BigIntStats | undefined
 }
 
 /** Returns the first index for which `holds` is false; null when there is none. */
-async function inSlices(count: number, holds: (index: number) => boolean): Promise<number | null> {
+async function findFirstFailing(count: number, holds: (index: number) => boolean): Promise<number | null> {
   for (let index = 0; index < count; index++) {
     if (index > 0 && index % SLICE === 0) await new Promise((resolve) => setImmediate(resolve));
     if (!holds(index)) return index;

@@ -1,6 +1,6 @@
 /** Checks of a package against its manifest: platform, entrypoint and skills. Schemas: check-schema-files.ts. */
 import { posix } from "node:path";
-import { BackplaneError, type Manifest, runsElsewhere } from "@backplane/contract";
+import { BackplaneError, isRemoteProtocol, type Manifest } from "@backplane/contract";
 import type { HostPlatform } from "../manifest/host-platform.ts";
 import { isBareName } from "../manifest/manifest-rules.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
@@ -23,7 +23,7 @@ export function checkPlatform({ runtime }: Manifest, host: HostPlatform): void {
 
 /** The entrypoint must be an executable file of the package, or a bare name for the PATH. */
 export function checkEntrypoint(manifest: Manifest, listing: TreeListing, toml: string): void {
-  if (runsElsewhere(manifest.runtime.protocol)) return;
+  if (isRemoteProtocol(manifest.runtime.protocol)) return;
   const program = manifest.runtime.entrypoint[0] as string;
   const file = listing.files.find(({ path }) => path === posix.normalize(program));
   if (isBareName(program)) {

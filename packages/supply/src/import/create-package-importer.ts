@@ -118,9 +118,9 @@ export function createPackageImporter({
   registries,
 }: ImporterParts): PackageImporter {
   async function inStaging<T>(work: (staging: Staging) => Promise<T>): Promise<T> {
-    const staging = await store.stage().catch(nameDisk);
+    const staging = await store.stage().catch(throwDiskFault);
     try {
-      return await work(staging).catch(nameDisk);
+      return await work(staging).catch(throwDiskFault);
     } finally {
       await staging.end();
     }
@@ -374,7 +374,7 @@ export function createPackageImporter({
       return { content, end };
     } catch (error) {
       await end();
-      return nameDisk(error);
+      return throwDiskFault(error);
     }
   }
 
@@ -423,7 +423,7 @@ export function createPackageImporter({
           parts
             .find((known) => known === part)!
             .importPart()
-            .catch(nameDisk),
+            .catch(throwDiskFault),
         assertAllowedFound() {
           allowed.scripts.assertFound();
           allowed.builds.assertFound();
@@ -479,6 +479,6 @@ function originOf(source: Pick<PackageSource, "kind"> & { whole?: boolean }): Im
   return source.kind === "workspace" && !source.whole ? "workspace" : "folder";
 }
 
-function nameDisk(error: unknown): never {
+function throwDiskFault(error: unknown): never {
   throw diskFault(error, "the gateway's home (blobs)") ?? error;
 }

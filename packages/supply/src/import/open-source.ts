@@ -10,7 +10,7 @@ import { surveyFolder } from "../pack/survey-folder.ts";
 import { listTree, type TreeListing } from "../tree/tree-listing.ts";
 import type { PackageFormat, SourceHints } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
-import { invalidSource, missingManifest } from "./formats/no-source.ts";
+import { invalidSource, missingManifest } from "./formats/source-errors.ts";
 
 export interface SourceArchive {
   bytes: AsyncIterable<Uint8Array>;

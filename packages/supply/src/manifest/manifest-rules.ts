@@ -1,5 +1,5 @@
 /** Rules for a manifest beyond its schema. Each rule checks a manifest that the schema has accepted. */
-import { isDescribed, type Manifest, runsElsewhere } from "@backplane/contract";
+import { isDescribed, isRemoteProtocol, type Manifest } from "@backplane/contract";
 import { type Finding, subject } from "./explain-issue.ts";
 
 type Rule = (manifest: Manifest) => Finding[];
@@ -25,7 +25,7 @@ export function isBareName(program: string): boolean {
 
 function entrypointInside(manifest: Manifest): Finding[] {
   const program = manifest.runtime.entrypoint[0] as string;
-  if (runsElsewhere(manifest.runtime.protocol)) return validServerUrl(manifest, program);
+  if (isRemoteProtocol(manifest.runtime.protocol)) return validServerUrl(manifest, program);
   const isInside =
     /^(\.\/)?[^/\\\p{Cc}]+(\/[^/\\\p{Cc}]+)*$/u.test(program) && !program.split("/").includes("..");
   if (isBareName(program) || (program.includes("/") && isInside)) return [];

@@ -11,7 +11,7 @@ import { pipeline } from "node:stream/promises";
 import { BackplaneError, isObject } from "@backplane/contract";
 import { type Operation, requireNotCancelled, type SourceBuilds } from "@backplane/ports";
 import { parse } from "smol-toml";
-import { NPM_LIMITS, type UnpackLimits } from "../archive/limits.ts";
+import { SERVER_UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import type { AllowedBuilds } from "./allowed-builds.ts";
 import type { NeededSource, Pip } from "./pip-command.ts";
@@ -62,7 +62,7 @@ const WHEEL_NAME = /^[A-Za-z0-9._+!]+(?:-[A-Za-z0-9._+!]+){4,5}\.whl$/;
 const SETUPTOOLS = { requires: ["setuptools>=40.8.0"], backend: "setuptools.build_meta:__legacy__" };
 
 export async function createWheelBuilder(parts: WheelBuilderParts): Promise<SourceBuilder> {
-  const { pip, builds, allowed, dir, operation, limits = NPM_LIMITS } = parts;
+  const { pip, builds, allowed, dir, operation, limits = SERVER_UNPACK_LIMITS } = parts;
   const wheels = join(dir, "built");
   await mkdir(wheels);
   const built = new Map<string, BuiltWheel>();
@@ -153,7 +153,9 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
         const done = [...built.values()].some(({ source: { url } }) => url === source.url);
         throw invalidBuild(
           source,
-          done ? "pip does not accept the wheel for this Python and platform" : "its build requires the package itself",
+          done
+            ? "pip does not accept the wheel for this Python and platform"
+            : "its build requires the package itself",
         );
       }
       started.add(source.url);
@@ -259,7 +261,8 @@ function checkRequirements(requirements: readonly string[], name: string): strin
 
 async function findWheel(out: string, source: LockedFile): Promise<string> {
   const wheels = (await namesIn(out)).filter((name) => name.endsWith(".whl"));
-  if (wheels.length !== 1) throw invalidBuild(source, `its build produced ${wheels.length} wheels instead of one`);
+  if (wheels.length !== 1)
+    throw invalidBuild(source, `its build produced ${wheels.length} wheels instead of one`);
   const file = wheels[0]!;
   if (!WHEEL_NAME.test(file)) throw invalidBuild(source, "the name of its wheel is invalid");
   return file;

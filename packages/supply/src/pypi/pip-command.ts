@@ -240,7 +240,7 @@ export function createPip(options: PythonOptions): Pip {
       operation.report({ step, message });
       const proxy = await startRegistryProxy({
         origins,
-        upstream: (origin) => upstreamOf(env, origin),
+        upstream: (origin) => findUpstreamProxy(env, origin),
         received: (done) => operation.report({ step, message, done, unit: "bytes" }),
         max_bytes,
       });
@@ -416,7 +416,7 @@ async function runProgram(
 }
 
 /** The operator's own proxy, as curl and pip read it from the environment. */
-function upstreamOf(env: PythonOptions["env"] & object, origin: string): URL | null {
+function findUpstreamProxy(env: PythonOptions["env"] & object, origin: string): URL | null {
   const { hostname, protocol } = new URL(origin);
   const read = (name: string) => env[name.toLowerCase()] ?? env[name];
   const direct = (read("NO_PROXY") ?? "").split(",").map((name) => name.trim().replace(/^\*?\./, ""));

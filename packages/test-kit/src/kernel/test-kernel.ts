@@ -23,9 +23,9 @@ import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { onTestFinished } from "vitest";
 import { copyEmptyStore } from "../empty-store.ts";
 import { inlineLoader } from "../inline-loader.ts";
-import { logTo } from "../log-to.ts";
 import { createMemoryFolder } from "../memory-folder.ts";
 import { shareSchemas } from "../shared-schemas.ts";
+import { createTestLogger } from "../test-logger.ts";
 import { TestClock } from "./clock.ts";
 import { TestImporter } from "./manifests.ts";
 import { ScriptedRunner } from "./scripted-runner.ts";
@@ -103,7 +103,7 @@ export async function seedTestKernel(
     random,
     host: hostPolicy({ retry: { max_attempts: 3, base_ms: 5 }, ...options.host }),
     gateway: { base_url: () => "http://127.0.0.1:7420" },
-    log: logTo((level, message, fields) => logged.push({ level, fields, message })),
+    log: createTestLogger((level, message, fields) => logged.push({ level, fields, message })),
     ...(options.artifacts === undefined ? {} : { artifacts: options.artifacts }),
     ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins, temporary) }),
   };

@@ -3,8 +3,8 @@
  * anything else ends the stream, because a wrong guess would read data as frames (wire.frame.bad-length).
  */
 import { BackplaneError, type JsonObject } from "@backplane/contract";
-import { Assembly } from "./assembly.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
+import { FrameAssembly } from "./frame-assembly.ts";
 import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
 import type { FrameLimits } from "./limits.ts";
 import { invalidFrame, previewBytes } from "./parse-frame.ts";
@@ -30,8 +30,8 @@ const USUAL_START = Buffer.from("Content-Length: ");
 class ContentLengthScanner implements Scanner {
   readonly #limits: FrameLimits;
   readonly #input = new ChunkQueue();
-  readonly #header = new Assembly();
-  readonly #body = new Assembly();
+  readonly #header = new FrameAssembly();
+  readonly #body = new FrameAssembly();
   /** Length of the body being received; -1 while a header is being received. */
   #length = -1;
 

@@ -3,8 +3,8 @@
  * stream may lack its newline, because a complete JSON object cannot be part of a longer one.
  */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
-import { Assembly } from "./assembly.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
+import { FrameAssembly } from "./frame-assembly.ts";
 import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
 import type { FrameLimits } from "./limits.ts";
 
@@ -27,7 +27,7 @@ const TAB = 9;
 class LineScanner implements Scanner {
   readonly #limits: FrameLimits;
   readonly #input = new ChunkQueue();
-  readonly #line = new Assembly();
+  readonly #line = new FrameAssembly();
 
   constructor(limits: FrameLimits) {
     this.#limits = limits;

@@ -26,7 +26,7 @@ export function parseJson(body: Buffer, depth: number): Json {
   }
   // Without an escape, strings are well formed if the bytes are valid UTF-8.
   const problem = checkJson(value, depth, text.includes("\\"));
-  if (problem !== undefined) throw invalidFrame(problem, body, answeredBy(value));
+  if (problem !== undefined) throw invalidFrame(problem, body, responseIdOf(value));
   return value;
 }
 
@@ -62,7 +62,7 @@ function reachesPrototype(value: Json): boolean {
 }
 
 /** Finds the id of a JSON-RPC response that could not be parsed. */
-function answeredBy(value: Json): number | undefined {
+function responseIdOf(value: Json): number | undefined {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
   return value.method === undefined && typeof value.id === "number" ? value.id : undefined;
 }

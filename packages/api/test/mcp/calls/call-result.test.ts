@@ -79,29 +79,38 @@ test("describes stored data that is missing or over the limit", async () => {
   ]);
 });
 
-verifies("content.errors", "keeps the blocks that a tool returned with an error and adds code and stderr", async () => {
-  const failure = {
-    kind: "failed",
-    code: "plugin_failed",
-    plugin_code: "E_CONN",
-    retryable: true,
-    stderr: "refused",
-  };
-  const shot = { type: "image", data: "AAAA", mimeType: "image/png" };
-  const text = { type: "text", text: "no connection" };
-  const error = { code: "plugin_failed", message: "no connection" };
-  const other = await callResult(invocationWith([shot], {}, error), openFile);
-  expect(other.content).toEqual([text, shot]);
-  expect(await callResult(invocationWith([text, shot], { failure }, error), openFile)).toEqual({
-    content: [
-      text,
-      shot,
-      { type: "text", text: "[error: plugin_failed (E_CONN). A retry may succeed.]\n[stderr]\nrefused" },
-    ],
-    isError: true,
-    _meta: {
-      "backplane/invocation_id": "inv_1",
-      "backplane/error": { code: "plugin_failed", plugin_code: "E_CONN", retryable: true, stderr: "refused" },
-    },
-  });
-});
+verifies(
+  "content.errors",
+  "keeps the blocks that a tool returned with an error and adds code and stderr",
+  async () => {
+    const failure = {
+      kind: "failed",
+      code: "plugin_failed",
+      plugin_code: "E_CONN",
+      retryable: true,
+      stderr: "refused",
+    };
+    const shot = { type: "image", data: "AAAA", mimeType: "image/png" };
+    const text = { type: "text", text: "no connection" };
+    const error = { code: "plugin_failed", message: "no connection" };
+    const other = await callResult(invocationWith([shot], {}, error), openFile);
+    expect(other.content).toEqual([text, shot]);
+    expect(await callResult(invocationWith([text, shot], { failure }, error), openFile)).toEqual({
+      content: [
+        text,
+        shot,
+        { type: "text", text: "[error: plugin_failed (E_CONN). A retry may succeed.]\n[stderr]\nrefused" },
+      ],
+      isError: true,
+      _meta: {
+        "backplane/invocation_id": "inv_1",
+        "backplane/error": {
+          code: "plugin_failed",
+          plugin_code: "E_CONN",
+          retryable: true,
+          stderr: "refused",
+        },
+      },
+    });
+  },
+);

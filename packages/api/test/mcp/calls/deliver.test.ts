@@ -3,7 +3,7 @@ import type { JsonObject } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
 import { startBoundApi } from "../../support/bound-api.ts";
-import { userCalled } from "../../support/callers.ts";
+import { userNamed } from "../../support/callers.ts";
 import { catalogTool } from "../../support/catalog-tool.ts";
 import { call, connect } from "../../support/mcp-client.ts";
 import type { TestApi } from "../../support/start-api.ts";
@@ -59,7 +59,7 @@ test("repeats the approval notification with increasing progress", async () => {
 });
 
 test("finds an unannounced change by polling and reports it once to each client", async () => {
-  const caller = { ...userCalled("a"), scope: { org_id: "org_local", project_id: null } };
+  const caller = { ...userNamed("a"), scope: { org_id: "org_local", project_id: null } };
   let tools = [catalogTool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
   const watch = createListWatch({ ...t.kernel, catalog: { ...t.kernel.catalog, ...catalog } }, t.clock);

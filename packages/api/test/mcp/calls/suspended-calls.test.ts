@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { SuspendedCalls } from "../../../src/mcp/calls/suspended-calls.ts";
 import type { UpstreamCall } from "../../../src/mcp/calls/upstream-call.ts";
 import { Questions } from "../../../src/mcp/session/questions.ts";
-import { userCalled as caller } from "../../support/callers.ts";
+import { userNamed as caller } from "../../support/callers.ts";
 
 const request = (params: object) => ({
   kind: "request" as const,

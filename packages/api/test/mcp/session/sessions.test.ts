@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { NamedTool } from "../../../src/mcp/lists/tool-names.ts";
 import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";
 import { McpSessions, openCall, SESSION_LIMITS } from "../../../src/mcp/session/sessions.ts";
-import { userCalled as caller } from "../../support/callers.ts";
+import { userNamed as caller } from "../../support/callers.ts";
 import { catalogTool } from "../../support/catalog-tool.ts";
 
 const OPENED = { version: "2025-11-25", capabilities: {}, server: null };

@@ -6,7 +6,7 @@
 import { codeOf, type Invocation, isTerminal } from "@backplane/contract";
 import { EXIT } from "../../command-line/exit-codes.ts";
 import type { CommandContext } from "../../context/context.ts";
-import type { Wait } from "../../terminal/status-line.ts";
+import type { StatusHandle } from "../../terminal/status-line.ts";
 import { eventLine } from "./invocation-text.ts";
 
 /** How long to wait for the record of a cancelled call. */
@@ -35,7 +35,7 @@ export async function followInvocation(
   const timers: NodeJS.Timeout[] = [];
   let id: string | undefined;
   let gave_up: FollowedInvocation["gave_up"] = null;
-  let wait: Wait | undefined;
+  let wait: StatusHandle | undefined;
 
   const cancel = () => {
     if (id === undefined) return;

@@ -164,7 +164,8 @@ async function checkCredential(context: CommandContext): Promise<Check[]> {
 
 /** The sandbox as reported by the gateway, which may have other settings or run on another machine. */
 function sandboxCheck({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
-  if (available) return { name: "boundary", status: "ok", message: `reported by the running gateway: ${reason}` };
+  if (available)
+    return { name: "boundary", status: "ok", message: `reported by the running gateway: ${reason}` };
   return {
     name: "boundary",
     status: "degraded",

@@ -135,7 +135,10 @@ export function addPluginCommands(program: Command, toAction: ToAction): void {
       percentage("--percent"),
     )
     .option("--grant-permissions", "grant permissions that only the new version requests (admins)")
-    .option("--withhold-permissions", "upgrade without these permissions; without either flag the upgrade waits for an admin")
+    .option(
+      "--withhold-permissions",
+      "upgrade without these permissions; without either flag the upgrade waits for an admin",
+    )
     .option(
       "--trial <seconds>",
       "how long the gateway watches the version and rolls it back if it fails (default: 60)",

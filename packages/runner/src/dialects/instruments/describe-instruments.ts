@@ -17,7 +17,7 @@ import {
 import type { Description, RunRequest } from "@backplane/ports";
 import { NO_PERMISSIONS } from "../../ports/dialect.ts";
 
-type PackageOrder = RunRequest["package"];
+type RequestedPackage = RunRequest["package"];
 
 const SYSTEMS: Record<InstrumentPlatform, string | null> = {
   Linux: "linux",
@@ -28,7 +28,7 @@ const SYSTEMS: Record<InstrumentPlatform, string | null> = {
 
 export function describeInstruments(
   { instruments, warnings }: CheckedInstruments,
-  pack: PackageOrder,
+  pack: RequestedPackage,
   system: string = process.platform,
 ): Description {
   const schemas: Record<string, Json> = {};
@@ -57,7 +57,7 @@ export function describeInstruments(
 }
 
 /** A package made for Backplane that uses this protocol has no plugin id of its own. */
-export function pluginIdOf({ package_id, runtime }: PackageOrder): string {
+export function pluginIdOf({ package_id, runtime }: RequestedPackage): string {
   return runtime.instrument?.plugin_id ?? package_id.slice(package_id.lastIndexOf("/") + 1);
 }
 

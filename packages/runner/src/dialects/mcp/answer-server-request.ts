@@ -81,7 +81,7 @@ export async function answerInputRequests(
  * Finds the caller for a request that came over a pipe, which does not say which call it belongs to. The caller is
  * certain only if one call, or calls of one session, are in flight; another person's client is never asked on a guess.
  */
-export function answererAmong(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
+export function findAnswerer(method: string, inFlight: Iterable<PendingRequest>): AnswerRequest | null {
   const answering = [...inFlight].filter(answersRequests);
   const last = answering.at(-1);
   if (last === undefined) return null;

@@ -83,7 +83,7 @@ export function canResume({ last_event, tries }: AnswerStream): boolean {
 }
 
 /** The delay before the next attempt: what the server asked for, or exponential backoff. */
-export function pauseBefore({ retry_ms, tries }: AnswerStream): number {
+export function retryDelayMs({ retry_ms, tries }: AnswerStream): number {
   return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), MAX_RETRY_MS);
 }
 

@@ -14,7 +14,7 @@ import {
   followStream,
   freshStream,
   isStream,
-  pauseBefore,
+  retryDelayMs,
   type StreamEvents,
 } from "./event-stream.ts";
 import { httpError, isRefusedProbe, probeRejection, readRpcError, signInError } from "./http-errors.ts";
@@ -237,7 +237,7 @@ export class HttpTransport implements McpTransport {
 
   #pause(stream: AnswerStream): Promise<void> {
     return new Promise((resolve) => {
-      this.#options.after(pauseBefore(stream), resolve);
+      this.#options.after(retryDelayMs(stream), resolve);
     });
   }
 

@@ -15,14 +15,14 @@ import {
 import {
   type AnsweringRequest,
   type AnswerRequest,
-  answererAmong,
   answerInputRequests,
   answerServerRequest,
   answersRequests,
+  findAnswerer,
 } from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
 import { negotiate } from "./negotiate.ts";
-import { makeRequest, OtherRequest, type Requester } from "./other-request.ts";
+import { NonToolRequest, type Requester, sendNonToolRequest } from "./non-tool-request.ts";
 import { paramHeaders } from "./param-headers.ts";
 import { type Agreement, CLIENT_CAPABILITIES, envelope } from "./revisions.ts";
 import { type PendingRequest, RpcChannel, requestWithTimeout } from "./rpc-channel.ts";
@@ -132,7 +132,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     // Only HTTP has headers.
     const headers = this.stateless && this.#channel.transport.cancels_by_drop;
     return await describeTools(server, this.#agreement!, permissions, headers, (method, params) =>
-      makeRequest(this, method, params, null, null),
+      sendNonToolRequest(this, method, params, null, null),
     );
   }
 
@@ -149,7 +149,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       if (method === "resources/subscribe") return this.#subscription.watch(params.uri, true);
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
-    const answer = await makeRequest(this, method, params, listener, signal);
+    const answer = await sendNonToolRequest(this, method, params, listener, signal);
     if (typeof params.uri === "string") this.#subscribed.remember(method, params.uri);
     return answer;
   }
@@ -236,7 +236,9 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#channel.notify("notifications/initialized");
     if (agreement.stateless) return;
-    this.#subscribed.resubscribe((uri) => makeRequest(this, "resources/subscribe", { uri }, null, null));
+    this.#subscribed.resubscribe((uri) =>
+      sendNonToolRequest(this, "resources/subscribe", { uri }, null, null),
+    );
   }
 
   /** One new session for all requests that found the old one expired. */
@@ -274,7 +276,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     const { folders } = this.#options;
     if (method === "ping") return await answerServerRequest(method, params, null, folders);
     const mine = origin !== null && answersRequests(origin) ? origin.answerRequest : null;
-    const answerRequest = origin === null ? answererAmong(method, this.#channel.inFlight()) : mine;
+    const answerRequest = origin === null ? findAnswerer(method, this.#channel.inFlight()) : mine;
     return await answerServerRequest(method, params, answerRequest, folders);
   }
 
@@ -291,7 +293,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       this.#link.violation("flood");
       return;
     }
-    if (origin instanceof OtherRequest) origin.notify(method, params);
+    if (origin instanceof NonToolRequest) origin.notify(method, params);
     else this.#link.notice(method, params);
   }
 

@@ -50,11 +50,12 @@ const RULES_V6 = SPECIAL_V6.map(([net, length, description]) => ({
 export const publicOnly: AddressRule = (address) => {
   const bytes = addressBytes(address);
   if (bytes === null) return "not an address";
-  if (bytes.length === 4) return RULES_V4.find((rule) => within(bytes, rule.net, rule.length))?.what ?? null;
+  if (bytes.length === 4)
+    return RULES_V4.find((rule) => isInSubnet(bytes, rule.net, rule.length))?.what ?? null;
   if ((bytes[0]! & 0xe0) !== 0x20) return "not global unicast";
   // ISATAP: an IPv4 address after 0000:5efe or 0200:5efe.
   if ((bytes[8]! & 0xfd) === 0 && bytes[9] === 0 && bytes[10] === 0x5e && bytes[11] === 0xfe) return "ISATAP";
-  return RULES_V6.find((rule) => within(bytes, rule.net, rule.length))?.what ?? null;
+  return RULES_V6.find((rule) => isInSubnet(bytes, rule.net, rule.length))?.what ?? null;
 };
 
 /** Also refuses this machine's own public addresses, where the gateway and other services listen. */
@@ -64,7 +65,7 @@ export function publicExceptOwn(own: () => string[] = ownAddresses): AddressRule
     if (reason !== null) return reason;
     const bytes = addressBytes(address)!;
     const ours = own().map(addressBytes);
-    return ours.some((mine) => mine?.length === bytes.length && within(bytes, mine, bytes.length * 8))
+    return ours.some((mine) => mine?.length === bytes.length && isInSubnet(bytes, mine, bytes.length * 8))
       ? "this machine"
       : null;
   };
@@ -84,7 +85,7 @@ export function addressBytes(text: string): Uint8Array | null {
   return version === 6 && !text.includes("%") ? bytesOfV6(text) : null;
 }
 
-function within(address: Uint8Array, net: Uint8Array, length: number): boolean {
+function isInSubnet(address: Uint8Array, net: Uint8Array, length: number): boolean {
   const whole = length >> 3;
   for (let at = 0; at < whole; at++) if (address[at] !== net[at]) return false;
   const rest = length & 7;

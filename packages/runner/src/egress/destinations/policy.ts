@@ -38,7 +38,7 @@ export async function decideEgress(policy: EgressPolicy, destination: Destinatio
   if (policy.gateway.names.has(name)) {
     return policy.gateway.reachable ? { kind: "gateway" } : { kind: "refused", reason: "gateway.no_scope" };
   }
-  const trusted = isOpened(policy.operator_allows, name);
+  const trusted = isAllowedByOperator(policy.operator_allows, name);
   if (kind === "address" && !trusted) return { kind: "refused", reason: "address.literal" };
   if (!policy.allowed.allows(destination)) return { kind: "refused", reason: "domain.not_allowed" };
   // These names mean this machine by definition (RFC 6761), so they are not resolved.
@@ -59,6 +59,6 @@ export async function decideEgress(policy: EgressPolicy, destination: Destinatio
 }
 
 /** Whether the operator allowed this destination or every port of its host. */
-export function isOpened(opened: ReadonlySet<string>, name: string): boolean {
+export function isAllowedByOperator(opened: ReadonlySet<string>, name: string): boolean {
   return opened.has(name) || opened.has(`${name.slice(0, name.lastIndexOf(":"))}:*`);
 }

@@ -7,7 +7,7 @@ import { BackplaneError } from "@backplane/contract";
 import { publicExceptOwn } from "../destinations/address.ts";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Destination, formatDestination } from "../destinations/destination.ts";
-import { decideEgress, type EgressPolicy, isOpened } from "../destinations/policy.ts";
+import { decideEgress, type EgressPolicy, isAllowedByOperator } from "../destinations/policy.ts";
 import { REFUSAL_REASONS, type RefusalReason } from "../destinations/refusals.ts";
 import { systemResolver } from "../destinations/resolve.ts";
 import type { OutboundRules } from "./guarded-requests.ts";
@@ -49,7 +49,10 @@ export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
     },
     // Every request to a literal address is checked here, so no resolver is created for it (bench row llm.proxy).
     refuseLiteral(destination, opened) {
-      if (isIP(destination.host) === 0 || isOpened(allowedBy(opened), formatDestination(destination)))
+      if (
+        isIP(destination.host) === 0 ||
+        isAllowedByOperator(allowedBy(opened), formatDestination(destination))
+      )
         return null;
       return refusal(destination, "address.literal");
     },

@@ -71,7 +71,8 @@ export function createHttpProxy(
     const held = served.get(socket as Socket);
     if (error.code?.startsWith("HPE_")) {
       const line = error.rawPacket?.toString("latin1").split("\r\n", 1)[0] ?? "";
-      if (held !== undefined) held.connection.destination = guess(line) ?? held.connection.destination;
+      if (held !== undefined)
+        held.connection.destination = guessDestination(line) ?? held.connection.destination;
       held?.connection.refuse("request.malformed", line);
       if (socket.writable) socket.write("HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
     }
@@ -229,7 +230,7 @@ function refusalText(reason: RefusalReason, destination: Destination): string {
 }
 
 /** The probable destination of a malformed request, for the record only. */
-function guess(line: string): Destination | null {
+function guessDestination(line: string): Destination | null {
   const found = /^[A-Z]+ (?:[a-z]+:\/\/)?([^ /]+?)(?::(\d{1,5}))?(?:[ /]|$)/i.exec(line);
   return found === null ? null : { host: found[1]!, port: Number(found[2] ?? 0) };
 }

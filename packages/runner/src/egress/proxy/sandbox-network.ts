@@ -37,7 +37,7 @@ export function sandboxNetwork(
   gateway: { base_url: string } | null = null,
 ): SandboxNetwork {
   const reach = gateway !== null && grant.gateway_api_scopes.length > 0;
-  const inside = reach ? gatewayInside(gateway.base_url) : null;
+  const inside = reach ? gatewayListener(gateway.base_url) : null;
   const own: EgressListener[] = inside === null ? [] : [inside.listener];
   const gateway_url = inside?.url ?? null;
   if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
@@ -81,7 +81,7 @@ function proxyVariables(): Record<string, string> {
   return { ...both, ...lower, NODE_USE_ENV_PROXY: "1" };
 }
 
-function gatewayInside(base_url: string): { listener: EgressListener; url: string } {
+function gatewayListener(base_url: string): { listener: EgressListener; url: string } {
   const url = new URL(base_url);
   const port = url.port === "" ? 80 : Number(url.port);
   const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);

@@ -10,7 +10,7 @@ import { peek } from "./peek.ts";
 import type { ProxyConnection } from "./proxy-connection.ts";
 import { pump } from "./pump.ts";
 
-export interface Answers {
+export interface TunnelListener {
   connected(): void;
   /** No address accepts a connection, or the connection limit is reached. */
   failed(reason: "unreachable" | "limit"): void;
@@ -22,7 +22,7 @@ const TOO_LONG = { kind: "refused", reason: "request.malformed", detail: "too lo
 export async function tunnel(
   connection: ProxyConnection,
   target: Target,
-  answers: Answers,
+  answers: TunnelListener,
   http: (target: Target) => void,
 ): Promise<void> {
   // The session may have been held since the destination was resolved.

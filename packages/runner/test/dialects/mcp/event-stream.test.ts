@@ -2,7 +2,7 @@
 import type { Json, JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { mcp, testRunnerFor, text } from "../../support/http-request.ts";
+import { mcp, testRunnerFor, text } from "../../support/mcp-http-request.ts";
 import { mcpHttpServer, type ReceivedRequest, type Reply } from "../../support/mcp-http-server.ts";
 import { requestOf } from "../../support/request.ts";
 import { until } from "../../support/runner.ts";

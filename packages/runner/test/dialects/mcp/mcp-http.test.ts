@@ -2,7 +2,7 @@
 import type { JsonObject } from "@backplane/contract";
 import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
-import { answers, mcp, testRunnerFor, text } from "../../support/http-request.ts";
+import { answerMethod, mcp, testRunnerFor, text } from "../../support/mcp-http-request.ts";
 import { mcpHttpServer } from "../../support/mcp-http-server.ts";
 import { requestOf } from "../../support/request.ts";
 import { createTestRunner, until } from "../../support/runner.ts";
@@ -25,7 +25,7 @@ test("2025-11-25: falls back to initialize and sends session and revision with e
 
 test("2026-07-28: sends the metadata in the body and in headers, without a session", async () => {
   const server = await mcpHttpServer(
-    answers("server/discover", (_seen, reply) =>
+    answerMethod("server/discover", (_seen, reply) =>
       reply.result({
         resultType: "complete",
         supportedVersions: ["2026-07-28"],
@@ -147,7 +147,7 @@ test("closes the request of a cancelled call, and ends an unanswered call at its
 test("fails the call, not the server, after a response over the limit or without JSON", async () => {
   let calls = 0;
   const server = await mcpHttpServer(
-    answers("tools/call", (_seen, reply) => {
+    answerMethod("tools/call", (_seen, reply) => {
       if (++calls === 1) reply.result({ content: [{ type: "text", text: "x".repeat(50_000) }] });
       else reply.status(200, "<html>", { "content-type": "text/html" });
     }),
@@ -162,7 +162,9 @@ test("fails the call, not the server, after a response over the limit or without
 
 test("fails the call immediately when the server switches to another protocol", async () => {
   const server = await mcpHttpServer(
-    answers("tools/call", (_seen, reply) => reply.status(101, "", { connection: "upgrade", upgrade: "x" })),
+    answerMethod("tools/call", (_seen, reply) =>
+      reply.status(101, "", { connection: "upgrade", upgrade: "x" }),
+    ),
   );
   const outcome = await testRunnerFor(server).run(mcp(server, { timeout_ms: 20_000 }));
   expect(outcome.error?.code).toBe("crashed");
@@ -170,7 +172,7 @@ test("fails the call immediately when the server switches to another protocol", 
 
 test("uses a rotated secret for the next request that is not a call", async () => {
   const server = await mcpHttpServer(
-    answers("resources/read", (_seen, reply) => reply.result({ contents: [] })),
+    answerMethod("resources/read", (_seen, reply) => reply.result({ contents: [] })),
   );
   const testRunner = testRunnerFor(server);
   const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });

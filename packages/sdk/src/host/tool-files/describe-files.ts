@@ -51,7 +51,7 @@ export async function describeFiles(
   let waiting = [...files];
   let hung = false;
   while (waiting.length > 0 && !hung) {
-    const batch = await importIn(waiting, parts);
+    const batch = await importInChild(waiting, parts);
     for (const [file, description] of batch.described) described.set(file, description);
     for (const [file, error] of batch.failed) {
       described.set(file, broken(file, error));
@@ -63,16 +63,19 @@ export async function describeFiles(
   // No file was imported before the first one, so its failure is its own. After a hang, no file is queued
   // behind another that may hang too.
   const alone = [...suspects.filter((file) => file !== files[0]), ...waiting];
-  await inTurns(alone, async (file) => {
+  await describeConcurrently(alone, async (file) => {
     const import_ms = Math.min(parts.import_ms, end - Date.now());
-    const batch = import_ms > 0 ? await importIn([file], { ...parts, import_ms }) : null;
+    const batch = import_ms > 0 ? await importInChild([file], { ...parts, import_ms }) : null;
     const error = batch?.failed.get(file) ?? "other files used up the time limit of the package";
     described.set(file, batch?.described.get(file) ?? broken(file, error));
   });
   return files.map((file) => described.get(file)!);
 }
 
-async function inTurns(files: readonly string[], describe: (file: string) => Promise<void>): Promise<void> {
+async function describeConcurrently(
+  files: readonly string[],
+  describe: (file: string) => Promise<void>,
+): Promise<void> {
   const waiting = [...files];
   const work = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await describe(file);
@@ -81,7 +84,10 @@ async function inTurns(files: readonly string[], describe: (file: string) => Pro
 }
 
 /** Resolves when the child ends; by then at least the first file is described or has failed. */
-async function importIn(files: readonly string[], { command, import_ms }: DescribeParts): Promise<Batch> {
+async function importInChild(
+  files: readonly string[],
+  { command, import_ms }: DescribeParts,
+): Promise<Batch> {
   const batch: Batch = { described: new Map(), failed: new Map(), hung: null };
   const done = () => batch.described.size + batch.failed.size >= files.length;
   const [program = "", ...args] = command;

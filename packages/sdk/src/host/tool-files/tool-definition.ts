@@ -2,7 +2,7 @@
  * Reads the export of a tool file as a tool with all its fields: every default is documented, every mistake
  * is named.
  */
-import { type Json, requestsHost, type ToolFileDescription, toolNameOf } from "@backplane/contract";
+import { impliesHostTarget, type Json, type ToolFileDescription, toolNameOf } from "@backplane/contract";
 
 export interface ToolFile {
   description: ToolFileDescription;
@@ -88,7 +88,7 @@ function schemaOf(value: unknown): Json {
 }
 
 function targetOf(name: string): "sandbox" | "host" {
-  return requestsHost(name) ? "host" : "sandbox";
+  return impliesHostTarget(name) ? "host" : "sandbox";
 }
 
 function isModule(value: unknown): value is { default?: unknown } {

@@ -9,7 +9,7 @@ import type { HookModule } from "../connection/connection.ts";
 import { createPacker } from "./pack-batch.ts";
 import type { BatchResult } from "./run-batch.ts";
 import type { Writer } from "./writer.ts";
-import type { WriterThreadData } from "./writer-thread.ts";
+import type { WriterThreadData } from "./writer-worker.ts";
 
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
@@ -81,7 +81,7 @@ function broken(message: string): BatchResult {
 /** In the same folder, in the sources and in the build. */
 function threadEntry(): URL {
   return new URL(
-    import.meta.url.endsWith(".ts") ? "./writer-thread.ts" : "./writer-thread.js",
+    import.meta.url.endsWith(".ts") ? "./writer-worker.ts" : "./writer-worker.js",
     import.meta.url,
   );
 }

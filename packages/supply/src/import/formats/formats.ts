@@ -4,7 +4,7 @@ import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 import { hefty } from "./hefty.ts";
-import { invalidSource, missingManifest } from "./no-source.ts";
+import { invalidSource, missingManifest } from "./source-errors.ts";
 import { toolFiles } from "./tool-files.ts";
 import { vaiPlugin } from "./vai-plugin.ts";
 

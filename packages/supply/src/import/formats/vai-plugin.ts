@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MANIFEST_FILE, readManifest } from "../../manifest/read-manifest.ts";
 import type { PackageFormat } from "./format.ts";
-import { invalidSource } from "./no-source.ts";
+import { invalidSource } from "./source-errors.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024;
 

@@ -9,7 +9,7 @@ import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 import { type InstallScripts, type Operation, requireNotCancelled } from "@backplane/ports";
 import { checkListing } from "../../archive/check-listing.ts";
-import { NPM_LIMITS } from "../../archive/limits.ts";
+import { SERVER_UNPACK_LIMITS } from "../../archive/limits.ts";
 import { unpackArchive } from "../../archive/unpack-archive.ts";
 import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
@@ -81,7 +81,7 @@ export async function npmServer(
     const copied = await unpackArchive(
       tarOf(() => built, listing),
       tree,
-      NPM_LIMITS,
+      SERVER_UNPACK_LIMITS,
     );
     await rm(built, { recursive: true });
     return copied;
@@ -89,7 +89,7 @@ export async function npmServer(
   await replaceFile(tree, MANIFEST_FILE, manifest);
   const files = await findFiles(tree);
   const listing = await listFiles(tree, files, spec, { links: false }, operation);
-  checkListing(listing.files, NPM_LIMITS);
+  checkListing(listing.files, SERVER_UNPACK_LIMITS);
   await removeUnlisted(tree, files, listing);
   return listing;
 }
@@ -222,7 +222,8 @@ async function locateProgram(dir: string, home: string, name: string, about: Pac
   const path = selectProgram(name, about);
   const file = await realpath(join(home, path)).catch(() => null);
   const root = await realpath(dir);
-  if (file === null || !file.startsWith(root + sep)) throw unusable(name, `its program ${path} is not in the package`);
+  if (file === null || !file.startsWith(root + sep))
+    throw unusable(name, `its program ${path} is not in the package`);
   return `./${posix.join(...relative(root, file).split(sep))}`;
 }
 

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { type Operation, requireNotCancelled, type SourceBuilds } from "@backplane/ports";
 import { checkListing } from "../../archive/check-listing.ts";
-import { NPM_LIMITS, type UnpackLimits } from "../../archive/limits.ts";
+import { SERVER_UNPACK_LIMITS, type UnpackLimits } from "../../archive/limits.ts";
 import { createCredentialCheck } from "../../credentials/scan-credentials.ts";
 import type { HostPlatform } from "../../manifest/host-platform.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
@@ -45,7 +45,7 @@ export async function pythonServer(
   { spec, script, module, secret_slots, allowed, builds }: PythonServerOptions,
   tree: string,
   operation: Operation,
-  whole: UnpackLimits = NPM_LIMITS,
+  whole: UnpackLimits = SERVER_UNPACK_LIMITS,
 ): Promise<TreeListing> {
   const requirement = parsePythonRequirement(spec);
   const work = `${tree}-wheels`;

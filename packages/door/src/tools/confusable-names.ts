@@ -5,7 +5,7 @@
  */
 
 /** Cyrillic and Greek letters, digits and strokes that look like a Latin letter. Lower case, after NFKD. */
-const LOOKS_LIKE: Record<string, string> = {
+const LATIN_LOOKALIKES: Record<string, string> = {
   а: "a",
   в: "b",
   с: "c",
@@ -56,13 +56,14 @@ const LOOKS_LIKE: Record<string, string> = {
 /** Two names with the same skeleton collide. */
 export function skeletonOf(name: string): string {
   // The fast path of nearly every name: ASCII needs no normalization and has few look-alikes.
-  if (PLAIN.test(name)) return name.toLowerCase().replace(LOOK_ALIKES, (letter) => LOOKS_LIKE[letter]!);
+  if (PLAIN.test(name))
+    return name.toLowerCase().replace(ASCII_LOOKALIKES, (letter) => LATIN_LOOKALIKES[letter]!);
   const plain = name.normalize("NFKD").toLowerCase().replaceAll(INVISIBLE, "");
-  return Array.from(plain, (letter) => LOOKS_LIKE[letter] ?? letter).join("");
+  return Array.from(plain, (letter) => LATIN_LOOKALIKES[letter] ?? letter).join("");
 }
 
 const PLAIN = /^[A-Za-z0-9_-]*$/;
-const LOOK_ALIKES = /[01imw]/g;
+const ASCII_LOOKALIKES = /[01imw]/g;
 const INVISIBLE = /[\p{M}\p{C}\p{Z}]/gu;
 
 /** Why a name is invalid for a tool, or null. */

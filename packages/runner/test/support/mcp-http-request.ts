@@ -30,7 +30,7 @@ export function text(result: Json | null): string {
 }
 
 /** Answers this method with `answer` and everything else as usual. */
-export const answers =
+export const answerMethod =
   (on: string, answer: (seen: ReceivedRequest, reply: Reply) => void) =>
   (seen: ReceivedRequest, reply: Reply) => {
     if (seen.message.method !== on) return false;

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelPlugin } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
-import { logTo } from "@backplane/test-kit/log-to";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, beforeAll, expect } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -33,7 +33,7 @@ export function usePluginLoaders(): void {
     const options = {
       home,
       clock: systemClock(),
-      log: logTo(),
+      log: createTestLogger(),
       bundled_roots: names.map((name) => join(FIXTURES, name)),
       timeouts: { on_load_ms: 1_500, stop_ms: 500 },
     };

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { entryFor, type TapedEvent } from "../../src/sessions/entry-for.ts";
+import { type TapedEvent, toTapedEntry } from "../../src/sessions/taped-entry.ts";
 import { share } from "../../src/snapshot/snapshot.ts";
 
 const event = (kind: string, payload: TapedEvent["payload"], session_id = "sess_1"): TapedEvent => ({
@@ -13,7 +13,7 @@ const event = (kind: string, payload: TapedEvent["payload"], session_id = "sess_
   payload,
 });
 const shape = (kind: string, payload: TapedEvent["payload"]) => {
-  const taped = entryFor(event(kind, payload));
+  const taped = toTapedEntry(event(kind, payload));
   return taped === null ? null : { kind: taped.entry.kind, payload: taped.entry.payload };
 };
 
@@ -76,11 +76,11 @@ verifies("tape.append-only", "maps each bus event to the entry of the persistenc
     const data = { any: ["thing"] };
     expect(shape(kind, data)).toEqual({ kind: "event", payload: { name: kind, data } });
   }
-  expect(entryFor(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
+  expect(toTapedEntry(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
 });
 
 test("records date, id, source and request id of the event", () => {
-  const taped = entryFor(
+  const taped = toTapedEntry(
     event("tool.call.result", { id: "c1", ok: false, error: "no", request_id: "evt_0" }),
   );
   expect(taped?.entry).toMatchObject({
@@ -88,7 +88,7 @@ test("records date, id, source and request id of the event", () => {
     meta: { event_id: "evt_1", source: "acme", request_id: "evt_0" },
   });
   const call = { id: "c1", name: "search", args: {}, step: "evt_0", yield_to_user: true };
-  expect(entryFor(event("tool.call.request", call))?.entry.meta).toMatchObject({
+  expect(toTapedEntry(event("tool.call.request", call))?.entry.meta).toMatchObject({
     step: "evt_0",
     yield_to_user: true,
   });
@@ -98,7 +98,7 @@ verifies(
   "tape.durable",
   "keeps messages, calls and results on the tape, and lets other events opt out",
   () => {
-    const essential = (kind: string, payload = {}) => entryFor(event(kind, payload))?.essential;
+    const essential = (kind: string, payload = {}) => toTapedEntry(event(kind, payload))?.essential;
     for (const kind of [
       "user.message.received",
       "assistant.message.done",
@@ -112,8 +112,8 @@ verifies(
     }
     for (const kind of ["llm.call.response", "memory.query", "x.acme.thing"]) {
       expect(essential(kind)).toBe(false);
-      expect(entryFor(event(kind, { persist: false }))).toBeNull();
-      expect(entryFor(event(kind, { __persist__: false }))).toBeNull();
+      expect(toTapedEntry(event(kind, { persist: false }))).toBeNull();
+      expect(toTapedEntry(event(kind, { __persist__: false }))).toBeNull();
       expect(essential(kind, { persist: true })).toBe(false);
     }
   },
@@ -125,7 +125,7 @@ verifies(
   () => {
     const messages = Array.from({ length: 500 }, (_, n) => ({ role: "user", content: `${n}`.repeat(100) }));
     const payload = { provider: "p", model: "m", messages, tools: [{ name: "t" }], params: { top_p: 1 } };
-    const taped = entryFor(event("llm.call.request", payload));
+    const taped = toTapedEntry(event("llm.call.request", payload));
     expect(taped?.entry.payload).toEqual({
       name: "llm.call.request",
       data: {
@@ -141,7 +141,7 @@ verifies(
       },
     });
     expect(JSON.stringify(taped).length).toBeLessThan(500);
-    const other = entryFor(event("llm.call.request", { ...payload, messages: messages.slice(1) }));
+    const other = toTapedEntry(event("llm.call.request", { ...payload, messages: messages.slice(1) }));
     expect(other?.entry.payload.data).not.toEqual(taped?.entry.payload.data);
   },
 );

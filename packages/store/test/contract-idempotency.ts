@@ -5,7 +5,7 @@ import { freshKey, message, newChain, newSession, start } from "./sample-session
 import { ids, sampleInvocation, sampleSettlement } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
-export function onceCases(store: () => Store): void {
+export function idempotencyCases(store: () => Store): void {
   test("completes a key with the call that it opens, and opens one call for concurrent requests", async () => {
     const scope = freshOrg();
     const { invocations, idempotency } = store();

@@ -55,7 +55,7 @@ const META_FIELDS = ["request_id", "step", "yield_to_user"];
 const SKIPPED: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
 
 /** Returns null for an event that is not recorded. */
-export function entryFor(event: TapedEvent): TapedEntry | null {
+export function toTapedEntry(event: TapedEvent): TapedEntry | null {
   const { kind } = event;
   const payload = event.payload as JsonObject;
   if (event.session_id === KERNEL_SESSION || SKIPPED.has(kind) || kind.startsWith("session.")) return null;

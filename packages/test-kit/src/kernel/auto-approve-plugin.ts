@@ -1,7 +1,7 @@
 /** An adapter that approves every request and records it. */
 import type { BusEvent, KernelPlugin } from "@backplane/contract";
 
-export function yesPlugin(): { requests: BusEvent[]; yes: KernelPlugin } {
+export function autoApprovePlugin(): { requests: BusEvent[]; yes: KernelPlugin } {
   const requests: BusEvent[] = [];
   const yes: KernelPlugin = {
     name: "yes",

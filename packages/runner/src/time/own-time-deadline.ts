@@ -11,7 +11,7 @@ const MAX_INTERVAL_MS = 250;
  * Calls `run` once, unless the returned function is called first. With `pid` null only the load of the machine
  * counts.
  */
-export function afterOwnTime(
+export function setOwnTimeDeadline(
   deadlines: Deadlines,
   pid: number | null,
   limit_ms: number,

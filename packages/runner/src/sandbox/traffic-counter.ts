@@ -4,7 +4,7 @@
  */
 import { closeSync, openSync, readSync } from "node:fs";
 
-export interface Traffic {
+export interface TrafficCounter {
   /** Changes with every packet. Null if it cannot be read. */
   counter(): string | null;
   /** An open counter keeps the network namespace alive. */
@@ -12,7 +12,7 @@ export interface Traffic {
 }
 
 /** `pid` is a process in the network namespace. */
-export function openTraffic(pid: number): Traffic {
+export function openTrafficCounter(pid: number): TrafficCounter {
   const bytes = Buffer.allocUnsafe(1_024);
   let fd = openOrNull(`/proc/${pid}/net/dev`);
   return {

@@ -15,7 +15,7 @@ interface ClientTools {
   byName: ReadonlyMap<string, CatalogTool>;
 }
 
-export function createOffers(
+export function createClientCatalog(
   catalog: ToolCatalog,
   changes: Changes,
   listHiddenTools: ListHiddenTools,

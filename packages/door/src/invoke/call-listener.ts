@@ -20,7 +20,7 @@ export interface CallListener extends RunListener {
   flush?: () => void | Promise<void>;
 }
 
-export function listen(
+export function createCallListener(
   door: Pick<Door, "deps" | "store_wait" | "harness_tape" | "turns">,
   live: LiveCall,
   item: PluginExport,

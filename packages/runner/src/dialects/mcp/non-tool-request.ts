@@ -20,7 +20,7 @@ const MESSAGE_CHARS = 4_000;
 const MAX_DURATION_MS = 300_000;
 
 /** Rejects with a BackplaneError, which is `plugin_failed` when the server answers with an error. */
-export async function makeRequest(
+export async function sendNonToolRequest(
   session: Requester,
   method: string,
   first_params: JsonObject,
@@ -46,7 +46,7 @@ function once(
   signal: AbortSignal | null,
 ): Promise<Json> {
   return new Promise((resolve, reject) => {
-    const pending = new OtherRequest(method, listener, resolve, reject);
+    const pending = new NonToolRequest(method, listener, resolve, reject);
     const id = session.send(pending, params);
     if (id === 0) return;
     const timeOut = () => {
@@ -62,7 +62,7 @@ function once(
   });
 }
 
-export class OtherRequest implements AnsweringRequest {
+export class NonToolRequest implements AnsweringRequest {
   readonly method: string;
   readonly answerRequest: AnswerRequest | null;
   readonly session_id = null;

@@ -16,7 +16,7 @@ const WRITTEN_BY_PUBLISHER: ReadonlySet<string> = new Set([
 ]);
 const NOT_RECORDED: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
 
-export function tapeEvents(port: KernelPort, live: LiveSessions, persister: Persister): () => void {
+export function recordBusEvents(port: KernelPort, live: LiveSessions, persister: Persister): () => void {
   return port.subscribe("*", (event) => {
     const { kind, session_id } = event;
     if (NOT_RECORDED.has(kind) || WRITTEN_BY_PUBLISHER.has(kind) || session_id === KERNEL_SESSION) return;

@@ -9,7 +9,7 @@ export interface RecentEnvelope {
   envelope: Envelope;
 }
 
-export class Recent {
+export class RecentEnvelopes {
   readonly #entries: BoundedBuffer;
   readonly #events: BoundedBuffer;
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nameProblem, skeletonOf } from "../../src/tools/name.ts";
+import { nameProblem, skeletonOf } from "../../src/tools/confusable-names.ts";
 
 test("gives names that look alike the same skeleton", () => {
   const alike = [

@@ -3,7 +3,9 @@ import type { Logger } from "@backplane/ports";
 
 type LogLevel = keyof Logger;
 
-export function logTo(note: (level: LogLevel, message: string, fields: object) => void = () => {}): Logger {
+export function createTestLogger(
+  note: (level: LogLevel, message: string, fields: object) => void = () => {},
+): Logger {
   const at = (level: LogLevel) => (fields: object, message: string) => note(level, message, fields);
   return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
 }

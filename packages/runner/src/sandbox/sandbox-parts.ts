@@ -60,7 +60,7 @@ export function findBubblewrap(options: SandboxOptions): SandboxBackend | null {
   return program === undefined || process.getuid?.() === 0 ? null : { name: "bubblewrap", program };
 }
 
-export async function makeSandbox(
+export async function openSandboxParts(
   options: SandboxOptions,
   backend: SandboxBackend,
   checks: SandboxCheck[],

@@ -4,7 +4,7 @@
  */
 const FIRST = 16 * 1024;
 
-export class Assembly {
+export class FrameAssembly {
   #buffer: Buffer | undefined;
   #length = 0;
 

@@ -6,7 +6,7 @@ import type { SessionKey } from "@backplane/ports";
 
 const names = new WeakMap<SessionKey, string>();
 
-export function sessionName(key: SessionKey): string {
+export function sessionMapKey(key: SessionKey): string {
   let name = names.get(key);
   if (name === undefined) {
     const { scope, workspace, session_id } = key;
