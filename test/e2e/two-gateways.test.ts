@@ -53,7 +53,7 @@ verifies(
           "acme/limited",
           `async (call) => {
             appendFileSync(call.body.input.log, "in\\n");
-            await new Promise((done) => setTimeout(done, 60));
+            await new Promise((done) => setTimeout(done, call.body.input.ms));
             appendFileSync(call.body.input.log, "out\\n");
             return { status: "succeeded", result: { content: [] } };
           }`,
@@ -65,26 +65,27 @@ verifies(
     // Both gateways confine it; the only host folder that it sees is that of the log.
     await installAndBind(first, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
     await second.http("POST", "/v1/plugin-packages", { source: { folder } });
-    const call = (gateway: TestGateway, query: string) =>
+    const call = (gateway: TestGateway, query: string, ms: number) =>
       gateway.http<{ status: string }>("POST", `/v1/invocations${query}`, {
         export_id: "limited",
-        input: { log: shared.inside("calls.log") },
+        input: { log: shared.inside("calls.log"), ms },
       });
     const answers = await Promise.all(
-      Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? first : second, "?wait=50")),
+      Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? first : second, "?wait=50", 60)),
     );
     expect(answers.map((response) => response.body.status)).toEqual(
       Array.from({ length: 40 }, () => "succeeded"),
     );
     expect(peakConcurrency(shared.outside("calls.log"))).toEqual({ peak: 3, calls: 40 });
 
-    // One gateway alone accepts 3 + 100 calls; further calls are refused immediately with Retry-After.
-    const burst = await Promise.all(Array.from({ length: 140 }, () => call(first, "")));
+    // One gateway alone accepts 3 + 100 calls; further calls are refused immediately with Retry-After. No call ends before
+    // all of them have arrived.
+    const burst = await Promise.all(Array.from({ length: 140 }, () => call(first, "", 50_000)));
     const refused = burst.filter((response) => response.status === 429);
-    expect(refused.length).toBeGreaterThan(20);
+    expect(refused).toHaveLength(37);
     expect(refused[0]!.headers.get("retry-after")).toMatch(/^\d+$/);
     expect(refused[0]!.body).toMatchObject({ error: { code: "invocation.queue_full", retryable: true } });
-    expect(burst.filter((response) => response.status === 202).length).toBeGreaterThanOrEqual(100);
+    expect(burst.filter((response) => response.status === 202)).toHaveLength(103);
   },
   90_000,
 );

@@ -65,7 +65,7 @@ export async function runChatCommand(
     case "unpin": {
       const entry_id = entryId(argument ?? "");
       await sessions.unpin(session_id, entry_id, where);
-      return { text: `Entry ${entry_id} is not pinned.` };
+      return { text: `Entry ${entry_id} is now unpinned.` };
     }
     case "pins":
       return { text: pinTable(context, await sessions.pins(session_id, where)) };
