@@ -241,7 +241,7 @@ describe("at a terminal", () => {
     await until(/message +yes +\/say in the child[\s\S]*> /);
     const [pin] = await pinsOf("t6-child");
     type(`/unpin ${pin}\r`);
-    await until(/is not pinned[\s\S]*> /);
+    await until(/is now unpinned[\s\S]*> /);
     expect(await pinsOf("t6-child")).toEqual([]);
     type("/unpin it\r");
     await until(/error\[cli\.usage\][\s\S]*> /);
