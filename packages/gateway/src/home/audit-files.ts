@@ -7,13 +7,13 @@ import {
   openSync,
   readFileSync,
   readSync,
-  renameSync,
   writeFileSync,
 } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { BackplaneError, diskFault } from "@backplane/contract";
 import type { AnchorMark, AuditAnchor, AuditExport, AuditMark } from "@backplane/ports";
+import { replaceContent } from "./replace-content.ts";
 
 export const ANCHOR_FILE = "audit.anchor";
 
@@ -37,8 +37,7 @@ export function openAuditAnchor(home: string): AuditAnchor {
     write(mark) {
       const { seq, hash, at, checked } = mark;
       const plain = { seq, hash, at, checked: { seq: checked.seq, hash: checked.hash } };
-      writeFileSync(`${name}.new`, `${JSON.stringify({ ...plain, sum: sumOf(plain) })}\n`, { mode: 0o600 });
-      renameSync(`${name}.new`, name);
+      replaceContent(name, `${JSON.stringify({ ...plain, sum: sumOf(plain) })}\n`);
     },
   };
 }

@@ -3,11 +3,12 @@
  * created them: a new admin token ends all of them.
  */
 import { createHash } from "node:crypto";
-import { readFileSync, renameSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ApiOptions } from "@backplane/api";
 import type { Logger } from "@backplane/ports";
 import { z } from "zod";
+import { replaceContent } from "./replace-content.ts";
 
 type SavedLogins = NonNullable<ApiOptions["auth"]["saved_logins"]>;
 
@@ -31,8 +32,7 @@ export function openSavedLogins(dir: string, admin_token: string, log: Logger): 
     },
     save(sessions) {
       try {
-        writeFileSync(`${file}.new`, JSON.stringify({ credential, sessions }), { mode: 0o600 });
-        renameSync(`${file}.new`, file);
+        replaceContent(file, JSON.stringify({ credential, sessions }));
       } catch (error) {
         log.warn({ err: error }, "console sessions could not be saved; a restart will end them");
       }
