@@ -108,7 +108,7 @@ verifies("mcp.client", "quarantines a changed tool definition until it is accept
     );
     return body.quarantined.map((change) => change.export.id);
   };
-  await eventually(async () => (await quarantined()).length > 0, 20_000, "the change is seen");
+  await eventually(async () => (await quarantined()).length > 0, 60_000, "the change is seen");
   expect(await quarantined()).toEqual(["mcp_turncoat_echo"]);
   expect(await call("mcp_turncoat_echo")).toMatchObject({ error: { code: "export.not_found" } });
   expect(await call("mcp_turncoat_progress")).toMatchObject({ status: "succeeded" });

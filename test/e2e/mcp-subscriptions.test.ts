@@ -65,13 +65,13 @@ test("subscribes again with the next server process without any action by the cl
   await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }));
   await client.subscribeResource({ uri: "x://one" });
   for (const deaths of [1, 2]) {
-    await eventually(() => lives.size === deaths, 20_000, `an update arrives after ${deaths - 1} deaths`);
+    await eventually(() => lives.size === deaths, 60_000, `an update arrives after ${deaths - 1} deaths`);
     const { body } = await gateway.http<{ status: string }>("POST", "/v1/invocations?wait=20", {
       export_id: "mcp_watch_die",
       input: {},
     });
     expect(body.status).toBe("failed");
   }
-  await eventually(() => lives.size === 3, 20_000, "an update arrives after two deaths");
+  await eventually(() => lives.size === 3, 60_000, "an update arrives after two deaths");
   await client.close();
 });

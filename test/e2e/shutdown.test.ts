@@ -142,7 +142,7 @@ verifies(
       expect(response.status).toBe(202);
     }
     const runs = () => readFileSync(shared.outside("runs.log"), "utf8").split("\n").slice(0, -1);
-    await eventually(() => runs().length === 4, 20_000, "all four calls reached their plugin");
+    await eventually(() => runs().length === 4, 60_000, "all four calls reached their plugin");
     await gateway.kill9();
     await eventually(
       () => processesWith("mark=effect-class-e2e").length === 0,

@@ -55,7 +55,7 @@ function environmentOf(pid: number): string {
 
 /** Stages are prepared in the background. */
 async function waiting(): Promise<number[]> {
-  await eventually(() => waitingSandboxes().length > 0, 10_000, "a process waits for the next start");
+  await eventually(() => waitingSandboxes().length > 0, 60_000, "a process waits for the next start");
   return waitingSandboxes();
 }
 

@@ -200,7 +200,7 @@ test("delivers a settled call to a shell hook", async () => {
     );
     return body.items.some((item) => item.status === "succeeded");
   };
-  await eventually(delivered, 20_000, "the event was delivered to the hook");
+  await eventually(delivered, 60_000, "the event was delivered to the hook");
   expect(await delivered()).toBe(true);
 
   // In the class isolated, the shell program runs once per delivery.
@@ -212,5 +212,5 @@ test("delivers a settled call to a shell hook", async () => {
     const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=notify");
     return body.items.some((item) => item.status === "succeeded" && item.grant.class === "isolated");
   };
-  await eventually(deliveredIsolated, 20_000, "the event was delivered to an isolated process");
+  await eventually(deliveredIsolated, 60_000, "the event was delivered to an isolated process");
 });
