@@ -60,7 +60,7 @@ export async function startDatabaseProxy(postgres: TestPostgres): Promise<Databa
       }
     },
     endOutage() {
-      // Hanging connections are closed, as when a network recovers without its old connections.
+      // Stalled connections are closed, as when a network recovers but its old connections do not.
       if (outage === "silent") for (const socket of sockets) socket.destroy();
       outage = null;
     },

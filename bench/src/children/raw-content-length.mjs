@@ -1,4 +1,4 @@
-// A lower bound for frames with a Content-Length: the smallest program that echoes them, without checks and limits.
+// A lower bound for frames with a Content-Length: the smallest program that echoes them, without checks or limits.
 let rest = Buffer.alloc(0);
 process.stdin.on("data", (chunk) => {
   rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);

@@ -8,7 +8,7 @@ import { stdioTransport, VaiPlugin } from "@backplane/wire";
 import { answerWith } from "./answer-call.ts";
 import type { Plugin } from "./define.ts";
 
-/** Time that calls in flight have to answer after a shutdown before the process ends. */
+/** How long calls in flight may still take to answer after a shutdown, before the process ends. */
 const DRAIN_MS = 1_000;
 
 export function serve(plugin: Plugin): void {

@@ -1,6 +1,6 @@
 /**
  * The entries that a compaction kept, condensed and dropped (compactor.loss). The new chain records the totals and the
- * ids of the dropped entries. The account of each entry is computed from the two chains, which never change.
+ * ids of the dropped entries. What became of each entry is computed from the two chains, which never change.
  */
 import type { CompactedEntry, CompactionLoss, Entry } from "@backplane/contract";
 import { blockOf, ContextBuilder } from "@backplane/session";

@@ -1,6 +1,6 @@
 /**
  * The program that hosts tool files uses `vai.rpc.v1`. A call of `DESCRIBE_TOOLS`, which cannot be the name of a tool,
- * returns this description as structured output.
+ * returns a `ToolFilesDescription` as structured output.
  */
 import type { Json } from "../values/json.ts";
 
@@ -9,7 +9,7 @@ export const DESCRIBE_TOOLS = "$describe";
 /** A file whose import takes longer is skipped. */
 export const TOOL_IMPORT_MS = 10_000;
 
-/** For all files of a package; less than the gateway's timeout for a description. */
+/** The time limit for describing all files of a package; shorter than the gateway's timeout for that call. */
 export const TOOL_DESCRIBE_MS = 25_000;
 
 /** Whether a file of `tools/` is a tool file. Type declarations are not. */

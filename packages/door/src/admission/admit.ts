@@ -1,4 +1,4 @@
-/** Second gate: computes the grant and applies every rule. Pure and synchronous: everything it needs was read by open. */
+/** Second gate: computes the grant and applies every rule. Pure and synchronous: `open` has read all that it needs. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import type { AllowRuleRow } from "@backplane/ports";

@@ -205,7 +205,7 @@ function isDatabase(file: string): boolean {
   }
 }
 
-/** Whether a file belongs to a database, whose copy already contains the content of its log. */
+/** Whether a file is the -wal, -shm or -journal file of a database. The copy of the database does not need it. */
 function isPartOfDatabase(file: string): boolean {
   const [, main] = /^(.+)-(?:wal|shm|journal)$/.exec(file) ?? [];
   return main !== undefined && existsSync(main) && isDatabase(main);

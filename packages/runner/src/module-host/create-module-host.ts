@@ -140,8 +140,8 @@ export function createModuleHost(
 }
 
 /**
- * Connections of a kernel plugin do not belong to a call, so refused ones are logged. `net.fetch` with a call's `as` is
- * recorded with the call.
+ * Connections of a kernel plugin do not belong to a call, so refused ones are logged. A `net.fetch` that passes the
+ * `as` of a call is recorded with that call.
  */
 function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
   let left = LOGGED_REFUSALS;

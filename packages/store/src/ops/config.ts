@@ -59,7 +59,7 @@ function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]>
       key,
     ]);
     if (!isDestination(row) && (before === undefined || !isDestination(before))) continue;
-    // Before `plugin` is set there is no instance, so its secrets were not sent anywhere yet.
+    // Before `plugin` is set there is no instance, so its secrets have not been sent anywhere yet.
     const first = before === undefined && key.endsWith(".plugin");
     if (!first && before?.value !== value) changed.push(key);
   }

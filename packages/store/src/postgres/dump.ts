@@ -1,7 +1,7 @@
 /**
  * Reads all rows of a gateway's database for a backup and writes them back. The rows come from one transaction, so they
- * show one moment even while gateways write. They are JSON text from end to end: no value becomes a JavaScript
- * number.
+ * are a consistent snapshot even while gateways write. They are JSON text from end to end: no value becomes a
+ * JavaScript number.
  */
 import { BackplaneError } from "@backplane/contract";
 import type pg from "pg";
@@ -18,7 +18,7 @@ export interface DatabaseDump {
 
 const SCHEMA_TABLE = "schema_version";
 const CONNECT_MS = 10_000;
-/** A piece of an artifact has 512 KiB as text. */
+/** Kept small, because a row with a piece of an artifact takes up to 512 KiB as text. */
 const FETCHED_ROWS = 50;
 const INSERT_CHARACTERS = 4 * 1024 * 1024;
 
@@ -124,7 +124,7 @@ async function insertRows(client: pg.Client, table: string, rows: AsyncIterable<
   await flush();
 }
 
-/** Rows that are inserted with their numbers do not advance the sequence that gives out numbers. */
+/** Rows that are inserted with explicit identity values do not advance the sequence of the identity column. */
 async function continueNumbering(client: pg.Client, table: string): Promise<void> {
   const { rows } = await client.query<{ name: string }>(
     "select column_name as name from information_schema.columns where table_schema = current_schema() and table_name = $1 and is_identity = 'YES'",
@@ -138,7 +138,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
   }
 }
 
-/** The tables of a schema, in the order of their creation. A table that was created again is in its last place. */
+/** The tables of a schema in the order of their creation; for a table that was created again, the last one counts. */
 function tablesAt(version: number): string[] {
   const tables = new Set<string>();
   for (const migration of MIGRATIONS.filter((one) => one.version <= version)) {

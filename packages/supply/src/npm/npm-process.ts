@@ -110,7 +110,7 @@ export function runNpm(
   return new StartedNpm(program!, [...before, ...args], where).finish({ timeout_ms });
 }
 
-/** Only a file for Node can be started ahead of its arguments and be paused. */
+/** npm can be started ahead of its arguments, and be paused, only if the command is Node and a file. */
 export function prepareNpm(command: readonly string[], where: NpmEnvironment): NpmProcess {
   const [program, file] = command as [string, string | undefined];
   const started =

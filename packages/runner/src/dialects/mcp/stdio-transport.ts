@@ -1,6 +1,6 @@
 /**
  * MCP over the pipes of a process: one JSON-RPC message per line. A line that is not a message is counted and
- * skipped, because many servers print a banner. Limits stop output that floods or never ends a line.
+ * skipped, because many servers print a banner. Limits stop a server that floods its output or never ends a line.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import { type Transport, WireConnection } from "@backplane/wire";
