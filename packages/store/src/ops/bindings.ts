@@ -197,20 +197,24 @@ export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
 
 export function* activeBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where ${VISIBLE} and b.kind = $3 and b.status = 'active' order by b.binding_id`,
+    `${BOUND} where ${VISIBLE} and ${checkedCondition("b", "b.kind = $3 and b.status = 'active'")}
+      order by b.binding_id`,
     values,
   );
 }
 
 export function* wholePackageBindings(): Op<Row[]> {
-  return yield sql(`${BOUND} where b.export_id = '*' and b.status = 'active' order by b.binding_id`, []);
+  return yield sql(
+    `${BOUND} where ${checkedCondition("b", "b.export_id = '*' and b.status = 'active'")} order by b.binding_id`,
+    [],
+  );
 }
 
 /** A hook receives the events of its scope: a hook of the org all events, a hook of a project those of the project. */
 export function* activeHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where b.org_id = $1 and ${checkedCondition("b", "b.project_id in ('', $2)")}
-      and b.kind = 'hook' and b.status = 'active'
+    `${BOUND} where b.org_id = $1
+      and ${checkedCondition("b", "b.project_id in ('', $2) and b.kind = 'hook' and b.status = 'active'")}
       order by b.binding_id`,
     values,
   );

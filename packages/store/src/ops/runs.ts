@@ -260,7 +260,12 @@ export interface ListRuns {
 export function* listRuns(p: ListRuns): Op<Row[]> {
   const conditions = ["org_id = $1", "id < $2"];
   const values: SqlValue[] = [p.org_id, p.before, p.limit];
-  if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
+  if (p.project_id !== "") {
+    const of_project = `project_id = $${values.push(p.project_id)}`;
+    // The index of the session has no project.
+    const by_session = p.session_id !== null || p.chain_id !== null;
+    conditions.push(by_session ? checkedCondition("runs", of_project) : of_project);
+  }
   if (p.session_id !== null) conditions.push(`session_id = $${values.push(p.session_id)}`);
   if (p.chain_id !== null) {
     const n = values.push(p.chain_id);
