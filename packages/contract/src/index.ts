@@ -18,6 +18,7 @@ export {
   findInstrumentProvider,
 } from "./plugins/check-instruments.ts";
 export { isPluginName, kernelPluginProblem } from "./plugins/check-kernel-plugin.ts";
+export { compactorIssue, harnessIssue, parseToolResult } from "./plugins/check-results.ts";
 export * from "./plugins/instrument.ts";
 export {
   INSTRUMENT_API,
@@ -60,6 +61,13 @@ export {
 export { fillPlaceholders, placeholderSlots } from "./values/secret-placeholders.ts";
 export { boundServerName, plainName, serverName } from "./values/server-name.ts";
 export type * from "./views/catalog.ts";
+export { comparePackages } from "./views/compare-packages.ts";
+export {
+  type DescribedPermission,
+  describedPermissions,
+  describePermissions,
+} from "./views/describe-permissions.ts";
+export { compareProvenance, describeProvenance } from "./views/describe-provenance.ts";
 export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
 export type * from "./views/plugins.ts";
 export { isPartFault, toLeftOut } from "./views/unusable-parts.ts";

@@ -30,7 +30,7 @@ test("resolves emitAndWait after the asynchronous listeners are done", async () 
   expect(done).toBe(true);
 });
 
-test("calls a function that was added twice two times, and removes it once", () => {
+test("calls a listener that was added twice once per registration, and removes one at a time", () => {
   const changes = new Changes({ error: () => {} });
   let calls = 0;
   const listener = () => void calls++;

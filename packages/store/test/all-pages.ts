@@ -2,11 +2,11 @@ import type { Page, PageOf } from "@backplane/ports";
 
 /** All items of a list, read in pages of two. */
 export async function allPages<T>(list: (page: Page) => Promise<PageOf<T>>): Promise<T[]> {
-  const found: T[] = [];
+  const items: T[] = [];
   for (let after: string | null | undefined; after !== null; ) {
     const page: PageOf<T> = await list({ limit: 2, ...(after === undefined ? {} : { after }) });
-    found.push(...page.items);
+    items.push(...page.items);
     after = page.next;
   }
-  return found;
+  return items;
 }

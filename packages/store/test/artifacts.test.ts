@@ -20,14 +20,16 @@ beforeAll(async () => {
   nodes = [await openPostgresStore({ url: server.url }), await openPostgresStore({ url: server.url })];
   direct = new pg.Client({ connectionString: server.url });
   await direct.connect();
-  const ask = async (text: string, values: unknown[]) => void (await direct.query(text, values));
+  const execute = async (text: string, values: unknown[]) => void (await direct.query(text, values));
   subject = {
     files: nodes[0]!.artifacts,
-    age: (sha256, ms) => ask("update artifacts set kept_at = kept_at - $2 where sha256 = $1", [sha256, ms]),
+    age: (sha256, ms) =>
+      execute("update artifacts set kept_at = kept_at - $2 where sha256 = $1", [sha256, ms]),
     change: (sha256) =>
-      ask("update artifact_pieces set content = set_byte(content, 0, 255) where sha256 = $1 and piece = 1", [
-        sha256,
-      ]),
+      execute(
+        "update artifact_pieces set content = set_byte(content, 0, 255) where sha256 = $1 and piece = 1",
+        [sha256],
+      ),
   };
 });
 afterAll(async () => {
@@ -41,12 +43,12 @@ artifactContract(() => subject);
 const rows = async (table: string, sha256: string) =>
   (await direct.query(`select 1 from ${table} where sha256 = $1`, [sha256])).rowCount;
 
-test("serves and removes on one node what another node stored", async () => {
+test("serves and removes artifacts that another node stored", async () => {
   const { bytes, sha256 } = freshBytes();
   const [first, second] = nodes.map(({ artifacts }) => artifacts);
   await first!.keep(sha256, bytes);
-  const kept = await second!.open(sha256);
-  expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
+  const artifact = await second!.open(sha256);
+  expect((await readAll(artifact!.content)).equals(bytes)).toBe(true);
   await subject.age(sha256, 10_000_000);
   const swept = await Promise.all([first!.sweep(9_000_000), second!.sweep(9_000_000)]);
   expect(swept[0]! + swept[1]!).toBe(1);
@@ -80,7 +82,7 @@ test("fails a read when the artifact is changed or removed meanwhile", async () 
   }
 });
 
-test("stores nothing of an interrupted artifact, and reports an unavailable database", async () => {
+test("stores no part of an interrupted artifact, and reports an unavailable database", async () => {
   const { bytes, sha256 } = freshBytes();
   await direct.query("alter table artifact_pieces add constraint full_disk check (piece < 2) not valid");
   try {

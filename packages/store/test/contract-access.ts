@@ -9,7 +9,7 @@ export function accessCases(subject: () => Subject): void {
   test("versions a secret, lists its bindings and refuses to remove it while it is used", async () => {
     const scope = freshOrg();
     const { org_id } = scope;
-    const whole = { org_id, project_id: null };
+    const org_scope = { org_id, project_id: null };
     const sealed = { org_id, name: "jira_token", ciphertext: "v1.k.n.c", last4: "wxyz" };
     const later = "2026-11-01T11:00:00.000Z";
     const first = await store().secrets.put(sealed, NOW, {});
@@ -34,25 +34,25 @@ export function accessCases(subject: () => Subject): void {
     await store().bindings.create(binding, {});
     expect(await store().bindings.usingSecret(org_id, first.ref)).toEqual([binding.binding_id]);
     expect((await store().secrets.get(org_id, "jira_token"))?.used_by).toEqual([binding.binding_id]);
-    await expect(store().secrets.remove(whole, "jira_token", {})).rejects.toMatchObject({
+    await expect(store().secrets.remove(org_scope, "jira_token", {})).rejects.toMatchObject({
       code: "secret.in_use",
       details: { used_by: [binding.binding_id] },
     });
     await store().bindings.update({ ...binding, secrets: {}, generation: 2 }, 1, {});
-    expect(await store().secrets.remove(whole, "jira_token", {})).toBe(true);
-    expect(await store().secrets.remove(whole, "jira_token", {})).toBe(false);
-    expect(await store().secrets.list(whole, { limit: 5 })).toEqual({ items: [], next: null });
+    expect(await store().secrets.remove(org_scope, "jira_token", {})).toBe(true);
+    expect(await store().secrets.remove(org_scope, "jira_token", {})).toBe(false);
+    expect(await store().secrets.list(org_scope, { limit: 5 })).toEqual({ items: [], next: null });
   });
 
   test("lists secrets by name", async () => {
     const { org_id } = freshOrg();
-    const whole = { org_id, project_id: null };
+    const org_scope = { org_id, project_id: null };
     for (const name of ["b", "a", "c"]) {
       await store().secrets.put({ org_id, name, ciphertext: "x", last4: "****" }, NOW, {});
     }
-    const first = await store().secrets.list(whole, { limit: 2 });
+    const first = await store().secrets.list(org_scope, { limit: 2 });
     expect(first.items.map((secret) => secret.name)).toEqual(["a", "b"]);
-    const rest = await store().secrets.list(whole, { limit: 2, after: first.next! });
+    const rest = await store().secrets.list(org_scope, { limit: 2, after: first.next! });
     expect(rest.items.map((secret) => secret.name)).toEqual(["c"]);
   });
 
@@ -74,7 +74,7 @@ export function accessCases(subject: () => Subject): void {
       expect((await store().secrets.get(org_id, name))?.version).toBe(1);
     }
     expect((await put("proj_a", "mine")).version).toBe(2);
-    // The org may replace it; it still belongs to the project.
+    // The org may replace a secret of a project, which still belongs to the project.
     expect(await put(null, "mine")).toMatchObject({ version: 3, project_id: "proj_a" });
     expect(await namesIn("proj_a")).toEqual(["mine", "shared"]);
     expect(await namesIn(null)).toEqual(["mine", "shared", "theirs"]);
@@ -140,11 +140,11 @@ export function accessCases(subject: () => Subject): void {
     expect(head.seq).toBe(from.seq + 3);
     expect(await audit.hashAt(head.seq)).toBe(head.hash);
     expect(await audit.hashAt(head.seq + 1)).toBeNull();
-    const two = await audit.verifyStep(from, 2);
-    expect(two).toMatchObject({ broken: null, reached: { seq: from.seq + 2 } });
-    expect(await audit.verifyStep(two.reached, 100)).toEqual({ broken: null, reached: head });
+    const two_steps = await audit.verifyStep(from, 2);
+    expect(two_steps).toMatchObject({ broken: null, reached: { seq: from.seq + 2 } });
+    expect(await audit.verifyStep(two_steps.reached, 100)).toEqual({ broken: null, reached: head });
     expect(await audit.verifyStep(head, 100)).toMatchObject({ broken: { seq: head.seq + 1, gone: true } });
-    expect(await audit.verifyStep({ ...two.reached, hash: "x" }, 1)).toMatchObject({
+    expect(await audit.verifyStep({ ...two_steps.reached, hash: "x" }, 1)).toMatchObject({
       broken: { seq: head.seq, gone: false },
     });
     expect((await audit.after(from.seq, 2)).map(({ details }) => details.n)).toEqual([1, 2]);
@@ -165,26 +165,26 @@ export function accessCases(subject: () => Subject): void {
       ),
     );
     expect(await store().audit.verify()).toBeNull();
-    const mine = await store().audit.list(scope, {}, { limit: 15 });
-    expect(mine.items).toHaveLength(15);
-    expect(mine.items.every((entry) => entry.project_id === "proj_default" && entry.at === NOW)).toBe(true);
-    expect((await store().audit.list(scope, {}, { limit: 15, after: mine.next! })).items).toHaveLength(5);
+    const page = await store().audit.list(scope, {}, { limit: 15 });
+    expect(page.items).toHaveLength(15);
+    expect(page.items.every((entry) => entry.project_id === "proj_default" && entry.at === NOW)).toBe(true);
+    expect((await store().audit.list(scope, {}, { limit: 15, after: page.next! })).items).toHaveLength(5);
     expect(
       (await store().audit.list({ ...scope, project_id: null }, { action: "a.1" }, { limit: 50 })).items,
     ).toHaveLength(10);
 
-    const victim = mine.items[7]!;
+    const changed_entry = page.items[7]!;
     const change = async (set: string, back: string) => {
-      await subject().tamper(`update audit set ${set} where seq = ${victim.seq}`);
-      const found = await store().audit.verify();
-      await subject().tamper(`update audit set ${back} where seq = ${victim.seq}`);
-      return found;
+      await subject().tamper(`update audit set ${set} where seq = ${changed_entry.seq}`);
+      const verification = await store().audit.verify();
+      await subject().tamper(`update audit set ${back} where seq = ${changed_entry.seq}`);
+      return verification;
     };
-    expect(await change("actor = 'Admin'", "actor = 'admin'")).toBe(victim.seq);
-    expect(await change("project_id = ''", "project_id = 'proj_default'")).toBe(victim.seq);
+    expect(await change("actor = 'Admin'", "actor = 'admin'")).toBe(changed_entry.seq);
+    expect(await change("project_id = ''", "project_id = 'proj_default'")).toBe(changed_entry.seq);
     expect(
-      await change("details = replace(details, '1', '2')", `details = '${canonical(victim.details)}'`),
-    ).toBe(victim.seq);
+      await change("details = replace(details, '1', '2')", `details = '${canonical(changed_entry.details)}'`),
+    ).toBe(changed_entry.seq);
     expect(await store().audit.verify()).toBeNull();
   });
 
@@ -192,11 +192,11 @@ export function accessCases(subject: () => Subject): void {
     await store().audit.append(sampleAudit());
     const last = (await store().audit.list({ org_id: "org_local", project_id: null }, {}, { limit: 1 }))
       .items[0]!;
-    await subject().tamper(`create table kept as select * from audit where seq = ${last.seq}`);
+    await subject().tamper(`create table removed_entry as select * from audit where seq = ${last.seq}`);
     await subject().tamper(`delete from audit where seq = ${last.seq}`);
     expect(await store().audit.verify()).toBe(last.seq);
-    await subject().tamper("insert into audit select * from kept");
-    await subject().tamper("drop table kept");
+    await subject().tamper("insert into audit select * from removed_entry");
+    await subject().tamper("drop table removed_entry");
     expect(await store().audit.verify()).toBeNull();
   });
 }

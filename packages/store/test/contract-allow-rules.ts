@@ -13,27 +13,29 @@ import { freshOrg } from "./subject.ts";
 export function allowRuleCases(store: () => Store): void {
   const ids = (rules: readonly AllowRuleRow[]) => rules.map(({ id }) => id);
 
-  test("gives a call the allow rules of its package in its project and its org", async () => {
+  test("returns the allow rules of a call's package in its project and its org", async () => {
     const { org_id } = freshOrg();
     const { allow_rules } = store();
     const own = sampleAllowRule({ org_id });
-    const wide = sampleAllowRule({ org_id, project_id: null });
+    const org_rule = sampleAllowRule({ org_id, project_id: null });
     const others = [
       sampleAllowRule({ org_id, project_id: "proj_b" }),
       sampleAllowRule({ org_id, package_id: "acme/other" }),
       sampleAllowRule({ org_id: freshOrg().org_id }),
     ];
-    for (const rule of [own, wide, ...others]) await allow_rules.create(rule, {});
+    for (const rule of [own, org_rule, ...others]) await allow_rules.create(rule, {});
     const read = await allow_rules.ofPackage({ org_id, project_id: "proj_default" }, "acme/devkit");
-    expect(read).toEqual([own, wide]);
-    expect(ids(await allow_rules.ofPackage({ org_id, project_id: null }, "acme/devkit"))).toEqual([wide.id]);
+    expect(read).toEqual([own, org_rule]);
+    expect(ids(await allow_rules.ofPackage({ org_id, project_id: null }, "acme/devkit"))).toEqual([
+      org_rule.id,
+    ]);
     const page = await allow_rules.list({ org_id, project_id: "proj_default" }, { limit: 10 });
-    expect(ids(page.items)).toEqual([others[1]!.id, wide.id, own.id]);
+    expect(ids(page.items)).toEqual([others[1]!.id, org_rule.id, own.id]);
     const all = await allow_rules.list({ org_id, project_id: null }, { limit: 3 });
-    expect(ids(all.items)).toEqual([others[1]!.id, others[0]!.id, wide.id]);
+    expect(ids(all.items)).toEqual([others[1]!.id, others[0]!.id, org_rule.id]);
     const rest = await allow_rules.list({ org_id, project_id: null }, { limit: 3, after: all.next! });
     expect(ids(rest.items)).toEqual([own.id]);
-    expect(await allow_rules.get({ org_id, project_id: "proj_default" }, wide.id)).toEqual(wide);
+    expect(await allow_rules.get({ org_id, project_id: "proj_default" }, org_rule.id)).toEqual(org_rule);
     expect(await allow_rules.get({ org_id, project_id: "proj_default" }, others[0]!.id)).toBeNull();
   });
 
@@ -42,29 +44,29 @@ export function allowRuleCases(store: () => Store): void {
     const { allow_rules, audit } = store();
     const scope = { org_id, project_id: "proj_default" };
     const auditOf = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
-    const [own, wide] = [sampleAllowRule({ org_id }), sampleAllowRule({ org_id, project_id: null })];
+    const [own, org_rule] = [sampleAllowRule({ org_id }), sampleAllowRule({ org_id, project_id: null })];
     await allow_rules.create(own, auditOf("created"));
-    await allow_rules.create(wide, {});
+    await allow_rules.create(org_rule, {});
     expect(await allow_rules.remove({ org_id, project_id: "proj_b" }, own.id, auditOf("foreign"))).toBe(
       false,
     );
-    expect(await allow_rules.remove(scope, wide.id, auditOf("wide"))).toBe(false);
+    expect(await allow_rules.remove(scope, org_rule.id, auditOf("wide"))).toBe(false);
     expect(await allow_rules.remove(scope, own.id, auditOf("removed"))).toBe(true);
     expect(await allow_rules.remove(scope, own.id, auditOf("again"))).toBe(false);
-    expect(await allow_rules.remove({ org_id, project_id: null }, wide.id, {})).toBe(true);
+    expect(await allow_rules.remove({ org_id, project_id: null }, org_rule.id, {})).toBe(true);
     expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([]);
     const actions = (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action);
     expect(actions.toSorted()).toEqual(["created", "removed"]);
   });
 
-  test("creates the allow rule of an answer only if it is the first answer to its approval", async () => {
+  test("creates the allow rule of a decision only if it is the first decision on its approval", async () => {
     const { org_id } = freshOrg();
     const { allow_rules, approvals, invocations } = store();
     const scope = { org_id, project_id: "proj_default" };
     const call = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
     const approval = sampleApproval(call);
     await invocations.open(call, { approval, records: {} });
-    const options = {
+    const resolution = {
       status: "approved" as const,
       response: "approve_always" as const,
       feedback: null,
@@ -72,9 +74,9 @@ export function allowRuleCases(store: () => Store): void {
       resolved_at: NOW,
     };
     const first = sampleAllowRule({ org_id, approval_id: approval.id });
-    expect(await approvals.resolve(approval.id, options, {}, { rule: first, records: {} })).toBe(true);
+    expect(await approvals.resolve(approval.id, resolution, {}, { rule: first, records: {} })).toBe(true);
     const second = sampleAllowRule({ org_id, approval_id: approval.id });
-    expect(await approvals.resolve(approval.id, options, {}, { rule: second, records: {} })).toBe(false);
+    expect(await approvals.resolve(approval.id, resolution, {}, { rule: second, records: {} })).toBe(false);
     expect(await allow_rules.ofPackage(scope, "acme/devkit")).toEqual([first]);
   });
 
@@ -82,17 +84,19 @@ export function allowRuleCases(store: () => Store): void {
     const { org_id } = freshOrg();
     const { allow_rules, packages } = store();
     const scope = { org_id, project_id: "proj_default" };
-    const [one, two] = ["1.0.0", "2.0.0"].map((version) => samplePackage({ org_id, version }));
-    for (const pack of [one!, two!]) await packages.insert(pack, {});
+    const [first_version, second_version] = ["1.0.0", "2.0.0"].map((version) =>
+      samplePackage({ org_id, version }),
+    );
+    for (const pack of [first_version!, second_version!]) await packages.insert(pack, {});
     const [rule, other] = [
-      sampleAllowRule({ org_id, package_id: one!.package_id }),
+      sampleAllowRule({ org_id, package_id: first_version!.package_id }),
       sampleAllowRule({ org_id, package_id: "acme/other" }),
     ];
     await allow_rules.create(rule, {});
     await allow_rules.create(other, {});
-    await packages.remove(org_id, one!.id, {});
+    await packages.remove(org_id, first_version!.id, {});
     expect(await allow_rules.ofPackage(scope, rule.package_id)).toEqual([rule]);
-    await packages.remove(org_id, two!.id, {});
+    await packages.remove(org_id, second_version!.id, {});
     expect(await allow_rules.ofPackage(scope, rule.package_id)).toEqual([]);
     expect(await allow_rules.ofPackage(scope, "acme/other")).toEqual([other]);
   });

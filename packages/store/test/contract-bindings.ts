@@ -108,35 +108,35 @@ export function bindingCases(store: () => Store): void {
     "bind.scope",
     "shows a project its own bindings and the org's, and no id of another project",
     async () => {
-      const mine = freshOrg();
-      const other = { ...mine, project_id: "proj_other" };
-      const org = { ...mine, project_id: null };
-      await store().packages.insert(samplePackage({ org_id: mine.org_id }), {});
-      const own = sampleBinding({ scope: mine });
+      const project = freshOrg();
+      const other = { ...project, project_id: "proj_other" };
+      const org = { ...project, project_id: null };
+      await store().packages.insert(samplePackage({ org_id: project.org_id }), {});
+      const own = sampleBinding({ scope: project });
       const shared = sampleBinding({ scope: org });
       const foreign = sampleBinding({ scope: other });
       for (const row of [own, shared, foreign]) await store().bindings.create(row, {});
 
-      expect((await store().bindings.get(mine, own.binding_id))?.binding).toEqual(own);
-      expect((await store().bindings.get(mine, shared.binding_id))?.binding).toEqual(shared);
-      expect(await store().bindings.get(mine, foreign.binding_id)).toBeNull();
-      expect(await store().bindings.get(mine, ids.next("binding"))).toBeNull();
+      expect((await store().bindings.get(project, own.binding_id))?.binding).toEqual(own);
+      expect((await store().bindings.get(project, shared.binding_id))?.binding).toEqual(shared);
+      expect(await store().bindings.get(project, foreign.binding_id)).toBeNull();
+      expect(await store().bindings.get(project, ids.next("binding"))).toBeNull();
       expect(await store().bindings.get(freshOrg(), own.binding_id)).toBeNull();
       expect((await store().bindings.get(org, foreign.binding_id))?.binding).toEqual(foreign);
 
-      const seen = await store().bindings.candidates(mine, "search");
+      const seen = await store().bindings.candidates(project, "search");
       expect(seen.map((item) => item.binding.binding_id)).toEqual([own.binding_id, shared.binding_id]);
       expect(seen[0]?.package.package_id).toBe("acme/devkit");
-      expect(await store().bindings.candidates(mine, "search", "acme/none")).toEqual([]);
+      expect(await store().bindings.candidates(project, "search", "acme/none")).toEqual([]);
       expect(
-        (await store().bindings.list(mine, {}, { limit: 10 })).items.map((row) => row.binding_id),
+        (await store().bindings.list(project, {}, { limit: 10 })).items.map((row) => row.binding_id),
       ).toEqual([shared.binding_id, own.binding_id]);
       expect((await store().bindings.list(org, { kind: "tool" }, { limit: 10 })).items).toHaveLength(3);
       expect((await store().bindings.list(org, { kind: "hook" }, { limit: 10 })).items).toHaveLength(0);
-      expect(await store().bindings.discover(mine, "tool")).toHaveLength(2);
+      expect(await store().bindings.discover(project, "tool")).toHaveLength(2);
 
-      expect(await store().bindings.remove(mine, foreign.binding_id, {})).toBe(false);
-      expect(await store().bindings.remove(mine, shared.binding_id, {})).toBe(false);
+      expect(await store().bindings.remove(project, foreign.binding_id, {})).toBe(false);
+      expect(await store().bindings.remove(project, shared.binding_id, {})).toBe(false);
       expect(await store().bindings.remove(org, shared.binding_id, {})).toBe(true);
     },
   );

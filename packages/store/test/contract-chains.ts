@@ -6,7 +6,7 @@ import type { Subject } from "./subject.ts";
 
 export function chainCases(subject: () => Subject): void {
   const sessions = () => subject().store.sessions;
-  const shown = async (scope: Scope, chain_id: string, after = 0) =>
+  const readBriefs = async (scope: Scope, chain_id: string, after = 0) =>
     (await sessions().entries(scope, chain_id, after, 1_000)).map(brief);
 
   verifies(
@@ -26,21 +26,21 @@ export function chainCases(subject: () => Subject): void {
         fork_entry_id: 3,
         last_entry_id: 3,
       });
-      expect(await shown(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b"]);
+      expect(await readBriefs(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b"]);
       await sessions().append(child, [message("c")]);
       await sessions().append(key, [message("p")]);
-      expect(await shown(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b", "4 c"]);
-      expect(await shown(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
-      expect(await shown(scope, forked.id, 3)).toEqual(["4 c"]);
+      expect(await readBriefs(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b", "4 c"]);
+      expect(await readBriefs(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
+      expect(await readBriefs(scope, forked.id, 3)).toEqual(["4 c"]);
       expect((await sessions().get(child))?.parent_session_id).toBe("s");
 
       // A child of the child, forked at an entry of the grandparent, and a second chain of one session.
       const early = await sessions().fork({ scope, chain_id: forked.id, at: 2 }, newChain(), null, {});
-      expect(await shown(scope, early.id)).toEqual(["1 session/start", "2 a"]);
+      expect(await readBriefs(scope, early.id)).toEqual(["1 session/start", "2 a"]);
       expect(early.session_id).toBe("child");
       await sessions().append(child, [message("d")], early.id);
-      expect(await shown(scope, early.id)).toEqual(["1 session/start", "2 a", "5 d"]);
-      expect(await shown(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b", "4 c"]);
+      expect(await readBriefs(scope, early.id)).toEqual(["1 session/start", "2 a", "5 d"]);
+      expect(await readBriefs(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b", "4 c"]);
       await expect(sessions().append(key, [message("no")], early.id)).rejects.toMatchObject({
         code: "chain.not_found",
       });
@@ -63,7 +63,7 @@ export function chainCases(subject: () => Subject): void {
 
       // Resetting the child does not change the parent.
       await sessions().reset(child, forked.id, newChain(), [start], {});
-      expect(await shown(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
+      expect(await readBriefs(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
       expect((await sessions().chain(scope, root))?.archived_at).toBeNull();
     },
   );
@@ -76,8 +76,8 @@ export function chainCases(subject: () => Subject): void {
     const fresh = await sessions().reset(key, old, chain, [start], {});
     expect(fresh).toMatchObject({ id: chain.id, origin: "reset", parent_chain_id: null, last_entry_id: 3 });
     expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
-    expect(await shown(key.scope, chain.id)).toEqual(["3 session/start"]);
-    expect(await shown(key.scope, old)).toEqual(["1 session/start", "2 a"]);
+    expect(await readBriefs(key.scope, chain.id)).toEqual(["3 session/start"]);
+    expect(await readBriefs(key.scope, old)).toEqual(["1 session/start", "2 a"]);
     expect((await sessions().chain(key.scope, old))?.archived_at).toBe(chain.created_at);
     await expect(sessions().append(key, [message("late")], old)).rejects.toMatchObject({
       code: "chain.archived",
@@ -110,7 +110,7 @@ export function chainCases(subject: () => Subject): void {
       await sessions().append(key, [message("c")]);
       const since = async (id: string) => (await sessions().sinceAnchor(scope, id)).map(brief);
       expect(await since(chain.id)).toEqual(["4 summary", "5 b", "6 c"]);
-      expect(await shown(scope, chain.id)).toEqual([
+      expect(await readBriefs(scope, chain.id)).toEqual([
         "1 session/start",
         "2 a",
         "3 b",
@@ -129,13 +129,13 @@ export function chainCases(subject: () => Subject): void {
       expect(await sessions().moveHead(key, old, chain.id, {})).toBe(false);
       expect(await sessions().moveHead(key, chain.id, old, {})).toBe(true);
       await sessions().append(key, [message("d")]);
-      expect(await shown(scope, old)).toEqual(["1 session/start", "2 a", "3 b", "7 d"]);
+      expect(await readBriefs(scope, old)).toEqual(["1 session/start", "2 a", "3 b", "7 d"]);
       // A client that has seen entry 6 of the abandoned chain misses no later entry.
-      expect(await shown(scope, old, 6)).toEqual(["7 d"]);
+      expect(await readBriefs(scope, old, 6)).toEqual(["7 d"]);
       const fresh = newChain();
       await sessions().reset(key, old, fresh, [start], {});
       await sessions().append(key, [message("e")]);
-      expect(await shown(scope, fresh.id, 7)).toEqual(["8 session/start", "9 e"]);
+      expect(await readBriefs(scope, fresh.id, 7)).toEqual(["8 session/start", "9 e"]);
       expect((await sessions().get(key))?.last_entry_id).toBe(9);
       for (const id of [old, chain.id, before.id, behind.id, fresh.id]) {
         expect(await sessions().verify(scope, id)).toBeNull();
@@ -144,7 +144,7 @@ export function chainCases(subject: () => Subject): void {
   );
 
   test("detects a changed byte, a changed entry and a truncated end", async () => {
-    const found = async (change: (chain: string, fork: string) => string) => {
+    const verifyAfter = async (change: (chain: string, fork: string) => string) => {
       const key = freshKey();
       const { scope } = key;
       const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
@@ -156,21 +156,36 @@ export function chainCases(subject: () => Subject): void {
         at === null ? null : `${at.chain_id === chain_id ? "chain" : "fork"} ${at.entry_id}`;
       return [name(await sessions().verify(scope, chain_id)), name(await sessions().verify(scope, fork.id))];
     };
-    const of = (chain: string, id: number) => `where chain_id = '${chain}' and last_id = ${id}`;
+    const whereSpan = (chain: string, id: number) => `where chain_id = '${chain}' and last_id = ${id}`;
     const changed = (from: string, to: string) => `update spans set body = replace(body, '${from}', '${to}')`;
-    expect(await found((chain) => `${changed('"a"', '"A"')} ${of(chain, 2)}`)).toEqual([
+    expect(await verifyAfter((chain) => `${changed('"a"', '"A"')} ${whereSpan(chain, 2)}`)).toEqual([
       "chain 2",
       "chain 2",
     ]);
-    expect(await found((chain) => `${changed("[[", "[ [")} ${of(chain, 4)}`)).toEqual(["chain 4", null]);
-    expect(await found((chain) => `${changed("[[", "{")} ${of(chain, 4)}`)).toEqual(["chain 4", null]);
-    expect(await found((chain) => `delete from spans ${of(chain, 3)}`)).toEqual(["chain 4", "fork 5"]);
-    expect(await found((chain) => `delete from spans ${of(chain, 4)}`)).toEqual(["chain 3", null]);
-    expect(await found((_, fork) => `update chains set fork_entry = 2 where id = '${fork}'`)).toEqual([
+    expect(await verifyAfter((chain) => `${changed("[[", "[ [")} ${whereSpan(chain, 4)}`)).toEqual([
+      "chain 4",
+      null,
+    ]);
+    expect(await verifyAfter((chain) => `${changed("[[", "{")} ${whereSpan(chain, 4)}`)).toEqual([
+      "chain 4",
+      null,
+    ]);
+    expect(await verifyAfter((chain) => `delete from spans ${whereSpan(chain, 3)}`)).toEqual([
+      "chain 4",
+      "fork 5",
+    ]);
+    expect(await verifyAfter((chain) => `delete from spans ${whereSpan(chain, 4)}`)).toEqual([
+      "chain 3",
+      null,
+    ]);
+    expect(await verifyAfter((_, fork) => `update chains set fork_entry = 2 where id = '${fork}'`)).toEqual([
       null,
       "fork 5",
     ]);
-    expect(await found((_, fork) => `delete from spans ${of(fork, 5)}`)).toEqual([null, "fork 3"]);
+    expect(await verifyAfter((_, fork) => `delete from spans ${whereSpan(fork, 5)}`)).toEqual([
+      null,
+      "fork 3",
+    ]);
   });
 
   test("reads, pages, forks and verifies the entries of one append individually", async () => {
@@ -222,7 +237,7 @@ export function chainCases(subject: () => Subject): void {
     expect(await sessions().verify(key.scope, fork.id)).toBeNull();
     await subject().tamper(`update chains set fork_entry = 2, last_entry = 2 where id = '${fork.id}'`);
     // SQLite rows have a checksum; PostgreSQL verifies its pages itself.
-    const reading = shown(key.scope, fork.id);
+    const reading = readBriefs(key.scope, fork.id);
     if (subject().row_checks) await expect(reading).rejects.toMatchObject({ code: "store.damaged" });
     else expect(await reading).toEqual(["1 session/start"]);
     expect(await sessions().verify(key.scope, fork.id)).toMatchObject({ chain_id: fork.id });

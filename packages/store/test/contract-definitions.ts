@@ -32,8 +32,8 @@ export function definitionCases(store: () => Store): void {
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
     const whole = sampleBinding({ scope, export_id: "*" });
     await store().bindings.create(whole, {});
-    const found = await store().bindings.candidates(scope, "anything");
-    expect(found.map(({ binding }) => binding.binding_id)).toEqual([whole.binding_id]);
+    const candidates = await store().bindings.candidates(scope, "anything");
+    expect(candidates.map(({ binding }) => binding.binding_id)).toEqual([whole.binding_id]);
   });
 }
 

@@ -71,7 +71,7 @@ export function executionCases(store: () => Store): void {
 
   verifies(
     "harness.limits",
-    "refuses a child run that is nested too deep or starts after the end",
+    "refuses a child run that is nested too deeply or starts after the end",
     async () => {
       const { row, execution } = await begin({ depth: 1 });
       const { id, scope } = execution;
@@ -94,7 +94,7 @@ export function executionCases(store: () => Store): void {
     },
   );
 
-  test("gives an ended execution to one of two calls that resume it", async () => {
+  test("reopens an ended execution for only one of two calls that resume it", async () => {
     const { row, execution } = await begin();
     const { id, scope } = execution;
     const { invocations, executions } = store();
@@ -172,7 +172,7 @@ export function executionCases(store: () => Store): void {
         records: {},
       }),
     ).rejects.toMatchObject({ code: "session.busy" });
-    // The answer of the harness would come between the entries of the turn, so it is left out.
+    // The harness's answer would come between the entries of the turn, so it is left out.
     const settle = (id: string) =>
       invocations.settleHarness(
         row.id,

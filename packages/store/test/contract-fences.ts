@@ -25,31 +25,31 @@ export function fenceCases(store: () => Store): void {
     for (const row of calls) await store().invocations.open(row, { records: {} });
     const node_id = ids.next("node");
     const claimed = await store().runs.claimOrphans(node_id, Date.now(), 1_000);
-    const now = claimed.find(({ id }) => id === old.id)!;
-    return { old, now, calls };
+    const current = claimed.find(({ id }) => id === old.id)!;
+    return { old, current, calls };
   };
 
   test("increases the fence on a takeover and releases the open calls of the turn", async () => {
     const { key, scope } = await createSession();
-    const { old, now, calls } = await takeOver(key);
-    expect(now).toMatchObject({ id: old.id, fence: old.fence + 1, status: "running" });
+    const { old, current, calls } = await takeOver(key);
+    expect(current).toMatchObject({ id: old.id, fence: old.fence + 1, status: "running" });
     for (const row of calls) {
       const end = sampleSettlement();
       expect(await store().invocations.settle(row.id, row.fence, end, {})).toBe(false);
       expect(await store().invocations.settleWithTape(row.id, row.fence, end, {}, tape(key, "x"))).toBeNull();
-      expect(await store().invocations.recordRetry(row.id, row.fence, 1)).toBe(false);
+      expect(await store().invocations.recordRetry({ ...row, retry_count: 1 })).toBe(false);
       expect(await store().invocations.start(row.id, row.fence, "", {})).toBe(false);
     }
     // No node owns them, so the next claim gets them.
-    const claimed = await store().invocations.claimOrphans(now.node_id, Date.now(), 1_000);
-    expect(claimed.find(({ id }) => id === calls[0]!.id)).toMatchObject({ node_id: now.node_id });
+    const claimed = await store().invocations.claimOrphans(current.node_id, Date.now(), 1_000);
+    expect(claimed.find(({ id }) => id === calls[0]!.id)).toMatchObject({ node_id: current.node_id });
     expect((await store().invocations.get(scope, calls[1]!.id))?.fence).toBeGreaterThan(calls[1]!.fence);
     expect(await tapeOf(key)).toEqual(["2 hello"]);
   });
 
   test("refuses writes with the old fence of a turn and accepts those with the new one", async () => {
     const { key, scope, head } = await createSession();
-    const { old, now } = await takeOver(key);
+    const { old, current } = await takeOver(key);
     const writes = (run: RunRow, n: number): (() => Promise<unknown>)[] => {
       const hold = holdOf(run);
       const entries = { ...tape(key, `${n}`), hold };
@@ -74,29 +74,31 @@ export function fenceCases(store: () => Store): void {
     for (const write of writes(old, 1)) await expect(write()).rejects.toMatchObject(taken);
     expect(await store().runs.held(holdOf(old))).toBeNull();
     expect(await store().runs.end(scope, holdOf(old), 9, sampleEnd(), tape(key, "old"), {})).toBeNull();
-    expect(await store().runs.resume({ ...old, node_id: now.node_id }, tape(key, "old"))).toBeNull();
+    expect(await store().runs.resume({ ...old, node_id: current.node_id }, tape(key, "old"))).toBeNull();
     expect(await tapeOf(key)).toEqual(["2 hello"]);
     expect((await store().invocations.list(scope, {}, { limit: 9 })).items).toHaveLength(2);
 
-    expect(await store().runs.held(holdOf(now))).toEqual({ joins: 0 });
-    expect(await store().runs.resume(now, tape(key, "resumed"))).toMatchObject({ first_id: 3 });
-    for (const write of writes(now, 2)) await write();
-    expect(await store().runs.end(scope, holdOf(now), 0, sampleEnd(), tape(key, "new"), {})).toMatchObject({
+    expect(await store().runs.held(holdOf(current))).toEqual({ joins: 0 });
+    expect(await store().runs.resume(current, tape(key, "resumed"))).toMatchObject({ first_id: 3 });
+    for (const write of writes(current, 2)) await write();
+    expect(
+      await store().runs.end(scope, holdOf(current), 0, sampleEnd(), tape(key, "new"), {}),
+    ).toMatchObject({
       first_id: expect.any(Number),
     });
     // No node owns a run that has ended.
-    for (const write of writes(now, 3)) await expect(write()).rejects.toMatchObject(taken);
+    for (const write of writes(current, 3)) await expect(write()).rejects.toMatchObject(taken);
   });
 
   test("refuses a second running turn of a session, naming the first, and keeps the head", async () => {
     const { key, scope, head } = await createSession();
     const racing = Array.from({ length: 8 }, () => sampleRun(key));
-    const begun = await Promise.allSettled(
+    const starts = await Promise.allSettled(
       racing.map((run, n) => store().runs.start(run, tape(key, `m${n}`), 1, {})),
     );
-    const first = racing[begun.findIndex(({ status }) => status === "fulfilled")]!;
-    expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
-    for (const result of begun) {
+    const first = racing[starts.findIndex(({ status }) => status === "fulfilled")]!;
+    expect(starts.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    for (const result of starts) {
       if (result.status === "rejected") {
         expect(result.reason).toMatchObject({ ...busy, details: { run_id: first.id } });
       }
@@ -122,8 +124,8 @@ export function fenceCases(store: () => Store): void {
     const answer = { run_id: run.id, event_id: "e" };
     const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500, answer };
     expect(await store().runs.join(run.id, 2, tape(key, "more"), once)).toMatchObject({ first_id: 3 });
-    const found = await store().idempotency.find(scope, "k", "d", 1_000, 500);
-    expect(JSON.parse((found as { body: string }).body)).toEqual({ ...answer, entry_id: 3 });
+    const key_state = await store().idempotency.find(scope, "k", "d", 1_000, 500);
+    expect(JSON.parse((key_state as { body: string }).body)).toEqual({ ...answer, entry_id: 3 });
     expect(await store().runs.held(holdOf(run))).toEqual({ joins: 1 });
     const end = (joins: number) =>
       store().runs.end(scope, holdOf(run), joins, sampleEnd(), tape(key, "end"), {});

@@ -13,14 +13,14 @@ export function idempotencyCases(store: () => Store): void {
     expect(await idempotency.find(scope, "k", "d", 1_000, 500)).toEqual({ state: "new" });
     const rows = Array.from({ length: 8 }, () => sampleInvocation(scope));
     const opened = await Promise.allSettled(rows.map((row) => invocations.open(row, { once, records: {} })));
-    const won = rows.filter((_, n) => opened[n]!.status === "fulfilled");
-    expect(won).toHaveLength(1);
+    const stored_rows = rows.filter((_, n) => opened[n]!.status === "fulfilled");
+    expect(stored_rows).toHaveLength(1);
     const refused = opened.filter((item) => item.status === "rejected").map((item) => item.reason.code);
     expect(refused).toEqual(Array(7).fill("idempotency.in_progress"));
     const stored = await Promise.all(rows.map((row) => invocations.get(scope, row.id)));
-    expect(stored.filter((row) => row !== null).map((row) => row.id)).toEqual([won[0]!.id]);
+    expect(stored.filter((row) => row !== null).map((row) => row.id)).toEqual([stored_rows[0]!.id]);
 
-    const done = { state: "done", status: 202, body: won[0]!.id };
+    const done = { state: "done", status: 202, body: stored_rows[0]!.id };
     expect(await idempotency.find(scope, "k", "d", 2_000, 500)).toEqual(done);
     expect(await idempotency.find(scope, "k", "other", 2_000, 500)).toEqual({ state: "conflict" });
     expect(await idempotency.begin(scope, "k", "d", 2_000, 500)).toEqual(done);
@@ -52,13 +52,13 @@ export function idempotencyCases(store: () => Store): void {
     const { scope } = key;
     const { sessions, idempotency } = store();
     const onceOf = (name: string) => ({ scope, key: name, digest: "d", now: 1_000, stale_ms: 500 });
-    const answerOf = async (name: string) => {
-      const found = await idempotency.find(scope, name, "d", 1_000, 500);
-      return found.state === "done" ? JSON.parse(found.body) : found.state;
+    const responseOf = async (name: string) => {
+      const key_state = await idempotency.find(scope, name, "d", 1_000, 500);
+      return key_state.state === "done" ? JSON.parse(key_state.body) : key_state.state;
     };
     const taken = { code: "idempotency.in_progress" };
     const { head_chain_id } = await sessions.create(newSession(key), newChain(), [start], {}, onceOf("s"));
-    expect(await answerOf("s")).toEqual({ session_id: key.session_id, workspace: key.workspace });
+    expect(await responseOf("s")).toEqual({ session_id: key.session_id, workspace: key.workspace });
     const other = { ...key, session_id: "other" };
     const create = (name: string) =>
       sessions.create(newSession(other), newChain(), [start], {}, onceOf(name));
@@ -67,13 +67,13 @@ export function idempotencyCases(store: () => Store): void {
     // A write that is refused for another reason does not use the key.
     const same = sessions.create(newSession(key), newChain(), [start], {}, onceOf("s2"));
     await expect(same).rejects.toMatchObject({ code: "session.conflict" });
-    expect(await answerOf("s2")).toBe("new");
+    expect(await responseOf("s2")).toBe("new");
 
     const entries = [message("one"), message("two")];
     const append = (name: string) =>
       sessions.append(key, entries, undefined, { ...onceOf(name), answer: { n: 1 } });
     const { last_id } = await append("e");
-    expect(await answerOf("e")).toEqual({ n: 1, entry_id: last_id });
+    expect(await responseOf("e")).toEqual({ n: 1, entry_id: last_id });
     await expect(append("e")).rejects.toMatchObject(taken);
     expect(await sessions.replay(key, last_id, 9)).toEqual([]);
     expect(await sessions.append(key, [message("three")])).toMatchObject({ first_id: last_id + 1 });
@@ -87,7 +87,7 @@ export function idempotencyCases(store: () => Store): void {
         onceOf("f"),
       );
     const { id } = await fork(null);
-    expect(await answerOf("f")).toEqual({ id });
+    expect(await responseOf("f")).toEqual({ id });
     await expect(fork(other)).rejects.toMatchObject(taken);
     expect(await sessions.get(other)).toBeNull();
     expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
@@ -105,16 +105,19 @@ export function idempotencyCases(store: () => Store): void {
       scopes: ["chains:read" as const],
       expires_at: 9_000,
     });
+    const retry = (retry_count: number) => ({ ...row, retry_count });
     const [first, second, third] = [ids.next("key"), ids.next("key"), ids.next("key")];
     await invocations.open(row, { delegation: token(first), records: {} });
-    expect(await invocations.recordRetry(row.id, 1, 1)).toBe(true);
+    expect(await invocations.recordRetry(retry(1))).toBe(true);
     expect(await delegations.byHash(first)).toEqual(token(first));
-    expect(await invocations.recordRetry(row.id, 2, 2, { delegation: token(third) })).toBe(false);
-    expect(await invocations.recordRetry(row.id, 1, 2, { delegation: token(second) })).toBe(true);
+    expect(await invocations.recordRetry({ ...retry(2), fence: 2 }, { delegation: token(third) })).toBe(
+      false,
+    );
+    expect(await invocations.recordRetry(retry(2), { delegation: token(second) })).toBe(true);
     expect(await delegations.byHash(first)).toBeNull();
     expect(await delegations.byHash(second)).toEqual(token(second));
     expect(await delegations.byHash(third)).toBeNull();
-    expect(await invocations.recordRetry(row.id, 1, 3, {})).toBe(true);
+    expect(await invocations.recordRetry(retry(3), {})).toBe(true);
     expect(await delegations.byHash(second)).toBeNull();
     expect((await invocations.get(scope, row.id))?.retry_count).toBe(3);
   });

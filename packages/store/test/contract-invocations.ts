@@ -120,12 +120,15 @@ export function invocationCases(store: () => Store): void {
     expect(await invocations.replaceApproval(next, sampleApproval(row), {})).toBe(false);
   });
 
-  test("answers an approval once and then starts the row once", async () => {
+  test("resolves an approval once and then starts its call once", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
-    const asked = sampleApproval(row);
-    const { covers, ...approval } = asked;
-    await store().invocations.open({ ...row, approval_id: approval.id }, { approval: asked, records: {} });
+    const new_approval = sampleApproval(row);
+    const { covers, ...approval } = new_approval;
+    await store().invocations.open(
+      { ...row, approval_id: approval.id },
+      { approval: new_approval, records: {} },
+    );
     expect(await store().approvals.covers(scope, approval.id)).toEqual(covers);
     expect(await store().approvals.covers({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
     expect(await store().approvals.get(scope, approval.id)).toEqual(approval);
@@ -152,12 +155,41 @@ export function invocationCases(store: () => Store): void {
     expect(await store().delegations.byHash(delegation.token_hash)).toBeNull();
     expect(await store().invocations.start(row.id, 1, NOW, { delegation })).toBe(true);
     expect(await store().invocations.start(row.id, 1, NOW, {})).toBe(false);
-    expect(await store().invocations.recordRetry(row.id, 1, 2)).toBe(true);
+    const earlier_attempts: InvocationRow["earlier_attempts"] = [
+      {
+        started_at: NOW,
+        ended_at: null,
+        retried_at: NOW,
+        reason: "recovery",
+        error: { code: "outcome_unknown", message: "The gateway stopped." },
+      },
+    ];
+    expect(await store().invocations.recordRetry({ ...row, retry_count: 2, earlier_attempts })).toBe(true);
     expect(await store().invocations.get(scope, row.id)).toMatchObject({
       status: "running",
       started_at: NOW,
       retry_count: 2,
+      earlier_attempts,
     });
+  });
+
+  test("lists the calls that share a trace, oldest first, in pages and within the scope", async () => {
+    const scope = freshOrg();
+    const trace_id = ids.next("trace");
+    const shared = Array.from({ length: 5 }, () => sampleInvocation({ ...scope, trace_id }));
+    const other = sampleInvocation({ ...scope, trace_id, project_id: "proj_other" });
+    const alone = sampleInvocation({ ...scope, trace_id });
+    for (const row of [...shared, other])
+      await store().invocations.open({ ...row, shares_trace: true }, { records: {} });
+    await store().invocations.open(alone, { records: {} });
+    const { invocations } = store();
+    const first = await invocations.listTrace(scope, trace_id, { limit: 3 });
+    expect(first.items).toEqual(shared.slice(0, 3));
+    const second = await invocations.listTrace(scope, trace_id, { limit: 3, after: first.next! });
+    expect(second).toEqual({ items: shared.slice(3), next: null });
+    const all = await invocations.listTrace({ ...scope, project_id: null }, trace_id, { limit: 9 });
+    expect(all.items).toHaveLength(6);
+    expect((await invocations.listTrace(freshOrg(), trace_id, { limit: 9 })).items).toEqual([]);
   });
 
   test("undoes an operation that fails midway, and keeps the others of its batch", async () => {
@@ -167,7 +199,7 @@ export function invocationCases(store: () => Store): void {
     const taken = sampleDelegation(good.id, scope);
     const outcomes = await Promise.allSettled([
       store().invocations.open(good, { delegation: taken, records: {} }),
-      // Its row is written, then its token violates a constraint.
+      // The row of this call is written, then its token violates a constraint.
       store().invocations.open(bad, { delegation: { ...taken, invocation_id: bad.id }, records: {} }),
       ...Array.from({ length: 20 }, () => store().invocations.open(sampleInvocation(scope), { records: {} })),
     ]);
@@ -203,7 +235,15 @@ export function invocationCases(store: () => Store): void {
     expect(await listed({ ...scope, project_id: null }, {})).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
     expect(await listed(scope, { export_id: "even" })).toEqual([10, 8, 6, 4, 2, 0]);
     expect(await listed(scope, { status: "waiting_approval" })).toEqual([0]);
+    expect(await listed(scope, { status: ["waiting_approval", "running"] })).toEqual([
+      10, 9, 8, 6, 5, 4, 2, 1, 0,
+    ]);
+    expect(await listed(scope, { status: ["failed", "waiting_approval"] })).toEqual([0]);
+    expect(await listed(scope, { status: ["failed", "cancelled"] })).toEqual([]);
     expect(await listed(scope, { session_id: "sess_a" })).toEqual([5, 4, 2, 1, 0]);
+    expect(await listed(scope, { session_id: "sess_a", status: ["failed", "running"] })).toEqual([
+      5, 4, 2, 1,
+    ]);
     expect(await listed(scope, { session_id: "sess_a", export_id: "odd" })).toEqual([5, 1]);
     expect(await listed(scope, { binding_id: "bind_none" })).toEqual([]);
     const [item] = (await store().invocations.list(scope, {}, { limit: 1 })).items;
@@ -261,12 +301,12 @@ export function invocationCases(store: () => Store): void {
       store().invocations.claimOrphans(first, Date.now(), 1_000),
       store().invocations.claimOrphans(second, Date.now(), 1_000),
     ]);
-    const mine = claims.map((rows) => rows.filter((row) => row.org_id === scope.org_id));
+    const own_claims = claims.map((rows) => rows.filter((row) => row.org_id === scope.org_id));
     const taken = await Promise.all(running.map((row) => store().invocations.get(scope, row.id)));
     for (const row of taken) {
       expect([first, second]).toContain(row!.node_id);
       expect(row!.fence).toBeGreaterThan(1);
-      const last = mine[row!.node_id === first ? 0 : 1]!.find((claim) => claim.id === row!.id);
+      const last = own_claims[row!.node_id === first ? 0 : 1]!.find((claim) => claim.id === row!.id);
       expect(last).toEqual(row);
     }
     expect(await store().invocations.settle(running[0]!.id, 1, sampleSettlement(), {})).toBe(false);

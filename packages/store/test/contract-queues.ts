@@ -17,9 +17,9 @@ export function queueCases(store: () => Store): void {
     });
     const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
     for (let n = 0; n < 4; n++) {
-      const where = n === 2 ? { ...scope, project_id: "proj_other" } : scope;
-      await store().invocations.open(sampleInvocation(where), {
-        records: { events: [sampleEvent(`s${n}`, { scope: where, from_hook: n === 3 })] },
+      const event_scope = n === 2 ? { ...scope, project_id: "proj_other" } : scope;
+      await store().invocations.open(sampleInvocation(event_scope), {
+        records: { events: [sampleEvent(`s${n}`, { scope: event_scope, from_hook: n === 3 })] },
       });
     }
     await notified;
@@ -41,15 +41,15 @@ export function queueCases(store: () => Store): void {
     const scope = freshOrg();
     const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
     expect(await store().outbox.summarize(before, 10)).toBeNull();
-    const wide = { ...scope, project_id: null };
-    for (const [where, from_hook] of [
+    const org_scope = { ...scope, project_id: null };
+    for (const [event_scope, from_hook] of [
       [scope, false],
       [scope, false],
-      [wide, false],
+      [org_scope, false],
       [{ ...scope, project_id: "proj_hooks" }, true],
     ] as const) {
-      const events = [sampleEvent("s", { scope: where, from_hook })];
-      await store().invocations.open(sampleInvocation(where), { records: { events } });
+      const events = [sampleEvent("s", { scope: event_scope, from_hook })];
+      await store().invocations.open(sampleInvocation(event_scope), { records: { events } });
     }
     const { type } = sampleEvent("s");
     const seqs = (await store().outbox.read(before, 10)).map((event) => event.seq);
@@ -59,7 +59,7 @@ export function queueCases(store: () => Store): void {
     expect(all.kinds).toEqual(
       expect.arrayContaining([
         { ...scope, type },
-        { ...wide, type },
+        { ...org_scope, type },
       ]),
     );
     expect(await store().outbox.summarize(before, 2)).toEqual({
@@ -69,7 +69,7 @@ export function queueCases(store: () => Store): void {
     });
   });
 
-  test("moves a cursor once, together with its jobs", async () => {
+  test("advances a cursor once, together with its jobs", async () => {
     const consumer = queue();
     expect(await store().outbox.cursor(consumer)).toBe(0);
     const jobs = Array.from({ length: 10 }, () => sampleJob({ queue: consumer }));
@@ -104,7 +104,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.get(alone!.id)).toMatchObject({ state: "leased", attempt: 1, fence: 1 });
   });
 
-  test("leaves reserved jobs as they are when an expired lease of their lane is taken over", async () => {
+  test("leaves reserved jobs unchanged when an expired lease of their lane is taken over", async () => {
     const scope = freshOrg();
     const name = queue();
     const expired = sampleJob({ queue: name, lane: "l", scope });
@@ -183,7 +183,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().jobs.get(dead_job.id)).toMatchObject({ state: "dead", attempt: 1 });
   });
 
-  test("runs the jobs of a group one after another, even after a dead one", async () => {
+  test("runs the jobs of a group one after another, and continues after a dead job", async () => {
     const name = queue();
     const group = (g: string, count: number) =>
       Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));
@@ -266,6 +266,23 @@ export function queueCases(store: () => Store): void {
     expect(await reserve("n2", 5)).toMatchObject([{ id: first!.id, attempt: 2, fence: 2 }]);
   });
 
+  test("does not count an attempt whose call was opened but never ran", async () => {
+    const scope = freshOrg();
+    const name = queue();
+    await store().jobs.enqueue([sampleJob({ queue: name, scope, max_attempts: 1 })], 1_000);
+    const [job] = await store().jobs.claim(name, "n1", 1_000, 60_000, 1);
+    const hold = { id: job!.id, fence: job!.fence };
+    await store().invocations.open(sampleInvocation(scope), { records: {}, job: hold });
+    expect(await store().jobs.release(job!.id, job!.fence, 1_000, 0, "never_ran")).toBe(true);
+    expect(await store().jobs.get(job!.id)).toMatchObject({ attempt: 0, state: "ready", run_at: 1_000 });
+    expect(await store().jobs.release(job!.id, job!.fence, 1_000, 0, "never_ran")).toBe(false);
+    const [again] = await store().jobs.claim(name, "n1", 1_000, 60_000, 1);
+    expect(again).toMatchObject({ attempt: 1, fence: job!.fence + 1 });
+    // The new attempt has not started as a call, so a second release takes back only this one.
+    expect(await store().jobs.release(job!.id, again!.fence, 1_000, 0)).toBe(true);
+    expect(await store().jobs.get(job!.id)).toMatchObject({ attempt: 0 });
+  });
+
   test("counts an attempt when its call is opened, but not one that was released before", async () => {
     const scope = freshOrg();
     const name = queue();
@@ -289,7 +306,7 @@ export function queueCases(store: () => Store): void {
       code: "delivery.taken_over",
     });
     expect(await store().invocations.get(scope, late.id)).toBeNull();
-    // The old node settles its own call, which does not complete the delivery of the other.
+    // The old node settles its own call, which does not complete the other node's delivery.
     expect(
       await store().invocations.settle(
         row.id,
@@ -369,13 +386,13 @@ export function queueCases(store: () => Store): void {
     expect(new Set(done).size).toBe(30);
   });
 
-  test("gives a lease one holder and an increasing fencing token", async () => {
+  test("grants a lease to one holder at a time, with an increasing fencing token", async () => {
     const name = queue();
-    const takes = await Promise.all(
+    const fences = await Promise.all(
       Array.from({ length: 10 }, (_, n) => store().leases.acquire(name, `h${n}`, 0, 100)),
     );
-    expect(takes.filter((fence) => fence !== null)).toEqual([1]);
-    const holder = `h${takes.indexOf(1)}`;
+    expect(fences.filter((fence) => fence !== null)).toEqual([1]);
+    const holder = `h${fences.indexOf(1)}`;
     expect(await store().leases.acquire(name, holder, 50, 100)).toBe(2);
     expect(await store().leases.acquire(name, "other", 149, 100)).toBeNull();
     expect(await store().leases.renew([name, "none"], holder, 149, 100)).toBe(1);
@@ -387,7 +404,7 @@ export function queueCases(store: () => Store): void {
     expect(await store().leases.acquire(name, holder, 250, 100)).toBe(4);
   });
 
-  verifies("bind.concurrency", "never gives concurrent callers more slots than the maximum", async () => {
+  verifies("bind.concurrency", "never grants concurrent callers more slots than the maximum", async () => {
     const name = queue();
     const take = () => store().leases.acquireSlot(name, 4, "node", 0, 1_000);
     const slots = (await Promise.all(Array.from({ length: 30 }, take))).filter((slot) => slot !== null);

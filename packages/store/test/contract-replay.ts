@@ -7,12 +7,12 @@ import type { Subject } from "./subject.ts";
 export function replayCases(subject: () => Subject): void {
   const sessions = () => subject().store.sessions;
   const replayed = async (key: SessionKey, after = 0, limit = 1_000) => {
-    const found: string[] = [];
+    const briefs: string[] = [];
     let at = after;
     for (;;) {
       const page = await sessions().replay(key, at, limit);
-      found.push(...page.map(brief));
-      if (page.length < limit) return found;
+      briefs.push(...page.map(brief));
+      if (page.length < limit) return briefs;
       at = page.at(-1)!.id;
     }
   };

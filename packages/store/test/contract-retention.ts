@@ -5,7 +5,7 @@ import { freshOrg, type Subject } from "./subject.ts";
 
 const DAY = 86_400_000;
 
-/** Cases share a database, so each removes older rows first. */
+/** Cases share a database, so each first removes the rows of earlier cases. */
 export function retentionCases(subject: () => Subject): void {
   const store = () => subject().store;
 
@@ -35,6 +35,37 @@ export function retentionCases(subject: () => Subject): void {
     expect(await retention.jobs("dead", 2_099, 100, 10)).toBe(0);
     expect(await retention.jobs("dead", 2_100, 100, 10)).toBe(1);
     expect(await jobs.get(some[4]!.id)).toBeNull();
+  });
+
+  test("discards jobs of a lane that were due for too long, one of each group at a time", async () => {
+    await subject().tamper("delete from jobs");
+    const { jobs, retention } = store();
+    const queue = ids.next("request");
+    const some = [
+      sampleJob({ queue, lane: "held", group: "a" }),
+      sampleJob({ queue, lane: "held", group: "a" }),
+      sampleJob({ queue, lane: "held", group: null }),
+      sampleJob({ queue, lane: "other", group: null }),
+    ];
+    await jobs.enqueue(some, 1_000);
+    const late = sampleJob({ queue, lane: "held", group: "a" });
+    await jobs.enqueue([late], 5_000);
+    const discard = (now: number) => retention.discardOverdue(queue, "held", "too late", now, 100, 10);
+    expect(await discard(1_099)).toBe(0);
+    expect(await discard(1_100)).toBe(2);
+    expect(await discard(1_100)).toBe(1);
+    expect(await discard(1_100)).toBe(0);
+    const found = await Promise.all([...some, late].map(({ id }) => jobs.get(id)));
+    expect(found.map((job) => [job?.state, job?.last_error])).toEqual([
+      ["discarded", "too late"],
+      ["discarded", "too late"],
+      ["discarded", "too late"],
+      ["ready", null],
+      ["ready", null],
+    ]);
+    const [next] = await jobs.claim(queue, "n", 5_000, 1_000, 9, "held");
+    expect(next?.id).toBe(late.id);
+    expect(await retention.jobs("discarded", 1_200, 100, 10)).toBe(3);
   });
 
   test("removes the oldest events, never beyond the slowest cursor", async () => {

@@ -177,9 +177,9 @@ export function runCases(store: () => Store): void {
       [node_a, node_b].map((node) => store().runs.claimOrphans(node, Date.now(), 1_000)),
     );
     const again = await store().runs.claimOrphans(node_a, Date.now(), 1_000);
-    const mine = (claimed: RunRow[]) => claimed.filter((run) => run.org_id === scope.org_id);
+    const runsOfOrg = (claimed: RunRow[]) => claimed.filter((run) => run.org_id === scope.org_id);
     // A SQLite home has one process, so each node may take over from the other.
-    const last = new Map([...claims, again].flatMap(mine).map((run) => [run.id, run.node_id]));
+    const last = new Map([...claims, again].flatMap(runsOfOrg).map((run) => [run.id, run.node_id]));
     expect([...last.keys()].sort()).toEqual(
       runs
         .slice(0, 3)
@@ -187,7 +187,7 @@ export function runCases(store: () => Store): void {
         .sort(),
     );
     for (const node of last.values()) expect([node_a, node_b]).toContain(node);
-    const [first] = [...claims, again].flatMap(mine);
+    const [first] = [...claims, again].flatMap(runsOfOrg);
     expect(first).toMatchObject({ status: "running", input: { text: "hello" } });
   });
 
@@ -273,9 +273,9 @@ export function runCases(store: () => Store): void {
     const [first, second] = [sampleRun(key), sampleRun(key)];
     const { last_id } = await store().runs.start(first, tape(key, "hello"), 1, {}, once);
     await store().runs.end(key.scope, holdOf(first), 0, sampleEnd({ output: null }), null, {});
-    const found = await store().idempotency.find(key.scope, "k", "d", 1_000, 500);
-    expect(found).toMatchObject({ state: "done", status: 202 });
-    expect(JSON.parse((found as { body: string }).body)).toEqual({ id: first.id, entry_id: last_id });
+    const key_state = await store().idempotency.find(key.scope, "k", "d", 1_000, 500);
+    expect(key_state).toMatchObject({ state: "done", status: 202 });
+    expect(JSON.parse((key_state as { body: string }).body)).toEqual({ id: first.id, entry_id: last_id });
     await expect(store().runs.start(second, tape(key, "again"), 1, {}, once)).rejects.toMatchObject({
       code: "idempotency.in_progress",
     });

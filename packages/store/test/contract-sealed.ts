@@ -11,12 +11,12 @@ export function sealedCases(store: () => Store): void {
     orgs: string[],
     step = 2,
   ): Promise<SealedRow[]> {
-    const found: SealedRow[] = [];
+    const sealed_rows: SealedRow[] = [];
     let after = { org_id: "", name: "" };
     for (;;) {
       const rows = await store().sealed.list(kind, prefix, after, step);
-      found.push(...rows.filter(({ org_id }) => orgs.includes(org_id)));
-      if (rows.length < step) return found;
+      sealed_rows.push(...rows.filter(({ org_id }) => orgs.includes(org_id)));
+      if (rows.length < step) return sealed_rows;
       after = rows.at(-1)!;
     }
   }

@@ -7,7 +7,7 @@ import { freshOrg, type Subject } from "./subject.ts";
 
 export function sessionCases(subject: () => Subject): void {
   const sessions = () => subject().store.sessions;
-  const shown = async (scope: Scope, chain_id: string, after = 0) =>
+  const readBriefs = async (scope: Scope, chain_id: string, after = 0) =>
     (await sessions().entries(scope, chain_id, after, 1_000)).map(brief);
 
   test("identifies a session by scope, workspace and id, and refuses a second one", async () => {
@@ -77,7 +77,7 @@ export function sessionCases(subject: () => Subject): void {
     for (const [session, text] of same) {
       const { head_chain_id, name: stored_name } = (await sessions().get(session))!;
       expect(stored_name).toBe(name);
-      expect(await shown(session.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);
+      expect(await readBriefs(session.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);
     }
   });
 

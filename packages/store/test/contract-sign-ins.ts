@@ -130,10 +130,10 @@ export function signInCases(store: () => Store): void {
     const { org_id, binding_id } = await createBinding();
     await sign_ins.put(org_id, binding_id, row(1, "v1.old.text"), {});
     const before = { org_id, name: "" };
-    const found = await sealed.list("sign_in", "v1.new.", before, 1);
-    expect(found).toEqual([{ kind: "sign_in", org_id, name: binding_id, ciphertext: "v1.old.text" }]);
-    expect(await sealed.replace([{ row: found[0]!, ciphertext: "v1.new.text" }])).toBe(1);
+    const sealed_rows = await sealed.list("sign_in", "v1.new.", before, 1);
+    expect(sealed_rows).toEqual([{ kind: "sign_in", org_id, name: binding_id, ciphertext: "v1.old.text" }]);
+    expect(await sealed.replace([{ row: sealed_rows[0]!, ciphertext: "v1.new.text" }])).toBe(1);
     expect(await sign_ins.get(org_id, binding_id)).toEqual(row(1, "v1.new.text"));
-    expect(await sealed.replace([{ row: found[0]!, ciphertext: "v1.new.again" }])).toBe(0);
+    expect(await sealed.replace([{ row: sealed_rows[0]!, ciphertext: "v1.new.again" }])).toBe(0);
   });
 }

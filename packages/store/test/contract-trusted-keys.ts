@@ -4,10 +4,10 @@ import { expect, test } from "vitest";
 import { sampleAudit, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
-let made = 0;
+let sample_count = 0;
 
 function sampleTrustedKey(change: Partial<TrustedKey>): TrustedKey {
-  const number = String(made++).padStart(4, "0");
+  const number = String(sample_count++).padStart(4, "0");
   return {
     id: `tkey_${number}`,
     org_id: "org_a",

@@ -7,6 +7,8 @@ import { openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
+import { INVOCATION_COLUMNS } from "../src/ops/invocations.ts";
+import { encodeInvocation } from "../src/stores/invocation-row.ts";
 import { fillStore, readEverything } from "./fixtures/full-store.ts";
 import { message, start } from "./sample-sessions.ts";
 import { LOCAL, NOW, sampleBinding, sampleInvocation, sampleSettlement } from "./samples.ts";
@@ -111,7 +113,7 @@ const PLAUSIBLE_CHANGES: [table: string, change: string, read: string][] = [
 ];
 
 test.each(PLAUSIBLE_CHANGES)(
-  "refuses to read a changed row of %s (%s) in the read of %s",
+  "refuses a changed row of %s (%s) when %s reads it",
   async (table, change, read) => {
     // The read finds these rows by `ref`, so a changed `ref` could hide the row. The checksum is changed instead.
     if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
@@ -200,9 +202,13 @@ test("adds checksums to rows of an older schema, and still refuses a damaged row
     threaded: false,
     migrations: MIGRATIONS.filter(({ version }) => version < 14),
   });
-  await old.invocations.open(sampleInvocation({ id: "inv_a" }), { records: {} });
-  await old.invocations.open(sampleInvocation({ id: "inv_b" }), { records: {} });
   await old.close();
+  const database = new DatabaseSync(file);
+  for (const id of ["inv_a", "inv_b"])
+    database
+      .prepare(`insert into invocations (${INVOCATION_COLUMNS}) values (${"?, ".repeat(12)}?)`)
+      .run(...encodeInvocation(sampleInvocation({ id })));
+  database.close();
   await (await open()).close();
   tamper("update invocations set node_id = 'x' where id = 'inv_a'");
   const column = {
@@ -229,9 +235,11 @@ test("refuses a store with a damaged WAL at each start, and keeps one copy of th
       fix: expect.stringContaining("backplane store repair --accept-loss"),
     });
   }
-  const kept = readdirSync(dir).filter((name) => name.startsWith(`${file.split("/").at(-1)}-wal.damaged-`));
-  expect(kept).toHaveLength(1);
-  expect(readFileSync(join(dir, kept[0]!)).length).toBe(size);
+  const damaged_logs = readdirSync(dir).filter((name) =>
+    name.startsWith(`${file.split("/").at(-1)}-wal.damaged-`),
+  );
+  expect(damaged_logs).toHaveLength(1);
+  expect(readFileSync(join(dir, damaged_logs[0]!)).length).toBe(size);
 });
 
 test("opens the store of a killed gateway with its WAL, and refuses it if the WAL is missing", async () => {

@@ -21,6 +21,7 @@ test("continues a filtered list where its scan stopped, without missing rows", (
     const records = { events: [], audit: null };
     const input = {
       row: encodeInvocation(row),
+      trace_id: null,
       approval: null,
       delegation: null,
       tape: null,
@@ -32,14 +33,14 @@ test("continues a filtered list where its scan stopped, without missing rows", (
     };
     connection.run(startWrite("openInvocation", input, "sqlite"));
   }
-  const filter = { status: "", export_id: "rare", session_id: "", binding_id: "" };
+  const filter = { statuses: [], export_id: "rare", session_id: "", binding_id: "" };
   for (const [project_id, limit] of [
     ["", 2],
     ["", 100],
     ["proj_b", 2],
     ["proj_default", 1],
   ] as const) {
-    const found: string[] = [];
+    const ids_read: string[] = [];
     let before = "~";
     let pages = 0;
     for (;;) {
@@ -48,14 +49,14 @@ test("continues a filtered list where its scan stopped, without missing rows", (
         listInvocations({ org_id: "org_local", project_id, filter, before, limit, window: 4 }),
       );
       pages++;
-      found.push(...page.rows.map((row) => row.id as string));
-      const next = page.resume ?? (page.rows.length === limit ? (found.at(-1) ?? null) : null);
+      ids_read.push(...page.rows.map((row) => row.id as string));
+      const next = page.resume ?? (page.rows.length === limit ? (ids_read.at(-1) ?? null) : null);
       if (next === null) break;
       before = next;
     }
     expect(pages).toBeGreaterThan(2);
     const expected = wanted.filter((id) => project_id === "" || inProject(id, project_id));
-    expect(found).toEqual(expected);
+    expect(ids_read).toEqual(expected);
   }
   function inProject(id: string, project_id: string): boolean {
     const op = listInvocations({

@@ -8,7 +8,7 @@ import { openPostgresStore } from "../src/index.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleInvocation } from "./samples.ts";
 
-/** Forwards everything, but answers the next message that contains `word` by cutting the connection. */
+/** Forwards everything, but closes the connection instead of returning the response to the next message with `word`. */
 async function startCuttingProxy(url: string) {
   const target = new URL(url);
   const folder = target.searchParams.get("host");
@@ -31,7 +31,7 @@ async function startCuttingProxy(url: string) {
       database.write(chunk);
     });
     database.on("data", (chunk) => {
-      // The response means that the statement is done.
+      // The response means that the statement has completed.
       if (cut) client.destroy();
       else client.write(chunk);
     });

@@ -1,4 +1,4 @@
-/** Migrates runs from before they had the id of their first entry. */
+/** Migrates runs of a schema in which runs did not have the id of their first entry. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { sampleRun } from "./sample-runs.ts";

@@ -1,4 +1,4 @@
-/** Migrates databases with tapes and calls from before runs and spans. */
+/** Migrates databases whose schema has tapes and calls, but neither runs nor spans. */
 import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";

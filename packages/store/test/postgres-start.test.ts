@@ -67,10 +67,10 @@ test("reports a refused login without showing the password", async () => {
       rows = (await admin.query("select 1 from pg_hba_file_rules where user_name = '{locked}'")).rows;
     await admin.end();
   }
-  const url = urlWith((one) => {
-    one.username = password ? "locked" : "bp_nobody";
-    one.password = "hunter2-hunter2";
-    one.searchParams.delete("user");
+  const url = urlWith((target) => {
+    target.username = password ? "locked" : "bp_nobody";
+    target.password = "hunter2-hunter2";
+    target.searchParams.delete("user");
   });
   let failure = await failureOf(url).catch(() => null);
   while (failure === null || failure.message.includes("does not allow the user locked to create"))

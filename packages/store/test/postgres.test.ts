@@ -143,13 +143,13 @@ describe("two gateways on one database", () => {
         subject.store.bindings.create(binding, {}),
         second.packages.remove(scope.org_id, package_.id, {}),
       ]);
-      const there = await subject.store.bindings.get(scope, binding.binding_id);
+      const stored = await subject.store.bindings.get(scope, binding.binding_id);
       if (removed.status === "fulfilled") {
         expect(bound).toMatchObject({ reason: { code: "package.not_found" } });
-        expect(there).toBeNull();
+        expect(stored).toBeNull();
       } else {
         expect(removed.reason).toMatchObject({ code: "package.bound" });
-        expect(there?.package).toEqual(package_);
+        expect(stored?.package).toEqual(package_);
       }
     }
   });

@@ -6,23 +6,29 @@ import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { expect, test } from "vitest";
-import { allowRulesOf, listAllowRules, readAllowRule } from "../src/ops/allow-rules.ts";
+import { findAllowRules, listAllowRules, readAllowRule } from "../src/ops/allow-rules.ts";
 import { listApprovals } from "../src/ops/approvals.ts";
 import { listAudit } from "../src/ops/audit.ts";
 import {
-  activeBindings,
-  activeHooks,
-  bindingsUsing,
-  candidateBindings,
+  listActiveBindings,
+  listActiveHooks,
   listBindings,
+  listBindingsUsing,
+  listCandidateBindings,
   readRevision,
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfigValue } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { readExecution } from "../src/ops/executions.ts";
 import { readHeldRun } from "../src/ops/holds.ts";
-import { countCalls, listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
-import { deadJobs, dueJobs, dueLanes, listJobs } from "../src/ops/jobs.ts";
+import {
+  countCalls,
+  listInvocations,
+  listTrace,
+  readDelegation,
+  readProgress,
+} from "../src/ops/invocation-reads.ts";
+import { listDeadJobs, listDueJobs, listDueLanes, listJobs } from "../src/ops/jobs.ts";
 import { listKeys, readKey } from "../src/ops/keys.ts";
 import { listLlmCalls } from "../src/ops/llm-calls.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
@@ -42,7 +48,7 @@ import { readSpans } from "../src/ops/spans.ts";
 import { startWrite } from "../src/ops/writes.ts";
 
 const records = { events: [], audit: null };
-const none = { status: "", export_id: "", session_id: "", binding_id: "" };
+const NO_FILTER = { statuses: [], export_id: "", session_id: "", binding_id: "" };
 const key = { org_id: "o", project_id: "p", workspace: "w", session_id: "s" };
 const line: EntryRow = ["message", "", "{}", "{}"];
 const hold = { run_id: "r", fence: 0 };
@@ -53,14 +59,18 @@ const execution = { id: "x", depth: 1 };
 const run = { ...key, id: "r", status: "running", node_id: "n", body: "{}" };
 const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
-  listInvocations({ org_id: "o", project_id, filter: { ...none, ...filter }, before: "~", limit: 5 });
+  listInvocations({ org_id: "o", project_id, filter: { ...NO_FILTER, ...filter }, before: "~", limit: 5 });
 
 /** An operation runs to its end if every statement returns one row. */
 const OPERATIONS: [string, () => Op<unknown>][] = [
+  ["calls of a trace", () => listTrace({ org_id: "o", project_id: "p", trace_id: "t", after: "", limit: 5 })],
   ["model calls", () => listLlmCalls({}, ["o", "p", "~", 5])],
   ["model calls of a run", () => listLlmCalls({ run_id: "r" }, ["o", "p", "~", 5])],
   ["model calls of an invocation", () => listLlmCalls({ invocation_id: "i" }, ["o", "p", "~", 5])],
-  ["lost model calls", () => startWrite("endLostLlmCalls", { before: 1 }, "sqlite")],
+  [
+    "lost model calls",
+    () => startWrite("endLostLlmCalls", { before: 1, dead_nodes: false, now: null }, "sqlite"),
+  ],
   [
     "settle a model call",
     () =>
@@ -120,9 +130,17 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ],
   [
     "claim orphans",
-    () => startWrite("claimInvocations", { status: "running", node_id: "n", now: 0, limit: 5 }, "sqlite"),
+    () =>
+      startWrite(
+        "claimInvocations",
+        { status: "running", node_id: "n", now: 0, limit: 5, skipped: null },
+        "sqlite",
+      ),
   ],
-  ["claim waiting", () => startWrite("claimWaiting", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
+  [
+    "claim waiting",
+    () => startWrite("claimWaiting", { node_id: "n", now: 0, limit: 5, skipped: null }, "sqlite"),
+  ],
   [
     "resolve",
     () =>
@@ -145,7 +163,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["allow rule", () => readAllowRule("o", "p", "r")],
   ["allow rules", () => listAllowRules(["o", "p", "~", 5])],
   ["allow rules of an org", () => listAllowRules(["o", "", "~", 5])],
-  ["allow rules of a package", () => allowRulesOf("o", "p", "k")],
+  ["allow rules of a package", () => findAllowRules("o", "p", "k")],
   [
     "update binding",
     () =>
@@ -225,17 +243,17 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["setting", () => readConfigValue("o", "k")],
   ["settings", () => listConfig("o", { from: "a.", to: "a.~" })],
   ["list", () => list({})],
-  ["list by status", () => list({ status: "failed" })],
+  ["list by status", () => list({ statuses: ["failed", "retryable_failure"] })],
   ["list by export", () => list({ export_id: "e" })],
   ["list by session", () => list({ session_id: "s" })],
   ["list the org", () => list({}, "")],
   ["progress", () => readProgress("i", 0, 5)],
   ["delegation", () => readDelegation("h")],
-  ["candidates", () => candidateBindings(["o", "p", "e", ""])],
-  ["discover", () => activeBindings(["o", "p", "tool"])],
-  ["hooks", () => activeHooks(["o", "p"])],
+  ["candidates", () => listCandidateBindings(["o", "p", "e", ""])],
+  ["discover", () => listActiveBindings(["o", "p", "tool"])],
+  ["hooks", () => listActiveHooks(["o", "p"])],
   ["bindings", () => listBindings(["o", "p", "~", "", "", 5])],
-  ["secret users", () => bindingsUsing("o", "r")],
+  ["secret users", () => listBindingsUsing("o", "r")],
   ["revision of the bindings", () => readRevision("o")],
   ["packages", () => listPackages(["o", "~", 5])],
   ["digest", () => digestInUse("d")],
@@ -357,10 +375,10 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["runs of the org", () => listRuns({ ...runs, project_id: "" })],
   ["runs of a session", () => listRuns({ ...runs, session_id: "s" })],
   ["runs of a chain", () => listRuns({ ...runs, project_id: "", chain_id: "c" })],
-  ["dead jobs", () => deadJobs("q", 5)],
+  ["dead jobs", () => listDeadJobs("q", 5)],
   [
     "reserve jobs of a lane",
-    () => dueJobs({ queue: "q", lane: "l", now: 0, limit: 5, ready_only: true, held: "[]" }),
+    () => listDueJobs({ queue: "q", lane: "l", now: 0, limit: 5, ready_only: true, held: "[]" }),
   ],
   ...["", "dead", "done"].flatMap((state): [string, () => Op<unknown>][] =>
     ["", "p"].map((project_id) => [
@@ -372,12 +390,29 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     "discard a job",
     () => startWrite("discardJob", { id: "j", now: 0, records: { events: [], audit: null } }, "sqlite"),
   ],
-  ["release a job", () => startWrite("releaseJob", { id: "j", fence: 1, now: 0, delay_ms: 0 }, "sqlite")],
+  [
+    "release a job",
+    () =>
+      startWrite("releaseJob", { id: "j", fence: 1, now: 0, delay_ms: 0, uncounted: "refused" }, "sqlite"),
+  ],
   [
     "release the jobs of dead nodes",
     () => startWrite("releaseOrphanJobs", { queue: "q", node_id: "n", now: 0 }, "sqlite"),
   ],
-  ["lanes", () => dueLanes("q", 0, "sqlite")],
+  ["lanes", () => listDueLanes("q", 0, "sqlite")],
+  [
+    "discard a held job",
+    () => startWrite("discardHeldJob", { id: "j", fence: 1, now: 0, error: "gone" }, "sqlite"),
+  ],
+  [
+    "discard overdue jobs",
+    () =>
+      startWrite(
+        "discardOverdueJobs",
+        { queue: "q", lane: "l", error: "late", now: 0, keep_ms: 1, limit: 5 },
+        "sqlite",
+      ),
+  ],
   ["sweep jobs", () => startWrite("sweepJobs", { state: "done", now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
   ["sweep outbox", () => startWrite("sweepOutbox", { now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
   ["sweep tokens", () => startWrite("sweepDelegations", { now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
@@ -411,7 +446,7 @@ test("uses an index in every operation", async () => {
 });
 
 function statementsOf(op: Op<unknown>): Statement[] {
-  const found: Statement[] = [];
+  const statements: Statement[] = [];
   const special: Record<string, unknown> = {
     attempt: 9,
     last_attempt: 1,
@@ -425,15 +460,15 @@ function statementsOf(op: Op<unknown>): Statement[] {
   };
   const row = new Proxy({}, { get: (_, name) => (name in special ? special[name as string] : "g") }) as Row;
   let step = op.next();
-  while (!step.done && found.length < 20) {
-    found.push(step.value);
+  while (!step.done && statements.length < 20) {
+    statements.push(step.value);
     const answers =
       step.value.text.includes("binding_id <>") ||
       step.value.text.startsWith("select id from runs") ||
       step.value.text.includes("order by binding_id limit");
     step = op.next(answers ? [] : [row]);
   }
-  return found;
+  return statements;
 }
 
 /**

@@ -26,22 +26,22 @@ for (const threaded of [true, false]) {
   verifies("tape.durable", `keeps acknowledged entries after kill -9 (threaded: ${threaded})`, async () => {
     const acknowledged = await acknowledgedBeforeKill("tape-writer", file, String(threaded));
     const store = await openSqliteStore({ file, threaded: false });
-    const there = new Set<string>();
+    const stored = new Set<string>();
     for (const { head_chain_id } of (await store.sessions.list(LOCAL, {}, { limit: 9 })).items) {
       expect(await store.sessions.verify(LOCAL, head_chain_id)).toBeNull();
       const entries = await store.sessions.entries(LOCAL, head_chain_id, 0, 1_000_000);
       expect(entries.map((entry) => entry.id)).toEqual(entries.map((_, n) => n + 1));
-      for (const { id } of entries) there.add(`${head_chain_id} ${id}`);
+      for (const { id } of entries) stored.add(`${head_chain_id} ${id}`);
     }
     await store.close();
     // The last line may be truncated.
     const whole = acknowledged.slice(0, -1);
     expect(whole.length).toBeGreaterThanOrEqual(1_999);
-    expect(whole.filter((line) => !there.has(line))).toEqual([]);
+    expect(whole.filter((line) => !stored.has(line))).toEqual([]);
   });
 }
 
-verifies("tape.fork", "writes the same amount for forking 100,000 entries and for forking one", async () => {
+verifies("tape.fork", "writes the same amount of data to fork 100,000 entries as to fork one", async () => {
   const counts = new SharedArrayBuffer(8);
   const hook = {
     module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,

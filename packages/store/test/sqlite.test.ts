@@ -7,8 +7,8 @@ import { DatabaseSync } from "node:sqlite";
 import { fileURLToPath } from "node:url";
 import type { Store } from "@backplane/ports";
 import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/store";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
@@ -46,11 +46,11 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     const store = await openSqliteStore({ file, threaded, onStatement: hook({ counts }) });
     const commits = () => new Int32Array(counts)[1]!;
     const before = commits();
-    const asked = Array.from(
+    const writes = Array.from(
       { length: 5 },
       () => new Promise<unknown>((resolve) => setImmediate(() => resolve(append(store)))),
     );
-    await Promise.all(asked);
+    await Promise.all(writes);
     expect(commits() - before).toBe(1);
     await store.close();
   });
@@ -58,8 +58,8 @@ describe.each([true, false])("threaded: %s", (threaded) => {
   test("keeps every acknowledged row after kill -9 during concurrent writes", async () => {
     const acknowledged = await acknowledgedBeforeKill("writer", file, String(threaded));
     const database = new DatabaseSync(file);
-    const there = database.prepare("select id from invocations where id = ?");
-    const lost = acknowledged.filter((id) => id.length === 30 && there.get(id) === undefined);
+    const find = database.prepare("select id from invocations where id = ?");
+    const lost = acknowledged.filter((id) => id.length === 30 && find.get(id) === undefined);
     expect(acknowledged.length).toBeGreaterThanOrEqual(2_000);
     expect(lost).toEqual([]);
     expect(database.prepare("pragma integrity_check").get()).toEqual({ integrity_check: "ok" });
@@ -123,7 +123,7 @@ test("fails the batch of a writer thread that dies, and starts a new thread", as
   const counts = new SharedArrayBuffer(8);
   const messages: string[] = [];
   const log = createTestLogger((_, message) => messages.push(message));
-  // The first commit is that of the schema.
+  // The first commit creates the schema.
   const exit_at_commit = 2;
   const store = await openSqliteStore({ file, log, onStatement: hook({ counts, exit_at_commit }) });
   const results = await Promise.allSettled(Array.from({ length: 5 }, () => append(store)));
@@ -145,7 +145,7 @@ test("fails only the failing operations of a burst that is split into batches", 
     scopes: [],
     expires_at: 1,
   });
-  // 200 calls in one turn are more than one batch; two of the first and one of the last collide.
+  // 200 calls in one turn do not fit in one batch. Two calls of the first batch and one of the last use the same token.
   const results = await Promise.allSettled(
     Array.from({ length: 200 }, (_, n) => {
       const row = sampleInvocation();

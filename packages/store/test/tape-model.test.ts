@@ -73,9 +73,9 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
       });
     const write = (session: ModelSession, chain: ModelChain, entries: readonly NewEntry[]) => {
       for (const { kind, payload } of entries) {
-        const shown = { id: ++session.last, text: textOf(payload), anchor: kind === "anchor" };
-        chain.shows.push(shown);
-        session.all.push(shown);
+        const expected_entry = { id: ++session.last, text: textOf(payload), anchor: kind === "anchor" };
+        chain.shows.push(expected_entry);
+        session.all.push(expected_entry);
       }
     };
     const begin = (session: ModelSession, id: string, shows: readonly ModelEntry[]): ModelChain => {
@@ -136,17 +136,17 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
         case 6: {
           const { head } = session;
           const last_entry_id = head.shows.at(-1)?.id ?? 0;
-          const made = newChain();
+          const new_chain = newChain();
           const first = [summary, ...entriesOf(roll(3))];
           const done = await sessions.compact(
             session.key,
             { chain_id: head.id, last_entry_id },
-            made,
+            new_chain,
             first,
             {},
           );
-          expect(done?.id).toBe(made.id);
-          session.head = begin(session, made.id, head.shows);
+          expect(done?.id).toBe(new_chain.id);
+          session.head = begin(session, new_chain.id, head.shows);
           write(session, session.head, first);
           break;
         }
@@ -156,10 +156,10 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
             expect(moved).toBe(!chain.archived);
             if (moved) session.head = chain;
           } else {
-            const made = newChain();
-            await sessions.reset(session.key, session.head.id, made, [start], {});
+            const new_chain = newChain();
+            await sessions.reset(session.key, session.head.id, new_chain, [start], {});
             for (const chain of session.chains) chain.archived = true;
-            session.head = begin(session, made.id, []);
+            session.head = begin(session, new_chain.id, []);
             write(session, session.head, [start]);
           }
           break;
@@ -192,11 +192,11 @@ async function paged(
   read: (after: number, limit: number) => Promise<Entry[]>,
   limit: number,
 ): Promise<string[]> {
-  const found: string[] = [];
+  const briefs: string[] = [];
   for (let after = 0; ; ) {
     const page = await read(after, limit);
-    found.push(...page.map(brief));
-    if (page.length < limit) return found;
+    briefs.push(...page.map(brief));
+    if (page.length < limit) return briefs;
     after = page.at(-1)!.id;
   }
 }

@@ -53,17 +53,20 @@ test("refuses a vault without a valid key", () => {
 });
 
 test("stores a new key before sealing with it, and finds a key of another process", () => {
-  const kept = [old];
-  const file = { read: () => kept.toReversed(), append: (key: typeof old) => void kept.push(key) };
-  const here = createSecretVault(file.read(), file);
-  const there = createSecretVault(file.read(), file);
-  const before = here.seal("org_a", "token", "s3cret");
-  here.addKey();
-  expect(kept).toHaveLength(2);
-  expect(here.keys().map(({ id }) => id)).toEqual([kept[1]!.id, old.id]);
-  const after = here.seal("org_a", "token", "s3cret");
-  expect(after.startsWith(here.keys()[0]!.prefix)).toBe(true);
-  for (const text of [before, after]) expect(there.open("org_a", "token", text)).toBe("s3cret");
+  const stored_keys = [old];
+  const file = {
+    read: () => stored_keys.toReversed(),
+    append: (key: typeof old) => void stored_keys.push(key),
+  };
+  const first = createSecretVault(file.read(), file);
+  const second = createSecretVault(file.read(), file);
+  const before = first.seal("org_a", "token", "s3cret");
+  first.addKey();
+  expect(stored_keys).toHaveLength(2);
+  expect(first.keys().map(({ id }) => id)).toEqual([stored_keys[1]!.id, old.id]);
+  const after = first.seal("org_a", "token", "s3cret");
+  expect(after.startsWith(first.keys()[0]!.prefix)).toBe(true);
+  for (const text of [before, after]) expect(second.open("org_a", "token", text)).toBe("s3cret");
   const full = createSecretVault([old], {
     read: () => [old],
     append() {

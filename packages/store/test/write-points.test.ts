@@ -2,7 +2,7 @@ import { rmSync } from "node:fs";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { afterAll, beforeAll, expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { dieBeforeEach, wholeRun } from "./fixtures/write-points.ts";
+import { killBeforeEach, wholeRun } from "./fixtures/write-points.ts";
 
 let dir: string;
 beforeAll(() => {
@@ -18,6 +18,6 @@ verifies(
     const whole = await wholeRun(dir, true);
     expect(whole.statements).toBeGreaterThan(100);
     const sample = Array.from({ length: 6 }, (_, n) => 1 + Math.floor(((n + 0.5) * whole.statements) / 6));
-    expect(await dieBeforeEach(sample, dir, true, whole)).toEqual([]);
+    expect(await killBeforeEach(sample, dir, true, whole)).toEqual([]);
   },
 );

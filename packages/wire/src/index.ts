@@ -4,6 +4,8 @@ export { type FrameLimits, frameLimits } from "./codecs/limits.ts";
 export { NdjsonDecoder } from "./codecs/ndjson.ts";
 export { parseJson } from "./codecs/parse-frame.ts";
 export { checkRpcResponse, idFromText, isRpcReply, shownId } from "./peers/check-rpc.ts";
+export { checkSideHandshake, checkSideOutcome, checkSideResponse } from "./peers/check-side.ts";
+export { checkVaiEvent, checkVaiResponse } from "./peers/check-vai.ts";
 export { type ConnectionOptions, WireConnection } from "./peers/connection.ts";
 export { InstrumentHost, type InstrumentHostOptions } from "./peers/instrument-host.ts";
 export { InstrumentPlugin, type InstrumentPluginOptions } from "./peers/instrument-plugin.ts";

@@ -153,19 +153,19 @@ const ODD = [
 ];
 
 /** The path of every value in a frame, as a list of keys. */
-function places(value: unknown, path: string[] = []): string[][] {
+function pathsOf(value: unknown, path: string[] = []): string[][] {
   if (typeof value !== "object" || value === null) return [path];
-  return [path, ...Object.entries(value).flatMap(([key, inner]) => places(inner, [...path, key]))];
+  return [path, ...Object.entries(value).flatMap(([key, inner]) => pathsOf(inner, [...path, key]))];
 }
 
 function change(frame: JsonObject, path: string[], to: unknown): JsonObject {
   const copy = structuredClone(frame);
-  let at = copy as Record<string, unknown>;
-  for (const key of path.slice(0, -1)) at = at[key] as Record<string, unknown>;
+  let parent = copy as Record<string, unknown>;
+  for (const key of path.slice(0, -1)) parent = parent[key] as Record<string, unknown>;
   const last = path.at(-1);
   if (last === undefined) return copy;
-  if (to === undefined) delete at[last];
-  else at[last] = to;
+  if (to === undefined) delete parent[last];
+  else parent[last] = to;
   return JSON.parse(JSON.stringify(copy)) as JsonObject;
 }
 
@@ -174,7 +174,7 @@ for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
     const disagree: JsonObject[] = [];
     let cases = 0;
     for (const frame of valid) {
-      for (const path of places(frame)) {
+      for (const path of pathsOf(frame)) {
         for (const to of [undefined, ...ODD]) {
           const changed = change(frame, path, to);
           cases++;
@@ -196,9 +196,9 @@ for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
         ),
         (frame, changes) => {
           let changed = frame;
-          for (const [place, to] of changes) {
-            const all = places(changed);
-            changed = change(changed, all[place % all.length]!, to);
+          for (const [index, to] of changes) {
+            const paths = pathsOf(changed);
+            changed = change(changed, paths[index % paths.length]!, to);
           }
           expect(ours(changed)).toBe(theirs(changed));
         },
@@ -228,7 +228,7 @@ test("request: check and schema agree except for the context, which only has to 
   };
   const disagree: JsonObject[] = [];
   let accepted = 0;
-  for (const path of places(frame)) {
+  for (const path of pathsOf(frame)) {
     for (const to of [undefined, ...ODD]) {
       const changed = change(frame, path, to);
       const ours =

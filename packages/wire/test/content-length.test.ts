@@ -65,12 +65,16 @@ describe("rejects a header because of", () => {
     });
   }
 
-  verifies("wire.frame.bad-length", "a wrong length, after which no data is read as frames", async () => {
-    const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
-    expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
-    const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', makeFrame('{"b":2}'));
-    expect(long).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
-  });
+  verifies(
+    "wire.frame.bad-length",
+    "a length that does not match the body, and delivers no later frame",
+    async () => {
+      const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
+      expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+      const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', makeFrame('{"b":2}'));
+      expect(long).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+    },
+  );
 });
 
 describe("limits", () => {
@@ -151,7 +155,7 @@ test("fails if the stream ends inside a frame", async () => {
   }
 });
 
-function shownOf(chunk: string): unknown {
+function strayOutputOf(chunk: string): unknown {
   let stray: unknown;
   const decoder = new ContentLengthDecoder(
     frameLimits(),
@@ -165,13 +169,13 @@ function shownOf(chunk: string): unknown {
 }
 
 test("reports a printed line as soon as its line feed arrives", () => {
-  expect(shownOf("\u001b[32mListening on port 80\u001b[0m\n")).toBe("[32mListening on port 80[0m");
+  expect(strayOutputOf("\u001b[32mListening on port 80\u001b[0m\n")).toBe("[32mListening on port 80[0m");
 });
 
 test("does not show a frame that arrives together with printed lines", () => {
   const frame = 'Content-Length: 7\r\n\r\n{"a":1}';
-  expect(shownOf(`one\ntwo\n${frame}`)).toBe("one two");
-  expect(shownOf(`one\ntwo\n${frame.slice(0, 20)}`)).toBe("one two");
+  expect(strayOutputOf(`one\ntwo\n${frame}`)).toBe("one two");
+  expect(strayOutputOf(`one\ntwo\n${frame.slice(0, 20)}`)).toBe("one two");
 });
 
 test("delivers no frames after a failure", () => {

@@ -9,7 +9,7 @@ export interface DecodeResult {
 const CODECS = { "content-length": ContentLengthDecoder, ndjson: NdjsonDecoder } as const;
 export type Codec = keyof typeof CODECS;
 
-/** Feeds the chunks and waits until all frames were delivered, over any number of ticks. */
+/** Feeds the chunks and waits until all frames have been delivered, over any number of ticks. */
 export function decodeAll(
   codec: Codec,
   chunks: Iterable<Uint8Array>,
@@ -40,7 +40,7 @@ export function splitAt(bytes: Buffer, places: number[]): Buffer[] {
   return cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut));
 }
 
-/** A source that respects pause, as a transport does. Ends early when the decoder failed. */
+/** A source that respects pause, as a transport does. Stops early if the decoder fails. */
 export async function feedSlowly(
   codec: Codec,
   chunk: Uint8Array,

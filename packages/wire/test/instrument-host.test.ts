@@ -53,28 +53,28 @@ function provider(seen: string[]): InstrumentProvider {
 
 function openPair(own_provider?: InstrumentProvider) {
   const seen: string[] = [];
-  const [ours, theirs] = memoryTransportPair();
+  const [host_end, plugin_end] = memoryTransportPair();
   const plugin = new InstrumentPlugin({
     load: async () => own_provider ?? provider(seen),
     context: (params) => ({ ...params, logger: {} }) as unknown as InstrumentContext,
   });
   const ended = Promise.withResolvers<void>();
-  serveInstruments({ transport: theirs, plugin, onEnd: ended.resolve });
+  serveInstruments({ transport: plugin_end, plugin, onEnd: ended.resolve });
   const failures: string[] = [];
-  const host = new InstrumentHost({ transport: ours, onFailure: (error) => failures.push(error.code) });
+  const host = new InstrumentHost({ transport: host_end, onFailure: (error) => failures.push(error.code) });
   return { host, seen, ended: ended.promise, failures };
 }
 
-/** A host whose peer answers every request with `answer`. */
+/** A host whose peer responds to every request with `answer`. */
 function hostAnswering(answer: Json): InstrumentHost {
-  const [ours, theirs] = memoryTransportPair();
-  void new RpcPeer({ transport: theirs, handle: async () => answer, onFailure: () => {} });
-  return new InstrumentHost({ transport: ours, onFailure: () => {} });
+  const [host_end, plugin_end] = memoryTransportPair();
+  void new RpcPeer({ transport: plugin_end, handle: async () => answer, onFailure: () => {} });
+  return new InstrumentHost({ transport: host_end, onFailure: () => {} });
 }
 
 verifies(
   "instr.rpc",
-  "calls the five methods in order with their parameters and returns their answers",
+  "calls the five methods in order with their parameters and returns their results",
   async () => {
     const { ended, host, seen } = openPair();
     await host.initialize(INIT, 1_000);
@@ -96,21 +96,21 @@ verifies(
 
 verifies(
   "instr.rpc",
-  "answers with standard error codes and supports batches and notifications",
+  "responds with standard error codes and supports batches and notifications",
   async () => {
-    const [ours, theirs] = memoryTransportPair();
+    const [host_end, plugin_end] = memoryTransportPair();
     const plugin = new InstrumentPlugin({
       load: async () => provider([]),
       context: (params) => params as unknown as InstrumentContext,
     });
-    serveInstruments({ transport: theirs, plugin, onEnd: () => {} });
+    serveInstruments({ transport: plugin_end, plugin, onEnd: () => {} });
     let text = "";
-    ours.onData((chunk) => {
+    host_end.onData((chunk) => {
       text += Buffer.from(chunk).toString();
     });
-    const ask = async (...lines: unknown[]) => {
+    const exchange = async (...lines: unknown[]) => {
       text = "";
-      for (const line of lines) ours.write(`${typeof line === "string" ? line : JSON.stringify(line)}\n`);
+      for (const line of lines) host_end.write(`${typeof line === "string" ? line : JSON.stringify(line)}\n`);
       for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
       return text
         .split("\n")
@@ -129,18 +129,18 @@ verifies(
       error: expect.objectContaining({ code }),
     });
 
-    expect(await ask("{not json")).toEqual([failed(null, -32700)]);
-    expect(await ask("[]", { jsonrpc: "1.0", id: 1, method: "x" })).toEqual([
+    expect(await exchange("{not json")).toEqual([failed(null, -32700)]);
+    expect(await exchange("[]", { jsonrpc: "1.0", id: 1, method: "x" })).toEqual([
       failed(null, -32600),
       failed(1, -32600),
     ]);
-    expect(await ask(request(1, "dance"))).toEqual([failed(1, -32601)]);
-    expect(await ask(request(2, "initialize", { pluginId: 1 }), request(3, "invoke", []))).toEqual([
+    expect(await exchange(request(1, "dance"))).toEqual([failed(1, -32601)]);
+    expect(await exchange(request(2, "initialize", { pluginId: 1 }), request(3, "invoke", []))).toEqual([
       failed(2, -32602),
       failed(3, -32602),
     ]);
-    expect(await ask(request(4, "listInstruments"))).toEqual([failed(4, -32002)]);
-    const [batch] = await ask([
+    expect(await exchange(request(4, "listInstruments"))).toEqual([failed(4, -32002)]);
+    const [batch] = await exchange([
       request("a", "initialize", INIT),
       { jsonrpc: "2.0", method: "initialize", params: INIT },
       request("b", "dance"),
@@ -151,15 +151,17 @@ verifies(
       failed("b", -32601),
       failed(null, -32600),
     ]);
-    expect(await ask({ jsonrpc: "2.0", method: "healthCheck", params: { instrument: "hello" } })).toEqual([]);
-    expect(await ask(request(5, "invoke", { instrument: "nothing", params: {} }))).toEqual([
+    expect(
+      await exchange({ jsonrpc: "2.0", method: "healthCheck", params: { instrument: "hello" } }),
+    ).toEqual([]);
+    expect(await exchange(request(5, "invoke", { instrument: "nothing", params: {} }))).toEqual([
       failed(5, -32602),
     ]);
   },
 );
 
 describe("provider", () => {
-  test("aborts the signal of a cancelled call, which ends as an error", async () => {
+  test("aborts the signal of a cancelled call and reports an error for it", async () => {
     const { host } = openPair();
     await host.initialize(INIT, 1_000);
     const call = host.invoke({ ...CALL, params: { name: "wait" } });
@@ -200,7 +202,7 @@ describe("provider", () => {
 });
 
 describe("rejects", () => {
-  test("an initialize answer without success", async () => {
+  test("an initialize response without success", async () => {
     await expect(
       hostAnswering({ success: false, error: "no licence" }).initialize(INIT, 1_000),
     ).rejects.toMatchObject({
@@ -233,9 +235,9 @@ describe("rejects", () => {
       code: "malformed_response",
     });
   });
-  test("a plugin that does not answer within the timeout", async () => {
-    const [ours] = memoryTransportPair();
-    const host = new InstrumentHost({ transport: ours, onFailure: () => {} });
+  test("a plugin that does not respond within the timeout", async () => {
+    const [host_end] = memoryTransportPair();
+    const host = new InstrumentHost({ transport: host_end, onFailure: () => {} });
     await expect(host.initialize(INIT, 20)).rejects.toMatchObject({ code: "timeout" });
   });
 });

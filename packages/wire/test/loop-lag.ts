@@ -3,7 +3,7 @@ import { measureLag } from "@backplane/test-kit/event-loop-lag";
 
 /** The longest time in ms for which `run` blocked the event loop. */
 export async function loopLag(run: () => Promise<void>): Promise<number> {
-  // Work that was begun before does not count.
+  // Work that began earlier must not be measured.
   await setTimeout(5);
   const lag = measureLag();
   await run();

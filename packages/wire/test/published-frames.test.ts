@@ -42,7 +42,7 @@ const SCHEMAS = {
 
 const find = (wanted: string) => FRAMES.find(({ title }) => title === wanted)!.value;
 
-/** The description writes dots instead of the context and leaves the bodies of its general forms empty. */
+/** Fills in the context, which the description abbreviates to dots, and the empty bodies of its general forms. */
 function complete({ title, value }: (typeof FRAMES)[number]): JsonObject {
   const context = { ...find("Context"), config: {}, secrets: {}, grant: noGrant({}) } as JsonObject;
   if (title === "Context") return context;
@@ -64,7 +64,7 @@ for (const published of FRAMES.filter(({ title }) => title !== "Binding")) {
     const decoded: JsonObject[] = [];
     const decoder = new ContentLengthDecoder(
       frameLimits(),
-      (one) => decoded.push(one),
+      (frame) => decoded.push(frame),
       (error) => expect.fail(String(error)),
     );
     decoder.push(Buffer.from(encodeContentLength(frame)));

@@ -8,25 +8,25 @@ interface Pair {
   other: Transport;
   failures: string[];
   /** Writes lines and returns the parsed responses. */
-  ask: (...lines: unknown[]) => Promise<Json[]>;
+  exchange: (...lines: unknown[]) => Promise<Json[]>;
 }
 
 function openPair(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOptions> = {}): Pair {
-  const [ours, other] = memoryTransportPair();
+  const [own_end, other_end] = memoryTransportPair();
   let text = "";
-  other.onData((chunk) => {
+  other_end.onData((chunk) => {
     text += Buffer.from(chunk).toString();
   });
   const failures: string[] = [];
   const peer = new RpcPeer({
-    transport: ours,
+    transport: own_end,
     ...(handle === undefined ? {} : { handle }),
     onFailure: (error: BackplaneError) => failures.push(error.code),
     ...options,
   });
-  const ask = async (...lines: unknown[]): Promise<Json[]> => {
+  const exchange = async (...lines: unknown[]): Promise<Json[]> => {
     for (const line of lines)
-      other.write(typeof line === "string" ? `${line}\n` : `${JSON.stringify(line)}\n`);
+      other_end.write(typeof line === "string" ? `${line}\n` : `${JSON.stringify(line)}\n`);
     for (let i = 0; i < 6; i++) await new Promise(setImmediate);
     const answers = text
       .split("\n")
@@ -35,7 +35,7 @@ function openPair(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOpt
     text = "";
     return answers;
   };
-  return { peer, other, failures, ask };
+  return { peer, other: other_end, failures, exchange };
 }
 
 async function handle(method: string, params: unknown): Promise<unknown> {
@@ -55,73 +55,75 @@ const error = (id: unknown, code: number) => ({
 const result = (id: unknown, value: unknown) => ({ jsonrpc: "2.0", id, result: value });
 
 describe("as server", () => {
-  test("answers requests with any type of id, with positional and named parameters", async () => {
-    const { ask } = openPair(handle);
-    expect(await ask(request(1, "sum", [1, 2]))).toEqual([result(1, 3)]);
-    expect(await ask(request("a", "nothing"))).toEqual([result("a", null)]);
-    expect(await ask(request(null, "sum", [4]))).toEqual([result(null, 4)]);
-    expect(await ask(request(1.5, "sum", []))).toEqual([result(1.5, 0)]);
+  test("serves requests with any type of id, with positional and named parameters", async () => {
+    const { exchange } = openPair(handle);
+    expect(await exchange(request(1, "sum", [1, 2]))).toEqual([result(1, 3)]);
+    expect(await exchange(request("a", "nothing"))).toEqual([result("a", null)]);
+    expect(await exchange(request(null, "sum", [4]))).toEqual([result(null, 4)]);
+    expect(await exchange(request(1.5, "sum", []))).toEqual([result(1.5, 0)]);
   });
 
-  test("answers with the standard error codes", async () => {
-    const { ask, failures } = openPair(handle);
-    expect(await ask('{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]')).toEqual([
+  test("responds with the standard error codes", async () => {
+    const { exchange, failures } = openPair(handle);
+    expect(await exchange('{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]')).toEqual([
       error(null, -32700),
     ]);
-    expect(await ask('{"jsonrpc":"2.0","method":1,"params":"bar"}')).toEqual([error(null, -32600)]);
-    expect(await ask(request(1, "sum", "text"))).toEqual([error(1, -32600)]);
-    expect(await ask({ jsonrpc: "1.0", id: 2, method: "sum" })).toEqual([error(2, -32600)]);
-    expect(await ask(request({}, "sum", []))).toEqual([error(null, -32600)]);
-    expect(await ask("1", '"text"', "null")).toEqual([
+    expect(await exchange('{"jsonrpc":"2.0","method":1,"params":"bar"}')).toEqual([error(null, -32600)]);
+    expect(await exchange(request(1, "sum", "text"))).toEqual([error(1, -32600)]);
+    expect(await exchange({ jsonrpc: "1.0", id: 2, method: "sum" })).toEqual([error(2, -32600)]);
+    expect(await exchange(request({}, "sum", []))).toEqual([error(null, -32600)]);
+    expect(await exchange("1", '"text"', "null")).toEqual([
       error(null, -32600),
       error(null, -32600),
       error(null, -32600),
     ]);
-    expect(await ask(request(3, "foobar"))).toEqual([error(3, -32601)]);
-    expect(await ask(request(4, "check"))).toEqual([
+    expect(await exchange(request(3, "foobar"))).toEqual([error(3, -32601)]);
+    expect(await exchange(request(4, "check"))).toEqual([
       { jsonrpc: "2.0", id: 4, error: { code: -32602, message: "Invalid params", data: { field: "a" } } },
     ]);
-    expect(await ask('{"__proto__":{"a":1}}')).toEqual([error(null, -32700)]);
+    expect(await exchange('{"__proto__":{"a":1}}')).toEqual([error(null, -32700)]);
     expect(failures).toEqual([]);
   });
 
   test("does not expose the message of an unexpected error", async () => {
-    const { ask } = openPair(handle);
-    const answers = await ask(request(1, "break"));
+    const { exchange } = openPair(handle);
+    const answers = await exchange(request(1, "break"));
     expect(answers).toEqual([error(1, -32603)]);
     expect(JSON.stringify(answers)).not.toContain("hunter2");
   });
 
-  test("answers every method as unknown without a handler", async () => {
-    const { ask } = openPair();
-    expect(await ask(request(1, "sum", []))).toEqual([error(1, -32601)]);
+  test("reports every method as unknown without a handler", async () => {
+    const { exchange } = openPair();
+    expect(await exchange(request(1, "sum", []))).toEqual([error(1, -32601)]);
   });
 
   test("never answers notifications, even if they fail", async () => {
-    const { ask } = openPair(handle);
+    const { exchange } = openPair(handle);
     const notify = (method: string) => ({ jsonrpc: "2.0", method });
-    expect(await ask(notify("nothing"), notify("foobar"), notify("break"))).toEqual([]);
+    expect(await exchange(notify("nothing"), notify("foobar"), notify("break"))).toEqual([]);
   });
 
   test("handles mixed batches and rejects empty, invalid and oversized ones", async () => {
-    const { ask } = openPair(handle);
+    const { exchange } = openPair(handle);
     const batch = [
       request(1, "sum", [1]),
       { jsonrpc: "2.0", method: "nothing" },
       { foo: 1 },
       request(2, "foobar"),
     ];
-    expect(await ask(batch)).toEqual([[result(1, 1), error(null, -32600), error(2, -32601)]]);
-    expect(await ask([{ jsonrpc: "2.0", method: "nothing" }])).toEqual([]);
-    expect(await ask("[]")).toEqual([error(null, -32600)]);
-    expect(await ask("[1,2]")).toEqual([[error(null, -32600), error(null, -32600)]]);
-    expect(await ask(`[${Array.from({ length: 1_001 }, () => 1).join(",")}]`)).toEqual([error(null, -32600)]);
-    expect(await ask("[1")).toEqual([error(null, -32700)]);
+    expect(await exchange(batch)).toEqual([[result(1, 1), error(null, -32600), error(2, -32601)]]);
+    expect(await exchange([{ jsonrpc: "2.0", method: "nothing" }])).toEqual([]);
+    expect(await exchange("[]")).toEqual([error(null, -32600)]);
+    expect(await exchange("[1,2]")).toEqual([[error(null, -32600), error(null, -32600)]]);
+    expect(await exchange(`[${Array.from({ length: 1_001 }, () => 1).join(",")}]`)).toEqual([
+      error(null, -32600),
+    ]);
+    expect(await exchange("[1")).toEqual([error(null, -32700)]);
   });
 
-  test("answers a request whose result is over the limit with an error", async () => {
-    const { ask, failures } = openPair(handle, { limits: { frame_bytes: 2_000 } });
-    expect(await ask(request(1, "large"), request(2, "sum", [2]))).toEqual(
+  test("responds with an error to a request whose result is over the limit", async () => {
+    const { exchange, failures } = openPair(handle, { limits: { frame_bytes: 2_000 } });
+    expect(await exchange(request(1, "large"), request(2, "sum", [2]))).toEqual(
       [result(2, 2), error(1, -32603)].reverse(),
     );
     expect(failures).toEqual([]);
@@ -132,14 +134,14 @@ describe("as server", () => {
     const gate = new Promise<void>((resolve) => {
       finish = resolve;
     });
-    const { ask } = openPair(() => gate);
-    const answers = await ask(...Array.from({ length: 1_005 }, (_, id) => request(id, "wait")));
+    const { exchange } = openPair(() => gate);
+    const answers = await exchange(...Array.from({ length: 1_005 }, (_, id) => request(id, "wait")));
     // The decoder pauses between frames when they take too long, as on a busy machine.
-    while (answers.length < 5) answers.push(...(await ask()));
+    while (answers.length < 5) answers.push(...(await exchange()));
     expect(answers).toEqual([1_000, 1_001, 1_002, 1_003, 1_004].map((id) => error(id, -32000)));
     finish();
-    const finished = await ask();
-    while (finished.length < 1_000) finished.push(...(await ask()));
+    const finished = await exchange();
+    while (finished.length < 1_000) finished.push(...(await exchange()));
     expect(finished).toHaveLength(1_000);
   });
 });
@@ -151,7 +153,7 @@ describe("as client", () => {
       (thrown: { code?: unknown; rpcCode?: unknown }) => thrown.code ?? thrown.rpcCode,
     );
 
-  function two(): [RpcPeer, RpcPeer] {
+  function connectPeers(): [RpcPeer, RpcPeer] {
     const [a, b] = memoryTransportPair();
     const onFailure = () => undefined;
     return [
@@ -160,8 +162,8 @@ describe("as client", () => {
     ];
   }
 
-  test("matches 900 concurrent calls in each direction with their answers", async () => {
-    const [left, right] = two();
+  test("matches 900 concurrent calls in each direction with their responses", async () => {
+    const [left, right] = connectPeers();
     const calls = Array.from({ length: 900 }, (_, n) => [
       left.call("sum", [n, 1]),
       right.call("sum", [n, 2]),
@@ -171,8 +173,8 @@ describe("as client", () => {
     expect([left.inFlight, right.inFlight]).toEqual([0, 0]);
   });
 
-  test("rejects with an RpcError with code, message and data for an error answer", async () => {
-    const [left] = two();
+  test("rejects with the code, message and data of an error response", async () => {
+    const [left] = connectPeers();
     await expect(left.call("check")).rejects.toMatchObject({
       rpcCode: -32602,
       message: "Invalid params",
@@ -180,18 +182,23 @@ describe("as client", () => {
     });
   });
 
-  test("ignores answers without a call and fails the call of a malformed answer", async () => {
+  test("ignores responses without a call and fails the call of a malformed response", async () => {
     const violations: string[] = [];
-    const { peer, ask, failures } = openPair(undefined, { onViolation: (kind) => violations.push(kind) });
-    // No call is in flight, so these answers cannot belong to one.
-    await ask(result(null, 1), error(null, -32700), result("1", 1));
+    const { peer, exchange, failures } = openPair(undefined, {
+      onViolation: (kind) => violations.push(kind),
+    });
+    // No call is in flight, so these responses cannot belong to one.
+    await exchange(result(null, 1), error(null, -32700), result("1", 1));
     const good = codeOf(peer.call("a"));
     const bad = ["b", "c", "d"].map((method) => codeOf(peer.call(method)));
-    expect((await ask()).map((each) => (each as { id: Json }).id)).toEqual([1, 2, 3, 4]);
-    const silent = await ask(result(99, 1), [result(98, 1)]);
+    expect((await exchange()).map((each) => (each as { id: Json }).id)).toEqual([1, 2, 3, 4]);
+    const silent = await exchange(result(99, 1), [result(98, 1)]);
     expect(silent).toEqual([]);
-    await ask({ jsonrpc: "2.0", id: 2, result: 1, error: { code: 1, message: "" } }, { id: 3, result: 1 });
-    await ask(
+    await exchange(
+      { jsonrpc: "2.0", id: 2, result: 1, error: { code: 1, message: "" } },
+      { id: 3, result: 1 },
+    );
+    await exchange(
       { jsonrpc: "2.0", id: 4, error: { code: "x", message: "" } },
       result(1, "fine"),
       result(1, "again"),
@@ -204,27 +211,29 @@ describe("as client", () => {
 
   verifies(
     "wire.contradiction",
-    "a reply without a numeric id fails its call if known, otherwise every call in flight",
+    "fails the call of a reply without a numeric id, or every call in flight if it is unknown",
     async () => {
-      const { peer, ask, failures } = openPair();
+      const { peer, exchange, failures } = openPair();
       const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));
-      await ask(result("1", 1), { jsonrpc: "2.0", id: 2 });
+      await exchange(result("1", 1), { jsonrpc: "2.0", id: 2 });
       expect(await Promise.all([first, second])).toEqual(["malformed_response", "malformed_response"]);
       expect(failures).toEqual([]);
-      await ask(result(null, 1));
+      await exchange(result(null, 1));
       expect(await third).toBe("malformed_response");
       expect(failures).toEqual(["malformed_response"]);
     },
   );
 
-  test("tolerates one answer to a notification without failing a call", async () => {
+  test("tolerates one response to a notification without failing a call", async () => {
     const violations: string[] = [];
-    const { peer, ask, failures } = openPair(undefined, { onViolation: (kind) => violations.push(kind) });
+    const { peer, exchange, failures } = openPair(undefined, {
+      onViolation: (kind) => violations.push(kind),
+    });
     const call = codeOf(peer.call("a"));
     peer.notify("told");
-    await ask(error(null, -32601));
+    await exchange(error(null, -32601));
     expect([failures, violations]).toEqual([[], ["reply_without_request"]]);
-    await ask({ jsonrpc: "2.0", error: { code: 1, message: "m" } });
+    await exchange({ jsonrpc: "2.0", error: { code: 1, message: "m" } });
     expect([await call, failures]).toEqual(["malformed_response", ["malformed_response"]]);
   });
 
@@ -243,8 +252,8 @@ describe("as client", () => {
   });
 
   test("rejects calls with backpressure while the peer does not read", async () => {
-    const [ours] = memoryTransportPair();
-    const peer = new RpcPeer({ transport: ours, max_queued_bytes: 100_000, onFailure: () => undefined });
+    const [own_end] = memoryTransportPair();
+    const peer = new RpcPeer({ transport: own_end, max_queued_bytes: 100_000, onFailure: () => undefined });
     const codes: unknown[] = [];
     for (let n = 0; n < 20; n++)
       void codeOf(peer.call("a", ["x".repeat(20_000)])).then((code) => codes.push(code));
@@ -255,18 +264,18 @@ describe("as client", () => {
   });
 });
 
-test("an answer that cannot be parsed fails its call immediately; a request that cannot be parsed fails none", async () => {
-  const { peer, ask } = openPair();
+test("fails a call immediately if its response cannot be parsed, and no call for an unparsable request", async () => {
+  const { peer, exchange } = openPair();
   const first = peer.call("first", {});
   const second = peer.call("second", {});
   first.catch(() => undefined);
   const deep = `${"[".repeat(200)}${"]".repeat(200)}`;
-  expect((await ask(`{"jsonrpc":"2.0","id":1,"result":${deep}}`)).slice(2)).toEqual([]);
+  expect((await exchange(`{"jsonrpc":"2.0","id":1,"result":${deep}}`)).slice(2)).toEqual([]);
   await expect(first).rejects.toMatchObject({
     code: "malformed_response",
     message: expect.stringContaining("nested too deeply"),
   });
-  const answers = await ask(
+  const answers = await exchange(
     '{"jsonrpc":"2.0","id":2,"method":"x","params":{"__proto__":1}}',
     '{"jsonrpc":"2.0","id":9,"result":{"__proto__":1}}',
     '{"jsonrpc":"2.0","id":2,"result":"good"}',

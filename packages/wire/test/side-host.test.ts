@@ -27,13 +27,16 @@ interface Pair {
 }
 
 function openPair(): Pair {
-  const [ours, plugin] = memoryTransportPair();
+  const [host_end, plugin] = memoryTransportPair();
   let text = "";
   plugin.onData((chunk) => {
     text += Buffer.from(chunk).toString();
   });
   const violations: string[] = [];
-  const host = new SideHost({ transport: ours, onViolation: (violation) => violations.push(violation.kind) });
+  const host = new SideHost({
+    transport: host_end,
+    onViolation: (violation) => violations.push(violation.kind),
+  });
   const received = () =>
     text
       .split("\n")
@@ -69,11 +72,11 @@ verifies(
     expect(received()).toEqual([{ type: "handshake", protocol_version: "rterm.plugin.v1" }]);
     plugin.write(line({ type: "handshake", manifest: { ...MANIFEST, capabilities: ["files"] } }));
     expect(await handshake).toEqual({ ...MANIFEST, capabilities: ["files"] });
-    const answer = host.execute(REQUEST);
+    const response = host.execute(REQUEST);
     await turns();
     expect(received().slice(1)).toEqual([REQUEST]);
     plugin.write(line(RESPONSE));
-    expect(await answer).toEqual(RESPONSE);
+    expect(await response).toEqual(RESPONSE);
     plugin.close();
     await turns();
     expect({ extra: host.extraOutput, violations }).toEqual({ extra: false, violations: [] });
@@ -82,7 +85,7 @@ verifies(
 
 verifies("side.wire", "returns the code and message of an error response", async () => {
   const { host, plugin } = await ready();
-  const answer = host.execute(REQUEST);
+  const response = host.execute(REQUEST);
   const failed = {
     type: "response",
     request_id: "req_1",
@@ -90,7 +93,7 @@ verifies("side.wire", "returns the code and message of an error response", async
     error: { code: "E", message: "no file" },
   };
   plugin.write(line(failed));
-  expect(await answer).toEqual(failed);
+  expect(await response).toEqual(failed);
 });
 
 test("accepts a handshake without a type and closes stdin after the response", async () => {
@@ -99,9 +102,9 @@ test("accepts a handshake without a type and closes stdin after the response", a
   const handshake = host.handshake();
   plugin.write(line({ manifest: MANIFEST }));
   await handshake;
-  const answer = host.execute(REQUEST);
+  const response = host.execute(REQUEST);
   plugin.write(line(RESPONSE));
-  await answer;
+  await response;
   expect(await closed).toBeNull();
 });
 
@@ -179,19 +182,19 @@ describe("contradictory responses", () => {
   for (const [name, output, code] of bad) {
     verifies("side.no-silent-success", `fails with ${code} after this output: ${name}`, async () => {
       const { host, plugin } = await ready();
-      const answer = codeOf(host.execute(REQUEST));
+      const response = codeOf(host.execute(REQUEST));
       plugin.write(line(output));
       plugin.close();
-      expect(await answer).toBe(code);
+      expect(await response).toBe(code);
     });
   }
 
   verifies("side.no-silent-success", "detects output long after the response", async () => {
     for (const late of ["bye\n", "no newline", line(RESPONSE)]) {
       const { host, plugin, violations } = await ready();
-      const answer = host.execute(REQUEST);
+      const response = host.execute(REQUEST);
       plugin.write(line(RESPONSE));
-      await answer;
+      await response;
       expect(host.extraOutput).toBe(false);
       plugin.write(late);
       plugin.close();
@@ -202,9 +205,9 @@ describe("contradictory responses", () => {
 
   test("accepts a complete last line without a newline", async () => {
     const { host, plugin } = await ready();
-    const answer = host.execute(REQUEST);
+    const response = host.execute(REQUEST);
     plugin.write(JSON.stringify(RESPONSE));
     plugin.close();
-    expect(await answer).toEqual(RESPONSE);
+    expect(await response).toEqual(RESPONSE);
   });
 });

@@ -124,7 +124,7 @@ describe("broken pipes", () => {
     expect(transport.queuedBytes).toBe(0);
   });
 
-  test("reports stream errors to onClose without crashing; the reading side decides when", async () => {
+  test("reports a read error immediately and a write error at the next write, without crashing", async () => {
     const readable = new PassThrough();
     const writable = new PassThrough();
     const transport = stdioTransport(readable, writable);

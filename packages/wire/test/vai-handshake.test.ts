@@ -6,7 +6,7 @@ import { BODY, codeOf, HELLO, nothing, openPair, ready, response, turns } from "
 
 describe("hello", () => {
   verifies("vai.hello", "the host sends its hello first and no request before a valid hello", async () => {
-    const { host, received, say } = openPair();
+    const { host, received, sendFrames } = openPair();
     expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
     const hello = host.hello();
     await turns();
@@ -14,35 +14,35 @@ describe("hello", () => {
       { protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "backplane", version: "0.1.0" } },
     ]);
     expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe("handshake_failed");
-    await say(HELLO);
+    await sendFrames(HELLO);
     expect(await hello).toEqual(HELLO);
     expect(received).toHaveLength(1);
   });
 
   test("accepts a hello that the plugin sends before the host's", async () => {
-    const { host, say } = openPair();
-    await say(HELLO);
+    const { host, sendFrames } = openPair();
+    await sendFrames(HELLO);
     expect(await host.hello()).toEqual(HELLO);
   });
 
-  const other = (change: object): object => ({ ...HELLO, ...change });
+  const variant = (change: object): object => ({ ...HELLO, ...change });
   const bad: [string, object, string][] = [
     [
       "another package",
-      other({ plugin: { package_id: "acme/other", version: "0.1.0" } }),
+      variant({ plugin: { package_id: "acme/other", version: "0.1.0" } }),
       "handshake_failed",
     ],
     [
       "another version",
-      other({ plugin: { package_id: "acme/devkit", version: "0.1.1" } }),
+      variant({ plugin: { package_id: "acme/devkit", version: "0.1.1" } }),
       "handshake_failed",
     ],
   ];
   for (const [name, frame, code] of bad) {
     verifies("vai.hello.identity", `rejects ${name} and sends no request`, async () => {
-      const { host, received, failures, say } = openPair();
+      const { host, received, failures, sendFrames } = openPair();
       const hello = codeOf(host.hello());
-      await say(frame);
+      await sendFrames(frame);
       expect(await hello).toBe(code);
       expect(failures[0]).toMatchObject({ code, details: { reason: "identity" } });
       expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe(code);
@@ -52,33 +52,37 @@ describe("hello", () => {
   }
 
   const versions: [string, object, string][] = [
-    ["another protocol", other({ protocol: "vai.rpc.v2" }), "protocol_version_mismatch"],
-    ["no protocol", other({ protocol: undefined }), "handshake_failed"],
-    ["wrong role", other({ role: "host" }), "handshake_failed"],
-    ["wrong type", other({ type: "event" }), "handshake_failed"],
+    ["another protocol", variant({ protocol: "vai.rpc.v2" }), "protocol_version_mismatch"],
+    ["no protocol", variant({ protocol: undefined }), "handshake_failed"],
+    ["wrong role", variant({ role: "host" }), "handshake_failed"],
+    ["wrong type", variant({ type: "event" }), "handshake_failed"],
     ["a response first", response("req_1"), "handshake_failed"],
-    ["no plugin", other({ plugin: undefined }), "handshake_failed"],
+    ["no plugin", variant({ plugin: undefined }), "handshake_failed"],
     [
       "a version that is a number",
-      other({ plugin: { package_id: "acme/devkit", version: 1 } }),
+      variant({ plugin: { package_id: "acme/devkit", version: 1 } }),
       "handshake_failed",
     ],
   ];
   for (const [name, frame, code] of versions) {
     verifies("vai.hello.version", `${name} fails with ${code}`, async () => {
-      const { host, failures, say } = openPair();
+      const { host, failures, sendFrames } = openPair();
       const hello = codeOf(host.hello());
-      await say(frame);
+      await sendFrames(frame);
       expect(await hello).toBe(code);
       expect(failures.map((error) => error.code)).toEqual([code]);
     });
   }
 
-  verifies("vai.hello.version", "a second hello ends the connection and every pending call", async () => {
-    const { host, failures, say } = await ready();
-    const pending = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
-    await say(HELLO);
-    expect(await pending).toBe("handshake_failed");
-    expect(failures.map((error) => error.code)).toEqual(["handshake_failed"]);
-  });
+  verifies(
+    "vai.hello.version",
+    "a second hello closes the connection and fails every pending call",
+    async () => {
+      const { host, failures, sendFrames } = await ready();
+      const pending = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
+      await sendFrames(HELLO);
+      expect(await pending).toBe("handshake_failed");
+      expect(failures.map((error) => error.code)).toEqual(["handshake_failed"]);
+    },
+  );
 });

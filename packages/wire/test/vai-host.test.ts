@@ -6,7 +6,7 @@ import { BODY, codeOf, event, nothing, ready, response, turns } from "./vai-pair
 
 describe("requests", () => {
   verifies("vai.request", "sends id, op and body with export_id and context for each op", async () => {
-    const { host, received, say } = await ready();
+    const { host, received, sendFrames } = await ready();
     for (const op of Object.values(OPS)) {
       const answer = host.request(`req_${op}`, op, BODY, nothing);
       await turns();
@@ -17,7 +17,7 @@ describe("requests", () => {
         op,
         body: BODY,
       });
-      await say(response(`req_${op}`));
+      await sendFrames(response(`req_${op}`));
       expect(await answer).toMatchObject({ ok: true });
     }
   });
@@ -26,7 +26,7 @@ describe("requests", () => {
     "vai.event",
     "delivers events in order, before the response, only to their own request",
     async () => {
-      const { host, say } = await ready();
+      const { host, sendFrames } = await ready();
       const seen: unknown[] = [];
       const first = host
         .request("req_1", OPS.tool, BODY, (each) => seen.push(["1", each.n]))
@@ -35,25 +35,25 @@ describe("requests", () => {
         .request("req_2", OPS.tool, BODY, (each) => seen.push(["2", each.n]))
         .then(() => seen.push("2 done"));
       const progress = (n: number) => ({ type: "progress", n });
-      await say(event("req_1", progress(1)), event("req_2", progress(2)), event("req_1", progress(3)));
+      await sendFrames(event("req_1", progress(1)), event("req_2", progress(2)), event("req_1", progress(3)));
       expect(seen).toEqual([
         ["1", 1],
         ["2", 2],
         ["1", 3],
       ]);
-      await say(event("req_1", progress(4)), response("req_1"), response("req_2"));
+      await sendFrames(event("req_1", progress(4)), response("req_1"), response("req_2"));
       await Promise.all([first, second]);
       expect(seen.slice(3)).toEqual([["1", 4], "1 done", "2 done"]);
     },
   );
 
   verifies("vai.status", "accepts the four statuses, and ack only from a hook", async () => {
-    const { host, say } = await ready();
+    const { host, sendFrames } = await ready();
     for (const op of Object.values(OPS)) {
       for (const status of [...TERMINAL_STATUSES, "ack", "done", "", null, 1]) {
         const id = `req_${op}_${status}`;
         const answer = codeOf(host.request(id, op, BODY, nothing));
-        await say(response(id, { ok: true, body: { status } }));
+        await sendFrames(response(id, { ok: true, body: { status } }));
         const known =
           TERMINAL_STATUSES.some((each) => each === status) || (status === "ack" && op === OPS.hook);
         expect(await answer, id).toBe(known ? "resolved" : "malformed_response");
@@ -70,15 +70,15 @@ describe("requests", () => {
     ["ok:false without an error", { ok: false }],
     ["ok:false without a message", { ok: false, error: { code: "x" } }],
     ["no ok", { body: { status: "succeeded" } }],
-    ["ok as a word", { ok: "true", body: { status: "succeeded" } }],
+    ["ok as a string", { ok: "true", body: { status: "succeeded" } }],
     ["another protocol", { protocol: "vai.rpc.v2", ok: true, body: { status: "succeeded" } }],
   ];
   for (const [name, rest] of malformed) {
     verifies("vai.response", `${name} fails only its own call with malformed_response`, async () => {
-      const { host, failures, say } = await ready();
+      const { host, failures, sendFrames } = await ready();
       const first = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
       const second = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
-      await say(response("req_1", rest), response("req_2"));
+      await sendFrames(response("req_1", rest), response("req_2"));
       expect([await first, await second]).toEqual(["malformed_response", "resolved"]);
       expect(failures).toEqual([]);
     });
@@ -88,10 +88,10 @@ describe("requests", () => {
     "vai.response",
     "treats ok:false as a protocol failure and ok:true with a failed status as a business failure",
     async () => {
-      const { host, say } = await ready();
+      const { host, sendFrames } = await ready();
       const protocol = host.request("req_1", OPS.tool, BODY, nothing);
       const business = host.request("req_2", OPS.tool, BODY, nothing);
-      await say(
+      await sendFrames(
         response("req_1", { ok: false, error }),
         response("req_2", { ok: true, body: { status: "failed" } }),
       );
@@ -106,18 +106,21 @@ describe("unmatched frames", () => {
     "wire.reply.once",
     "accepts the first reply and counts second, unknown and late replies",
     async () => {
-      const { host, violations, failures, say } = await ready();
+      const { host, violations, failures, sendFrames } = await ready();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
-      await say(response("req_1", { ok: true, body: { status: "succeeded", result: 1 } }));
-      await say(response("req_1", { ok: true, body: { status: "failed", result: 2 } }), event("req_1"));
-      await say(response("req_stranger"), event("req_stranger"));
+      await sendFrames(response("req_1", { ok: true, body: { status: "succeeded", result: 1 } }));
+      await sendFrames(
+        response("req_1", { ok: true, body: { status: "failed", result: 2 } }),
+        event("req_1"),
+      );
+      await sendFrames(response("req_stranger"), event("req_stranger"));
       expect(await answer).toMatchObject({ body: { status: "succeeded", result: 1 } });
 
       const abandoned = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
       host.cancel("req_2", "deadline_exceeded");
       host.abandon("req_2", new BackplaneError("timeout"));
       expect(await abandoned).toBe("timeout");
-      await say(response("req_2"));
+      await sendFrames(response("req_2"));
       expect(violations).toEqual([
         { kind: "second_reply", request_id: "req_1" },
         { kind: "event_after_reply", request_id: "req_1" },
@@ -133,7 +136,7 @@ describe("unmatched frames", () => {
     "vai.cancel",
     "a reply within the grace period settles the cancelled call without a violation",
     async () => {
-      const { host, received, violations, say } = await ready();
+      const { host, received, violations, sendFrames } = await ready();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
       host.cancel("req_1", "user");
       host.cancel("req_unknown", "user");
@@ -141,24 +144,24 @@ describe("unmatched frames", () => {
       expect(received.slice(1)).toEqual([
         { protocol: "vai.rpc.v1", type: "cancel", request_id: "req_1", reason: "user" },
       ]);
-      await say(response("req_1", { ok: true, body: { status: "cancelled" } }));
+      await sendFrames(response("req_1", { ok: true, body: { status: "cancelled" } }));
       expect(await answer).toMatchObject({ body: { status: "cancelled" } });
       expect(violations).toEqual([]);
     },
   );
 
   test("only counts frames of unknown type or without required fields", async () => {
-    const { host, violations, failures, say } = await ready();
+    const { host, violations, failures, sendFrames } = await ready();
     const bare = { protocol: "vai.rpc.v1" };
     // No request is in flight, so these frames cannot belong to one.
-    await say({ ...bare, type: "response" }, { ...bare, type: "response", id: 7 });
+    await sendFrames({ ...bare, type: "response" }, { ...bare, type: "response", id: 7 });
     const answer = host.request("req_1", OPS.tool, BODY, nothing);
-    await say({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare);
-    await say({ ...bare, type: "event" }, event("req_1", { type: "" }));
-    await say({ ...bare, type: "event", request_id: "req_1" }, { ...bare, type: "__proto__" });
+    await sendFrames({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare);
+    await sendFrames({ ...bare, type: "event" }, event("req_1", { type: "" }));
+    await sendFrames({ ...bare, type: "event", request_id: "req_1" }, { ...bare, type: "__proto__" });
     expect(violations.every((violation) => violation.kind === "unexpected_frame")).toBe(true);
     expect(violations).toHaveLength(8);
-    await say(response("req_1"));
+    await sendFrames(response("req_1"));
     expect(await answer).toMatchObject({ ok: true });
     expect(failures).toEqual([]);
   });
@@ -168,12 +171,12 @@ describe("unmatched frames", () => {
     "a response without an id fails every request in flight and ends the connection",
     async () => {
       for (const id of [undefined, null, 7, "", ["req_1"], { id: "req_1" }]) {
-        const { host, failures, say } = await ready();
+        const { host, failures, sendFrames } = await ready();
         const answers = ["req_1", "req_2"].map((name) => host.request(name, OPS.tool, BODY, nothing));
         const codes = Promise.all(
           answers.map((answer) => answer.catch((error: { code: string }) => error.code)),
         );
-        await say({ ...response("req_1"), id } as never);
+        await sendFrames({ ...response("req_1"), id } as never);
         expect(await codes).toEqual(["malformed_response", "malformed_response"]);
         expect(failures.map(({ code }) => code)).toEqual(["malformed_response"]);
       }
@@ -181,11 +184,11 @@ describe("unmatched frames", () => {
   );
 
   test("does not confuse ids that are names of Object methods", async () => {
-    const { host, violations, say } = await ready();
-    await say(response("constructor"), event("toString"), response("__proto__"));
+    const { host, violations, sendFrames } = await ready();
+    await sendFrames(response("constructor"), event("toString"), response("__proto__"));
     expect(violations).toEqual([{ kind: "unknown_id" }, { kind: "unknown_id" }, { kind: "unknown_id" }]);
     const answer = host.request("__proto__", OPS.tool, BODY, nothing);
-    await say(response("__proto__"));
+    await sendFrames(response("__proto__"));
     expect(await answer).toMatchObject({ ok: true });
   });
 });
@@ -205,14 +208,14 @@ describe("host", () => {
   });
 
   test("an event listener that throws fails only its own call", async () => {
-    const { host, say } = await ready();
+    const { host, sendFrames } = await ready();
     const failing = codeOf(
       host.request("req_1", OPS.tool, BODY, () => {
         throw new Error("watcher broke");
       }),
     );
     const other = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
-    await say(event("req_1"), event("req_2"), response("req_2"));
+    await sendFrames(event("req_1"), event("req_2"), response("req_2"));
     expect([await failing, await other]).toEqual(["internal", "resolved"]);
   });
 
@@ -220,13 +223,13 @@ describe("host", () => {
     "vai.shutdown",
     "shutdown sends its frame, rejects new calls and still accepts replies",
     async () => {
-      const { host, received, say } = await ready();
+      const { host, received, sendFrames } = await ready();
       const answer = host.request("req_1", OPS.tool, BODY, nothing);
       host.shutdown();
       await turns();
       expect(received.at(-1)).toEqual({ protocol: "vai.rpc.v1", type: "shutdown" });
       expect(await codeOf(host.request("req_2", OPS.tool, BODY, nothing))).toBe("crashed");
-      await say(response("req_1"));
+      await sendFrames(response("req_1"));
       expect(await answer).toMatchObject({ ok: true });
     },
   );

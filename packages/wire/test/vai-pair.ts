@@ -28,29 +28,29 @@ interface Pair {
   received: JsonObject[];
   violations: VaiViolation[];
   failures: BackplaneError[];
-  say: (...frames: object[]) => Promise<void>;
+  sendFrames: (...frames: object[]) => Promise<void>;
 }
 
 export function openPair(options: Partial<VaiHostOptions> = {}): Pair {
-  const [ours, plugin] = memoryTransportPair();
+  const [host_end, plugin] = memoryTransportPair();
   const received: JsonObject[] = [];
   const violations: VaiViolation[] = [];
   const failures: BackplaneError[] = [];
   const decoder = new ContentLengthDecoder(frameLimits(), (frame) => received.push(frame), nothing);
   plugin.onData((chunk) => decoder.push(chunk));
   const host = new VaiHost({
-    transport: ours,
+    transport: host_end,
     identity: { package_id: "acme/devkit", version: "0.1.0" },
     host: { name: "backplane", version: "0.1.0" },
     onViolation: (violation) => violations.push(violation),
     onFailure: (error) => failures.push(error),
     ...options,
   });
-  const say = async (...frames: object[]): Promise<void> => {
+  const sendFrames = async (...frames: object[]): Promise<void> => {
     plugin.write(frames.map((frame) => encodeContentLength(frame)).join(""));
     await turns();
   };
-  return { host, plugin, received, violations, failures, say };
+  return { host, plugin, received, violations, failures, sendFrames };
 }
 
 export async function turns(): Promise<void> {
@@ -60,7 +60,7 @@ export async function turns(): Promise<void> {
 export async function ready(options: Partial<VaiHostOptions> = {}): Promise<Pair> {
   const started = openPair(options);
   const hello = started.host.hello();
-  await started.say(HELLO);
+  await started.sendFrames(HELLO);
   await hello;
   started.received.length = 0;
   return started;

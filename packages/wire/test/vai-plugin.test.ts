@@ -55,7 +55,7 @@ const turn = () => new Promise(setImmediate);
 
 verifies(
   ["vai.hello", "vai.request"],
-  "both sides agree on the hello and on each op with its answer",
+  "both sides agree on the hello and on the reply to each op",
   async () => {
     const { host, plugin } = await pair(async (call) => ({
       status: call.op === OPS.hook ? "ack" : "succeeded",
@@ -179,7 +179,7 @@ test("replaces a lone surrogate in a result instead of breaking the connection",
   expect(body.result).toEqual(["\ufffd", "\\ud800", "ok"]);
 });
 
-verifies("vai.response", "answers a request that violates the protocol with ok:false", async () => {
+verifies("vai.response", "responds with ok:false to a request that violates the protocol", async () => {
   const { host } = await pair(async () => ({ status: "succeeded" }));
   for (const body of [{}, { export_id: 1, context: {} }, { export_id: "x" }]) {
     expect(await host.request(`req_${JSON.stringify(body)}`, OPS.tool, body, nothing)).toMatchObject({
@@ -192,7 +192,7 @@ verifies("vai.response", "answers a request that violates the protocol with ok:f
 
 verifies(
   "vai.shutdown",
-  "shutdown aborts running calls, is reported once, and late replies are still sent",
+  "aborts running calls on shutdown, reports it once, and still sends late replies",
   async () => {
     const { host, ended } = await pair(async (call) => {
       await new Promise((resolve) => call.signal.addEventListener("abort", resolve));

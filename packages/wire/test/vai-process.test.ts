@@ -151,7 +151,7 @@ test("shows the output of a plugin that prints instead of sending a hello", asyn
   expect((await failure).code).toBe("handshake_failed");
 });
 
-test("times out for a plugin that sends nothing or half a line instead of a hello", async () => {
+test("times out if a plugin sends nothing or half a line instead of a hello", async () => {
   const silent = start(["silent"], { hello_ms: 300 });
   await expect(silent.host.hello()).rejects.toMatchObject({
     code: "handshake_failed",
@@ -178,7 +178,7 @@ test("reports crashed for an exit before the hello or the reply, but not after t
   });
 });
 
-test("ends the connection on output between frames and shows the output", async () => {
+test("closes the connection on output between frames and shows the output", async () => {
   const { host } = start(["print"]);
   await host.hello();
   await expect(host.request("req_1", OP, body(null), nothing)).rejects.toMatchObject({

@@ -244,6 +244,11 @@ export const ERROR_CODES = {
     "The installed files were changed after the installation.",
     "Install the same package again to restore its files, and find out what changed them.",
   ),
+  "package.files_missing": refusalSpec(
+    409,
+    "The files of the package are not on this gateway.",
+    "Install the same version of the package on this gateway; gateways that share a database each need the files.",
+  ),
   "package.source_forbidden": refusalSpec(
     403,
     "Only an admin credential may install from this source.",

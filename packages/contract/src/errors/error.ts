@@ -5,7 +5,7 @@ export type ErrorDetails = Record<string, unknown>;
 
 /**
  * The error class of the project. Compare `error.code` instead of using `instanceof`, because an error may come from
- * another bundle. `message` says what happened and why; `fix` overrides the general remedy of the code.
+ * another bundle. `message` states what happened and why; `fix` overrides the general remedy of the code.
  */
 export class BackplaneError extends Error {
   readonly code: ErrorCode;
@@ -68,7 +68,7 @@ const DISK_FAULTS: Readonly<Record<DiskError, { problem: (place: string) => stri
     problem: (place) => `The disk of ${place} failed with an I/O error.`,
     fix: "Check the disk and the log of the operating system, then try again.",
   },
-  // Linux makes a file system read-only after an error of its disk.
+  // Linux makes a file system read-only after a disk error.
   EROFS: {
     problem: (place) => `The disk of ${place} is read-only.`,
     fix: "Make the file system writable and check why it was not, then try again.",
@@ -80,7 +80,7 @@ const UNNAMED_EDQUOT = /^Unknown system error -(?:122|69)$/;
 
 /**
  * The error of a full or failing disk; null for any other error. An error that a plugin threw in its own process has no
- * `syscall`: it says nothing about the disks of the gateway.
+ * `syscall`: it does not concern the disks of the gateway.
  */
 export function diskErrorOf(error: unknown): DiskError | null {
   const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown };
@@ -90,8 +90,8 @@ export function diskErrorOf(error: unknown): DiskError | null {
 }
 
 /**
- * Names a full or failing disk, which only the operator can repair; null for any other error. `place` is the file or folder
- * in words that the reader knows, without the paths of the host if the reader may be a remote client.
+ * Names a full or failing disk, which only the operator can repair; null for any other error. `place` names the file
+ * or folder in terms that the reader knows, without the paths of the host if the reader may be a remote client.
  */
 export function diskFault(error: unknown, place = "the gateway"): BackplaneError | null {
   const name = diskErrorOf(error);

@@ -68,10 +68,11 @@ export function findInstrumentProvider(
   name: string,
 ): InstrumentProvider | string {
   const nested = isRecord(exports.default) ? exports.default[name] : undefined;
-  const found = exports[name] ?? nested;
-  if (found === undefined) return `the module exports no ${name}`;
-  const isClass = typeof found === "function" && isRecord(found.prototype) && "initialize" in found.prototype;
-  const provider: unknown = isClass ? new (found as unknown as new () => unknown)() : found;
+  const exported = exports[name] ?? nested;
+  if (exported === undefined) return `the module exports no ${name}`;
+  const isClass =
+    typeof exported === "function" && isRecord(exported.prototype) && "initialize" in exported.prototype;
+  const provider: unknown = isClass ? new (exported as unknown as new () => unknown)() : exported;
   if (!isRecord(provider)) return `${name} is not an InstrumentProvider; export an object or a class`;
   if (typeof provider.initialize !== "function") return `${name} has no initialize(context)`;
   if (provider.shutdown !== undefined && typeof provider.shutdown !== "function") {
@@ -93,7 +94,7 @@ function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
   if (metadata.name !== name) {
     throw new Error(`${at} has the name ${show(metadata.name)} in its metadata; both names must be the same`);
   }
-  oneOf(riskLevel, INSTRUMENT_RISKS, `${at}: riskLevel`);
+  checkChoice(riskLevel, INSTRUMENT_RISKS, `${at}: riskLevel`);
   return {
     name,
     riskLevel,
@@ -106,9 +107,9 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
   const unknown = Object.keys(value).find((field) => !METADATA_FIELDS.includes(field));
   if (unknown !== undefined) throw new Error(`${at}: metadata.${unknown} is not a field of the metadata`);
   const { category, description, accessMode = "Shared", platform = "All" } = value;
-  oneOf(category, INSTRUMENT_CATEGORIES, `${at}: metadata.category`);
-  oneOf(accessMode, ACCESS_MODES, `${at}: metadata.accessMode`);
-  oneOf(platform, INSTRUMENT_PLATFORMS, `${at}: metadata.platform`);
+  checkChoice(category, INSTRUMENT_CATEGORIES, `${at}: metadata.category`);
+  checkChoice(accessMode, ACCESS_MODES, `${at}: metadata.accessMode`);
+  checkChoice(platform, INSTRUMENT_PLATFORMS, `${at}: metadata.platform`);
   if (typeof description !== "string" || description === "" || description.length > 4_000) {
     throw new Error(`${at}: metadata.description must be a string of 1 to 4000 characters`);
   }
@@ -118,8 +119,8 @@ function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDe
     description,
     accessMode,
     platform,
-    sideEffects: texts(value.sideEffects ?? [], `${at}: metadata.sideEffects`),
-    keywords: texts(value.keywords ?? [], `${at}: metadata.keywords`),
+    sideEffects: checkTexts(value.sideEffects ?? [], `${at}: metadata.sideEffects`),
+    keywords: checkTexts(value.keywords ?? [], `${at}: metadata.keywords`),
     ...checkSchema(value, "inputSchema", at),
     ...checkSchema(value, "outputSchema", at),
     ...checkTimeout(value, "defaultTimeoutMs", at),
@@ -171,7 +172,7 @@ function checkRules(value: unknown, at: string): InstrumentRule[] {
     if (typeof reason !== "string" || reason === "" || reason.length > 300) {
       throw new Error(`${where}.reason must say why, in at most 300 characters`);
     }
-    if (effect === "raise") oneOf(risk, INSTRUMENT_RISKS, `${where}.risk`);
+    if (effect === "raise") checkChoice(risk, INSTRUMENT_RISKS, `${where}.risk`);
     else if (risk !== undefined) throw new Error(`${where}.risk belongs to "raise" only`);
     return {
       effect,
@@ -193,12 +194,16 @@ function checkMatch(value: unknown, where: string): NonNullable<InstrumentRule["
   return { pointer, pattern };
 }
 
-function oneOf<T extends string>(value: unknown, allowed: readonly T[], label: string): asserts value is T {
+function checkChoice<T extends string>(
+  value: unknown,
+  allowed: readonly T[],
+  label: string,
+): asserts value is T {
   if ((allowed as readonly unknown[]).includes(value)) return;
   throw new Error(`${label} is ${show(value)}; write one of ${allowed.join(", ")}`);
 }
 
-function texts(value: unknown, label: string): string[] {
+function checkTexts(value: unknown, label: string): string[] {
   if (
     Array.isArray(value) &&
     value.length <= 64 &&

@@ -33,7 +33,7 @@ export interface KernelPlugin {
   readonly description?: string;
   readonly requiresApproval?: boolean;
   readonly providerId?: string;
-  /** The protocols of native requests that a provider accepts; which of them may depend on the instance. */
+  /** The protocols of native requests that a provider accepts; an instance may accept only some of them. */
   readonly protocols?: readonly LlmProtocol[];
   readonly strategyId?: string;
   readonly adapterId?: string;

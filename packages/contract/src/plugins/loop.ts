@@ -1,7 +1,7 @@
 /**
  * One turn of the agent loop as values. The kernel defines the order (loop.order): decide, query the memory if the
- * strategy requests it, call the model, run the tools, decide again, until the strategy says done. A strategy chooses
- * the content: which model, which tools, when to query the memory, when to stop.
+ * strategy requests it, call the model, run the tools, decide again, until the strategy decides `done`. A strategy
+ * chooses the content: which model, which tools, when to query the memory, when to stop.
  */
 import type { JsonObject } from "../values/json.ts";
 import type { TokenUsage, ToolCallRequest } from "./llm.ts";
@@ -79,7 +79,9 @@ export const LOOP_LIMITS = {
   iterations: 25,
   decide_ms: 30_000,
   memory_ms: 10_000,
-  /** Up to this age a session asks its short-term memory first, and later its long-term memory. */
+  /**
+   * Up to this age, a session queries its short-term memory first; older sessions query their long-term memory first.
+   */
   young_session_ms: 24 * 3_600_000,
   /** The time from the request to the end of the answer. */
   model_ms: 600_000,

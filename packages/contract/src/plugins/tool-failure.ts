@@ -43,10 +43,10 @@ export function toolFailureOf({ status, result, error, stderr_tail }: FailedCall
  */
 export function failureNote({ kind, code, plugin_code, retryable, stderr }: ToolFailure): string {
   if (kind === "failed" && plugin_code === undefined && !retryable && stderr === undefined) return "";
-  const own = plugin_code === undefined ? "" : ` (${plugin_code})`;
+  const own_code = plugin_code === undefined ? "" : ` (${plugin_code})`;
   const retry = retryable ? " A retry may succeed." : "";
   const output = stderr === undefined ? "" : `\n[stderr]\n${stderr}`;
-  return `[error: ${code}${own}.${retry}]${output}`;
+  return `[error: ${code}${own_code}.${retry}]${output}`;
 }
 
 /** The kind of tool.error for a code of a call that never ran; null for a code that running the tool produced. */

@@ -1,6 +1,6 @@
 /**
  * Allow rules: lasting permissions to call a tool, or all tools of a server, without asking each time (allow.rules). A
- * rule holds for one package, one caller (or everyone in its scope) and risks up to its maximum, and only while the
+ * rule applies to one package, one caller (or everyone in its scope) and risks up to its maximum, and only while the
  * grant of the call is not wider than when the rule was made. See spec/policy.md.
  */
 import { z } from "zod";

@@ -191,7 +191,7 @@ export const BindingSchema = z.object({
   rolled_back: RolledBackSchema.optional(),
   /** Present until the binding moves to another version. */
   rollback_failed: RollbackFailedSchema.optional(),
-  /** For a share of the calls that an upgrade gave to the next version: the binding that has the rest. */
+  /** For a binding that serves a share of the calls during a rollout: the binding that serves the others. */
   share_of: z.string().optional(),
   /** Increases with every change. Calls in flight finish on the generation that they started with. */
   generation: z.int(),
@@ -205,7 +205,7 @@ export const ChangedBindingSchema = BindingSchema.extend({
     .int()
     .optional()
     .describe(
-      "Only if the change disables a hook: how many deliveries waited for it; 500 means 500 or more. They are dropped when they are due, unless the hook is paused.",
+      "Only if the change disables a hook: how many deliveries waited for it; 500 means 500 or more. They are kept until the hook is enabled again, at most as long as dead letters.",
     ),
 });
 

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
 import { WHOLE_PACKAGE } from "../vocabulary/vocabulary.ts";
 import { BindingPolicySchema, BindingSchema, RolloutSchema } from "./binding.ts";
+import { ManifestSchema } from "./manifest.ts";
 import { LeftOutSchema, PackageSchema } from "./package.ts";
 import { ProvenanceSchema } from "./provenance.ts";
 import { JsonObjectSchema, SecretRefSchema, SlotSchema } from "./scalars.ts";
@@ -153,7 +154,7 @@ export const InstallationSchema = z.object({
   bindings: z.array(
     z.object({
       binding: BindingSchema,
-      /** `moved`: it was bound to another version. `unchanged`: it was bound to this version, and kept its settings. */
+      /** `moved` from another version. `unchanged` if the export was bound to this version; its settings are kept. */
       change: z.enum(["created", "moved", "unchanged"]),
     }),
   ),
@@ -177,10 +178,13 @@ export const SourceInspectionSchema = z.object({
       secret_slots: z.array(z.string()),
       /** The exports that `bind` binds; `*` stands for all tools. */
       exports: z.array(z.string()).describe(`\`${WHOLE_PACKAGE}\` stands for all tools of the package.`),
-      /** Whether they are bound even if the request does not set `bind`. */
+      /** Whether the exports are bound even if the request does not set `bind`. */
       binds: z.boolean(),
       /** Only for packages from npm. */
       provenance: ProvenanceSchema.optional(),
+      manifest: ManifestSchema.optional().describe(
+        "Its exports and permissions; only if the source contains a manifest, which servers of a registry do not.",
+      ),
     }),
   ),
   /** Kernel plugins, which are installed with `POST /v1/plugins:install`. */

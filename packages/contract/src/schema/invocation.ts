@@ -130,6 +130,18 @@ const FallbackFromSchema = z.object({
   stderr_tail: z.string().nullable(),
 });
 
+/** An attempt that was followed by another one. */
+const EarlierAttemptSchema = z.object({
+  started_at: TimestampSchema,
+  /** Null if the gateway stopped during the attempt. */
+  ended_at: TimestampSchema.nullable(),
+  /** When the next attempt was recorded, after the pause between the two. */
+  retried_at: TimestampSchema,
+  /** fallback: the next attempt ran the previous version. recovery: it followed a restart of the gateway. */
+  reason: z.enum(["retry", "fallback", "recovery"]),
+  error: InvocationErrorSchema.omit({ details: true }),
+});
+
 export const InvocationSchema = z.object({
   id: z.string(),
   export_kind: z.enum(EXPORT_KINDS),
@@ -167,7 +179,43 @@ export const InvocationSchema = z.object({
   egress: EgressRecordSchema.nullable(),
   /** Present if the process of a version on trial failed; the other fields describe the version that answered. */
   fallback_from: FallbackFromSchema.optional(),
+  /** Present if the call was retried: the attempts before the last one, oldest first, limited in number. */
+  earlier_attempts: z.array(EarlierAttemptSchema).optional(),
   requested_by: z.string(),
+  created_at: TimestampSchema,
+  started_at: TimestampSchema.nullable(),
+  ended_at: TimestampSchema.nullable(),
+});
+
+/** A frame or other output of a plugin process, without secrets. */
+export const RecordedFrameSchema = z.object({
+  at: TimestampSchema,
+  from: z.enum(["host", "plugin"]),
+  kind: z
+    .enum(["frame", "stray_output", "stderr"])
+    .describe("stray_output: text on stdout that is not a frame, which ends the connection."),
+  text: z.string().describe("A long text is cut."),
+  invocation_id: z.string().nullable(),
+});
+
+export const FrameRecordingSchema = z.object({
+  observable: z.boolean().describe("Whether the frames of the plugin's protocol can be recorded."),
+  recording_until: TimestampSchema.nullable().describe("Null unless frames of the binding are recorded now."),
+  items: z.array(RecordedFrameSchema),
+});
+
+/** A call of a trace, without its input and result. */
+export const TraceSpanSchema = z.object({
+  id: z.string(),
+  parent_id: z.string().nullable().describe("The call that made this call."),
+  run_id: z.string().nullable(),
+  session_id: z.string().nullable(),
+  export_kind: z.enum(EXPORT_KINDS),
+  export_id: z.string(),
+  package_id: z.string(),
+  status: z.enum(INVOCATION_STATUSES),
+  error_code: z.string().nullable(),
+  retry_count: z.int(),
   created_at: TimestampSchema,
   started_at: TimestampSchema.nullable(),
   ended_at: TimestampSchema.nullable(),
@@ -188,4 +236,8 @@ export type ToolResultBlock = z.infer<typeof ToolResultBlockSchema>;
 export type InvocationError = z.infer<typeof InvocationErrorSchema>;
 export type EgressRecord = z.infer<typeof EgressRecordSchema>;
 export type Invocation = z.infer<typeof InvocationSchema>;
+export type RecordedFrame = z.infer<typeof RecordedFrameSchema>;
+export type FrameRecording = z.infer<typeof FrameRecordingSchema>;
+export type TraceSpan = z.infer<typeof TraceSpanSchema>;
+export type EarlierAttempt = z.infer<typeof EarlierAttemptSchema>;
 export type InvocationEvent = z.infer<typeof InvocationEventSchema>;

@@ -37,7 +37,7 @@ const EntryShape = {
   name: z.string().min(1).max(120),
   description: z.string().min(1).max(1_000),
   status: AvailabilitySchema,
-  /** Why it cannot be installed. */
+  /** Why the entry cannot be installed. */
   reason: z.string().min(1).max(500).nullable().default(null),
   package: z.strictObject({
     package_id: PackageIdSchema,
@@ -180,7 +180,7 @@ export const ServerSearchSchema = z.object({
 });
 
 export type MarketplaceEntry = z.infer<typeof MarketplaceEntrySchema>;
-/** As it is written: fields with a default may be absent. */
+/** The input form: fields with a default may be absent. */
 export type MarketplaceCatalog = z.input<typeof MarketplaceCatalogSchema>;
 export type MarketplaceOrigin = z.infer<typeof MarketplaceOriginSchema>;
 export type MarketplaceCard = z.infer<typeof MarketplaceCardSchema>;

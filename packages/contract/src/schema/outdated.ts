@@ -11,7 +11,7 @@ export const OutdatedPackageSchema = z.object({
   /** The versions of the bindings that the caller sees; empty if the package is not bound. */
   in_use: z.array(z.string()),
   newest_installed: z.string(),
-  /** At the source; null if it is unknown. */
+  /** The newest version at the source; null if it is unknown. */
   newest_available: z.string().nullable(),
   /** The provenance of the newest available version; only for packages from npm. */
   provenance: ProvenanceSchema.optional(),

@@ -1,4 +1,4 @@
-/** Progress of a request that takes longer than a moment, such as an installation. */
+/** Progress of a long request, such as an installation. */
 import { z } from "zod";
 import { PROGRESS_STEPS, PROGRESS_UNITS } from "../vocabulary/progress.ts";
 
@@ -9,10 +9,10 @@ export const ProgressEventSchema = z.object({
   /** One sentence without a full stop. Names of packages in it come from their authors. */
   message: z.string(),
   done: z.number().min(0).optional(),
-  /** Absent if it is not known in advance. */
+  /** Absent if the total is not known in advance. */
   total: z.number().min(0).optional(),
   unit: z.enum(PROGRESS_UNITS).optional(),
-  /** Since the request began. */
+  /** Milliseconds since the request began. */
   elapsed_ms: z.int().min(0),
 });
 

@@ -36,7 +36,7 @@ const ReplayedCallSchema = z.object({
    * `not_comparable`: the version in use cannot repeat its own result here. `skipped`: the call was not run.
    */
   result: z.enum(["same", "changed", "failed", "not_comparable", "skipped"]),
-  /** Why, as one sentence; null for `same`. */
+  /** The reason for the result, as one sentence; null for `same`. */
   reason: z.string().nullable(),
   differences: z.array(DifferenceSchema),
   current_ms: z.number().nullable(),

@@ -66,9 +66,39 @@ export const WorkspaceTrustSchema = z.strictObject({
   digest: DigestSchema.optional(),
 });
 
+/** An event of a watched folder: a load, a failed load, or output of one of its processes. */
+export const WorkspaceActivitySchema = z.discriminatedUnion("type", [
+  z.object({
+    type: z.literal("loaded"),
+    at: TimestampSchema,
+    package_id: z.string(),
+    package_version: z.string(),
+    /** From the moment at which the change was noticed; null for what was loaded before. */
+    duration_ms: z.number().nullable(),
+    errors: z.record(z.string(), z.string()),
+  }),
+  z.object({
+    type: z.literal("failed"),
+    at: TimestampSchema,
+    message: z.string(),
+    /** The version that stays in use; null if none was loaded yet. */
+    package_version: z.string().nullable(),
+  }),
+  z.object({
+    /** stray_output: text on stdout that is not a frame. */
+    type: z.enum(["frame", "stray_output", "stderr"]),
+    at: TimestampSchema,
+    from: z.enum(["host", "plugin"]),
+    /** Without secrets; long texts are cut. */
+    text: z.string(),
+  }),
+  z.object({ type: z.literal("dropped"), at: TimestampSchema, count: z.number() }),
+]);
+
 export type WorkspaceFile = z.infer<typeof WorkspaceFileSchema>;
 export type WorkspaceChange = z.infer<typeof WorkspaceChangeSchema>;
 export type WorkspaceFolder = z.infer<typeof WorkspaceFolderSchema>;
 export type TrustedFolder = z.infer<typeof TrustedFoldersSchema>["folders"][number];
 export type WorkspaceReview = z.infer<typeof WorkspaceReviewSchema>;
 export type WorkspaceTrust = z.infer<typeof WorkspaceTrustSchema>;
+export type WorkspaceActivity = z.infer<typeof WorkspaceActivitySchema>;

@@ -50,9 +50,9 @@ export function isArtifact(value: Json | undefined): value is JsonObject & { tra
 
 /** All references in a value, in order; the content of a reference is not searched. */
 export function artifactsIn(value: Json | null): JsonObject[] {
-  const found: JsonObject[] = [];
-  collectReferences(value, found);
-  return found;
+  const references: JsonObject[] = [];
+  collectReferences(value, references);
+  return references;
 }
 
 function collectReferences(value: Json | null, found: JsonObject[]): void {

@@ -1,7 +1,7 @@
 /**
  * One block of a tool result or a message. Every layer uses this shape: invocation, tape, model, watchers, MCP. Its
  * spelling is MCP's (`mimeType`, `resource_link`); `normalizeContent` translates the spellings of other formats. A
- * large block holds a reference to an artifact instead. Types that we do not know are kept as they are.
+ * large block holds a reference to an artifact instead. Blocks of unknown types are kept unchanged.
  */
 import { isArtifact } from "./artifact.ts";
 import { isObject, type Json, type JsonObject } from "./json.ts";
@@ -18,6 +18,8 @@ export const CONTENT_LIMITS = {
   json_chars: 10_000,
   /** Vendors derive the tokens of an image from its pixels and scale large ones down; this is about their maximum. */
   image_tokens: 1_600,
+  /** A page of a PDF is its text and an image of it; pages have about this many bytes of base64. */
+  pdf_page_chars: 100_000,
 } as const;
 
 const CHARS_PER_TOKEN = 4;
@@ -34,6 +36,7 @@ export function normalizeContent(block: ContentBlock): ContentBlock {
     const { data, format } = block.input_audio;
     if (isText(data) && isText(format)) return { type: "audio", data, mimeType: `audio/${format}` };
   }
+  if (type === "document" || type === "file" || type === "input_file") return fromFile(block);
   if (type !== "image" && type !== "audio") return block;
   const { source } = block;
   if (isObject(source)) {
@@ -102,9 +105,20 @@ export function contentText(content: readonly ContentBlock[]): string {
 /** The estimated size of blocks that a model receives, in characters; four of them are about one token. */
 export function contentChars(content: readonly ContentBlock[]): number {
   let chars = 0;
-  for (const block of content)
-    chars += isImage(block) ? CONTENT_LIMITS.image_tokens * CHARS_PER_TOKEN : describeContent(block).length;
+  const image = CONTENT_LIMITS.image_tokens * CHARS_PER_TOKEN;
+  for (const block of content) {
+    if (isImage(block)) chars += image;
+    else if (isPdf(block)) chars += image * pdfPages(block);
+    else chars += describeContent(block).length;
+  }
   return chars;
+}
+
+/** A stored PDF counts too, because its data is loaded for the model. */
+function pdfPages(block: ContentBlock): number {
+  const base64 =
+    typeof block.bytes === "number" ? (block.bytes * 4) / 3 : inlineDataOf(block)?.base64?.length;
+  return Math.max(1, Math.ceil((base64 ?? 0) / CONTENT_LIMITS.pdf_page_chars));
 }
 
 export function isImage(block: ContentBlock): boolean {
@@ -112,10 +126,19 @@ export function isImage(block: ContentBlock): boolean {
   return isObject(block.resource) && mimeTypeIn(block.resource)?.startsWith("image/") === true;
 }
 
+export function isPdf(block: ContentBlock): boolean {
+  const described = isObject(block.resource) ? block.resource : block;
+  return mimeTypeIn(described) === "application/pdf";
+}
+
+export function isAudio(block: ContentBlock): boolean {
+  return block.type === "audio";
+}
+
 export function mimeTypeIn(value: JsonObject): string | undefined {
   for (const key of ["mimeType", "mime_type", "media_type", "content_type"]) {
-    const found = value[key];
-    if (isText(found)) return found;
+    const field = value[key];
+    if (isText(field)) return field;
   }
   return undefined;
 }
@@ -125,6 +148,22 @@ function fromDataUrl(block: ContentBlock, type: string, url: Json | undefined): 
   if (inline !== null) return { type, data: (url as string).slice(inline[0].length), mimeType: inline[1]! };
   // The gateway does not fetch URLs that plugins return, so an image elsewhere stays a link.
   return isText(url) ? { type: "resource_link", uri: url, name: type } : block;
+}
+
+/** A file with inline data in the spelling of Anthropic (`source`) or OpenAI (`file_data`). */
+function fromFile(block: ContentBlock): ContentBlock {
+  const { source, title } = block;
+  const file = isObject(block.file) ? block.file : block;
+  const name = [file.filename, title].find(isText) ?? "document";
+  const uri = `file:///${encodeURI(name)}`;
+  if (isObject(source) && source.type === "base64" && isText(source.data)) {
+    const mimeType = mimeTypeIn(source) ?? "application/octet-stream";
+    return { type: "resource", resource: { uri, mimeType, blob: source.data } };
+  }
+  const inline = isText(file.file_data) ? /^data:([\w.+-]+\/[\w.+-]+);base64,/.exec(file.file_data) : null;
+  if (inline === null) return block;
+  const blob = (file.file_data as string).slice(inline[0].length);
+  return { type: "resource", resource: { uri, mimeType: inline[1]!, blob } };
 }
 
 function urlOf({ image_url }: ContentBlock): Json | undefined {

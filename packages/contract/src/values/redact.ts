@@ -1,7 +1,7 @@
 /**
- * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets: a table
- * says how far the search may skip (Wu and Manber), and at most COMPARED characters are compared at each position, so
- * the cost is bounded by the length of the text.
+ * Redacts secrets from texts and values, in all their usual encodings, in one pass for any number of secrets: a shift
+ * table bounds how far the search may skip (Wu and Manber), and at most COMPARED characters are compared at each
+ * position, so the cost is bounded by the length of the text.
  */
 import type { Json } from "./json.ts";
 import { MIN_SECRET_LENGTH, spellingsOf } from "./secret-spellings.ts";
@@ -14,7 +14,7 @@ const TABLE = 2048;
 const TOKEN_PREFIX = "vai_dlg_";
 const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20,}/g;
 
-/** A range from a position to another, exclusive. */
+/** A range of positions; `to` is exclusive. */
 export type TextRange = [from: number, to: number];
 
 export interface Redactor {
@@ -72,7 +72,7 @@ function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
     buckets.set(last, [...(buckets.get(last) ?? []), needle]);
   }
   return (text) => {
-    const found: TextRange[] = [];
+    const ranges: TextRange[] = [];
     for (let at = window - 1; at < text.length; ) {
       const pair = pairAt(text, at);
       const jump = jumps[pair]!;
@@ -81,13 +81,13 @@ function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
         continue;
       }
       const start = at - window + 1;
-      const length = longest(buckets.get(pair) ?? [], (needle) => matched(text, start, needle));
-      if (length > 0) add(found, start, start + length);
+      const length = longest(buckets.get(pair) ?? [], (needle) => matchLength(text, start, needle));
+      if (length > 0) add(ranges, start, start + length);
       // Another secret may begin inside a short match; searching inside a long match would compare every position
       // again.
       at += length > COMPARED ? length : 1;
     }
-    return text.includes(TOKEN_PREFIX) ? withTokens(found, text) : found;
+    return text.includes(TOKEN_PREFIX) ? withTokens(ranges, text) : ranges;
   };
 }
 
@@ -103,7 +103,7 @@ function pairAt(text: string, at: number): number {
   return (text.charCodeAt(at - 1) * 31 + text.charCodeAt(at)) % TABLE;
 }
 
-function matched(text: string, start: number, needle: string): number {
+function matchLength(text: string, start: number, needle: string): number {
   const enough = Math.min(needle.length, COMPARED);
   let same = 0;
   while (same < needle.length && text.charCodeAt(start + same) === needle.charCodeAt(same)) same++;

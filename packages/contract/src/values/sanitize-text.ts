@@ -66,25 +66,25 @@ function clean(value: Json): Json {
 
 /** Lists the characters that `sanitizeJson` removes, for the operator. */
 export function findHiddenCharacters(value: Json): HiddenCharacters[] {
-  const found: HiddenCharacters[] = [];
-  const look = (text: string, path: string) => {
+  const hidden: HiddenCharacters[] = [];
+  const inspect = (text: string, path: string) => {
     if (!ANY.test(text)) return;
     const runs = text.replaceAll(NEW_LINES, "\n").match(RUN) ?? [];
-    if (runs.length > 0) found.push({ path: sanitizeText(path), ...summarizeHidden(runs.join("")) });
+    if (runs.length > 0) hidden.push({ path: sanitizeText(path), ...summarizeHidden(runs.join("")) });
   };
   const walk = (at: Json, path: string): void => {
-    if (typeof at === "string") look(at, path);
+    if (typeof at === "string") inspect(at, path);
     else if (Array.isArray(at)) {
       for (const [i, item] of at.entries()) walk(item, `${path}/${i}`);
     } else if (typeof at === "object" && at !== null)
       for (const [key, item] of Object.entries(at)) {
         const below = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
-        look(key, below);
+        inspect(key, below);
         walk(item, below);
       }
   };
   walk(value, "");
-  return found;
+  return hidden;
 }
 
 /** Formats a removal as one line. */

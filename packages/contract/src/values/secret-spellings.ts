@@ -31,9 +31,9 @@ export function spellingsOf(secret: string): Set<string> {
 function addEscaped(secret: string, all: Set<string>): void {
   const json = JSON.stringify(secret).slice(1, -1);
   all.add(json).add(json.replaceAll("/", "\\/"));
-  // Languages print a string (repr, inspect) in quotes that it does not contain.
-  const shown = json.replaceAll('\\"', '"');
-  all.add(shown).add(shown.replaceAll("'", "\\'"));
+  // Languages print a string (repr, inspect) in quotes that the string does not contain.
+  const unescaped = json.replaceAll('\\"', '"');
+  all.add(unescaped).add(unescaped.replaceAll("'", "\\'"));
   for (const hex of [(text: string) => text, (text: string) => text.toUpperCase()]) {
     all.add(
       json.replace(/[\u007f-\uffff]/g, (c) => `\\u${hex(c.charCodeAt(0).toString(16).padStart(4, "0"))}`),
@@ -49,11 +49,11 @@ function addEscaped(secret: string, all: Set<string>): void {
  * with + for a space.
  */
 function urlSpellings(secret: string): string[] {
-  const usual = encodeURIComponent(secret);
-  const strict = usual.replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
-  const kinds = [usual, strict, strict.replaceAll("%2F", "/"), encodeURI(secret)];
+  const component = encodeURIComponent(secret);
+  const strict = component.replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+  const kinds = [component, strict, strict.replaceAll("%2F", "/"), encodeURI(secret)];
   const form = strict.replaceAll("%2A", "*").replaceAll("~", "%7E");
-  return [...kinds, ...[usual, strict, form].map((kind) => kind.replaceAll("%20", "+"))];
+  return [...kinds, ...[component, strict, form].map((kind) => kind.replaceAll("%20", "+"))];
 }
 
 /**

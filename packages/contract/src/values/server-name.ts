@@ -6,7 +6,7 @@ export function serverName(package_id: string): string {
 }
 
 /**
- * Returns the name that the binding sets, or else the name of the package. Bindings that were created before names
+ * Returns the name that the binding sets, otherwise the name of the package. Bindings that were created before names
  * could be set have none.
  */
 export function boundServerName({ package_id, config }: { package_id: string; config: JsonObject }): string {

@@ -32,7 +32,7 @@ export const BUNDLED_PREFIXES = ["mcp", "agent", "loop", "harness"] as const;
 export const BUS_LIMITS = {
   /** Events queued per session; when the queue is full, `publish` waits. */
   queue: 1_000,
-  /** Extra places for events published by a handler, and the number of publishers that may wait. */
+  /** Extra capacity for events published by a handler, and the number of publishers that may wait. */
   reserve: 1_000,
   handler_ms: 30_000,
   sweep_ms: 250,

@@ -46,7 +46,24 @@ export const INVOCATION_LIMITS = {
   queue_per_binding: 100,
   /** Denied connections listed per record; the others are only counted. */
   refusals: 64,
+  /** Earlier attempts listed per record; the latest ones are kept. */
+  earlier_attempts: 20,
 } as const;
+
+/** Recorded frames, which are kept in memory only. */
+export const FRAME_LIMITS = {
+  /** Bindings whose frames are kept at the same time. */
+  bindings: 20,
+  /** Frames and characters per binding. */
+  frames: 1_000,
+  chars: 2 * 1024 * 1024,
+  max_seconds: 3_600,
+  /** How long frames are kept after the end of a recording. */
+  kept_ms: 3_600_000,
+} as const;
+
+/** The plugin protocols whose frames can be observed. */
+export const OBSERVABLE_PROTOCOLS = ["vai.rpc.v1", "rterm.plugin.v1"] as const;
 
 /** The length of `task` and `output` in the summary of an event. Hooks read the rest through the API. */
 export const EVENT_TEXT_CHARS = 4_000;

@@ -13,7 +13,7 @@ export const MCP_ERRORS = {
   /** Not a code of MCP: the gateway refuses the request. */
   refused: -32000,
   session_not_found: -32001,
-  /** In revisions before 2026-07-28. */
+  /** Used in revisions before 2026-07-28. */
   resource_not_found: -32002,
   header_mismatch: -32020,
   missing_capability: -32021,

@@ -133,7 +133,7 @@ export type KeyScope = (typeof KEY_SCOPES)[number];
 export const LLM_PROTOCOLS = ["chat", "responses", "messages"] as const;
 export type LlmProtocol = (typeof LLM_PROTOCOLS)[number];
 
-/** `lost`: the gateway ended during the call, so it is not known what the provider did. */
+/** `lost`: the gateway stopped during the call, so its outcome at the provider is unknown. */
 export const LLM_CALL_STATUSES = ["running", "succeeded", "failed", "cancelled", "lost"] as const;
 export type LlmCallStatus = (typeof LLM_CALL_STATUSES)[number];
 

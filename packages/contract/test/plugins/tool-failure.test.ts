@@ -41,7 +41,7 @@ verifies("content.errors", "bounds the stderr excerpt and removes control charac
   expect(toolFailureOf({ ...coded("plugin_failed"), stderr_tail: "\n" })).not.toHaveProperty("stderr");
 });
 
-test("tells the model the codes, whether to retry, and the last lines of stderr", () => {
+test("gives the model the codes, whether to retry, and the last lines of stderr", () => {
   const failure = { kind: "failed" as const, code: "plugin_failed", retryable: true };
   expect(failureNote(failure)).toBe("[error: plugin_failed. A retry may succeed.]");
   expect(failureNote({ ...failure, retryable: false })).toBe("");

@@ -45,7 +45,7 @@ test.for<[string, ContentBlock, ContentBlock]>([
   expect(normalizeContent(input)).toEqual(wanted);
 });
 
-test("leaves canonical blocks and unknown types as they are", () => {
+test("does not change canonical blocks and unknown types", () => {
   const blocks: ContentBlock[] = [
     { type: "text", text: "t", annotations: { priority: 1 } },
     image,
@@ -71,7 +71,7 @@ test("describes each block as text with its kind, size and location", () => {
     sha256: "ab",
     invocation_id: "inv_1",
   };
-  const shown: [ContentBlock, string][] = [
+  const descriptions: [ContentBlock, string][] = [
     [{ type: "text", text: "t" }, "t"],
     [image, "[image: image/png, 8 bytes]"],
     [
@@ -96,7 +96,7 @@ test("describes each block as text with its kind, size and location", () => {
     ],
     [{ type: "chart", points: [1] }, '{"type":"chart","points":[1]}'],
   ];
-  for (const [block, text] of shown) expect(describeContent(block)).toBe(text);
+  for (const [block, text] of descriptions) expect(describeContent(block)).toBe(text);
   expect(contentText([image, { type: "text", text: "t" }])).toBe("[image: image/png, 8 bytes]\nt");
   const long = describeContent({ type: "chart", points: "x".repeat(50_000) });
   expect(long).toHaveLength(CONTENT_LIMITS.json_chars + 1);

@@ -5,13 +5,13 @@ test("removes tokens of the gateway from the text of an event, even at the limit
   const token = `vai_dlg_${"x".repeat(43)}`;
   expect(eventText(`use ${token} now`)).toBe("use [redacted] now");
   expect(eventText(`my key is bpk_${"k".repeat(43)}`)).toBe("my key is [redacted]");
-  const shown = eventText("a".repeat(EVENT_TEXT_CHARS - 20) + token);
-  expect(shown).toHaveLength(EVENT_TEXT_CHARS - 20 + "[redacted]".length);
+  const text = eventText("a".repeat(EVENT_TEXT_CHARS - 20) + token);
+  expect(text).toHaveLength(EVENT_TEXT_CHARS - 20 + "[redacted]".length);
 });
 
 test("cuts the text of an event at the limit", () => {
   expect(eventText("short")).toBe("short");
-  const shown = eventText("a".repeat(EVENT_TEXT_CHARS + 1));
-  expect(shown).toHaveLength(EVENT_TEXT_CHARS);
-  expect(shown.endsWith("…")).toBe(true);
+  const text = eventText("a".repeat(EVENT_TEXT_CHARS + 1));
+  expect(text).toHaveLength(EVENT_TEXT_CHARS);
+  expect(text.endsWith("…")).toBe(true);
 });

@@ -16,7 +16,7 @@ test("ids of one source sort in the order of creation, even if the clock steps b
   expect(new Set(made).size).toBe(made.length);
 });
 
-test("the prefix of an id tells its type", () => {
+test("the prefix of an id identifies its type", () => {
   const ids = createIdSource(Date.now, random);
   expect(isId("package", ids.next("package"))).toBe(true);
   expect(isId("package", ids.next("binding"))).toBe(false);

@@ -20,8 +20,8 @@ export interface ImportedPackage {
   schemas: Record<string, Json>;
   origin: Package["origin"];
   /**
-   * When the package was first installed anywhere: as it states itself, else its folder's creation time; null if
-   * unknown.
+   * When the package was first installed anywhere: the time that it states itself, otherwise the creation time of its
+   * folder; null if unknown.
    */
   first_installed_at: string | null;
   oci?: NonNullable<Package["oci"]>;
@@ -153,7 +153,7 @@ export interface OpenedSource extends Pick<Installation, "kind" | "plugin"> {
   notes: readonly string[];
   /** Must not be called concurrently. Throws like `PackageImporter.import`. */
   import(part: SourcePart): Promise<ImportedPackage>;
-  /** Throws if `allow_scripts` or `allow_builds` names a package to which it applied in none of the imported trees. */
+  /** Throws if `allow_scripts` or `allow_builds` names a package that had no scripts or build in any imported tree. */
   assertAllowedFound(): void;
   end(): Promise<void>;
 }
@@ -177,6 +177,8 @@ export interface PackageImporter {
   files(digest: string, folder: string): Promise<string[]>;
   /** Reads a verified file of an installed package. Resolves to null if it is missing or larger than `max_bytes`. */
   read(digest: string, path: string, max_bytes: number): Promise<Uint8Array | null>;
+  /** Whether the bytes of an installed package are on this gateway. Absent if they always are. */
+  has?(digest: string): Promise<boolean>;
   /** Ends the hold of one import, after its package row was written or its installation failed. */
   release(digest: string): void;
   /** Removes the bytes unless an import holds them or `used` resolves to true. */
@@ -189,7 +191,7 @@ export interface PackageImporter {
 export interface PackageFiles {
   /**
    * Opens a verified copy outside the content store, which later changes to the content store do not affect. Throws
-   * `package.corrupt`, even if only the installed files are damaged.
+   * `package.corrupt`, even if only the installed files are damaged, and `package.files_missing` if there are none.
    */
   open(digest: string): Promise<PackageImage>;
 }

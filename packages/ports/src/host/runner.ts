@@ -24,7 +24,7 @@ export interface RunRequest {
   /** Arguments that the server requires as HTTP headers. */
   param_headers?: ManifestToolExport["tool"]["param_headers"];
   op: ExportOp;
-  /** The model's id of the call, for a call of a turn. */
+  /** The model's id for the call, if a turn made it. */
   tool_call_id?: string;
   /** The request body without export_id and context, e.g. {tool_execution_id, input}. */
   body: JsonObject;
@@ -56,8 +56,8 @@ export interface RunListener {
   /** Plugin events in order, redacted, before the outcome. */
   event(event: JsonObject & { type: string }): void;
   /**
-   * Answers the plugin's requests during the call (MCP sampling, elicitation, roots); `key` is the plugin's id of the
-   * question, if any. Absent if the caller cannot be asked.
+   * Answers the plugin's requests during the call (MCP sampling, elicitation, roots); `key` is the plugin's id for the
+   * request, if any. Absent if the caller cannot be asked.
    */
   answerRequest?: (method: string, params: JsonObject, key?: string) => Promise<Json>;
 }
@@ -103,6 +103,18 @@ export interface RunnerNotice {
   params: JsonObject;
 }
 
+/** A frame or other output of a process of an observed binding, without secrets. */
+export interface ObservedOutput {
+  binding_id: string;
+  at: string;
+  from: "host" | "plugin";
+  /** stray_output: text on stdout that is not a frame, which ends the connection. */
+  kind: "frame" | "stray_output" | "stderr";
+  text: string;
+  /** The call that the output belongs to, if it is known. */
+  call_id?: string;
+}
+
 export interface RunnerHealth {
   processes: number;
   /** Started processes that wait for their single call. */
@@ -121,7 +133,7 @@ export interface RunnerHealth {
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
-/** The process of a server that stays between calls. */
+/** A server process that keeps running between calls. */
 export interface ServerProcess {
   binding_id: string;
   package_id: string;
@@ -177,7 +189,7 @@ export interface Runner {
   retire(binding_id: string, keep_pool_key?: string): void;
   /**
    * Asks the process of a described package for its tools. Rejects with a BackplaneError. Reports the steps of a launch to
-   * `operation`; when it is cancelled, a process that nobody else waits for is not started any further.
+   * `operation`; cancelling it aborts the launch, unless another request waits for the same process.
    */
   describe?: (request: DescribeRequest, operation?: Operation) => Promise<Description>;
   /**
@@ -191,6 +203,11 @@ export interface Runner {
   serves?: (request: ProcessRequest) => boolean;
   /** The servers that run now. */
   servers?: () => Promise<ServerProcess[]>;
+  /**
+   * Observes the processes of these bindings that start from now on; running ones are replaced. Returns a function that
+   * ends the observation.
+   */
+  observe?: (binding_ids: readonly string[], observer: (output: ObservedOutput) => void) => () => void;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Rejects with a BackplaneError; for a forbidden host its details contain the denial. */
   fetch?: (request: HostRequest) => Promise<HostResponse>;

@@ -62,7 +62,7 @@ export interface RunTicket {
 export interface CompactionOptions {
   /**
    * The compactor to call: a binding id, an export id or `package_id/export_id`; `model` for the built-in summary. No
-   * other one is tried. By default the gateway chooses.
+   * other compactor is tried. By default the gateway chooses one.
    */
   compactor?: string;
   /** Prefers compactors for this context. Defaults to the session's metadata `target_context`, then to `general`. */
@@ -179,8 +179,8 @@ export interface AgentRuns {
     },
   ): Promise<RunTicket>;
   /**
-   * As `start`, under an Idempotency-Key claimed with the run, like `invocations.invokeOnce`. A repeat gets no
-   * ticket.
+   * Like `start`, under an Idempotency-Key that is claimed with the run, as in `invocations.invokeOnce`. A repeat gets
+   * no ticket.
    */
   startOnce(
     caller: Caller,

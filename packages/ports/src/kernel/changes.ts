@@ -4,9 +4,9 @@
  * affects neither the others nor the emitter.
  */
 
-import type { Binding, ConfigUpdated, Definitions } from "@backplane/contract";
+import type { Binding, BusPayload, ConfigUpdated, Definitions } from "@backplane/contract";
 import type { Logger } from "../host/log.ts";
-import type { Caller } from "../scope/scope.ts";
+import type { Caller, Scope } from "../scope/scope.ts";
 import type { BoundPackage } from "../store/binding-store.ts";
 import type { InvocationRow } from "../store/invocation-store.ts";
 import type { RunHold } from "../store/run-store.ts";
@@ -25,6 +25,11 @@ export interface ChangeEvents {
   /** The catalog of an org has to be read again; null means all orgs. */
   "catalog.changed": { org_id: string | null };
   "config.updated": ConfigUpdated & { org_id: string };
+  /**
+   * An answer that a plugin published was accepted. Plugins have received that event from the bus; `payload` also names
+   * the session of the call.
+   */
+  "approval.answered": { scope: Scope; source: string; payload: BusPayload<"approval.response"> };
   "call.added": Record<string, never>;
   /** Deliveries became due without a new event, by a replay or a test. */
   "deliveries.added": Record<string, never>;
@@ -52,11 +57,11 @@ export class Changes {
   /** Returns a function that removes the listener. */
   on<K extends ChangeKind>(kind: K, listener: Listener<K>): () => void {
     // Wrapped, so that a function added twice is called twice and removed once.
-    const own: Listener<K> = (event) => listener(event);
+    const wrapped: Listener<K> = (event) => listener(event);
     const all = this.#listeners.get(kind) ?? new Set();
     this.#listeners.set(kind, all);
-    all.add(own);
-    return () => void all.delete(own);
+    all.add(wrapped);
+    return () => void all.delete(wrapped);
   }
 
   /** Calls every listener before it returns; does not wait for those that continue asynchronously. */

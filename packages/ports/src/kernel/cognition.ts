@@ -2,8 +2,8 @@
 
 export interface Cognition {
   /** Throws llm.failed, request.invalid, or request.overloaded when the quota is used up. */
-  think(who: CognitionUser, prompt: string, max_tokens: number): Promise<string>;
-  embed(who: CognitionUser, text: string): Promise<readonly number[]>;
+  think(user: CognitionUser, prompt: string, max_tokens: number): Promise<string>;
+  embed(user: CognitionUser, text: string): Promise<readonly number[]>;
 }
 
 /** The binding on whose behalf a plugin uses a model. */

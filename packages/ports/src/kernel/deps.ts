@@ -56,6 +56,8 @@ export interface HostPolicy {
   approval_timeout_ms: number;
   retry: { max_attempts: number; base_ms: number };
   recovery: { interval_ms: number; node_ttl_ms: number };
+  /** How long an interrupted call whose package is not on this gateway is left to the other gateways. */
+  missing_files_ms: number;
   /** How long work in progress waits for an unavailable store. */
   store_wait_ms: number;
   /** Whether turns of a crashed gateway are resumed; otherwise they end as failed. */
@@ -95,13 +97,13 @@ export interface KernelDeps {
   store: Store;
   runner: Runner;
   importer: PackageImporter;
-  /** Storage for bytes that results refer to; without it artifacts are not supported. */
+  /** Storage for bytes that results refer to. If absent, artifacts are not supported. */
   artifacts?: ArtifactFiles;
-  /** Workspace folders of this machine; without it no folder can be trusted. */
+  /** Workspace folders of this machine. If absent, no folder can be trusted. */
   folders?: WorkspaceFolders;
-  /** Records the end of the audit log outside the store; without it truncation cannot be detected. */
+  /** Records the end of the audit log outside the store. If absent, truncation cannot be detected. */
   audit?: { anchor: AuditAnchor; export?: AuditExport };
-  /** The catalogs of the marketplace; without it the marketplace is empty. */
+  /** The catalogs of the marketplace. If absent, the marketplace is empty. */
   marketplace?: MarketplaceCatalogs;
   schemas: Schemas;
   vault: SecretVault;
@@ -116,7 +118,7 @@ export interface KernelDeps {
     public_url?: string;
   };
   log: Logger;
-  /** Loads kernel plugins; without it there are none. */
+  /** Loads kernel plugins. If absent, there are none. */
   plugins?: PluginLoader;
   /**
    * Fields of the first instance of a provider plugin, by plugin, read from the host's environment. They are used once,

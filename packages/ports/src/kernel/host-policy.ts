@@ -23,6 +23,7 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
     approval_timeout_ms: APPROVAL_TIMEOUT_MS,
     retry: { max_attempts: INVOCATION_LIMITS.max_attempts, base_ms: 200 },
     recovery: { interval_ms: 15_000, node_ttl_ms: 30_000 },
+    missing_files_ms: 300_000,
     store_wait_ms: 600_000,
     resume_turns: true,
     plugin_failures: PLUGIN_FAILURES,

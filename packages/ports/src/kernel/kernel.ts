@@ -27,6 +27,7 @@ import type {
   DiscoveredExport,
   ExecutionClass,
   ExportKind,
+  FrameRecording,
   HookTest,
   Installation,
   InstallationSettings,
@@ -54,6 +55,7 @@ import type {
   SemanticEvent,
   ServerSearch,
   SourceInspection,
+  TraceSpan,
   TrustedKey,
   TrustedKeyCreate,
   ValidationReport,
@@ -149,7 +151,7 @@ export interface Kernel {
       filter: { kind?: ExportKind; package_id?: string },
       page: Page,
     ): Promise<PageOf<Binding>>;
-    /** `expected` is the generation from If-Match; without it the patch is retried after a concurrent change. */
+    /** `expected` is the generation from If-Match. If absent, the patch is retried after a concurrent change. */
     patch(
       caller: Caller,
       id: string,
@@ -182,6 +184,13 @@ export interface Kernel {
   /** The MCP servers behind the caller's bindings. */
   servers: Servers;
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
+  /** Recorded frames of plugin processes, in the memory of this gateway. */
+  frames: {
+    /** Records the frames of the processes of a binding, which are replaced; 0 seconds ends the recording. */
+    record(caller: Caller, binding_id: string, seconds: number): Promise<Omit<FrameRecording, "items">>;
+    /** The recorded frames of a call. */
+    list(caller: Caller, invocation_id: string): Promise<FrameRecording>;
+  };
   invocations: {
     /** The door for all calls. Resolves when the row is on disk; throws if the call is rejected before a row exists. */
     invoke(
@@ -202,9 +211,17 @@ export interface Kernel {
     get(caller: Caller, id: string): Promise<Invocation>;
     list(
       caller: Caller,
-      filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
+      filter: {
+        /** Several statuses match any of them. */
+        status?: InvocationStatus | readonly InvocationStatus[];
+        export_id?: string;
+        session_id?: string;
+        binding_id?: string;
+      },
       page: Page,
     ): Promise<PageOf<Invocation>>;
+    /** The calls of a trace, oldest first: those of a run and its sub-agents, and the calls that calls make. */
+    trace(caller: Caller, trace_id: string, page: Page): Promise<PageOf<TraceSpan>>;
     /** The bytes that a result refers to by this hash. Throws artifact.not_found. */
     artifact(
       caller: Caller,
@@ -321,6 +338,8 @@ export interface Kernel {
     onUpdated(listener: (updated: ConfigUpdated, org_id: string) => void): () => void;
   };
   events: {
+    /** The seq up to which all events are known; a watcher that starts there gets only later ones. */
+    position(): Promise<number>;
     /** Replays the semantic events of the caller's scope after `after_seq`, then continues with live events. */
     watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;
   };

@@ -1,7 +1,7 @@
 /** Requests from a plugin to its caller while the call runs: MCP elicitation and sampling. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 
-/** Returns null if the client does not support the method. `key` is the plugin's own id of the request. */
+/** Returns null if the client does not support the method. `key` is the plugin's own id for the request. */
 export type AnswerPluginRequest = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
 /** Answers for a client that does not support the method: declines an elicitation and rejects any other request. */

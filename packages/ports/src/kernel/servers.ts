@@ -59,6 +59,6 @@ export interface Servers {
    * the recipient may see the binding. Returns an unsubscribe function.
    */
   onNotice(listener: (notice: ServerNotice) => void): () => void;
-  /** The servers of all tenants that run on this node as processes, with their memory. Only for the host's admin. */
+  /** The server processes of all tenants on this node, with their memory. Only for the host's admin. */
   processes(): Promise<ServerProcess[]>;
 }

@@ -1,5 +1,10 @@
 /** Trusted folders of the gateway's machine with tool files. */
-import type { WorkspaceFolder, WorkspaceReview, WorkspaceTrust } from "@backplane/contract";
+import type {
+  WorkspaceActivity,
+  WorkspaceFolder,
+  WorkspaceReview,
+  WorkspaceTrust,
+} from "@backplane/contract";
 import type { Operation } from "../host/operation.ts";
 import type { Caller } from "../scope/scope.ts";
 
@@ -9,6 +14,11 @@ export interface WorkspacesFacade {
   /** Trusts the folder and loads its tools; on a trusted folder, accepts the changes made since. */
   trust(caller: Caller, wanted: WorkspaceTrust, operation?: Operation): Promise<WorkspaceFolder>;
   list(caller: Caller): Promise<WorkspaceFolder[]>;
+  /**
+   * Yields what is loaded, then each load of the folder and the frames of its processes, until `stop`. Throws
+   * `workspace.not_found`.
+   */
+  watch(caller: Caller, id: string, stop: AbortSignal): AsyncIterable<WorkspaceActivity>;
   /** Removes the tools immediately; the files are not touched. */
   untrust(caller: Caller, id: string): Promise<void>;
 }

@@ -101,7 +101,7 @@ export interface IdempotencyClaim {
 export interface IdempotencyStore {
   /** Claims the key for a request with this digest. The claim of a crashed request expires after `stale_ms`. */
   begin(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
-  /** Returns the result of `begin` without claiming the key. */
+  /** Resolves to what `begin` would return, without claiming the key. */
   find(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
   finish(scope: Scope, key: string, status: number, body: string, now: number): Promise<void>;
   abandon(scope: Scope, key: string): Promise<void>;

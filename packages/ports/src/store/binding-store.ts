@@ -2,7 +2,7 @@ import type { Binding, ExportKind, MaybePromise, Package, SemanticEventType } fr
 import type { Page, PageOf, Scope } from "../scope/scope.ts";
 import type { ChangeRecords } from "./change-records.ts";
 
-/** A binding with its package: all that the door needs to know about an export. */
+/** A binding with its package: everything that the door needs for an export. */
 export interface BoundPackage {
   binding: Binding;
   package: Package;

@@ -50,5 +50,5 @@ export interface ExecutionStore {
   /** Stores the chain on which the harness continues. */
   setChain(id: string, invocation_id: string, chain_id: string): Promise<boolean>;
   /** Counts one use. Throws `harness.limit` if the execution has ended or its limit is reached. */
-  use(id: string, what: ExecutionUse): Promise<void>;
+  use(id: string, counter: ExecutionUse): Promise<void>;
 }

@@ -13,7 +13,7 @@ export interface InstallationRows {
   /** Existing bindings that move to an installed version, with the generation that was read. */
   moved: readonly { row: Binding; expected: number; records: ChangeRecords }[];
   created: readonly { row: Binding; records: ChangeRecords }[];
-  /** Bindings that end, with the generation that was read. They are removed before others take their versions. */
+  /** Bindings to remove, with the generation that was read. Removed first, so that others can use their versions. */
   removed?: readonly { row: Binding; records: ChangeRecords }[];
   /** The revision of the org's bindings at which the names of servers were free; null if none was checked. */
   names_at?: number | null;

@@ -39,6 +39,8 @@ export interface InvocationRow extends Invocation {
   within: string | null;
   /** Set for a harness that has its own run, `run_id`, which ends with the call. */
   harness_run: { workspace: string } | null;
+  /** Whether other calls may have the same trace. Written at open and not read back. */
+  shares_trace?: boolean;
 }
 
 export interface InvocationTurn {
@@ -132,13 +134,11 @@ export interface InvocationStore {
    * status have changed.
    */
   replaceApproval(row: InvocationRow, approval: NewApproval, records: ChangeRecords): Promise<boolean>;
-  /** Stores the retry count of a running row. `renewed` revokes its tokens and stores the given one, if any. */
-  recordRetry(
-    id: string,
-    fence: number,
-    retry_count: number,
-    renewed?: { delegation?: NewDelegation },
-  ): Promise<boolean>;
+  /**
+   * Stores the retry count and the earlier attempts of a running row. `renewed` revokes its tokens and stores the given
+   * one, if any. Resolves to false if fence or status have changed.
+   */
+  recordRetry(row: InvocationRow, renewed?: { delegation?: NewDelegation }): Promise<boolean>;
   /**
    * Changes a running row to another binding and version, with which the call continues, and replaces its tokens. Resolves
    * to false if fence or status have changed.
@@ -182,9 +182,17 @@ export interface InvocationStore {
   get(scope: Scope, id: string): Promise<InvocationRow | null>;
   list(
     scope: Scope,
-    filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
+    filter: {
+      /** Several statuses match any of them. */
+      status?: InvocationStatus | readonly InvocationStatus[];
+      export_id?: string;
+      session_id?: string;
+      binding_id?: string;
+    },
     page: Page,
   ): Promise<PageOf<Invocation>>;
+  /** The calls that may share this trace, oldest first. */
+  listTrace(scope: Scope, trace_id: string, page: Page): Promise<PageOf<InvocationRow>>;
   /** How often each export was called among the latest calls of each project, at most `latest` per project. */
   countCalls(scope: Scope, latest: number): Promise<ReadonlyMap<string, number>>;
   /** Best effort: the events are part of the next group commit, and the caller does not wait. */
@@ -194,11 +202,25 @@ export interface InvocationStore {
    * Claims running rows of dead nodes for `node_id` and raises their fence. A node is dead when its lease has expired
    * or, with an exclusive home, when it is any other node.
    */
-  claimOrphans(node_id: string, now: number, limit: number): Promise<InvocationRow[]>;
+  claimOrphans(
+    node_id: string,
+    now: number,
+    limit: number,
+    /** Calls that are left to other nodes. */
+    skipped?: readonly string[],
+  ): Promise<InvocationRow[]>;
+  /** The rows of dead nodes that a claim would take over. */
+  orphans(
+    status: "running" | "waiting_approval",
+    node_id: string,
+    now: number,
+    limit: number,
+  ): Promise<InvocationRow[]>;
   /** Claims rows of any node that await approval, so that their approvals can continue after a restart. */
   claimWaiting(
     node_id: string,
     now: number,
     limit: number,
+    skipped?: readonly string[],
   ): Promise<{ row: InvocationRow; approval: Approval }[]>;
 }

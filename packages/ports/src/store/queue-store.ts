@@ -98,8 +98,20 @@ export interface JobQueue {
   fail(id: string, fence: number, error: string, now: number, retry_ms: number | null): Promise<boolean>;
   dead(queue: string, limit: number): Promise<Job[]>;
   get(id: string): Promise<Job | null>;
-  /** Gives a leased or reserved job back; it is due after `delay_ms`. An attempt that was not started does not count. */
-  release(id: string, fence: number, now: number, delay_ms: number): Promise<boolean>;
+  /**
+   * Releases a leased or reserved job, which is due again after `delay_ms`. An attempt that was not started does not
+   * count. Neither does a started attempt whose call `never_ran` or was `refused`; the next attempt then has the same
+   * number or a higher one.
+   */
+  release(
+    id: string,
+    fence: number,
+    now: number,
+    delay_ms: number,
+    uncounted?: "never_ran" | "refused",
+  ): Promise<boolean>;
+  /** Ends a leased or reserved job that will not be run. The error says why. */
+  discardHeld(id: string, fence: number, error: string, now: number): Promise<boolean>;
   /** Makes the jobs that dead nodes have leased due now. Resolves to their number. */
   releaseOrphans(queue: string, node_id: string, now: number): Promise<number>;
   /** Makes a dead job due again; its attempt count continues. */
@@ -133,6 +145,18 @@ export interface LeaseStore {
 /** Removes expired rows. Each call is one bounded step and resolves to the number of removed rows. */
 export interface RetentionStore {
   jobs(state: "done" | "dead" | "discarded", now: number, keep_ms: number, limit: number): Promise<number>;
+  /**
+   * Discards jobs of a lane that have been due for longer than `keep_ms`. Jobs behind another one of their group are
+   * discarded by a later step, so the caller repeats the step until it resolves to 0.
+   */
+  discardOverdue(
+    queue: string,
+    lane: string,
+    error: string,
+    now: number,
+    keep_ms: number,
+    limit: number,
+  ): Promise<number>;
   /** Never removes events after the slowest cursor. */
   outbox(now: number, keep_ms: number, limit: number): Promise<number>;
   /** Removes delegated tokens that expired more than `keep_ms` ago. */

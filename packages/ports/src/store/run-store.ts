@@ -31,7 +31,7 @@ export interface RunRow extends Run {
 /** The call that waits for a sub-agent, and the limits of the sub-agent. A resumed run has the same limits. */
 export interface SubagentRun {
   invocation_id: string;
-  /** Names the sub-agent among those of its call; absent if the call runs only once. */
+  /** Identifies the sub-agent when its call runs again; absent if the request had no key. */
   key?: string;
   iterations: number;
   /** Tool names; null allows every tool that the caller may use. */

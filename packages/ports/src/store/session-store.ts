@@ -132,7 +132,7 @@ export interface SessionStore {
   pin(key: SessionKey, entry_id: number, pinned_by: string, pinned_at: string): Promise<void>;
   /** Resolves to false if the entry is not pinned. */
   unpin(key: SessionKey, entry_id: number): Promise<boolean>;
-  /** In the order of their entries. */
+  /** Lists the pins in the order of their entries. */
   pins(key: SessionKey): Promise<PinnedEntry[]>;
   /** Recomputes the hashes, including inherited entries. Resolves to the first broken entry, or to null. */
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;

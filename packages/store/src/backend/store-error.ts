@@ -24,7 +24,7 @@ function plainFailure(error: unknown): StoreFailure | undefined {
   return error instanceof Error ? undefined : (error as StoreFailure);
 }
 
-/** A full or failing disk of the store, which its driver reports with a code of its own. */
+/** The error for a full or failing disk. The driver of the store reports it with its own code. */
 export function storeDiskFault(
   code: NonNullable<StoreFailure["disk"]>,
   message: string | undefined,

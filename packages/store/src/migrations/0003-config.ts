@@ -1,4 +1,4 @@
-/** The live configuration of an org. `bytes` precedes the value, so that summing it up does not read long rows. */
+/** The live configuration of an org. `bytes` precedes the value, so that a sum over it does not read long values. */
 import type { Migration } from "./migration.ts";
 
 export const config: Migration = {

@@ -1,6 +1,6 @@
 /**
- * Pinned entries. `entry_id` is the entry as it was first written; compactions copy entries and leave this row as it
- * is.
+ * Pinned entries. `entry_id` is the entry as it was first written; compactions copy entries and leave this row
+ * unchanged.
  */
 import type { Migration } from "./migration.ts";
 

@@ -23,6 +23,7 @@ import { llmCalls } from "./0025-llm-calls.ts";
 import { trustedKeys } from "./0026-trusted-keys.ts";
 import { bindingRevisions } from "./0028-binding-revisions.ts";
 import { jobIndexes } from "./0029-job-indexes.ts";
+import { traces } from "./0030-traces.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
@@ -53,6 +54,7 @@ export const MIGRATIONS: readonly Migration[] = [
   trustedKeys,
   bindingRevisions,
   jobIndexes,
+  traces,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -11,7 +11,7 @@ export function missingSteps(found: number, migrations: readonly Migration[]): M
   if (found > newest) {
     throw new BackplaneError(
       "store.schema_newer",
-      `The store has schema ${found}; this build knows schemas up to ${newest}.`,
+      `The store has schema ${found}; this build supports schemas up to ${newest}.`,
       { details: { found, newest } },
     );
   }

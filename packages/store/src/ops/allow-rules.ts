@@ -56,7 +56,7 @@ export function* listAllowRules(values: SqlValue[]): Op<Row[]> {
 }
 
 /** The rules that may cover a call in this scope: those of the org and of the project itself. */
-export function* allowRulesOf(org_id: string, project_id: string, package_id: string): Op<Row[]> {
+export function* findAllowRules(org_id: string, project_id: string, package_id: string): Op<Row[]> {
   return yield sql(
     `select body from allow_rules where org_id = $1 and package_id = $3
       and ${checkedCondition("allow_rules", "project_id in ('', $2)")} order by id`,

@@ -2,12 +2,12 @@ import { type CreateAllowRule, createAllowRule } from "./allow-rules.ts";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
-/** The first answer wins. Returns false if the approval was already answered. */
+/** The first decision wins. Returns false if the approval has already been decided. */
 export function* resolveApproval(p: {
   id: string;
   status: string;
   resolution: string;
-  /** The allow rule that the answer creates. */
+  /** The allow rule that the decision creates. */
   rule: CreateAllowRule | null;
   records: ChangeRecordRows;
 }): Op<boolean> {

@@ -187,7 +187,7 @@ export function* listBindings(values: SqlValue[]): Op<Row[]> {
 }
 
 /** Includes bindings of whole packages, whose exports are not known here. */
-export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
+export function* listCandidateBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${BOUND} where ${VISIBLE} and b.export_id in ($3, '*')
       and ${checkedCondition("b", "$4 = '' or b.package_id = $4")} order by b.binding_id`,
@@ -195,7 +195,7 @@ export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
   );
 }
 
-export function* activeBindings(values: SqlValue[]): Op<Row[]> {
+export function* listActiveBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${BOUND} where ${VISIBLE} and ${checkedCondition("b", "b.kind = $3 and b.status = 'active'")}
       order by b.binding_id`,
@@ -203,7 +203,7 @@ export function* activeBindings(values: SqlValue[]): Op<Row[]> {
   );
 }
 
-export function* wholePackageBindings(): Op<Row[]> {
+export function* listWholePackageBindings(): Op<Row[]> {
   return yield sql(
     `${BOUND} where ${checkedCondition("b", "b.export_id = '*' and b.status = 'active'")} order by b.binding_id`,
     [],
@@ -211,7 +211,7 @@ export function* wholePackageBindings(): Op<Row[]> {
 }
 
 /** A hook receives the events of its scope: a hook of the org all events, a hook of a project those of the project. */
-export function* activeHooks(values: SqlValue[]): Op<Row[]> {
+export function* listActiveHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${BOUND} where b.org_id = $1
       and ${checkedCondition("b", "b.project_id in ('', $2) and b.kind = 'hook' and b.status = 'active'")}
@@ -220,7 +220,7 @@ export function* activeHooks(values: SqlValue[]): Op<Row[]> {
   );
 }
 
-export function* bindingsUsing(org_id: string, ref: string): Op<string[]> {
+export function* listBindingsUsing(org_id: string, ref: string): Op<string[]> {
   const rows = yield sql(
     "select binding_id from binding_secrets where org_id = $1 and ref = $2 order by binding_id",
     [org_id, ref],

@@ -59,7 +59,7 @@ const SET_LAST = `update sessions set last_entry = $5 where ${SESSION_KEY} and i
 
 /**
  * For the head chain, which receives nearly every entry. SQLite has one writer, so this needs no lock and costs a third
- * less than reserveIds (bench row loop.turn).
+ * less than reserveIds (benchmark loop.turn).
  */
 function* reserveIdsOnHead(key: SessionKeyColumns, count: number): Op<ReservedIds> {
   const [head] = yield selectForUpdate(READ_HEAD, keyValues(key));
@@ -86,7 +86,10 @@ export function* appendOnce(
   return written;
 }
 
-/** Refused while a turn of the session runs on any gateway: an anchor would take the context from the turn. */
+/**
+ * Refused while a turn of the session runs on any gateway: a new anchor would remove earlier entries from the context
+ * of the turn.
+ */
 export function* appendIdle(
   p: { key: SessionKeyColumns; entries: EntryRow[] },
   dialect: SqlDialect,

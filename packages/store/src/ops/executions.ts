@@ -14,7 +14,7 @@ export type ExecutionRows =
   /** In the order of COLUMNS. */
   { row: SqlValue[] } | { resumes: string; invocation_id: string; run_id: string | null; body: string };
 
-/** Begins an execution, or gives an ended one to the call that resumes it. */
+/** Begins an execution, or reopens an ended one for the call that resumes it. */
 export function* openExecution(p: ExecutionRows): Op<void> {
   if ("row" in p) {
     yield sql(INSERT_EXECUTION, p.row);
@@ -124,8 +124,8 @@ function refuseLimit(limit: string, max: number, execution_id: string, used?: nu
 }
 
 /**
- * The scope is compared after the row is read and its checksum verified: no index holds the scope, so a damaged one in
- * the condition would hide the row without an error.
+ * The scope is compared after the row is read and its checksum verified: no index holds the scope, so a damaged scope
+ * in the condition would hide the row without an error.
  */
 export function* readExecution(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   const [row] = yield* readRow(id);

@@ -39,15 +39,15 @@ export function* beginIdempotent(p: KeyClaim, dialect: SqlDialect): Op<KeyState>
     const [row] = yield sql(readKeyRow(dialect, rowLock(dialect, "for update")), [...key, p.now, p.stale_ms]);
     // Another node abandoned the claim in between, so try to claim the key again.
     if (row === undefined) continue;
-    const found = toKeyState(row, p.digest);
-    if (found.state === "new") {
+    const state = toKeyState(row, p.digest);
+    if (state.state === "new") {
       yield sql(
         `update idempotency set digest = $4, claimed_at = ${now}, expires_at = ${now} + $6, status = null, body = null
           where org_id = $1 and project_id = $2 and key = $3`,
         [...key, p.digest, p.now, p.ttl_ms],
       );
     }
-    return found;
+    return state;
   }
 }
 
@@ -85,7 +85,7 @@ export function* completeKey(p: CompletedKey, dialect: SqlDialect): Op<void> {
     refuse("idempotency.in_progress", "Another request with this key is in progress.");
 }
 
-/** The same, with values in the response that the work has just created, such as ids. */
+/** Like `completeKey`, but adds values to the response that the work has just created, such as ids. */
 export function* completeKeyWith(
   p: CompletedKey,
   created: Record<string, string | number>,

@@ -4,10 +4,11 @@
  */
 
 import { INVOCATION_COLUMNS } from "./invocations.ts";
-import { checkedCondition, type Op, type Row, type SqlValue, sql } from "./op.ts";
+import { checkedCondition, type Op, type Row, sql } from "./op.ts";
 
 interface InvocationFilter {
-  status: string;
+  /** An empty list matches every status. */
+  statuses: readonly string[];
   export_id: string;
   session_id: string;
   binding_id: string;
@@ -42,9 +43,9 @@ export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: 
   const rows: Row[] = [];
   let resume: string | null = null;
   for (const project_id of projects) {
-    const found = yield* scanProject({ ...p, project_id });
-    rows.push(...found.rows);
-    if (found.resume !== null && (resume === null || found.resume > resume)) resume = found.resume;
+    const scanned = yield* scanProject({ ...p, project_id });
+    rows.push(...scanned.rows);
+    if (scanned.resume !== null && (resume === null || scanned.resume > resume)) resume = scanned.resume;
   }
   rows.sort((a, b) => ((a.id as string) < (b.id as string) ? 1 : -1));
   // Rows older than the point where the scan of one project stopped may be incomplete.
@@ -69,16 +70,21 @@ export function* countCalls(p: { org_id: string; project_id: string; latest: num
   return rows;
 }
 
-const SESSION_FILTER = `($4 = '' or project_id = $4) and ($5 = '' or status = $5) and ($6 = '' or export_id = $6)
-  and ($7 = '' or binding_id = $7)`;
-
 function sessionPage(p: ListInvocations) {
-  const { status, export_id, session_id, binding_id } = p.filter;
+  const { statuses, export_id, session_id, binding_id } = p.filter;
+  const condition = `($4 = '' or project_id = $4) and ($5 = '' or export_id = $5) and ($6 = '' or binding_id = $6)
+    ${statusCondition(statuses, 8)}`;
   return sql(
     `select ${INVOCATION_COLUMNS} from invocations where org_id = $1 and session_id = $2 and id < $3
-      and ${checkedCondition("invocations", SESSION_FILTER)} order by id desc limit $8`,
-    [p.org_id, session_id, p.before, p.project_id, status, export_id, binding_id, p.limit],
+      and ${checkedCondition("invocations", condition)} order by id desc limit $7`,
+    [p.org_id, session_id, p.before, p.project_id, export_id, binding_id, p.limit, ...statuses],
   );
+}
+
+/** `first` is the number of the parameter that holds the first status. */
+function statusCondition(statuses: readonly string[], first: number): string {
+  if (statuses.length === 0) return "";
+  return `and status in (${statuses.map((_status, index) => `$${first + index}`).join(", ")})`;
 }
 
 /** Skips from project to project in the index instead of reading every row. */
@@ -96,9 +102,8 @@ function* projectsOf(org_id: string): Op<string[]> {
 }
 
 function* scanProject(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
-  const { status, export_id, binding_id } = p.filter;
-  const filter: SqlValue[] = [status, export_id, binding_id];
-  const filtered = filter.some((value) => value !== "");
+  const { statuses, export_id, binding_id } = p.filter;
+  const filtered = statuses.length > 0 || export_id !== "" || binding_id !== "";
   const rows: Row[] = [];
   const window_size = p.window ?? WINDOW;
   let before = p.before;
@@ -110,9 +115,9 @@ function* scanProject(p: ListInvocations): Op<{ rows: Row[]; resume: string | nu
           select id from (
             select id, status, export_id, binding_id from invocations
               where org_id = $1 and project_id = $2 and id < $3 order by id desc limit $4) w
-          where ($5 = '' or status = $5) and ($6 = '' or export_id = $6) and ($7 = '' or binding_id = $7)
-          order by id desc limit $8) order by id desc`,
-        [p.org_id, p.project_id, before, size, ...filter, p.limit - rows.length],
+          where ($5 = '' or export_id = $5) and ($6 = '' or binding_id = $6) ${statusCondition(statuses, 8)}
+          order by id desc limit $7) order by id desc`,
+        [p.org_id, p.project_id, before, size, export_id, binding_id, p.limit - rows.length, ...statuses],
       )),
     );
     if (!filtered || rows.length >= p.limit) return { rows, resume: null };
@@ -124,6 +129,23 @@ function* scanProject(p: ListInvocations): Op<{ rows: Row[]; resume: string | nu
     before = last.id as string;
   }
   return { rows, resume: before };
+}
+
+const TRACE_PROJECT = "($4 = '' or project_id = $4)";
+
+/** Calls of one trace, oldest first. */
+export function* listTrace(p: {
+  org_id: string;
+  project_id: string;
+  trace_id: string;
+  after: string;
+  limit: number;
+}): Op<Row[]> {
+  return yield sql(
+    `select ${INVOCATION_COLUMNS} from invocations where org_id = $1 and trace_id = $2 and id > $3
+      and ${checkedCondition("invocations", TRACE_PROJECT)} order by id limit $5`,
+    [p.org_id, p.trace_id, p.after, p.project_id, p.limit],
+  );
 }
 
 export function* readProgress(id: string, after_seq: number, limit: number): Op<Row[]> {

@@ -10,7 +10,7 @@ import { requireHeldRun } from "./holds.ts";
 import { type CompletedKey, completeKey, completeKeyWith } from "./idempotency.ts";
 import { completeJob, type HeldJob, startJob } from "./jobs.ts";
 import { ofExpiredNode } from "./leases.ts";
-import { type Op, type Row, refuse, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
+import { jsonTexts, type Op, type Row, refuse, rowLock, type SqlDialect, type SqlValue, sql } from "./op.ts";
 import { endHarnessRun, insertHarnessRun, type RunColumns } from "./runs.ts";
 
 export const INVOCATION_COLUMNS =
@@ -22,6 +22,8 @@ const NODE = 7;
 export interface OpenInvocation {
   /** In the order of INVOCATION_COLUMNS. */
   row: SqlValue[];
+  /** Null for a call that cannot share its trace with another call. */
+  trace_id: string | null;
   /** id, org_id, project_id, invocation_id, status, body */
   approval: SqlValue[] | null;
   /** token_hash, invocation_id, org_id, project_id, scopes, expires_at */
@@ -39,6 +41,8 @@ export interface OpenInvocation {
 
 const INSERT_INVOCATION = `insert into invocations (${INVOCATION_COLUMNS})
   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`;
+const INSERT_TRACED = `insert into invocations (${INVOCATION_COLUMNS}, trace_id)
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`;
 const INSERT_APPROVAL =
   "insert into approvals (id, org_id, project_id, invocation_id, status, body) values ($1, $2, $3, $4, $5, $6)";
 const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, org_id, project_id, scopes, expires_at)
@@ -53,7 +57,8 @@ export function* openInvocation(p: OpenInvocation, dialect: SqlDialect): Op<Appe
   if (p.job !== null && !(yield* startJob(p.job, p.row[ID] as string, p.row[NODE] as string, dialect))) {
     refuse("delivery.taken_over", "Another gateway has taken over the delivery.");
   }
-  yield sql(INSERT_INVOCATION, p.row);
+  if (p.trace_id === null) yield sql(INSERT_INVOCATION, p.row);
+  else yield sql(INSERT_TRACED, [...p.row, p.trace_id]);
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
   const written = yield* writeTape(p.tape, dialect);
@@ -83,7 +88,7 @@ export function* startInvocation(p: {
   return true;
 }
 
-/** Asks for a new approval. Nothing has run yet, so the row is changed to what would run now. */
+/** Requests a new approval. Nothing has run yet, so the row is updated to describe the call as it would run now. */
 export function* replaceApproval(p: {
   id: string;
   fence: number;
@@ -105,12 +110,13 @@ export function* recordRetry(p: {
   id: string;
   fence: number;
   retry_count: number;
+  body: string;
   /** Set after a crash: the delegation from before the crash is revoked and replaced by this one, if there is one. */
   renewed: { delegation: SqlValue[] | null } | null;
 }): Op<boolean> {
   const updated = yield sql(
-    "update invocations set retry_count = $3 where id = $1 and fence = $2 and status = 'running' returning id",
-    [p.id, p.fence, p.retry_count],
+    "update invocations set retry_count = $3, body = $4 where id = $1 and fence = $2 and status = 'running' returning id",
+    [p.id, p.fence, p.retry_count, p.body],
   );
   if (updated.length === 0) return false;
   if (p.renewed === null) return true;
@@ -119,7 +125,7 @@ export function* recordRetry(p: {
   return true;
 }
 
-/** The call continues with another version, so the row is changed to what runs now. Its delegation is replaced. */
+/** The call continues with another version, so the row is updated to describe that one. Its delegation is replaced. */
 export function* recordFallback(p: {
   id: string;
   fence: number;
@@ -234,22 +240,49 @@ export function* appendProgress(rows: SqlValue[][], dialect: SqlDialect): Op<voi
   );
 }
 
+export interface OrphanedCalls {
+  status: "running" | "waiting_approval";
+  node_id: string;
+  now: number | null;
+  limit: number;
+  /** A JSON list of calls that are left to other nodes; null if there are none. */
+  skipped: string | null;
+}
+
 /** Takes over the calls of nodes whose lease has expired. */
-export function* claimInvocations(
-  p: { status: "running" | "waiting_approval"; node_id: string; now: number | null; limit: number },
-  dialect: SqlDialect,
-): Op<Row[]> {
+export function* claimInvocations(p: OrphanedCalls, dialect: SqlDialect): Op<Row[]> {
+  const { where, values } = orphanCondition(p, dialect);
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
-      select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${ofExpiredNode(dialect, "i.node_id", "$3")}
+      select i.id from invocations i where ${where}
       order by i.id limit $2 ${rowLock(dialect, "for update of i skip locked")})
       returning ${INVOCATION_COLUMNS}`,
-    dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
+    values,
   );
 }
 
+/** The calls that `claimInvocations` would take over. */
+export function* listOrphans(p: OrphanedCalls, dialect: SqlDialect): Op<Row[]> {
+  const { where, values } = orphanCondition(p, dialect);
+  return yield sql(
+    `select ${INVOCATION_COLUMNS} from invocations i where ${where} order by i.id limit $2`,
+    values,
+  );
+}
+
+function orphanCondition(
+  p: OrphanedCalls,
+  dialect: SqlDialect,
+): { where: string; values: (string | number | null)[] } {
+  const values = dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now];
+  const expired = ofExpiredNode(dialect, "i.node_id", "$3");
+  const skipped =
+    p.skipped === null ? "" : `and i.id not in (${jsonTexts(dialect, `$${values.push(p.skipped)}`)})`;
+  return { where: `i.status = '${p.status}' and i.node_id <> $1 ${expired} ${skipped}`, values };
+}
+
 export function* claimWaiting(
-  p: { node_id: string; now: number | null; limit: number },
+  p: Omit<OrphanedCalls, "status">,
   dialect: SqlDialect,
 ): Op<{ row: Row; approval: Row }[]> {
   const claimed = yield* claimInvocations({ ...p, status: "waiting_approval" }, dialect);

@@ -1,5 +1,5 @@
 /**
- * A job goes from ready to leased to done, or back to ready (failed, released, lease expired) and at last to dead. A
+ * A job goes from ready to leased to done, or back to ready (failed, released, lease expired) and finally to dead. A
  * ready or dead job can be discarded.
  *
  * On SQLite only one gateway uses the store, so it can reserve jobs in memory: a reserved job stays ready, with the fence
@@ -81,7 +81,7 @@ const HAS_OPEN_JOB = "select exists (select 1 from jobs where queue = $1 and ope
 const INSERT_JOB = `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane, org_id, project_id, started)
   values ($1, $2, $3, $3, $4, $5, $6, $7, $7, 0, 0, $8, $9, $10, $11, 0) on conflict (id) do nothing`;
 
-/** The same with plain values, whose checksum costs less than that of an expression. There is no other writer. */
+/** `enqueueJobs` for SQLite, with plain values: their checksum costs less than that of an expression. */
 function* insertJobs(jobs: readonly JobRow[], now: number | null): Op<number[]> {
   const due: number[] = [];
   for (const [n, { id, queue, group, max_attempts, payload, lane, org_id, project_id }] of jobs.entries()) {
@@ -150,7 +150,7 @@ export function* extendJob(
 }
 
 /** SQLite only: due jobs to reserve, without those in the JSON list `held`. */
-export function* dueJobs(p: {
+export function* listDueJobs(p: {
   queue: string;
   lane: string;
   now: number | null;
@@ -168,7 +168,7 @@ export function* dueJobs(p: {
 /** A reserved job. Its start raises the fence by one, to $2. */
 const IS_RESERVED = "state = 'ready' and fence = $2 - 1 and due_at is not null";
 
-/** Leases a job that was reserved and not started, so that it can be ended as a leased one. */
+/** Leases a job that was reserved and not started, so that it can be finished like a leased one. */
 function* leaseReserved({ id, fence }: HeldJob, dialect: SqlDialect): Op<void> {
   if (dialect === "postgres") return;
   yield sql(
@@ -199,15 +199,19 @@ export function* startJob(
   return (yield sql(START_LEASED, [id, fence, invocation_id])).length > 0;
 }
 
-/** Gives a leased or reserved job back. An attempt that was not started does not count. */
+/**
+ * Releases a leased or reserved job. An attempt that was not started does not count. One that was started and `refused`
+ * does not use up an attempt, although the next one has a higher number; one that `never_ran` leaves no trace.
+ */
 export function* releaseJob(
-  p: HeldJob & { now: number | null; delay_ms: number },
+  p: HeldJob & { now: number | null; delay_ms: number; uncounted: "never_ran" | "refused" | null },
   dialect: SqlDialect,
 ): Op<boolean> {
+  const attempt = RELEASED_ATTEMPT[p.uncounted ?? "unstarted"];
   const at = `${nowSql(dialect, "$3")} + $4`;
-  const reserved = dialect === "sqlite" ? `or (${IS_RESERVED})` : "";
+  const reserved = dialect === "sqlite" && p.uncounted !== "never_ran" ? `or (${IS_RESERVED})` : "";
   const released = yield sql(
-    `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, ${UNCOUNT_UNSTARTED}
+    `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, ${attempt}
       where id = $1 and ((fence = $2 and state = 'leased') ${reserved}) returning id`,
     [p.id, p.fence, p.now, p.delay_ms],
   );
@@ -235,6 +239,16 @@ export function* releaseOrphanJobs(
 const UNCOUNT_UNSTARTED =
   "attempt = case when started < attempt and state = 'leased' then attempt - 1 else attempt end";
 
+const ADD_ATTEMPT =
+  "last_attempt = case when started = attempt and state = 'leased' then last_attempt + 1 else last_attempt end";
+
+/** How a release changes the attempt count, by its reason. */
+const RELEASED_ATTEMPT = {
+  unstarted: UNCOUNT_UNSTARTED,
+  refused: `${UNCOUNT_UNSTARTED}, ${ADD_ATTEMPT}`,
+  never_ran: "attempt = attempt - 1, started = attempt - 1",
+};
+
 export interface HeldJob {
   id: string;
   fence: number;
@@ -259,7 +273,7 @@ export function* completeJob(
 ): Op<boolean> {
   const values = [p.id, p.fence, p.now, p.error ?? null];
   if (dialect === "sqlite") {
-    // Without `returning`, which makes this update take half as long again (bench row hooks.delivery).
+    // Without `returning`, which would make this update take 1.5 times as long (benchmark hooks.delivery).
     if ((yield sql(COMPLETE, values)).length === 0) return false;
     yield sql(RELEASE_NEXT, [p.id]);
     return true;
@@ -330,7 +344,7 @@ export function* replayJob(
   return true;
 }
 
-/** Ends a ready or dead job without running it. */
+/** Discards a ready or dead job without running it. */
 export function* discardJob(
   p: { id: string; now: number | null; records: ChangeRecordRows },
   dialect: SqlDialect,
@@ -344,6 +358,47 @@ export function* discardJob(
   yield* releaseNextInGroup(job, dialect);
   yield* writeRecords(p.records);
   return true;
+}
+
+/** Discards a leased or reserved job, which will not be run. */
+export function* discardHeldJob(
+  p: HeldJob & { now: number | null; error: string },
+  dialect: SqlDialect,
+): Op<boolean> {
+  yield* leaseReserved(p, dialect);
+  const [job] = yield sql(
+    `update jobs set state = 'discarded', due_at = null, open_group = null, last_error = $4,
+      ended_at = ${nowSql(dialect, "$3")} where id = $1 and fence = $2 and state = 'leased' returning queue, group_name`,
+    [p.id, p.fence, p.now, p.error],
+  );
+  if (job === undefined) return false;
+  yield* releaseNextInGroup(job, dialect);
+  return true;
+}
+
+/**
+ * Discards jobs of a lane that have been due for longer than `keep_ms`. Only the first of each group is due, so a caller
+ * repeats this until it returns 0.
+ */
+export function* discardOverdueJobs(
+  p: { queue: string; lane: string; error: string; now: number | null; keep_ms: number; limit: number },
+  dialect: SqlDialect,
+): Op<number> {
+  const overdue = yield selectForUpdate(
+    `select id, queue, group_name from jobs where queue = $1 and lane = $2
+      and due_at <= ${nowSql(dialect, "$3")} - $4 and state = 'ready'
+      order by due_at limit $5 ${rowLock(dialect, "for update skip locked")}`,
+    [p.queue, p.lane, p.now, p.keep_ms, p.limit],
+  );
+  for (const job of overdue) {
+    yield sql(
+      `update jobs set state = 'discarded', due_at = null, open_group = null, last_error = $2,
+        ended_at = ${nowSql(dialect, "$3")} where id = $1`,
+      [job.id as string, p.error, p.now],
+    );
+    yield* releaseNextInGroup(job, dialect);
+  }
+  return overdue.length;
 }
 
 export function* readJob(id: string): Op<Row | undefined> {
@@ -378,7 +433,7 @@ export function* listJobs(p: {
   );
 }
 
-export function* deadJobs(queue: string, limit: number): Op<Row[]> {
+export function* listDeadJobs(queue: string, limit: number): Op<Row[]> {
   return yield sql(`select ${JOB} from jobs where queue = $1 and state = 'dead' order by pos desc limit $2`, [
     queue,
     limit,
@@ -389,7 +444,7 @@ export function* deadJobs(queue: string, limit: number): Op<Row[]> {
  * Each lane with open jobs, and in how many milliseconds its first job is due. A leased job is due when its lease
  * expires. The query skips from lane to lane, so its cost does not depend on the length of a lane.
  */
-export function* dueLanes(queue: string, now: number | null, dialect: SqlDialect): Op<Row[]> {
+export function* listDueLanes(queue: string, now: number | null, dialect: SqlDialect): Op<Row[]> {
   return yield sql(
     `with recursive lanes(lane) as (
       select min(lane) from jobs where queue = $1 and due_at is not null

@@ -64,7 +64,7 @@ export function* releaseLease(name: string, holder: string): Op<boolean> {
 
 /**
  * Restricts a claim to rows of nodes whose lease `node/…` has expired. A SQLite home is exclusive, so every other node
- * has ended and no parameter is used.
+ * has exited and no parameter is used.
  */
 export function ofExpiredNode(dialect: SqlDialect, column: string, now: string): string {
   if (dialect === "sqlite") return "";

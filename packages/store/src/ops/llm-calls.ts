@@ -3,7 +3,8 @@
  * calls and gateways cannot exceed it together. A running call counts with an estimate of its tokens, which is replaced
  * when the call ends.
  */
-import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { ofExpiredNode } from "./leases.ts";
+import { checkedCondition, type Op, type Row, refuse, type SqlDialect, type SqlValue, sql } from "./op.ts";
 
 const COLUMNS = "id, org_id, project_id, status, deadline, invocation_id, run_id, body";
 
@@ -80,12 +81,17 @@ export function* settleLlmCall(p: {
 
 /**
  * Ends running calls of gateways that have stopped. Their reserved tokens stay counted, because they may have been
- * used.
+ * used. The body of a running call names its gateway, which is read here only, for the few calls that run.
  */
-export function* endLostLlmCalls(p: { before: number }): Op<number> {
+export function* endLostLlmCalls(
+  p: { before: number; dead_nodes: boolean; now: number | null },
+  dialect: SqlDialect,
+): Op<number> {
+  const node = "(llm_calls.body::json->>'node_id')";
+  const dead = p.dead_nodes ? `or (${node} is not null ${ofExpiredNode(dialect, node, "$2")})` : "";
   const lost = yield sql(
-    `update llm_calls set status = 'lost' where status = 'running' and deadline < $1 returning id`,
-    [p.before],
+    `update llm_calls set status = 'lost' where status = 'running' and (deadline < $1 ${dead}) returning id`,
+    p.dead_nodes ? [p.before, p.now] : [p.before],
   );
   return lost.length;
 }

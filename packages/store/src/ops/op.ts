@@ -4,7 +4,7 @@
  * between runs, so an executor may run it again from the start.
  *
  * The writer thread loads this folder, so nothing here imports more than node:crypto and plain functions of the
- * contract: the memory of that thread counts against the idle gateway (bench row boot.rss).
+ * contract: the memory of that thread counts against the idle gateway (benchmark boot.rss).
  */
 export type SqlValue = string | number | null;
 export type Row = Record<string, SqlValue>;
@@ -19,7 +19,7 @@ export interface Statement {
 
 /**
  * On SQLite a write without `returning` yields one empty row when it changed something and no row otherwise, because
- * `returning` costs a frequent update a tenth of its time (bench row store.append).
+ * `returning` would slow down a frequent update by about a tenth (benchmark store.append).
  */
 export type Op<T> = Generator<Statement, T, Row[]>;
 

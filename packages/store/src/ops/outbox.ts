@@ -51,7 +51,7 @@ export function* summarizeOutbox(after: number, limit: number, dialect: SqlDiale
 }
 
 /** The highest position, numbered or not: a cheap way to detect new events. */
-export function* lastPosition(): Op<number> {
+export function* readLastPosition(): Op<number> {
   return ((yield sql("select max(pos) as pos from outbox"))[0]?.pos as number | null) ?? 0;
 }
 

@@ -65,27 +65,27 @@ export function* sweepProgress(
     dialect === "sqlite" ? "json_extract(i.outcome, '$.ended_at')" : "i.outcome::json->>'ended_at'";
   let after = p.after;
   let removed = 0;
-  for (let seen = 0; seen < CALLS_PER_STEP && removed < p.limit; seen++) {
+  for (let visited = 0; visited < CALLS_PER_STEP && removed < p.limit; visited++) {
     const [next] = yield sql(
       "select min(invocation_id) as id from invocation_events where invocation_id > $1 and invocation_id < $2",
       [after, p.id_before],
     );
     const id = (next?.id ?? null) as string | null;
     if (id === null) return { removed, after: null };
-    const kept = yield sql(
+    const retained = yield sql(
       `select i.id from invocations i where i.id = $1 and (i.outcome is null or ${ended} > $2)`,
       [id, p.ended_before],
     );
-    if (kept.length === 0) {
-      const left = p.limit - removed;
+    if (retained.length === 0) {
+      const remaining = p.limit - removed;
       const deleted = yield sql(
         `delete from invocation_events where invocation_id = $1 and seq in (
           select seq from invocation_events where invocation_id = $1 order by seq limit $2) returning seq`,
-        [id, left],
+        [id, remaining],
       );
       removed += deleted.length;
       // This call may have more events.
-      if (deleted.length === left) break;
+      if (deleted.length === remaining) break;
     }
     after = id;
   }

@@ -91,7 +91,7 @@ function withChain(event: SqlValue[], chain_id: string): SqlValue[] {
  */
 export const EXECUTING = "executing";
 
-/** Call it after the message was appended, which locks the session's row. */
+/** Call it after the message has been appended, which locks the session's row. */
 export function* insertHarnessRun(
   run: RunColumns,
   key: TapeRows["key"],

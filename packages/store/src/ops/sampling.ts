@@ -12,7 +12,7 @@ export function* takeSampling(
   );
   if (bound.length === 0) return false;
   const now = nowSql(dialect, "$2");
-  // A row far in the future was written with a wrong clock and would count forever.
+  // A row far in the future was written while the clock was wrong and would count forever.
   yield sql(`delete from sampling_uses where binding_id = $1 and (at <= ${now} - $3 or at > ${now} + $3)`, [
     p.binding_id,
     p.now,

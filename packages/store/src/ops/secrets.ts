@@ -1,12 +1,12 @@
-import { bindingsUsing } from "./bindings.ts";
+import { listBindingsUsing } from "./bindings.ts";
 import { type ChangeRecordRows, writeRecords } from "./change-records.ts";
 import { checkedCondition, type Op, type Row, refuse, sql } from "./op.ts";
 
 const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
 
 /**
- * A project creates and replaces only its own secrets. The whole org ('') replaces any secret and leaves its owner as
- * it is.
+ * A project creates and replaces only its own secrets. The whole org ('') replaces any secret and leaves its owner
+ * unchanged.
  */
 export function* putSecret(p: {
   org_id: string;
@@ -48,7 +48,7 @@ export function* removeSecret(p: {
   ]);
   if (stored === undefined) return false;
   if (p.project_id !== "" && stored.project_id !== p.project_id) refuseOtherOwner(p.name);
-  const used_by = yield* bindingsUsing(p.org_id, p.ref);
+  const used_by = yield* listBindingsUsing(p.org_id, p.ref);
   if (used_by.length > 0) refuse("secret.in_use", "A binding uses this secret.", { used_by });
   const removed = yield sql("delete from secrets where org_id = $1 and name = $2 returning name", [
     p.org_id,
@@ -66,7 +66,7 @@ export function* readSecret(org_id: string, name: string): Op<Row | undefined> {
   ]))[0];
 }
 
-/** Sorted by name, because a secret has no id that tells its age. A project sees its own secrets and the org's. */
+/** Sorted by name, because a secret has no id that reflects its age. A project sees its own secrets and the org's. */
 export function* listSecrets(org_id: string, project_id: string, after: string, limit: number): Op<Row[]> {
   return yield sql(
     `select ${SECRET} from secrets where org_id = $1 and name > $2

@@ -6,7 +6,7 @@
 import { checkedCondition, type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
-import { lastAnchor, readSpans, readWindow, type StoredEntry } from "./spans.ts";
+import { readLastAnchor, readSpans, readWindow, type StoredEntry } from "./spans.ts";
 
 /** The visible entries of one chain of a lineage: lower < id ≤ upper. `hash` is that of the whole chain. */
 export interface ChainSegment {
@@ -52,7 +52,7 @@ export function* listChains(key: SessionKeyColumns, before: string, limit: numbe
 }
 
 /** Oldest first. Ancestors without visible entries after `after` are not read. */
-export function* lineageOf(
+export function* readLineageSegments(
   org_id: string,
   project_id: string,
   chain_id: string,
@@ -80,18 +80,18 @@ export function* readEntries(
   after: number,
   limit: number,
 ): Op<StoredEntry[]> {
-  return yield* readLineage(yield* lineageOf(org_id, project_id, chain_id, after), limit);
+  return yield* readLineage(yield* readLineageSegments(org_id, project_id, chain_id, after), limit);
 }
 
 function* readLineage(lineage: readonly ChainSegment[], limit: number): Op<StoredEntry[]> {
-  let found: StoredEntry[] = [];
+  let collected: StoredEntry[] = [];
   for (const { chain_id: id, lower, upper } of lineage) {
-    if (found.length >= limit) break;
+    if (collected.length >= limit) break;
     if (lower >= upper) continue;
-    const entries = yield* readSpans(id, lower, upper, limit - found.length);
-    found = found.length === 0 ? entries : found.concat(entries);
+    const entries = yield* readSpans(id, lower, upper, limit - collected.length);
+    collected = collected.length === 0 ? entries : collected.concat(entries);
   }
-  return found;
+  return collected;
 }
 
 /**
@@ -106,29 +106,34 @@ export function* readSessionEntries(key: SessionKeyColumns, after: number, limit
   );
   if (session === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
   const { last_entry, fork_entry } = session as { last_entry: number; fork_entry: number };
-  let found: StoredEntry[] = [];
+  let collected: StoredEntry[] = [];
   if (session.parent_id !== null && after < fork_entry) {
-    const lineage = yield* lineageOf(key.org_id, key.project_id, session.root_chain as string, after);
-    found = yield* readLineage(lineage.slice(0, -1), limit);
+    const lineage = yield* readLineageSegments(
+      key.org_id,
+      key.project_id,
+      session.root_chain as string,
+      after,
+    );
+    collected = yield* readLineage(lineage.slice(0, -1), limit);
   }
-  for (let lower = Math.max(after, fork_entry); lower < last_entry && found.length < limit; ) {
-    const upper = Math.min(lower + limit - found.length, last_entry);
+  for (let lower = Math.max(after, fork_entry); lower < last_entry && collected.length < limit; ) {
+    const upper = Math.min(lower + limit - collected.length, last_entry);
     const entries = yield* readWindow(keyValues(key) as string[], lower, upper);
-    found = found.length === 0 ? entries : found.concat(entries);
+    collected = collected.length === 0 ? entries : collected.concat(entries);
     lower = upper;
   }
-  return found;
+  return collected;
 }
 
 export function* readSinceAnchor(org_id: string, project_id: string, chain_id: string): Op<StoredEntry[]> {
   let row = yield* requireChain(org_id, project_id, chain_id);
   let upper = row.last_entry as number;
-  let found: StoredEntry[] = [];
+  let collected: StoredEntry[] = [];
   for (;;) {
-    const anchor = yield* lastAnchor(row.id as string, upper);
+    const anchor = yield* readLastAnchor(row.id as string, upper);
     const lower = anchor === null ? (row.fork_entry as number) : anchor - 1;
-    found = (yield* readSpans(row.id as string, lower, upper, upper)).concat(found);
-    if (anchor !== null || row.parent_id === null) return found;
+    collected = (yield* readSpans(row.id as string, lower, upper, upper)).concat(collected);
+    if (anchor !== null || row.parent_id === null) return collected;
     upper = Math.min(upper, row.fork_entry as number);
     row = yield* requireChain(org_id, project_id, row.parent_id as string);
   }

@@ -6,7 +6,7 @@ import { type HoldColumns, requireHeldRun, requireIdle } from "./holds.ts";
 import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
 import { checkedCondition, type Op, type Row, refuse, rowLock, type SqlDialect, sql } from "./op.ts";
 import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
-import { lastEntry, writeSpans } from "./spans.ts";
+import { readLastEntry, writeSpans } from "./spans.ts";
 
 export const SESSION_COLUMNS =
   "org_id, project_id, workspace, id, name, parent_id, head_chain, root_chain, last_entry, metadata, created_at";
@@ -122,7 +122,7 @@ export function* compactSession(
   const session = yield* lockSession(p.key, dialect);
   if (p.hold === null) yield* requireIdle(p.key);
   if (session.head_chain !== p.expected.chain_id) return null;
-  // Read with the lock held, so that nobody appends to the chain any more.
+  // Read with the lock held, so that nobody else can append to the chain.
   const source = yield* requireChain(p.key.org_id, p.key.project_id, p.expected.chain_id);
   const last = source.last_entry as number;
   if (last !== p.expected.last_entry_id) return null;
@@ -161,10 +161,10 @@ export function* patchSession(p: { key: SessionKeyColumns; changes: string }, di
     ...(JSON.parse(metadata as string) as object),
     ...(JSON.parse(p.changes) as object),
   };
-  const kept = Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null));
+  const remaining = Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null));
   const [row] = yield sql(
     `update sessions set metadata = $5 where ${SESSION_KEY} and id = $4 returning ${SESSION_COLUMNS}`,
-    [...keyValues(p.key), JSON.stringify(kept)],
+    [...keyValues(p.key), JSON.stringify(remaining)],
   );
   return row!;
 }
@@ -282,7 +282,7 @@ function* lastVisibleEntry(chain: Row, at: number): Op<{ id: number; hash: strin
   let upper = at;
   let row = chain;
   for (;;) {
-    const entry = yield* lastEntry(row.id as string, upper);
+    const entry = yield* readLastEntry(row.id as string, upper);
     if (entry !== null) return entry;
     if (row.parent_id === null) return null;
     upper = Math.min(upper, row.fork_entry as number);

@@ -9,11 +9,11 @@ interface BindingKey {
 }
 
 function* isBound({ org_id, binding_id }: BindingKey): Op<boolean> {
-  const found = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [
+  const bindings = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [
     binding_id,
     org_id,
   ]);
-  return found.length > 0;
+  return bindings.length > 0;
 }
 
 /** The revision is an optimistic lock: of two writers that renew the same token, one succeeds. */
@@ -95,14 +95,14 @@ export function* findPendingLogin(state_hash: string, now: number): Op<Row | und
 
 /** A login is used once, so its ciphertext is removed. */
 export function* takeLogin(p: { state_hash: string; now: number }): Op<Row | null> {
-  const found = yield* findPendingLogin(p.state_hash, p.now);
-  if (found === undefined) return null;
+  const login = yield* findPendingLogin(p.state_hash, p.now);
+  if (login === undefined) return null;
   const taken = yield sql(
     `update logins set status = 'taken', ciphertext = '' where state_hash = $1 and status = 'pending'
       returning binding_id`,
     [p.state_hash],
   );
-  return taken.length === 0 ? null : found;
+  return taken.length === 0 ? null : login;
 }
 
 export function* endLogin(p: { state_hash: string; status: string; message: string | null }): Op<void> {

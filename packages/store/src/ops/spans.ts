@@ -1,6 +1,6 @@
 /**
  * The storage format of entries: one row, a span, holds the entries of one append, up to a limit. A turn writes twenty
- * entries in four appends; a row and an index entry for each of them would double time and pages (bench row loop.turn).
+ * entries in four appends; a row and an index entry for each would double the time and the pages (benchmark loop.turn).
  * An anchor always begins a span, so that entries before it are never read with it.
  */
 import type { Json, JsonObject } from "@backplane/contract";
@@ -73,23 +73,23 @@ const SPANS = "select first_id, last_id, body from spans";
 const READ_SPANS = `${SPANS}
   where chain_id = $1 and last_id > $2 and last_id <= ${lastSpanUpTo("$1", "$3")} order by last_id`;
 
-export function* spansOf(chain_id: string, lower: number, upper: number): Op<Row[]> {
+export function* readSpanRows(chain_id: string, lower: number, upper: number): Op<Row[]> {
   const rows = yield sql(READ_SPANS, [chain_id, lower, upper]);
   return rows.filter((row) => (row.first_id as number) <= upper);
 }
 
 /** Entries of one chain with lower < id ≤ upper. Ids that belong to another chain of the session are missing. */
 export function* readSpans(chain_id: string, lower: number, upper: number, limit: number): Op<StoredEntry[]> {
-  const found: StoredEntry[] = [];
-  for (let at = lower; at < upper && found.length < limit; ) {
-    const end = Math.min(upper, at + limit - found.length);
+  const entries: StoredEntry[] = [];
+  for (let at = lower; at < upper && entries.length < limit; ) {
+    const end = Math.min(upper, at + limit - entries.length);
     const rows = yield sql(READ_SPANS, [chain_id, at, end]);
     const last = rows.at(-1);
     if (last === undefined) break;
-    for (const row of rows) decodeSpan(row, at, end, found);
+    for (const row of rows) decodeSpan(row, at, end, entries);
     at = Math.max(end, (last.first_id as number) - 1);
   }
-  return found;
+  return entries;
 }
 
 const READ_WINDOW = `select e.first_id, e.last_id, e.body from chains c
@@ -99,15 +99,15 @@ const READ_WINDOW = `select e.first_id, e.last_id, e.body from chains c
 
 /** The same over all chains of a session. `key` is in the order of `keyValues`. */
 export function* readWindow(key: readonly string[], lower: number, upper: number): Op<StoredEntry[]> {
-  const found: StoredEntry[] = [];
-  for (const row of yield sql(READ_WINDOW, [...key, lower, upper])) decodeSpan(row, lower, upper, found);
-  return found;
+  const entries: StoredEntry[] = [];
+  for (const row of yield sql(READ_WINDOW, [...key, lower, upper])) decodeSpan(row, lower, upper, entries);
+  return entries;
 }
 
 const READ_ANCHOR =
   "select anchor from spans where chain_id = $1 and anchor <= $2 order by anchor desc limit 1";
 
-export function* lastAnchor(chain_id: string, upper: number): Op<number | null> {
+export function* readLastAnchor(chain_id: string, upper: number): Op<number | null> {
   const [row] = yield sql(READ_ANCHOR, [chain_id, upper]);
   return (row?.anchor as number | undefined) ?? null;
 }
@@ -116,13 +116,13 @@ const READ_LAST = `${SPANS}
   where chain_id = $1 and last_id <= ${lastSpanUpTo("$1", "$2")} order by last_id desc limit 2`;
 
 /** The last entry of the chain itself up to `upper`. */
-export function* lastEntry(chain_id: string, upper: number): Op<StoredEntry | null> {
+export function* readLastEntry(chain_id: string, upper: number): Op<StoredEntry | null> {
   const rows = yield sql(READ_LAST, [chain_id, upper]);
   const row = rows.find((each) => (each.first_id as number) <= upper);
   if (row === undefined) return null;
-  const found: StoredEntry[] = [];
-  decodeSpan(row, 0, upper, found);
-  return found.at(-1) ?? null;
+  const entries: StoredEntry[] = [];
+  decodeSpan(row, 0, upper, entries);
+  return entries.at(-1) ?? null;
 }
 
 /**
@@ -141,7 +141,7 @@ export function checkSpan(
   let text = "[";
   for (const [kind, date, payload, meta, written] of parseSpan(row)) {
     if (id > upper) break;
-    // The stored text came from JSON.stringify, so this gives the same text again.
+    // The stored text came from JSON.stringify, so this reproduces the same text.
     const entry: EntryRow = [kind, date, JSON.stringify(payload), JSON.stringify(meta)];
     hash = entryHash(hash, chain_id, id, entry);
     if (written !== hash) return { broken: id };

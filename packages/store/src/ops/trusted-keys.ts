@@ -10,8 +10,8 @@ export interface CreateTrustedKey {
 }
 
 export function* createTrustedKey(p: CreateTrustedKey): Op<void> {
-  if ((yield* trustedKeyByKeyId(p.org_id, p.key_id)) !== undefined)
-    refuse("trusted_key.conflict", `The key ${p.key_id} was trusted before.`, { key_id: p.key_id });
+  if ((yield* readTrustedKeyByKeyId(p.org_id, p.key_id)) !== undefined)
+    refuse("trusted_key.conflict", `The key ${p.key_id} has been trusted before.`, { key_id: p.key_id });
   yield sql("insert into trusted_keys (id, org_id, key_id, body) values ($1, $2, $3, $4)", p.row);
   yield* writeRecords(p.records);
 }
@@ -36,7 +36,7 @@ export function* readTrustedKey(org_id: string, id: string): Op<Row | undefined>
   return (yield sql("select body from trusted_keys where org_id = $1 and id = $2", [org_id, id]))[0];
 }
 
-export function* trustedKeyByKeyId(org_id: string, key_id: string): Op<Row | undefined> {
+export function* readTrustedKeyByKeyId(org_id: string, key_id: string): Op<Row | undefined> {
   return (yield sql("select body from trusted_keys where org_id = $1 and key_id = $2", [org_id, key_id]))[0];
 }
 
@@ -55,7 +55,7 @@ export function* readHighestSigned(org_id: string, package_id: string): Op<strin
   return row === undefined ? null : (row.version as string);
 }
 
-/** Keeps what another installation has stored since `before` was read. */
+/** Does not overwrite a version that another installation has stored since `before` was read. */
 export function* writeHighestSigned(p: {
   org_id: string;
   package_id: string;

@@ -26,7 +26,9 @@ import {
 import {
   claimJobs,
   completeHeldJob,
+  discardHeldJob,
   discardJob,
+  discardOverdueJobs,
   enqueueJobs,
   extendJob,
   failJob,
@@ -144,6 +146,8 @@ const WRITES = {
   acquireSlot,
   renewLeases,
   releaseLease: (p: { name: string; holder: string }) => releaseLease(p.name, p.holder),
+  discardHeldJob,
+  discardOverdueJobs,
   sweepJobs,
   sweepOutbox,
   sweepDelegations,

@@ -1,7 +1,7 @@
 /**
  * Stores artifacts of calls as rows, by the hash of their content, so that every node can serve them. The pieces of an
  * artifact are written in one transaction, so it is complete or absent. A slow reader holds no connection, because pieces
- * are read one by one. An artifact may therefore be removed midway; its reader gets an error then, never a short file.
+ * are read one by one. An artifact may therefore be removed midway; its reader then gets an error, never a short file.
  * Ages use the server's clock, because the clocks of the nodes differ.
  */
 import { createHash } from "node:crypto";
@@ -73,7 +73,7 @@ async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null
 }
 
 /**
- * Sends the last piece only if the hash of all pieces is right: the artifact may have been removed or changed since it
+ * Sends the last piece only if the hash of all pieces is correct: the artifact may have been removed or changed since it
  * was opened.
  */
 async function* contentOf(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
@@ -89,12 +89,12 @@ async function* contentOf(pool: pg.Pool, sha256: string, bytes: number): AsyncGe
 function createReader(pool: pg.Pool, sha256: string, bytes: number) {
   const hash = createHash("sha256");
   let piece = 0;
-  let seen = 0;
+  let bytes_read = 0;
   return {
     get done() {
-      return seen >= bytes;
+      return bytes_read >= bytes;
     },
-    isWhole: () => seen === bytes && hash.digest("hex") === sha256,
+    isWhole: () => bytes_read === bytes && hash.digest("hex") === sha256,
     /** Null if the piece is missing or empty. */
     async next(): Promise<Uint8Array | null> {
       const { rows } = await pool.query<{ content: Buffer }>(
@@ -104,7 +104,7 @@ function createReader(pool: pg.Pool, sha256: string, bytes: number) {
       const content = rows[0]?.content;
       if (content === undefined || content.length === 0) return null;
       hash.update(content);
-      seen += content.length;
+      bytes_read += content.length;
       return content;
     },
   };

@@ -29,14 +29,14 @@ export async function readDatabaseSummary(url: string): Promise<DatabaseSummary>
         to_regclass('schema_version') is not null as used`,
     );
     const { checksums, bytes, used } = rows[0]!;
-    const found = used
+    const schema = used
       ? await client.query<{ version: number }>(
           "select coalesce(max(version), 0) as version from schema_version",
         )
       : null;
     return {
       page_checksums: checksums === "on",
-      schema_version: found?.rows[0]?.version ?? 0,
+      schema_version: schema?.rows[0]?.version ?? 0,
       bytes: Number(bytes),
     };
   } catch (error) {

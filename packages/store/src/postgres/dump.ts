@@ -12,7 +12,7 @@ import { toPostgresError } from "./errors.ts";
 
 export interface DatabaseDump {
   schema_version: number;
-  /** In an order in which they can be written again. */
+  /** Sorted so that they can be written again in this order. */
   tables: string[];
 }
 
@@ -31,7 +31,7 @@ export async function dumpDatabase(
     await client.query("begin isolation level repeatable read read only");
     const { rows } = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
     const schema_version = rows[0]!.version;
-    // Throws for a schema that this build does not know: its tables could be missing from the backup.
+    // Throws for a schema that this build does not support: its tables could be missing from the backup.
     missingSteps(schema_version, MIGRATIONS);
     const tables = [SCHEMA_TABLE, ...tablesAt(schema_version)];
     for (const table of tables) {
@@ -103,8 +103,10 @@ async function clearDatabase(client: pg.Client, force: boolean): Promise<void> {
       });
     }
   }
-  const own = [SCHEMA_TABLE, ...tablesAt(Number.POSITIVE_INFINITY)].filter((table) => present.has(table));
-  await client.query(`drop table ${own.join(", ")} cascade`);
+  const own_tables = [SCHEMA_TABLE, ...tablesAt(Number.POSITIVE_INFINITY)].filter((table) =>
+    present.has(table),
+  );
+  await client.query(`drop table ${own_tables.join(", ")} cascade`);
 }
 
 async function insertRows(client: pg.Client, table: string, rows: AsyncIterable<string>): Promise<void> {
@@ -141,7 +143,7 @@ async function continueNumbering(client: pg.Client, table: string): Promise<void
 /** The tables of a schema in the order of their creation; for a table that was created again, the last one counts. */
 function tablesAt(version: number): string[] {
   const tables = new Set<string>();
-  for (const migration of MIGRATIONS.filter((one) => one.version <= version)) {
+  for (const migration of MIGRATIONS.filter((step) => step.version <= version)) {
     for (const statement of expandStatements(migration, "postgres")) {
       const [, action, name] = /^\s*(create|drop) table (?:if (?:not )?exists )?(\w+)/i.exec(statement) ?? [];
       if (name === undefined) continue;
@@ -163,7 +165,7 @@ async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T
   } catch (error) {
     throw error instanceof BackplaneError ? error : toPostgresError(error);
   } finally {
-    // Rolls back what was not committed.
+    // Closing the connection rolls back an open transaction.
     await client.end().catch(() => {});
   }
 }

@@ -21,8 +21,8 @@ export async function migrateDatabase(
     await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);
     await client.query(`create schema if not exists "${schema.replaceAll('"', '""')}"`);
     await client.query(CREATE_SCHEMA_VERSION);
-    const found = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
-    for (const step of missingSteps(found.rows[0]!.version, migrations)) await apply(client, step);
+    const schema_version = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
+    for (const step of missingSteps(schema_version.rows[0]!.version, migrations)) await apply(client, step);
     await client.query("select pg_advisory_unlock($1)", [MIGRATION_LOCK]);
   } catch (error) {
     // Closing the connection releases the lock.

@@ -5,7 +5,7 @@ import { createListeners } from "../backend/listeners.ts";
 import { MIGRATIONS } from "../migrations/all-migrations.ts";
 import type { Migration } from "../migrations/migration.ts";
 import { type Op, type Row, type Statement, sql } from "../ops/op.ts";
-import { lastPosition } from "../ops/outbox.ts";
+import { readLastPosition } from "../ops/outbox.ts";
 import { isSingleStatement, startWrite, type WriteInput, type WriteName } from "../ops/writes.ts";
 import { createStore } from "../stores/create-store.ts";
 import { openPostgresArtifacts } from "./artifacts.ts";
@@ -49,7 +49,7 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     connectionString: url,
     connectionTimeoutMillis: 10_000,
     statement_timeout: 30_000,
-    // A connection that the network dropped silently would never answer.
+    // Without it, a query on a connection that the network dropped silently would never settle.
     query_timeout: 40_000,
     keepAlive: true,
     idle_in_transaction_session_timeout: Math.min(options.lease_ms ?? IDLE_MS, IDLE_MS),
@@ -104,22 +104,22 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
   let polling: NodeJS.Timeout | null = null;
   let last_seen = -1;
 
-  const query = async (on: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
-    (await on.query<Row>({ name: names(text), text, values: values as unknown[] })).rows;
+  const query = async (executor: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
+    (await executor.query<Row>({ name: names(text), text, values: values as unknown[] })).rows;
 
-  const drive = async <T>(on: pg.Pool | pg.PoolClient, op: Op<T>): Promise<T> => {
+  const drive = async <T>(executor: pg.Pool | pg.PoolClient, op: Op<T>): Promise<T> => {
     let step = op.next();
-    while (!step.done) step = op.next(await query(on, step.value));
+    while (!step.done) step = op.next(await query(executor, step.value));
     return step.value;
   };
 
   /** Runs an operation in one transaction. After a conflict with another writer it runs again from the start. */
-  const transact = async <T>(start: () => Op<T>, single: boolean, on = pool): Promise<T> => {
+  const transact = async <T>(start: () => Op<T>, single: boolean, executor = pool): Promise<T> => {
     for (let attempt = 1; ; attempt++) {
       try {
         return single
-          ? await drive(on, start())
-          : await inTransaction(on, (client) => drive(client, start()));
+          ? await drive(executor, start())
+          : await inTransaction(executor, (client) => drive(client, start()));
       } catch (error) {
         if (!isConflict(error) || attempt >= MAX_ATTEMPTS) throw toPostgresError(error);
       }
@@ -144,7 +144,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
 
   /** Events of other gateways do not notify this process, so it polls for them. */
   const pollEvents = async (): Promise<void> => {
-    const position = await drive(pool, lastPosition()).catch(() => last_seen);
+    const position = await drive(pool, readLastPosition()).catch(() => last_seen);
     if (last_seen >= 0 && position > last_seen) listeners.notify();
     last_seen = position;
   };
@@ -195,8 +195,8 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
 function createStatementNames(): (text: string) => string {
   const names = new Map<string, string>();
   return (text) => {
-    const known = names.get(text);
-    if (known !== undefined) return known;
+    const existing = names.get(text);
+    if (existing !== undefined) return existing;
     const name = `s${names.size}`;
     names.set(text, name);
     return name;

@@ -1,14 +1,14 @@
 import type pg from "pg";
 import { isConflict } from "./errors.ts";
 
-/** How long to ask for the status of a commit whose response was lost. The database must be back by then. */
+/** How long to query the status of a commit whose response was lost. The database must be back by then. */
 const STATUS_MS = 600_000;
 const RETRY_MS = 500;
 
 /**
  * When a connection breaks during `commit`, the client does not know whether the transaction was committed. The database
- * knows it by the transaction's id, even after a restart, so it is asked before the outcome is reported. When this throws,
- * nothing was written.
+ * can report it by the transaction's id, even after a restart, so it is queried before the outcome is reported. When this
+ * function throws, nothing was written.
  */
 export async function inTransaction<T>(
   pool: pg.Pool,
@@ -20,8 +20,8 @@ export async function inTransaction<T>(
   let value: T;
   try {
     // One round trip; the results are an array.
-    const begun = await client.query("begin; select pg_current_xact_id()::text as xid");
-    const [, { rows }] = begun as unknown as [unknown, { rows: { xid: string }[] }];
+    const results = await client.query("begin; select pg_current_xact_id()::text as xid");
+    const [, { rows }] = results as unknown as [unknown, { rows: { xid: string }[] }];
     value = await work(client);
     xid = rows[0]!.xid;
     await client.query("commit");
@@ -49,7 +49,7 @@ function mayHaveCommitted(error: unknown): boolean {
 }
 
 async function wasCommitted(pool: pg.Pool, xid: string, reason: unknown): Promise<boolean> {
-  return await untilAnswered(async () => {
+  return await retryUntilAnswered(async () => {
     const text = "select pg_xact_status($1::xid8) as status";
     const { rows } = await pool.query<{ status: string | null }>(text, [xid]);
     const status = rows[0]?.status;
@@ -58,8 +58,8 @@ async function wasCommitted(pool: pg.Pool, xid: string, reason: unknown): Promis
   }, reason);
 }
 
-/** Retries until the database answers. Throws `reason` when it does not within STATUS_MS. */
-async function untilAnswered<T>(query: () => Promise<T>, reason: unknown): Promise<T> {
+/** Retries until the database responds. Throws `reason` if it does not within STATUS_MS. */
+async function retryUntilAnswered<T>(query: () => Promise<T>, reason: unknown): Promise<T> {
   const end = performance.now() + STATUS_MS;
   for (;;) {
     try {
@@ -72,12 +72,13 @@ async function untilAnswered<T>(query: () => Promise<T>, reason: unknown): Promi
 }
 
 /**
- * Inserts a row that has its own id with one statement and no transaction. When the connection breaks it is unknown
- * whether the row was stored: it is inserted again once the database is back, and a duplicate means that it was.
+ * Inserts a row that has its own id with one statement and no transaction. When the connection breaks, it is unknown
+ * whether the row was stored. The row is then inserted again once the database is back; a conflict means that the first
+ * insertion succeeded.
  */
 export async function insertOnce<T>(
   pool: pg.Pool,
-  insert: (on: pg.PoolClient) => Promise<T>,
+  insert: (client: pg.PoolClient) => Promise<T>,
   duplicate: T,
 ): Promise<T> {
   const client = await pool.connect();
@@ -90,7 +91,7 @@ export async function insertOnce<T>(
   } finally {
     client.release(broken);
   }
-  return await untilAnswered(async () => {
+  return await retryUntilAnswered(async () => {
     try {
       return await inTransaction(pool, insert);
     } catch (error) {

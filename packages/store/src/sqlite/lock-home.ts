@@ -1,6 +1,6 @@
 /**
  * Allows one gateway per home. The lock is an open SQLite transaction on a separate file. The operating system releases
- * it when the process ends for any reason, so there is never a stale lock to clean up.
+ * it when the process exits for any reason, so there is never a stale lock to clean up.
  */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";

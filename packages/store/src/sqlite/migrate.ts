@@ -1,7 +1,7 @@
 /**
  * Migrates a file to the newest schema, one transaction per step: a crash at any point leaves the step undone or
  * done. A file with data of an older schema is backed up beside itself first. A new file gets all steps in one
- * transaction, which waits for the disk once instead of once per step (bench row boot.ready).
+ * transaction, which waits for the disk once instead of once per step (benchmark boot.ready).
  */
 import { existsSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
@@ -40,13 +40,13 @@ export function migrateFile(
   log: Logger | undefined,
 ): void {
   connection.exec(CREATE_SCHEMA_VERSION);
-  const found = runStatement(connection, sql(READ_SCHEMA_VERSION))[0]!.version as number;
-  const steps = missingSteps(found, migrations);
-  if (steps.length > 0 && found > 0) {
-    const backup = backUp(connection, file, found);
+  const version = runStatement(connection, sql(READ_SCHEMA_VERSION))[0]!.version as number;
+  const steps = missingSteps(version, migrations);
+  if (steps.length > 0 && version > 0) {
+    const backup = backUp(connection, file, version);
     log?.info({ backup }, "the store was backed up before its schema was changed");
   }
-  if (found === 0) apply(connection, steps);
+  if (version === 0) apply(connection, steps);
   else for (const step of steps) apply(connection, [step]);
 }
 

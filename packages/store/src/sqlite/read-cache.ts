@@ -1,5 +1,5 @@
 /**
- * Caches the rows that every request reads (bench row http.invoke). The home belongs to this process alone, so only its
+ * Caches the rows that every request reads (benchmark http.invoke). The home belongs to this process alone, so only its
  * own writes can make the cache stale: each write to a cached table empties the cache, and while such a write is in flight
  * the cache is bypassed. A cached value is therefore never older than an uncached one.
  */

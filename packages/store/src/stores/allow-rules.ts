@@ -1,6 +1,6 @@
 import type { AllowRuleRow, AllowRuleStore, ChangeRecords } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { allowRulesOf, type CreateAllowRule, listAllowRules, readAllowRule } from "../ops/allow-rules.ts";
+import { type CreateAllowRule, findAllowRules, listAllowRules, readAllowRule } from "../ops/allow-rules.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
 import { pageCursor, toPage } from "./page.ts";
@@ -32,7 +32,7 @@ export function createAllowRuleStore(backend: Backend): AllowRuleStore {
     },
     async ofPackage(scope, package_id) {
       const rows = await backend.read(() =>
-        allowRulesOf(scope.org_id, projectColumn(scope.project_id), package_id),
+        findAllowRules(scope.org_id, projectColumn(scope.project_id), package_id),
       );
       return rows.map(decode);
     },

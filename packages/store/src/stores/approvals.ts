@@ -57,7 +57,7 @@ export function encodeApproval(approval: NewApproval): SqlValue[] {
   ];
 }
 
-const NOTHING_MORE: Approval["may_cover"] = { session: ["arguments"], always: [] };
+const DEFAULT_COVERAGE: Approval["may_cover"] = { session: ["arguments"], always: [] };
 
 export function decodeApproval(row: Row): Approval {
   const { covers: _covers, ...request } = JSON.parse(row.body as string) as NewApproval;
@@ -67,7 +67,7 @@ export function decodeApproval(row: Row): Approval {
   const defaults = {
     replaces: request.replaces ?? null,
     changed: request.changed ?? [],
-    may_cover: request.may_cover ?? NOTHING_MORE,
+    may_cover: request.may_cover ?? DEFAULT_COVERAGE,
   };
   return { ...request, ...defaults, ...resolution, status: row.status as Approval["status"] };
 }

@@ -2,15 +2,15 @@ import type { Binding } from "@backplane/contract";
 import type { BindingStore, BoundPackage, ChangeRecords, Scope } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import {
-  activeBindings,
-  activeHooks,
-  bindingsUsing,
-  candidateBindings,
+  listActiveBindings,
+  listActiveHooks,
   listBindings,
+  listBindingsUsing,
+  listCandidateBindings,
+  listWholePackageBindings,
   readBinding,
   readRevision,
   type WriteBinding,
-  wholePackageBindings,
 } from "../ops/bindings.ts";
 import type { Op, Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
@@ -80,16 +80,16 @@ export function createBindingStore(backend: Backend): BindingStore {
     },
     candidates: (scope, export_id, package_id = "") =>
       readList("candidates", scope, `${export_id} ${package_id}`, () =>
-        candidateBindings([scope.org_id, projectColumn(scope.project_id), export_id, package_id]),
+        listCandidateBindings([scope.org_id, projectColumn(scope.project_id), export_id, package_id]),
       ),
     discover: (scope, kind) =>
       readList("discover", scope, kind, () =>
-        activeBindings([scope.org_id, projectColumn(scope.project_id), kind]),
+        listActiveBindings([scope.org_id, projectColumn(scope.project_id), kind]),
       ),
-    whole: async () => decodeAll(await backend.read(wholePackageBindings)),
+    whole: async () => decodeAll(await backend.read(listWholePackageBindings)),
     async hooksFor(scope, event) {
       const hooks = await readList("hooks", scope, "", () =>
-        activeHooks([scope.org_id, projectColumn(scope.project_id)]),
+        listActiveHooks([scope.org_id, projectColumn(scope.project_id)]),
       );
       return hooks.filter(({ binding, package: package_ }) =>
         package_.manifest.exports.some(
@@ -99,7 +99,7 @@ export function createBindingStore(backend: Backend): BindingStore {
       );
     },
     revision: (org_id) => backend.read(() => readRevision(org_id)),
-    usingSecret: (org_id, ref) => backend.read(() => bindingsUsing(org_id, ref)),
+    usingSecret: (org_id, ref) => backend.read(() => listBindingsUsing(org_id, ref)),
   };
 }
 

@@ -30,7 +30,12 @@ type FixedFields = Pick<
   | "delivery_id"
   | "turn"
 > &
-  Partial<Pick<InvocationRow, "depth" | "role" | "channel" | "within" | "harness_run" | "fallback_from">> & {
+  Partial<
+    Pick<
+      InvocationRow,
+      "depth" | "role" | "channel" | "within" | "harness_run" | "fallback_from" | "earlier_attempts"
+    >
+  > & {
     allowed_by?: string;
   };
 
@@ -74,6 +79,7 @@ export function encodeFixed(row: InvocationRow): string {
   if (row.within !== null) fixed.within = row.within;
   if (row.harness_run !== null) fixed.harness_run = row.harness_run;
   if (row.fallback_from !== undefined) fixed.fallback_from = row.fallback_from;
+  if (row.earlier_attempts !== undefined) fixed.earlier_attempts = row.earlier_attempts;
   return JSON.stringify(fixed);
 }
 

@@ -1,8 +1,14 @@
 import type { Invocation, InvocationEvent } from "@backplane/contract";
 import type { ChangeRecords, InvocationRow, InvocationStore, Settlement } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { countCalls, listInvocations, readInvocation, readProgress } from "../ops/invocation-reads.ts";
-import type { SettleInvocation } from "../ops/invocations.ts";
+import {
+  countCalls,
+  listInvocations,
+  listTrace,
+  readInvocation,
+  readProgress,
+} from "../ops/invocation-reads.ts";
+import { listOrphans, type SettleInvocation } from "../ops/invocations.ts";
 import type { Row } from "../ops/op.ts";
 import { decodeApproval, encodeApproval } from "./approvals.ts";
 import { encodeRecords } from "./change-records.ts";
@@ -20,6 +26,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
     open(row, also) {
       const written = backend.write("openInvocation", {
         row: encodeInvocation(row),
+        trace_id: row.shares_trace === true ? row.trace_id : null,
         approval: also.approval === undefined ? null : encodeApproval(also.approval),
         delegation: encodeDelegation(also.delegation),
         tape: also.tape === undefined ? null : encodeTape(also.tape),
@@ -32,7 +39,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         job: also.job === undefined ? null : { ...also.job, leased_until: also.job.leased_until ?? null },
         records: encodeRecords(also.records),
       });
-      // The most frequent write: without events it returns the promise as it is (bench row http.invoke).
+      // The most frequent write: without events it returns the promise unwrapped (benchmark http.invoke).
       if (also.records.events === undefined) return written;
       return written.then((tape) => {
         backend.notifyAppended();
@@ -57,11 +64,12 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       if (written && records.events !== undefined) backend.notifyAppended();
       return written;
     },
-    recordRetry: (id, fence, retry_count, renewed) =>
+    recordRetry: (row, renewed) =>
       backend.write("recordRetry", {
-        id,
-        fence,
-        retry_count,
+        id: row.id,
+        fence: row.fence,
+        retry_count: row.retry_count,
+        body: encodeFixed(row),
         renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
       }),
     recordFallback: (row, renewed) =>
@@ -116,7 +124,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
           org_id: scope.org_id,
           project_id: projectColumn(scope.project_id),
           filter: {
-            status: filter.status ?? "",
+            statuses: filter.status === undefined ? [] : [filter.status].flat(),
             export_id: filter.export_id ?? "",
             session_id: filter.session_id ?? "",
             binding_id: filter.binding_id ?? "",
@@ -125,9 +133,21 @@ export function createInvocationStore(backend: Backend): InvocationStore {
           limit: page.limit + 1,
         }),
       );
-      const found = toPage(rows, page, (row) => row.id as string, publicInvocation);
+      const invocation_page = toPage(rows, page, (row) => row.id as string, publicInvocation);
       // The scan stopped early: the page is not full, but there may be more rows.
-      return { items: found.items, next: found.next ?? resume };
+      return { items: invocation_page.items, next: invocation_page.next ?? resume };
+    },
+    async listTrace(scope, trace_id, page) {
+      const rows = await backend.read(() =>
+        listTrace({
+          org_id: scope.org_id,
+          project_id: projectColumn(scope.project_id),
+          trace_id,
+          after: page.after ?? "",
+          limit: page.limit + 1,
+        }),
+      );
+      return toPage(rows, page, (row) => row.id as string, decodeInvocation);
     },
     async countCalls(scope, latest) {
       const project_id = projectColumn(scope.project_id);
@@ -151,22 +171,36 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         event: JSON.parse(row.event as string) as InvocationEvent["event"],
       }));
     },
-    async claimOrphans(node_id, now, limit) {
+    async orphans(status, node_id, now, limit) {
+      const orphaned = { status, node_id, now: backend.callerTime(now), limit, skipped: null };
+      return (await backend.read((dialect) => listOrphans(orphaned, dialect))).map(decodeInvocation);
+    },
+    async claimOrphans(node_id, now, limit, skipped = []) {
       const rows = await backend.write("claimInvocations", {
         status: "running",
         node_id,
         now: backend.callerTime(now),
         limit,
+        skipped: skippedIds(skipped),
       });
       return rows.map(decodeInvocation).sort(byId);
     },
-    async claimWaiting(node_id, now, limit) {
-      const pairs = await backend.write("claimWaiting", { node_id, now: backend.callerTime(now), limit });
+    async claimWaiting(node_id, now, limit, skipped = []) {
+      const pairs = await backend.write("claimWaiting", {
+        node_id,
+        now: backend.callerTime(now),
+        limit,
+        skipped: skippedIds(skipped),
+      });
       return pairs
         .map((pair) => ({ row: decodeInvocation(pair.row), approval: decodeApproval(pair.approval) }))
         .sort((a, b) => byId(a.row, b.row));
     },
   };
+}
+
+function skippedIds(ids: readonly string[]): string | null {
+  return ids.length === 0 ? null : JSON.stringify(ids);
 }
 
 function encodeSettlement(

@@ -1,7 +1,7 @@
 import type { Json } from "@backplane/contract";
 import type { Job, JobQueue, NewJob } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { deadJobs, dueJobs, dueLanes, type JobRow, listJobs, readJob } from "../ops/jobs.ts";
+import { type JobRow, listDeadJobs, listDueJobs, listDueLanes, listJobs, readJob } from "../ops/jobs.ts";
 import type { Row } from "../ops/op.ts";
 import { encodeRecords } from "./change-records.ts";
 import { pageCursor, toPage } from "./page.ts";
@@ -33,7 +33,7 @@ export function createJobQueue(backend: Backend): JobQueue {
       if (backend.dialect === "sqlite") {
         const due = { queue, lane, now: backend.callerTime(now), limit, ready_only };
         const excluded = JSON.stringify([...held]);
-        const rows = await backend.read(() => dueJobs({ ...due, held: excluded }));
+        const rows = await backend.read(() => listDueJobs({ ...due, held: excluded }));
         if (rows.every(canBeReserved)) return rows.map(decodeReserved);
         // An expired lease has to be taken over by a write, which also ends jobs that have no attempts left.
         return await claim([queue, node_id, now, lease_ms, limit, lane, ready_only], excluded);
@@ -53,19 +53,22 @@ export function createJobQueue(backend: Backend): JobQueue {
         retry_ms: retry_ms === null ? null : Math.round(retry_ms),
       }),
     async dead(queue, limit) {
-      return (await backend.read(() => deadJobs(queue, limit))).map(decodeJob);
+      return (await backend.read(() => listDeadJobs(queue, limit))).map(decodeJob);
     },
     async get(id) {
       const row = await backend.read(() => readJob(id));
       return row === undefined ? null : decodeJob(row);
     },
-    release: (id, fence, now, delay_ms) =>
+    release: (id, fence, now, delay_ms, uncounted) =>
       backend.write("releaseJob", {
         id,
         fence,
         now: backend.callerTime(now),
         delay_ms: Math.round(delay_ms),
+        uncounted: uncounted ?? null,
       }),
+    discardHeld: (id, fence, error, now) =>
+      backend.write("discardHeldJob", { id, fence, error, now: backend.callerTime(now) }),
     releaseOrphans: (queue, node_id, now) =>
       backend.write("releaseOrphanJobs", { queue, node_id, now: backend.callerTime(now) }),
     replay: (id, now, records = {}) =>
@@ -86,7 +89,7 @@ export function createJobQueue(backend: Backend): JobQueue {
       return toPage(rows, page, (row) => row.id as string, decodeJob);
     },
     async lanes(queue, now) {
-      const rows = await backend.read((dialect) => dueLanes(queue, backend.callerTime(now), dialect));
+      const rows = await backend.read((dialect) => listDueLanes(queue, backend.callerTime(now), dialect));
       return rows.map((row) => ({
         lane: row.lane as string,
         due_in: row.due_in as number,

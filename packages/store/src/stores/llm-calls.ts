@@ -6,12 +6,12 @@ import type { Row } from "../ops/op.ts";
 import { pageCursor, toPage } from "./page.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
-/** The status and the scope are columns. */
+/** The part of a call that is stored as JSON; the id, the scope and the status are columns. */
 type CallBody = Omit<LlmCall, "id" | "org_id" | "project_id" | "status">;
 
 export function createLlmCallStore(backend: Backend): LlmCallStore {
   return {
-    open: (call, deadline, uses, reserved) =>
+    open: (call, deadline, uses, reserved, node_id) =>
       backend.write("openLlmCall", {
         row: [
           call.id,
@@ -21,7 +21,7 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
           deadline,
           call.invocation_id,
           call.run_id,
-          encodeBody(call),
+          encodeBody(call, node_id),
         ],
         uses: [...uses],
         reserved,
@@ -30,11 +30,16 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
       backend.write("settleLlmCall", {
         id: call.id,
         status: call.status,
-        body: encodeBody(call),
+        body: encodeBody(call, null),
         uses: uses.map(({ subject, period, starts }) => ({ subject, period, starts })),
         tokens,
       }),
-    endLost: (before) => backend.write("endLostLlmCalls", { before }),
+    endLost: (before, now) =>
+      backend.write("endLostLlmCalls", {
+        before,
+        dead_nodes: now !== null && backend.dialect === "postgres",
+        now: now === null ? null : backend.callerTime(now),
+      }),
     async get(scope, id) {
       const row = await backend.read(() => readLlmCall(scope.org_id, id));
       if (row === undefined) return null;
@@ -55,16 +60,20 @@ export function createLlmCallStore(backend: Backend): LlmCallStore {
   };
 }
 
-function encodeBody({ id: _i, org_id: _o, project_id: _p, status: _s, ...body }: LlmCall): string {
-  return JSON.stringify(body satisfies CallBody);
+function encodeBody(
+  { id: _i, org_id: _o, project_id: _p, status: _s, ...body }: LlmCall,
+  node_id: string | null,
+): string {
+  return JSON.stringify({ ...(body satisfies CallBody), ...(node_id === null ? {} : { node_id }) });
 }
 
 function decodeCall(row: Row): LlmCall {
+  const { node_id: _node, ...body } = JSON.parse(row.body as string) as CallBody & { node_id?: string };
   return {
     id: row.id as string,
     org_id: row.org_id as string,
     project_id: projectOf(row.project_id),
     status: row.status as LlmCallStatus,
-    ...(JSON.parse(row.body as string) as CallBody),
+    ...body,
   };
 }

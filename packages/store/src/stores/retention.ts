@@ -5,6 +5,15 @@ export function createRetentionStore(backend: Backend): RetentionStore {
   return {
     jobs: (state, now, keep_ms, limit) =>
       backend.write("sweepJobs", { state, now: backend.callerTime(now), keep_ms, limit }),
+    discardOverdue: (queue, lane, error, now, keep_ms, limit) =>
+      backend.write("discardOverdueJobs", {
+        queue,
+        lane,
+        error,
+        now: backend.callerTime(now),
+        keep_ms,
+        limit,
+      }),
     outbox: (now, keep_ms, limit) =>
       backend.write("sweepOutbox", { now: backend.callerTime(now), keep_ms, limit }),
     delegations: (now, keep_ms, limit) =>

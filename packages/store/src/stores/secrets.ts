@@ -1,7 +1,7 @@
 import type { Secret } from "@backplane/contract";
 import type { SecretStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
-import { bindingsUsing } from "../ops/bindings.ts";
+import { listBindingsUsing } from "../ops/bindings.ts";
 import type { Op, Row } from "../ops/op.ts";
 import { listSecrets, readSecret } from "../ops/secrets.ts";
 import { encodeRecords } from "./change-records.ts";
@@ -33,16 +33,16 @@ export function createSecretStore(backend: Backend): SecretStore {
     },
     async list({ org_id, project_id }, page) {
       const secrets = await backend.read(function* () {
-        const found: Secret[] = [];
+        const secrets: Secret[] = [];
         for (const row of yield* listSecrets(
           org_id,
           projectColumn(project_id),
           page.after ?? "",
           page.limit + 1,
         )) {
-          found.push(yield* decodeSecret(row));
+          secrets.push(yield* decodeSecret(row));
         }
-        return found;
+        return secrets;
       });
       return toPage(
         secrets,
@@ -76,7 +76,7 @@ function* decodeSecret(row: Row): Op<Secret> {
     ref,
     last4: row.last4 as string,
     version: row.version as number,
-    used_by: yield* bindingsUsing(org_id, ref),
+    used_by: yield* listBindingsUsing(org_id, ref),
     created_at: row.created_at as string,
     updated_at: row.updated_at as string,
   };

@@ -35,7 +35,7 @@ export function encodeEntry(entry: NewEntry): EntryRow {
   ];
 }
 
-/** A copy without frozen arrays, which JSON.stringify serializes at half the speed (bench row loop.turn). */
+/** A copy without frozen arrays, which JSON.stringify serializes at half the speed (benchmark loop.turn). */
 function withoutFrozenArrays(value: JsonObject): JsonObject {
   let copy = value;
   for (const key in value) {

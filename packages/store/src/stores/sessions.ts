@@ -3,16 +3,16 @@ import type { Backend } from "../backend/backend.ts";
 import { originHash } from "../ops/entry-hash.ts";
 import { listPins } from "../ops/pins.ts";
 import {
-  lineageOf,
   listChains,
   listSessions,
   readEntries,
+  readLineageSegments,
   readSession,
   readSessionEntries,
   readSinceAnchor,
 } from "../ops/session-reads.ts";
 import { readChainRow } from "../ops/sessions.ts";
-import { checkSpan, spansOf } from "../ops/spans.ts";
+import { checkSpan, readSpanRows } from "../ops/spans.ts";
 import { encodeRecords } from "./change-records.ts";
 import { encodeClaim } from "./idempotency.ts";
 import { pageCursor, toPage } from "./page.ts";
@@ -173,7 +173,7 @@ async function verifyChain(
   chain_id: string,
 ): Promise<{ chain_id: string; entry_id: number } | null> {
   const lineage = await backend.readUnchecked(() =>
-    lineageOf(org_id, projectColumn(project_id), chain_id, 0),
+    readLineageSegments(org_id, projectColumn(project_id), chain_id, 0),
   );
   let visible = "";
   let hash = "";
@@ -183,7 +183,7 @@ async function verifyChain(
     let at = part.lower;
     for (let from = at; from < part.upper; from += VERIFY_STEP) {
       const to = Math.min(from + VERIFY_STEP, part.upper);
-      for (const row of await backend.readUnchecked(() => spansOf(part.chain_id, from, to))) {
+      for (const row of await backend.readUnchecked(() => readSpanRows(part.chain_id, from, to))) {
         // A span that crosses the border of two windows is read with both.
         if ((row.last_id as number) <= at) continue;
         const checked = checkSpan(part.chain_id, row, hash, part.upper);

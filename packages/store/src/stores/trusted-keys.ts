@@ -6,7 +6,7 @@ import {
   listTrustedKeys,
   readHighestSigned,
   readTrustedKey,
-  trustedKeyByKeyId,
+  readTrustedKeyByKeyId,
 } from "../ops/trusted-keys.ts";
 import { encodeRecords } from "./change-records.ts";
 import { pageCursor, toPage } from "./page.ts";
@@ -27,7 +27,7 @@ export function createTrustedKeyStore(backend: Backend): TrustedKeyStore {
       return row === undefined ? null : decode(row);
     },
     async byKeyId(org_id, key_id) {
-      const row = await backend.read(() => trustedKeyByKeyId(org_id, key_id));
+      const row = await backend.read(() => readTrustedKeyByKeyId(org_id, key_id));
       return row === undefined ? null : decode(row);
     },
     async list(org_id, page) {

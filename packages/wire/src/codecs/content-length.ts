@@ -1,6 +1,6 @@
 /**
  * Decodes `Content-Length: N\r\n\r\n` followed by N bytes of JSON. The length must be digits and be given exactly once;
- * anything else ends the stream, because a wrong guess would read data as frames (wire.frame.bad-length).
+ * anything else ends the stream, because guessing wrong would treat data as frames (wire.frame.bad-length).
  */
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import { ChunkQueue } from "./chunk-queue.ts";
@@ -95,7 +95,7 @@ class ContentLengthScanner implements Scanner {
     if (end < 0) {
       refuseStrayText(header);
       if (header.length === this.#limits.header_bytes) {
-        throw invalidFrame(`a header must end within ${this.#limits.header_bytes} bytes`, header);
+        throw invalidHeader(`a header must end within ${this.#limits.header_bytes} bytes`, header);
       }
       this.#input.at = chunk.length;
       return;
@@ -105,7 +105,7 @@ class ContentLengthScanner implements Scanner {
     this.#header.take();
   }
 
-  /** The fast path: `Content-Length: N` as the only header, complete in this chunk (bench row wire.warm-call). */
+  /** The fast path: `Content-Length: N` as the only header, complete in this chunk (benchmark wire.warm-call). */
   #readUsualHeader(): boolean {
     const chunk = this.#input.chunk;
     const at = this.#input.at;
@@ -135,7 +135,7 @@ class ContentLengthScanner implements Scanner {
         { details: { announced: length, limit: this.#limits.frame_bytes } },
       );
     }
-    if (length === 0) throw invalidFrame("a frame must not be empty", header);
+    if (length === 0) throw invalidHeader("a frame must not be empty", header);
     this.#length = length;
   }
 }
@@ -144,7 +144,7 @@ class ContentLengthScanner implements Scanner {
 function refuseStrayText(header: Buffer): void {
   for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
     if (at > 0 && header[at - 1] === CR) continue;
-    throw invalidFrame("this is not a Content-Length header", beforeFirstFrame(header));
+    throw invalidHeader("this is not a Content-Length header", beforeFirstFrame(header));
   }
 }
 
@@ -159,12 +159,18 @@ function parseHeader(header: Buffer): number {
   let length: number | undefined;
   for (const line of header.toString("latin1").split("\r\n")) {
     const match = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/.exec(line);
-    if (match === null) throw invalidFrame("this is not a Content-Length header", header);
+    if (match === null) throw invalidHeader("this is not a Content-Length header", header);
     if (match[1]!.toLowerCase() !== "content-length") continue;
-    if (length !== undefined) throw invalidFrame("Content-Length is given twice", header);
-    if (!/^[0-9]+$/.test(match[2]!)) throw invalidFrame("Content-Length must be digits", header);
+    if (length !== undefined) throw invalidHeader("Content-Length is given twice", header);
+    if (!/^[0-9]+$/.test(match[2]!)) throw invalidHeader("Content-Length must be digits", header);
     length = Number(match[2]);
   }
-  if (length === undefined) throw invalidFrame("Content-Length is missing", header);
+  if (length === undefined) throw invalidHeader("Content-Length is missing", header);
   return length;
+}
+
+/** `part` distinguishes output that is not a frame from a frame with an invalid body. */
+function invalidHeader(problem: string, bytes: Uint8Array): BackplaneError {
+  const { code, message, details } = invalidFrame(problem, bytes);
+  return new BackplaneError(code, message, { details: { ...details, part: "header" } });
 }

@@ -16,5 +16,5 @@ export function stringifyFrame(frame: object): string {
   return text.includes("\\ud") ? text.replace(LONE_SURROGATE, "$1\\ufffd") : text;
 }
 
-/** An even number of backslashes before the escape is text of the string itself. */
+/** Pairs of backslashes before the escape are escaped backslashes of the string, not part of the escape. */
 const LONE_SURROGATE = /(?<!\\)((?:\\\\)*)\\ud[89a-f][0-9a-f]{2}/g;

@@ -1,6 +1,6 @@
 /**
- * Assembles the bytes of one frame from pieces. The buffer grows with the received bytes, at most twofold, and never
- * with the announced length. Each byte is copied a constant number of times, independent of the size of the pieces.
+ * Assembles the bytes of one frame from pieces. The buffer grows with the received bytes, to at most twice their size,
+ * and never with the announced length. Each byte is copied a constant number of times, whatever the size of the pieces.
  */
 const FIRST = 16 * 1024;
 

@@ -1,6 +1,6 @@
 /**
  * Drives a scanner over incoming chunks and delivers frames in order. Three states:
- *   idle    — every complete frame so far was delivered; a chunk is scanned when it arrives
+ *   idle    — every complete frame so far has been delivered; a chunk is scanned when it arrives
  *   yielded — the time slice is used up (or the reader called hold): the source is paused, decoding continues later
  *   parsing — the worker thread parses a large frame: the source is paused, frames after it wait
  * After a failure no more frames are delivered. While paused, only chunks already in transit are kept.
@@ -24,7 +24,7 @@ export interface Scanner {
 }
 
 export interface DecoderOptions {
-  /** Called to pause and resume the source; without it, chunks for a slow reader are kept in memory. */
+  /** Called to pause and resume the source. If absent, chunks for a slow reader are kept in memory. */
   pause?(): void;
   resume?(): void;
   /** If set, any JSON value is a frame, and a body that is not JSON is reported here instead of ending the stream. */
@@ -78,7 +78,7 @@ export class FrameDecoder<Frame extends Json> {
     this.#drain(now);
   }
 
-  /** Marks the end of the stream. `done` is called after every complete frame was delivered. */
+  /** Marks the end of the stream. `done` is called after every complete frame has been delivered. */
   end(done: () => void = () => undefined): void {
     if (this.#ended !== undefined) return;
     this.#ended = done;
@@ -86,7 +86,7 @@ export class FrameDecoder<Frame extends Json> {
     else if (this.#state === "idle" && !this.#draining) this.#drain(performance.now());
   }
 
-  /** Delivers no more frames until release(), because the peer does not read the answers. */
+  /** Delivers no more frames until release(), because the peer is not reading the replies. */
   hold(): void {
     this.#held = true;
   }
@@ -97,7 +97,7 @@ export class FrameDecoder<Frame extends Json> {
     if (this.#state === "yielded") this.#continueLater();
   }
 
-  /** Stops decoding; nothing is delivered or reported any more. */
+  /** Stops decoding; nothing more is delivered or reported. */
   stop(): void {
     if (this.#state === "failed") return;
     this.#state = "failed";
@@ -124,12 +124,12 @@ export class FrameDecoder<Frame extends Json> {
     if (this.#state === "yielded" && !this.#held) this.#continueLater();
   }
 
-  /** Returns true if all received frames were delivered. */
+  /** Returns true if all received frames have been delivered. */
   #drainFrames(startedAt: number): boolean {
     let now = startedAt;
     for (let count = 1; ; count++) {
       if (this.#held || now - this.#turnStart > TURN_MS) {
-        this.#become("yielded");
+        this.#setState("yielded");
         return false;
       }
       const body = this.#scanner.next() ?? (this.#ended === undefined ? null : this.#scanner.last());
@@ -138,12 +138,12 @@ export class FrameDecoder<Frame extends Json> {
         this.#parseOffThread(body);
         return false;
       }
-      this.#callback(body);
+      this.#parseAndDeliver(body);
       if (this.#stopped()) return false;
       if (count % FRAMES_PER_CLOCK_READ === 0 || body.length > 16_384) now = performance.now();
     }
     this.#lastRead = performance.now();
-    this.#become("idle");
+    this.#setState("idle");
     return true;
   }
 
@@ -152,7 +152,7 @@ export class FrameDecoder<Frame extends Json> {
     return this.#state === "failed";
   }
 
-  #callback(body: Buffer): void {
+  #parseAndDeliver(body: Buffer): void {
     const onBadBody = this.#options.onBadBody;
     let frame: Json;
     if (onBadBody === undefined) frame = parseFrame(body, this.#limits.json_depth);
@@ -177,7 +177,7 @@ export class FrameDecoder<Frame extends Json> {
   }
 
   #parseOffThread(body: Buffer): void {
-    this.#become("parsing");
+    this.#setState("parsing");
     this.#parser ??= new OffThreadParser();
     this.#parser.parse(body, this.#limits.json_depth).then(
       (outcome) => {
@@ -205,7 +205,7 @@ export class FrameDecoder<Frame extends Json> {
       this.#fail(toBackplaneError(error));
     }
     if (this.#state === "failed") return;
-    this.#become("yielded");
+    this.#setState("yielded");
     this.#continueLater();
   }
 
@@ -215,7 +215,7 @@ export class FrameDecoder<Frame extends Json> {
     this.#ended();
   }
 
-  #become(state: "idle" | "yielded" | "parsing"): void {
+  #setState(state: "idle" | "yielded" | "parsing"): void {
     if (this.#state === "failed") return;
     this.#state = state;
     const pause = state !== "idle";

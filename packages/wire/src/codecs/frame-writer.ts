@@ -1,7 +1,7 @@
 /**
- * Collects frames and passes them to the transport in few writes: with many calls in flight a frame costs more for its
- * system call than for its encoding (bench row wire.warm-call). Order is kept. While the transport is full, batches are
- * queued here, because a stream's own counter falls only after a whole group of writes.
+ * Collects frames and passes them to the transport in few writes: with many calls in flight, the system call for a frame
+ * costs more than encoding it (benchmark wire.warm-call). Order is kept. While the transport is full, batches are
+ * queued here, because a stream's own counter drops only after a whole group of writes.
  */
 import { Buffer } from "node:buffer";
 import { nextTick } from "node:process";
@@ -43,7 +43,7 @@ export class FrameWriter {
     });
   }
 
-  /** Bytes not yet taken by the peer; text that is not encoded yet is counted in characters. */
+  /** Bytes not yet read by the peer; text that is not encoded yet is counted in characters. */
   get queuedBytes(): number {
     return this.#transport.queuedBytes + this.#waitingCharacters + this.#batch.length;
   }

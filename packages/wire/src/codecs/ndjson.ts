@@ -47,7 +47,7 @@ class LineScanner implements Scanner {
 
   last(): Buffer | null {
     const line = this.#line.take();
-    this.#bound(line.length);
+    this.#checkLength(line.length);
     return isBlank(line) ? null : line;
   }
 
@@ -59,16 +59,16 @@ class LineScanner implements Scanner {
     const end = this.#input.chunk.indexOf(LF, this.#input.at);
     const piece = this.#input.chunk.subarray(this.#input.at, end < 0 ? this.#input.chunk.length : end);
     // The limit applies to the JSON, so an open line may have one more byte for a \r.
-    this.#bound(this.#line.length + piece.length - 1);
+    this.#checkLength(this.#line.length + piece.length - 1);
     this.#input.at = end < 0 ? this.#input.chunk.length : end + 1;
     if (end < 0 || this.#line.length > 0) this.#line.add(piece, this.#limits.frame_bytes + 1);
     if (end < 0) return null;
-    const line = withoutReturn(this.#line.length > 0 ? this.#line.take() : piece);
-    this.#bound(line.length);
+    const line = stripCarriageReturn(this.#line.length > 0 ? this.#line.take() : piece);
+    this.#checkLength(line.length);
     return line;
   }
 
-  #bound(length: number): void {
+  #checkLength(length: number): void {
     if (length <= this.#limits.frame_bytes) return;
     throw new BackplaneError(
       "frame_too_large",
@@ -78,7 +78,7 @@ class LineScanner implements Scanner {
   }
 }
 
-function withoutReturn(line: Buffer): Buffer {
+function stripCarriageReturn(line: Buffer): Buffer {
   return line.length > 0 && line[line.length - 1] === CR ? line.subarray(0, -1) : line;
 }
 

@@ -83,7 +83,7 @@ function converse(
       settle();
     };
     const onError = (error: Error): void => finish(() => reject(error));
-    const onExit = (): void => finish(() => reject(new Error("the parser thread ended")));
+    const onExit = (): void => finish(() => reject(new Error("the parser thread exited")));
     const onPiece = (piece: Piece): void => {
       if (piece.problem !== undefined || piece.done === true) finish(() => resolve(piece.problem));
       else {

@@ -31,7 +31,7 @@ export function parseJson(body: Buffer, depth: number): Json {
 }
 
 /**
- * Describes the problem of a parsed value, or returns undefined. The cost grows with the number of values, not bytes.
+ * Describes the problem with a parsed value, or returns undefined. The cost grows with the number of values, not bytes.
  */
 function checkJson(value: Json, depth: number, escaped: boolean): string | undefined {
   if (typeof value === "string") {

@@ -1,6 +1,6 @@
 /**
  * The program of the parser thread as text, started with `eval`, so that it works from sources, from a build and from a
- * bundle. Its checks equal those of parse-frame.ts; a test runs both against one table.
+ * bundle. It makes the same checks as parse-frame.ts; a test runs both against one table.
  */
 export const PARSE_WORKER = `
 "use strict";

@@ -21,7 +21,7 @@ export function checkRpcRequest(message: JsonObject): string | undefined {
 /** Checks the shape, and that exactly one of result and error is present. */
 export function checkRpcResponse(message: JsonObject): string | undefined {
   if (message.jsonrpc !== "2.0") return "jsonrpc must be 2.0";
-  if (message.method !== undefined) return "there must be no method beside a result or an error";
+  if (message.method !== undefined) return "a reply must not have a method";
   if (!isRpcId(message.id)) return "id must be a string, a number or null";
   if ((message.result === undefined) === (message.error === undefined)) {
     return "there must be either a result or an error";

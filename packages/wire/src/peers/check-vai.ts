@@ -1,6 +1,6 @@
 /**
  * Shape checks of `vai.rpc.v1` frames, written by hand because a zod parse would cost more than the rest of a call
- * (bench row wire.warm-call). A property test keeps them in agreement with the schemas of the contract module. A
+ * (benchmark wire.warm-call). A property test keeps them in agreement with the schemas of the contract module. A
  * check returns a description of the problem, or undefined.
  */
 import { isObject, type JsonObject, OPS, TERMINAL_STATUSES } from "@backplane/contract";

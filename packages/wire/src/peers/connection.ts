@@ -16,7 +16,7 @@ export interface ConnectionOptions<Frame extends Json> {
   transport: Transport;
   framing: Framing;
   limits: Partial<FrameLimits> | undefined;
-  /** For a peer that answers requests: pauses reading while more than this many bytes of output are queued. */
+  /** For a peer that serves requests: pauses reading while more than this many bytes of output are queued. */
   hold_above_bytes?: number;
   onFrame(frame: Frame): void;
   /** If set, any JSON value is a frame, and frames that are not JSON are reported here. */
@@ -84,7 +84,7 @@ export class WireConnection<Frame extends Json> {
     this.#writer.flush();
   }
 
-  /** Closes the writing side after all queued frames were written. */
+  /** Closes the writing side after all queued frames have been written. */
   closeWriting(): void {
     this.#writer.flush();
     this.#transport.close();
@@ -97,9 +97,9 @@ export class WireConnection<Frame extends Json> {
     this.#decoder.stop();
   }
 
-  #finish(tell: () => void): void {
+  #finish(report: () => void): void {
     if (this.#ended) return;
     this.#ended = true;
-    tell();
+    report();
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The host side of the instrument protocol: newline-delimited JSON-RPC 2.0 with many calls in flight. All answers are
+ * The host side of the instrument protocol: newline-delimited JSON-RPC 2.0 with many calls in flight. All responses are
  * checked, because the plugin may be written in any language.
  */
 import {
@@ -28,7 +28,7 @@ export interface InstrumentHostOptions {
   max_queued_bytes?: number;
   after?: StartTimer;
   onViolation?(kind: string): void;
-  /** Called at most once, after every call in flight was rejected with the same error. */
+  /** Called at most once, after every call in flight has been rejected with the same error. */
   onFailure(error: BackplaneError): void;
 }
 
@@ -46,12 +46,12 @@ export class InstrumentHost {
     const answer = await this.#request("initialize", request, "handshake_failed", timeout_ms);
     if (isObject(answer) && answer.success === true) {
       if (answer.error === undefined || answer.error === null) return;
-      throw malformed("The answer to initialize has success true and an error.");
+      throw malformed("The response to initialize has both success true and an error.");
     }
     const reason = isObject(answer) && typeof answer.error === "string" ? `: ${answer.error}` : "";
     throw new BackplaneError(
       "handshake_failed",
-      `The plugin did not answer initialize with success${reason.slice(0, MESSAGE_CHARS)}.`,
+      `The plugin did not report success for initialize${reason.slice(0, MESSAGE_CHARS)}.`,
     );
   }
 
@@ -67,14 +67,16 @@ export class InstrumentHost {
   async invoke(call: InstrumentInvocation): Promise<InstrumentReturn> {
     const answer = await this.#request("invoke", call as unknown as JsonObject, "plugin_protocol_error");
     const problem = resultProblem(answer);
-    if (problem !== null) throw malformed(`The answer to invoke is not a valid result: ${problem}.`);
+    if (problem !== null) throw malformed(`The response to invoke is not a valid result: ${problem}.`);
     return answer as unknown as InstrumentReturn;
   }
 
   async healthCheck(instrument: string, timeout_ms: number): Promise<InstrumentHealth> {
     const answer = await this.#request("healthCheck", { instrument }, "plugin_protocol_error", timeout_ms);
     if (isHealth(answer)) return answer;
-    throw malformed(`The answer to healthCheck has no status of ${INSTRUMENT_HEALTHS.join(", ")}.`);
+    throw malformed(
+      `The status in the response to healthCheck is not one of ${INSTRUMENT_HEALTHS.join(", ")}.`,
+    );
   }
 
   /** A plugin that does not support the notification ignores it, as JSON-RPC requires. */
@@ -86,7 +88,7 @@ export class InstrumentHost {
     }
   }
 
-  /** Resolves even if the plugin exited without answering. */
+  /** Resolves even if the plugin exited without responding. */
   async shutdown(): Promise<void> {
     await this.#peer.call("shutdown", {}).catch(() => {});
   }
@@ -102,7 +104,7 @@ export class InstrumentHost {
     } catch (error) {
       if (codeOf(error) !== undefined) throw error;
       const { message, rpcCode } = error as { rpcCode: number; message: string };
-      const text = `The plugin answered ${method} with error ${rpcCode}: ${message.slice(0, MESSAGE_CHARS)}`;
+      const text = `The plugin responded to ${method} with error ${rpcCode}: ${message.slice(0, MESSAGE_CHARS)}`;
       throw new BackplaneError(otherwise, text, { details: { rpc_code: rpcCode } });
     }
   }

@@ -92,10 +92,10 @@ export class InstrumentPlugin {
   }
 
   async healthCheck({ instrument }: { instrument: string }): Promise<InstrumentHealth> {
-    const found = await this.#find(instrument);
-    if (found.healthCheck === undefined) return { status: "Healthy" };
+    const implementation = await this.#find(instrument);
+    if (implementation.healthCheck === undefined) return { status: "Healthy" };
     try {
-      const health: unknown = await found.healthCheck();
+      const health: unknown = await implementation.healthCheck();
       if (isHealth(health)) return health;
       return { status: "Unhealthy", message: "healthCheck returned no health status" };
     } catch (error) {
@@ -126,10 +126,10 @@ export class InstrumentPlugin {
   async #find(name: string): Promise<Instrument> {
     this.#requireProvider();
     if (this.#instruments === null) await this.list();
-    const found = this.#instruments?.get(name);
-    if (found !== undefined) return found;
-    const shown = JSON.stringify(name).slice(0, 80);
-    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${shown}`);
+    const instrument = this.#instruments?.get(name);
+    if (instrument !== undefined) return instrument;
+    const name_text = JSON.stringify(name).slice(0, 80);
+    throw new RpcError(RPC_ERRORS.invalid_params, `unknown instrument ${name_text}`);
   }
 }
 

@@ -1,7 +1,7 @@
 /**
  * Counts sent messages that expect no reply: notifications, and replies to the peer's requests. Some programs answer
  * them with an error or an empty result without an id. One such answer is tolerated per message. Any other reply
- * without an id answers an unknown request in flight, so the stream cannot be trusted any more.
+ * without an id belongs to an unknown request in flight, so the stream can no longer be trusted.
  */
 import { isObject, type JsonObject } from "@backplane/contract";
 

@@ -1,7 +1,7 @@
 /**
  * JSON-RPC 2.0 over NDJSON in both directions on one pipe, with batches, notifications and error codes as specified. A
  * line that is not JSON is answered with -32700 and the stream continues. A line over the limit, a reply without a
- * request, or the end of the stream ends the connection and rejects all pending calls.
+ * request, or the end of the stream closes the connection and rejects all pending calls.
  */
 import {
   BackplaneError,
@@ -42,11 +42,11 @@ export interface RpcPeerOptions {
   handle?(method: string, params: unknown): Promise<unknown>;
   /** Called for a reply that matches no pending call. */
   onViolation?(kind: "second_reply" | "late_reply" | "unknown_id" | "reply_without_request"): void;
-  /** Called at most once, after all pending calls were rejected with the same error. */
+  /** Called at most once, after all pending calls have been rejected with the same error. */
   onFailure(error: BackplaneError): void;
 }
 
-/** An error answer of the peer, or an error answer that `handle` wants to send. */
+/** An error response from the peer, or one that `handle` wants to send. */
 export class RpcError extends Error {
   readonly rpcCode: number;
   readonly data: Json | undefined;
@@ -66,10 +66,10 @@ interface PendingCall {
   stop: () => void;
 }
 
-/** Limits batches, because a single line could otherwise request unbounded work and a much longer answer. */
+/** Limits batches, because a single line could otherwise request unbounded work and a much longer response. */
 const MAX_BATCH = 1_000;
 const MAX_RUNNING = 1_000;
-const none = () => {};
+const noop = () => {};
 
 export class RpcPeer {
   readonly #options: RpcPeerOptions;
@@ -104,7 +104,7 @@ export class RpcPeer {
     return this.#pending.size;
   }
 
-  /** Rejects with an RpcError for an error answer, otherwise with a BackplaneError. */
+  /** Rejects with an RpcError for an error response, otherwise with a BackplaneError. */
   call(method: string, params?: JsonObject | Json[], timeout_ms?: number): Promise<Json> {
     return new Promise((resolve, reject) => {
       const refusal = this.#refuse();
@@ -116,12 +116,12 @@ export class RpcPeer {
         return reject(toBackplaneError(error));
       }
       const after = this.#options.after ?? startTimeout;
-      const stop = timeout_ms === undefined ? none : after(timeout_ms, () => this.#expire(id, timeout_ms));
+      const stop = timeout_ms === undefined ? noop : after(timeout_ms, () => this.#expire(id, timeout_ms));
       this.#pending.add(id, { method, resolve, reject, stop });
     });
   }
 
-  /** Throws `backpressure` if the peer does not read. Has no effect after the connection has ended. */
+  /** Throws `backpressure` if the peer does not read. Has no effect after the connection has closed. */
   notify(method: string, params?: JsonObject | Json[]): void {
     if (this.#failure !== undefined) return;
     const refusal = this.#refuse();
@@ -151,7 +151,7 @@ export class RpcPeer {
     this.#oneWay.sent(this.#nextId);
   }
 
-  /** An answer that cannot be parsed fails its call immediately instead of at the deadline. */
+  /** A response that cannot be parsed fails its call immediately instead of at the deadline. */
   #refuseBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
     const pending = typeof id === "number" ? this.#take(id, "replied") : undefined;
@@ -192,7 +192,7 @@ export class RpcPeer {
   async #handle(method: string, params: Json | undefined, id: RpcId): Promise<object> {
     const options = this.#options;
     if (options.handle === undefined) return failure(id, RPC_ERRORS.method_not_found, "Method not found");
-    if (this.#running >= MAX_RUNNING) return failure(id, BUSY, "Too many requests at once");
+    if (this.#running >= MAX_RUNNING) return failure(id, BUSY, "Too many concurrent requests");
     this.#running++;
     try {
       const result = await options.handle(method, params);
@@ -240,13 +240,13 @@ export class RpcPeer {
 
   /** All sent ids are numbers, so a reply with any other id matches no request. */
   #receiveWrongId(message: JsonObject): void {
-    const meant = idFromText(message.id);
-    const pending = meant === undefined ? undefined : this.#take(meant, "replied");
+    const intended = idFromText(message.id);
+    const pending = intended === undefined ? undefined : this.#take(intended, "replied");
     if (pending !== undefined) {
       pending.reject(
-        malformed(pending.method, `its id is ${shownId(message.id)} and not the number ${meant}`),
+        malformed(pending.method, `its id is ${shownId(message.id)} and not the number ${intended}`),
       );
-    } else if (meant !== undefined && meant < this.#nextId) {
+    } else if (intended !== undefined && intended < this.#nextId) {
       this.#options.onViolation?.("second_reply");
     } else if (this.#pending.size === 0 || this.#oneWay.excuses(message)) {
       this.#options.onViolation?.("reply_without_request");
@@ -283,7 +283,7 @@ export class RpcPeer {
 
 function malformed(method: string, problem: string): BackplaneError {
   const sentence = problem.endsWith(".") ? problem : `${problem}.`;
-  return new BackplaneError("malformed_response", `The answer to ${method} is not valid: ${sentence}`);
+  return new BackplaneError("malformed_response", `The response to ${method} is not valid: ${sentence}`);
 }
 
 function failure(id: RpcId, code: number, message: string, data?: Json): object {

@@ -10,7 +10,7 @@ export interface ServedInstruments {
   transport: Transport;
   plugin: InstrumentPlugin;
   limits?: Partial<FrameLimits>;
-  /** Called after `shutdown` was answered, or when the host has closed the pipe. */
+  /** Called after the reply to `shutdown`, or when the host has closed the pipe. */
   onEnd: () => void;
 }
 
@@ -39,8 +39,8 @@ function createHandlers(plugin: InstrumentPlugin, onEnd: () => void): Map<string
     [
       "initialize",
       (params) => {
-        must(params, "text", "pluginId", "dataDir", "heftyVersion");
-        must(params, "object", "config");
+        requireParams(params, "text", "pluginId", "dataDir", "heftyVersion");
+        requireParams(params, "object", "config");
         return plugin.initialize(params as never);
       },
     ],
@@ -48,22 +48,22 @@ function createHandlers(plugin: InstrumentPlugin, onEnd: () => void): Map<string
     [
       "invoke",
       (params) => {
-        must(params, "text", "instrument");
-        must(params, "object", "params");
+        requireParams(params, "text", "instrument");
+        requireParams(params, "object", "params");
         return plugin.invoke({ activityId: "", sessionId: "", invocationId: "", ...params } as never);
       },
     ],
     [
       "healthCheck",
       (params) => {
-        must(params, "text", "instrument");
+        requireParams(params, "text", "instrument");
         return plugin.healthCheck(params as never);
       },
     ],
     [
       "cancel",
       (params) => {
-        must(params, "text", "invocationId");
+        requireParams(params, "text", "invocationId");
         plugin.cancel({
           invocationId: params.invocationId as string,
           reason: typeof params.reason === "string" ? params.reason : "cancelled",
@@ -74,21 +74,21 @@ function createHandlers(plugin: InstrumentPlugin, onEnd: () => void): Map<string
     [
       "shutdown",
       async () => {
-        const done = await plugin.shutdown();
-        // The answer must be sent first.
+        const result = await plugin.shutdown();
+        // The reply must be sent first.
         setImmediate(onEnd);
-        return done;
+        return result;
       },
     ],
   ]);
 }
 
-function must(params: JsonObject, kind: "text" | "object", ...names: string[]): void {
+function requireParams(params: JsonObject, kind: "text" | "object", ...names: string[]): void {
   const fits = (value: unknown) => (kind === "text" ? typeof value === "string" : isObject(value));
-  const wrong = names.find((name) => !fits(params[name]));
-  if (wrong === undefined) return;
+  const invalid = names.find((name) => !fits(params[name]));
+  if (invalid === undefined) return;
   throw new RpcError(
     RPC_ERRORS.invalid_params,
-    `${wrong} must be ${kind === "text" ? "a string" : "an object"}`,
+    `${invalid} must be ${kind === "text" ? "a string" : "an object"}`,
   );
 }

@@ -1,6 +1,6 @@
 /**
  * The host side of `rterm.plugin.v1`: one process per call, with a handshake and one request, each answered by exactly
- * one line. An answer is accepted one turn of the event loop after it arrived, so that a second line sent with it is
+ * one line. A line is accepted one turn of the event loop after it arrived, so that a second line sent with it is
  * detected. Output after the response sets `extraOutput`, which the caller checks after the process has exited.
  */
 import {
@@ -22,8 +22,8 @@ export interface SideHostOptions {
   onViolation(violation: { kind: string }): void;
 }
 
-interface Question {
-  /** The error code for an invalid line while the question is open. */
+interface PendingRequest {
+  /** The error code for an invalid line while the request is pending. */
   code: "handshake_failed" | "malformed_response";
   accept(line: JsonObject): BackplaneError | undefined;
   resolve(line: JsonObject): void;
@@ -34,7 +34,7 @@ interface Question {
 export class SideHost {
   readonly #options: SideHostOptions;
   readonly #connection: WireConnection<JsonObject>;
-  #question: Question | undefined;
+  #pending: PendingRequest | undefined;
   #answered: "nothing" | "handshake" | "request" = "nothing";
   #failure: BackplaneError | undefined;
   #extraOutput = false;
@@ -71,7 +71,7 @@ export class SideHost {
     if (this.#answered !== "handshake") {
       throw (
         this.#failure ??
-        new BackplaneError("handshake_failed", "No request is sent before a valid handshake.")
+        new BackplaneError("handshake_failed", "A request cannot be sent before a valid handshake.")
       );
     }
     const line = await this.#request(request, "malformed_response", (answer) =>
@@ -84,14 +84,14 @@ export class SideHost {
 
   #request(
     message: object,
-    code: Question["code"],
+    code: PendingRequest["code"],
     accept: (line: JsonObject) => BackplaneError | undefined,
   ): Promise<JsonObject> {
     return new Promise((resolve, reject) => {
       if (this.#failure !== undefined) return reject(this.#failure);
-      if (this.#question !== undefined) {
+      if (this.#pending !== undefined) {
         return reject(
-          new BackplaneError("internal", "The process has not answered the previous request yet."),
+          new BackplaneError("internal", "The plugin has not responded to the previous request yet."),
         );
       }
       try {
@@ -99,33 +99,33 @@ export class SideHost {
       } catch (error) {
         return reject(toBackplaneError(error));
       }
-      this.#question = { code, accept, resolve, reject };
+      this.#pending = { code, accept, resolve, reject };
     });
   }
 
   #receive(line: JsonObject): void {
-    const question = this.#question;
-    if (question === undefined) this.#unexpectedLine();
-    else if (question.line !== undefined) {
-      this.#fail(new BackplaneError(question.code, "The plugin printed more than one line as its answer."));
+    const pending = this.#pending;
+    if (pending === undefined) this.#receiveUnexpectedLine();
+    else if (pending.line !== undefined) {
+      this.#fail(new BackplaneError(pending.code, "The plugin printed more than one line as its response."));
     } else {
-      const problem = question.accept(line);
+      const problem = pending.accept(line);
       if (problem !== undefined) {
         this.#fail(problem);
         return;
       }
-      question.line = line;
-      setImmediate(() => this.#accept(question, line));
+      pending.line = line;
+      setImmediate(() => this.#accept(pending, line));
     }
   }
 
-  #accept(question: Question, line: JsonObject): void {
-    if (this.#question !== question) return;
-    this.#question = undefined;
-    question.resolve(line);
+  #accept(pending: PendingRequest, line: JsonObject): void {
+    if (this.#pending !== pending) return;
+    this.#pending = undefined;
+    pending.resolve(line);
   }
 
-  #unexpectedLine(): void {
+  #receiveUnexpectedLine(): void {
     if (this.#answered === "request") this.#noteExtra();
     else {
       // The request has not been sent yet, so nothing has run and the call can still fail.
@@ -142,23 +142,23 @@ export class SideHost {
   }
 
   #break(error: BackplaneError): void {
-    const question = this.#question;
-    if (question === undefined) {
+    const pending = this.#pending;
+    if (pending === undefined) {
       if (this.#answered === "request") this.#noteExtra();
       this.#failure ??= new BackplaneError("handshake_failed", describe(error), withDetails(error));
       return;
     }
-    this.#fail(new BackplaneError(question.code, describe(error), withDetails(error)));
+    this.#fail(new BackplaneError(pending.code, describe(error), withDetails(error)));
   }
 
   #close(cause: Error | null): void {
-    const question = this.#question;
+    const pending = this.#pending;
     // A complete line is accepted even if the process exited right after it.
-    if (question?.line !== undefined) this.#accept(question, question.line);
+    if (pending?.line !== undefined) this.#accept(pending, pending.line);
     this.#fail(
       new BackplaneError(
         "crashed",
-        "The plugin closed its output before it answered.",
+        "The plugin closed its output before it responded.",
         cause === null ? {} : { cause },
       ),
     );
@@ -166,9 +166,9 @@ export class SideHost {
 
   #fail(error: BackplaneError): void {
     this.#failure ??= error;
-    const question = this.#question;
-    this.#question = undefined;
-    question?.reject(error);
+    const pending = this.#pending;
+    this.#pending = undefined;
+    pending?.reject(error);
   }
 }
 
@@ -177,12 +177,12 @@ function handshakeError(line: JsonObject): BackplaneError | undefined {
   if (problem !== undefined) {
     return new BackplaneError("handshake_failed", `The plugin's handshake is not valid: ${problem}.`);
   }
-  const got = (line.manifest as unknown as SideManifest).protocol_version;
-  if (got === SIDE_PROTOCOL) return undefined;
+  const protocol = (line.manifest as unknown as SideManifest).protocol_version;
+  if (protocol === SIDE_PROTOCOL) return undefined;
   return new BackplaneError(
     "protocol_version_mismatch",
-    `The plugin uses protocol ${JSON.stringify(got.slice(0, 64))}, this host uses ${SIDE_PROTOCOL}.`,
-    { details: { expected: SIDE_PROTOCOL, got: got.slice(0, 64) } },
+    `The plugin uses protocol ${JSON.stringify(protocol.slice(0, 64))}, but this host uses ${SIDE_PROTOCOL}.`,
+    { details: { expected: SIDE_PROTOCOL, got: protocol.slice(0, 64) } },
   );
 }
 
@@ -195,7 +195,7 @@ function responseError(line: JsonObject, request_id: string): BackplaneError | u
 function describe(error: BackplaneError): string {
   const stray = error.details?.stray_output;
   return typeof stray === "string" && stray !== ""
-    ? `The plugin printed a line that is not an answer: ${JSON.stringify(stray)}.`
+    ? `The plugin printed a line that is not a response: ${JSON.stringify(stray)}.`
     : `The plugin's output cannot be read: ${error.message}`;
 }
 

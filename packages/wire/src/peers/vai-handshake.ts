@@ -9,11 +9,11 @@ export interface PluginIdentity {
 
 export function refuseHello(frame: JsonObject, expected: PluginIdentity): BackplaneError | undefined {
   if (typeof frame.protocol === "string" && frame.protocol !== VAI_PROTOCOL) {
-    const got = frame.protocol.slice(0, 64);
+    const protocol = frame.protocol.slice(0, 64);
     return new BackplaneError(
       "protocol_version_mismatch",
-      `The plugin uses protocol ${JSON.stringify(got)}, this host uses ${VAI_PROTOCOL}.`,
-      { details: { expected: VAI_PROTOCOL, got } },
+      `The plugin uses protocol ${JSON.stringify(protocol)}, but this host uses ${VAI_PROTOCOL}.`,
+      { details: { expected: VAI_PROTOCOL, got: protocol } },
     );
   }
   const problem = frame.protocol === VAI_PROTOCOL ? checkPluginHello(frame) : "protocol is missing";
@@ -25,12 +25,12 @@ export function refuseHello(frame: JsonObject, expected: PluginIdentity): Backpl
 
 function refuseIdentity(actual: PluginIdentity, expected: PluginIdentity): BackplaneError | undefined {
   if (actual.package_id === expected.package_id && actual.version === expected.version) return undefined;
-  const got = { package_id: actual.package_id.slice(0, 128), version: actual.version.slice(0, 64) };
+  const reported = { package_id: actual.package_id.slice(0, 128), version: actual.version.slice(0, 64) };
   return new BackplaneError(
     "handshake_failed",
-    `The plugin identifies itself as ${got.package_id} ${got.version}, but ${expected.package_id} ${expected.version} is installed.`,
+    `The plugin identifies itself as ${reported.package_id} ${reported.version}, but ${expected.package_id} ${expected.version} is installed.`,
     {
-      details: { reason: "identity", expected, got },
+      details: { reason: "identity", expected, got: reported },
       fix: "Make the plugin report the package_id and version of its manifest.",
     },
   );

@@ -130,7 +130,7 @@ export class VaiHost {
     });
   }
 
-  /** Like `request`, without a promise per call (bench row wire.warm-call). Returns true if the request is in flight. */
+  /** Like `request`, without a promise per call (benchmark wire.warm-call). Returns true if the request is in flight. */
   send(id: string, op: ExportOp, body: Record<string, unknown>, sink: VaiReplySink): boolean {
     const refusal = this.#refuse(id);
     if (refusal !== undefined) {
@@ -215,7 +215,7 @@ export class VaiHost {
 
   #receiveResponse(frame: JsonObject): void {
     if (!isNonEmpty(frame.id) && this.#pending.size > 0) {
-      // The reply belongs to one of the requests in flight, but it cannot be determined to which.
+      // The reply belongs to one of the requests in flight, but there is no way to tell which.
       const problem = frame.id === undefined ? "it has no id" : "its id is not a string";
       this.#fail(malformed(problem));
       return;
@@ -228,7 +228,7 @@ export class VaiHost {
     let problem = checkVaiResponse(frame);
     const response = frame as unknown as VaiResponse;
     if (problem === undefined && response.ok && response.body.status === "ack" && pending.op !== OPS.hook) {
-      problem = "only a hook answers ack";
+      problem = "only a hook may return ack";
     }
     if (problem === undefined) pending.sink.answered(response);
     else pending.sink.failed(malformed(problem));

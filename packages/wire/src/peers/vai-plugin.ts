@@ -22,7 +22,7 @@ export interface VaiCall {
   id: string;
   op: ExportOp;
   body: VaiRequest["body"];
-  /** Aborted on cancel, with the reason of the cancel, and when the host is gone. */
+  /** Aborted on cancel, with the reason from the cancel frame, and when the host is gone. */
   signal: AbortSignal;
   /** Has no effect after the reply. */
   emit(event: PluginEvent): void;
@@ -183,7 +183,7 @@ export class VaiPlugin {
   }
 }
 
-/** The AbortSignal is created on first access, because most calls never use it (bench row wire.warm-call). */
+/** The AbortSignal is created on first access, because most calls never use it (benchmark wire.warm-call). */
 class RunningCall implements VaiCall {
   readonly id: string;
   readonly op: ExportOp;

@@ -24,9 +24,9 @@ class MemoryEnd implements Transport {
   #onClose: ((error: Error | null) => void) | undefined;
   #paused = false;
   #scheduled = false;
-  #otherDone = false;
-  #weAreDone = false;
-  #closeTold = false;
+  #otherEnded = false;
+  #ended = false;
+  #closeReported = false;
   #waitsForDrain = false;
 
   connect(other: MemoryEnd): void {
@@ -38,7 +38,7 @@ class MemoryEnd implements Transport {
   }
 
   write(data: string | Uint8Array): boolean {
-    if (this.#weAreDone) return true;
+    if (this.#ended) return true;
     const chunk = typeof data === "string" ? Buffer.from(data) : Uint8Array.prototype.slice.call(data);
     const other = this.#other!;
     other.#inbox.push(chunk);
@@ -72,9 +72,9 @@ class MemoryEnd implements Transport {
   }
 
   close(): void {
-    if (this.#weAreDone) return;
-    this.#weAreDone = true;
-    this.#other!.#otherDone = true;
+    if (this.#ended) return;
+    this.#ended = true;
+    this.#other!.#otherEnded = true;
     this.#other!.#schedule();
   }
 
@@ -93,8 +93,14 @@ class MemoryEnd implements Transport {
       this.#onData!(chunk);
     }
     if (this.#inboxBytes === 0) this.#other!.#drained();
-    if (this.#otherDone && !this.#paused && this.#inbox.length === 0 && !this.#closeTold && this.#onClose) {
-      this.#closeTold = true;
+    if (
+      this.#otherEnded &&
+      !this.#paused &&
+      this.#inbox.length === 0 &&
+      !this.#closeReported &&
+      this.#onClose
+    ) {
+      this.#closeReported = true;
       this.#onClose(null);
     }
   }

@@ -25,9 +25,9 @@ class StdioTransport implements Transport {
   constructor(readable: Readable, writable: Writable) {
     this.#readable = readable;
     this.#writable = writable;
-    readable.on("error", (error) => this.#over(error));
-    readable.on("end", () => this.#over(null));
-    readable.on("close", () => this.#over(null));
+    readable.on("error", (error) => this.#end(error));
+    readable.on("end", () => this.#end(null));
+    readable.on("close", () => this.#end(null));
     writable.on("error", (error) => {
       this.#broken ??= error;
       // A caller that waits for onDrain must be woken; its next write reports the end.
@@ -43,7 +43,7 @@ class StdioTransport implements Transport {
   write(data: string | Uint8Array): boolean {
     if (this.#broken !== undefined || this.#writable.destroyed || this.#writable.writableEnded) {
       const error = this.#broken ?? new Error("the pipe to the other side is closed");
-      setImmediate(() => this.#over(error));
+      setImmediate(() => this.#end(error));
       return true;
     }
     return this.#writable.write(data);
@@ -59,7 +59,7 @@ class StdioTransport implements Transport {
 
   onClose(listener: (error: Error | null) => void): void {
     this.#onClose = listener;
-    if (this.#closed !== undefined) queueMicrotask(() => this.#tell());
+    if (this.#closed !== undefined) queueMicrotask(() => this.#reportClosed());
   }
 
   pause(): void {
@@ -74,12 +74,12 @@ class StdioTransport implements Transport {
     if (!this.#writable.writableEnded) this.#writable.end();
   }
 
-  #over(error: Error | null): void {
+  #end(error: Error | null): void {
     this.#closed ??= { error };
-    this.#tell();
+    this.#reportClosed();
   }
 
-  #tell(): void {
+  #reportClosed(): void {
     if (this.#closeReported || this.#onClose === undefined || this.#closed === undefined) return;
     this.#closeReported = true;
     this.#onClose(this.#closed.error);

@@ -5,7 +5,7 @@
 export interface Transport {
   /** Returns false if the peer reads too slowly; the caller should wait for onDrain. */
   write(data: string | Uint8Array): boolean;
-  /** Bytes accepted by write() and not yet taken by the peer. */
+  /** Bytes accepted by write() and not yet read by the peer. */
   readonly queuedBytes: number;
   onData(listener: (chunk: Uint8Array) => void): void;
   onDrain(listener: () => void): void;
@@ -14,6 +14,6 @@ export interface Transport {
   /** Stops delivering data; the peer keeps further bytes. */
   pause(): void;
   resume(): void;
-  /** Closes the writing side after queued bytes were written. */
+  /** Closes the writing side after queued bytes have been written. */
   close(): void;
 }

@@ -1,16 +1,15 @@
 /**
  * Adds the checksum of the row to inserts and updates, so that one statement writes both. Triggers would write every row
- * twice, which made the statements of a turn cost two and a half times as much (bench row loop.turn.concurrent). An insert
+ * twice, which made the statements of a turn cost two and a half times as much (benchmark loop.turn.concurrent). An insert
  * of plain parameters gets the checksum as one more parameter; an update computes it with `changed_sum`, which first checks
- * the row as it was: otherwise damaged content would get a matching checksum. A statement of a form that is not known here
- * is refused when it is prepared, so none can leave a row without a checksum.
+ * the old row: otherwise damaged content would get a matching checksum. A statement of any other form is refused when it
+ * is prepared, so none can leave a row without a checksum.
  */
 import type { DatabaseSync, SQLOutputValue, StatementSync } from "node:sqlite";
 import { crc32 } from "node:zlib";
 import {
   blankNested,
   type ChecksummedTable,
-  checksummedTables,
   checksumOf,
   checksumPart,
   damagedRow,
@@ -44,14 +43,17 @@ const UPDATE = /^\s*update (\w+) set /;
 const ON_CONFLICT = /\sdo update set /;
 const SET_END = /\s(?:where|returning)\s|$/;
 
-export function createChecksummedWrites(database: DatabaseSync): ChecksummedWrites {
-  const tables = new Map(checksummedTables(database).map((table) => [table.name, table]));
+export function createChecksummedWrites(
+  database: DatabaseSync,
+  checksummed: readonly ChecksummedTable[],
+): ChecksummedWrites {
+  const tables = new Map(checksummed.map((table) => [table.name, table]));
   const updates: Update[] = [];
   // (index of the update, checksum, columns of the row …, new values of the changed columns …)
   database.function("changed_sum", { deterministic: true, varargs: true }, (index, sum, ...values) => {
     const { table, changed } = updates[Number(index)]!;
     const width = table.columns.length;
-    // Most columns stay as they are, so their part of the text is built once for both checksums (bench row hooks.delivery).
+    // Most columns are unchanged, so their part of the text is built once for both checksums (benchmark hooks.delivery).
     const parts: string[] = [];
     let before = "";
     for (let n = 0; n < width; n++) before += parts[n] = checksumPart(values[n]!);

@@ -74,7 +74,7 @@ export function readState(connection: SqliteConnection): State | null {
   );
 }
 
-/** Reads the file beside the store. `damaged`: its checksum does not match. */
+/** Reads the file beside the store. Returns "damaged" if its checksum does not match. */
 export function readCommitFile(file: string): Commits | "missing" | "damaged" {
   let text: string;
   try {
@@ -101,7 +101,7 @@ export function commitFile(file: string): string {
   return `${file}.commits`;
 }
 
-/** Has a fixed length, so that each write replaces the one before. */
+/** Has a fixed length, so that each write replaces the previous one. */
 function lineOf({ count, at }: Commits): string {
   const text = `${String(count).padStart(16, "0")} ${String(at).padStart(16, "0")}`;
   return `${text} ${crcOf(text)}\n`;

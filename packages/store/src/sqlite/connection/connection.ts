@@ -6,7 +6,7 @@ import {
   type ChecksummedWrites,
   createChecksummedWrites,
 } from "./checksummed-writes.ts";
-import { addChecksumFunctions, rowChecks, withRowChecks } from "./row-checksums.ts";
+import { addChecksumFunctions, checksummedTables, rowChecks, withRowChecks } from "./row-checksums.ts";
 
 /** Called before every writing statement, and before `begin` and `commit`. For fault tests. */
 export type StatementHook = (text: string) => void;
@@ -49,7 +49,7 @@ interface PreparedStatement {
 }
 
 /**
- * With FULL a commit is on disk before it is acknowledged. Checkpoints of 16 MB cost less per row (bench row
+ * With FULL a commit is on disk before it is acknowledged. Checkpoints of 16 MB cost less per row (benchmark
  * store.append).
  */
 const WRITER_PRAGMAS = `
@@ -113,8 +113,9 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     runTracked: (op, wrote) => drive(op, wrote),
     runUnchecked: (op) => drive(op, null, false),
     enableRowChecks() {
-      if (mode === "write") writes = createChecksummedWrites(database);
-      checks = rowChecks(database);
+      const tables = checksummedTables(database);
+      if (mode === "write") writes = createChecksummedWrites(database, tables);
+      checks = rowChecks(tables);
       statements.clear();
     },
     database,

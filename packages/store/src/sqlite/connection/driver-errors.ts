@@ -8,7 +8,7 @@ const DAMAGE_CODES = new Set([11, 26]);
 export function damageOf(error: unknown): StoreFailure | undefined {
   const { errcode, code, message } = (error ?? {}) as { errcode?: unknown; code?: unknown; message?: string };
   if (typeof errcode === "number" && DAMAGE_CODES.has(errcode & 0xff)) {
-    return { code: "store.damaged", message: `The store's file is damaged: SQLite says "${message}".` };
+    return { code: "store.damaged", message: `The store's file is damaged: SQLite reports "${message}".` };
   }
   // No valid row has a number that JavaScript cannot represent.
   if (code === "ERR_OUT_OF_RANGE") {
@@ -22,7 +22,7 @@ export function damageOf(error: unknown): StoreFailure | undefined {
 
 const IOERR = 10;
 const FULL = 13;
-/** The file ends too early, which a working disk can report. */
+/** The file is truncated; the disk itself may be intact. */
 const IOERR_SHORT_READ = 522;
 
 /** Returns undefined unless the disk is full or failed. */

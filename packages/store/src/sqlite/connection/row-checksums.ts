@@ -51,10 +51,10 @@ export interface DamagedRow {
 
 export function checksummedTables(database: DatabaseSync): ChecksummedTable[] {
   // One statement for all tables, because every open of a store reads them.
-  const found = database.prepare(COLUMNS).all() as unknown as Column[];
+  const all_columns = database.prepare(COLUMNS).all() as unknown as Column[];
   const listed = database.prepare("pragma main.table_list").all() as { name: string; wr: number }[];
   const without = new Map(listed.map(({ name, wr }) => [name, wr]));
-  return [...Map.groupBy(found, ({ table }) => table)].map(([name, columns]) => {
+  return [...Map.groupBy(all_columns, ({ table }) => table)].map(([name, columns]) => {
     const own = columns.filter((column) => column.name !== "sum");
     const key = own.filter(({ pk }) => pk > 0).sort((a, b) => a.pk - b.pk);
     const rest = own.filter(({ pk }) => pk === 0);
@@ -96,9 +96,9 @@ function checkValues(
 }
 
 /** The call of `check_row` by table; `$alias` stands for the alias of the table in a statement. */
-export function rowChecks(database: DatabaseSync): ReadonlyMap<string, string> {
+export function rowChecks(tables: readonly ChecksummedTable[]): ReadonlyMap<string, string> {
   const checks = new Map<string, string>();
-  for (const { name, columns, key, has_sum } of checksummedTables(database)) {
+  for (const { name, columns, key, has_sum } of tables) {
     if (!has_sum) continue;
     const listed = ["sum", ...columns].map((column) => `$alias.${quote(column)}`).join(", ");
     checks.set(name, `check_row('${name}', ${key}, ${listed})`);
@@ -159,18 +159,18 @@ export function blankNested(text: string): string {
 
 /** Rows whose checksum does not match, at most `limit` of each table. Throws for a table that cannot be read. */
 export function findDamagedRows(database: DatabaseSync, limit: number): DamagedRow[] {
-  const found: DamagedRow[] = [];
+  const rows: DamagedRow[] = [];
   for (const table of checksummedTables(database)) {
     if (!table.has_sum) continue;
     const listed = table.columns.map(quote).join(", ");
-    const shown = table.key === 0 ? "rowid" : listed.split(", ").slice(0, table.key).join(", ");
+    const key_columns = table.key === 0 ? "rowid" : listed.split(", ").slice(0, table.key).join(", ");
     const statement = database.prepare(
-      `select ${shown} from main.${quote(table.name)} where sum is not row_sum(${listed}) limit ${limit}`,
+      `select ${key_columns} from main.${quote(table.name)} where sum is not row_sum(${listed}) limit ${limit}`,
     );
     statement.setReadBigInts(true);
-    for (const row of statement.all()) found.push({ table: table.name, id: idOf(Object.values(row)) });
+    for (const row of statement.all()) rows.push({ table: table.name, id: idOf(Object.values(row)) });
   }
-  return found;
+  return rows;
 }
 
 /**
@@ -181,11 +181,11 @@ export function rewriteChecksums(database: DatabaseSync, change: () => void): vo
   const damaged = new Map<string, string>();
   for (const table of checksummedTables(database)) {
     if (!table.has_sum) continue;
-    const kept = `damaged_${table.name}`;
+    const damaged_rows = `damaged_${table.name}`;
     const key = table.key === 0 ? ["rowid"] : table.columns.slice(0, table.key).map(quote);
     const listed = table.columns.map(quote).join(", ");
     database.exec(
-      `create temp table ${quote(kept)} as select ${key.map((column, n) => `${column} as k${n}`).join(", ")}
+      `create temp table ${quote(damaged_rows)} as select ${key.map((column, n) => `${column} as k${n}`).join(", ")}
         from main.${quote(table.name)} where sum is not row_sum(${listed})`,
     );
     damaged.set(

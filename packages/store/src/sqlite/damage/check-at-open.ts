@@ -14,7 +14,7 @@ import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
 
 /**
  * Up to this size a part is checked before the gateway is ready; a larger file is checked in a thread while the gateway
- * runs. Structural damage makes results wrong, so up to about 50 ms are spent on it first (bench row boot.ready).
+ * runs. Structural damage makes results wrong, so up to about 50 ms are spent on it first (benchmark boot.ready).
  * Damaged rows are only logged, because each of them is refused when it is read.
  */
 const CHECK_FIRST_BYTES: Record<CheckPart, number> = {
@@ -64,7 +64,7 @@ export function checkInThread(
   return { stop: async () => void (await worker.terminate()) };
 }
 
-/** In the same folder, in the sources and in the build. */
+/** The program is in the same folder as this file, in the sources and in the build. */
 function threadEntry(): URL {
   return new URL(
     import.meta.url.endsWith(".ts") ? "./check-thread.ts" : "./check-thread.js",

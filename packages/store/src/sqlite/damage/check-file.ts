@@ -60,7 +60,7 @@ export function checkHeader(file: string): void {
       `${file} is not a SQLite database: its header is damaged or it was overwritten.`,
     );
   }
-  // A file without any commit has another version, and no data yet.
+  // A file without any commit has a different version and contains no data.
   if (!was_used) return;
   // Version 2 is a file with a write-ahead log. Version 1 has none, for example after a backup was restored.
   const version = header[18]!;

@@ -52,17 +52,17 @@ export function checkStoreFile(file: string, running: boolean): StoreReport {
     if (!existsSync(file)) return { ...report, structure, rows: [] };
     return withCopy(file, running, (connection) => {
       const counted = readCommitFile(file);
-      const found = findDamage(connection.database);
+      const damage = findDamage(connection.database);
       const state = readState(connection) ?? { count: 0 };
       // A running gateway may commit between the two reads; the count is then behind, never ahead.
       const lost_commits = typeof counted === "object" ? Math.max(0, counted.count - state.count) : 0;
       if (counted === "damaged")
-        found.structure.push(`${commitFile(file)} (the count of commits) is damaged`);
-      const damaged = found.structure.length + found.rows.length + lost_commits > 0;
-      return { ...report, ...found, lost_commits, fix: damaged ? restoreAdvice(file) : "" };
+        damage.structure.push(`${commitFile(file)} (the count of commits) is damaged`);
+      const damaged = damage.structure.length + damage.rows.length + lost_commits > 0;
+      return { ...report, ...damage, lost_commits, fix: damaged ? restoreAdvice(file) : "" };
     });
   } catch (error) {
-    // A disk without space for the copy says nothing about the store.
+    // A disk without space for the copy does not mean that the store is damaged.
     const fault =
       sqliteDiskFault(error, file) ??
       (isNotOpened(error) ? unavailable(error, `${file} could not be checked`) : null);
@@ -127,7 +127,7 @@ function isNotOpened(error: unknown): boolean {
   return typeof errcode === "number" && (errcode & 0xff) === CANTOPEN;
 }
 
-/** SQLite does not say why it cannot open or create a file. */
+/** SQLite does not report why it cannot open or create a file. */
 function unavailable(cause: unknown, problem: string): BackplaneError {
   return new BackplaneError("store.unavailable", `${problem}: ${(cause as Error).message}.`, {
     fix: "Check the free space and the permissions of its folder, then try again.",
@@ -153,11 +153,11 @@ function copyVerified(file: string, to: string, running: boolean): void {
 /** Replaces the store with a backup. Returns the folder with the previous files. */
 export function restoreStoreFile(file: string, backup: string): string {
   if (!existsSync(backup)) throw new BackplaneError("request.invalid", `${backup} does not exist.`);
-  const found = checkStoreFile(backup, false);
-  if (found.structure.length + found.rows.length > 0) {
+  const check = checkStoreFile(backup, false);
+  if (check.structure.length + check.rows.length > 0) {
     throw new BackplaneError(
       "store.damaged",
-      `${backup} is damaged too, so it was not restored: ${found.structure[0] ?? "some of its rows are damaged"}.`,
+      `${backup} is damaged too, so it was not restored: ${check.structure[0] ?? "some of its rows are damaged"}.`,
       {
         fix: "Name another backup.",
       },

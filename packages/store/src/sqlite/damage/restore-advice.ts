@@ -17,7 +17,7 @@ export function restoreAdvice(file: string): string {
   const look = "Stop the gateway and run `backplane store check` to see all damage.";
   const repair = "`backplane store repair` keeps intact data and moves the rest aside";
   if (newest === undefined) return `${look} ${repair}; there is no backup beside ${file}.`;
-  return `${look} ${repair}, \`backplane store restore ${newest}\` restores that backup; both keep the damaged files.`;
+  return `${look} ${repair}; \`backplane store restore ${newest}\` restores that backup. Both keep the damaged files.`;
 }
 
 /** Newest first. */

@@ -2,7 +2,7 @@
  * Collects writes into batches, one commit each. With an idle writer a batch is sent at the end of the current turn of the
  * event loop, so that all requests of the turn share a commit. While a batch is in flight the next one accumulates, so
  * the load determines how many writers share a commit. A burst is split in two: one half of its writers continues while
- * the other half is being committed. Measured by the bench row store.append.
+ * the other half is being committed. Measured by the benchmark store.append.
  */
 import type { WriteInput, WriteName } from "../../ops/writes.ts";
 import { toSqliteError } from "../connection/sqlite-error.ts";
@@ -54,7 +54,7 @@ export function createGroupCommit(
     setImmediate(sendOrWait);
   };
 
-  /** Far fewer writes than usual may be the start of a burst. One turn later, most of the burst shares their commit. */
+  /** Far fewer writes than usual may be the start of a burst, so their commit waits one turn for the rest of it. */
   const sendOrWait = (): void => {
     if (queue.length >= average / 2) sendBatches();
     else setImmediate(sendBatches);

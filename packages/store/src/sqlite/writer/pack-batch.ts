@@ -1,6 +1,6 @@
 /**
  * Serializes a batch for the writer thread: all its strings joined into one, and an array of numbers that describes the
- * structure. Cloning these two costs a fifth of cloning the rows (bench row store.append). A key is written at its first
+ * structure. Cloning these two costs a fifth of cloning the rows (benchmark store.append). A key is written at its first
  * use and referred to by number afterwards, since the calls of a batch have few distinct keys.
  */
 import type { WriteCall } from "./run-batch.ts";

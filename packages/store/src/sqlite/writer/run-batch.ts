@@ -1,7 +1,8 @@
 /**
  * Runs a batch as one transaction, so its writers share one fsync. A failing operation does not affect the others. The
- * batch first runs without savepoints, since nearly every batch succeeds and a savepoint costs a tenth of a row (bench row
- * store.append). When an operation fails after it has written, the batch is rolled back and run again with savepoints.
+ * batch first runs without savepoints, since nearly every batch succeeds and a savepoint takes a tenth of the time of a
+ * row (benchmark store.append). When an operation fails after it has written, the batch is rolled back and run again with
+ * savepoints.
  */
 import { failureOf, type Op, type Statement, type StoreFailure } from "../../ops/op.ts";
 import { startWrite, type WriteName } from "../../ops/writes.ts";
@@ -69,7 +70,7 @@ function runWithSavepoints(connection: SqliteConnection, calls: readonly WriteCa
 
 interface BatchAttempt {
   result: BatchResult;
-  /** Some statement may have changed something. */
+  /** Whether a statement may have changed data. */
   wrote: boolean;
 }
 
@@ -110,7 +111,7 @@ function rollBack(connection: SqliteConnection): void {
   try {
     if (connection.inTransaction()) connection.exec("rollback");
   } catch {
-    // SQLite rolls back by itself when an explicit rollback is not possible.
+    // SQLite rolls back automatically when an explicit rollback is not possible.
   }
 }
 

@@ -14,8 +14,8 @@ import type { WriterThreadData } from "./writer-worker.ts";
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
 /**
- * Half of a hundred writers. With a lower value the additional commits cost more than the overlap saves (bench row
- * store.append).
+ * About half of a hundred concurrent writers. With a lower value the additional commits cost more than the overlap
+ * saves (benchmark store.append).
  */
 const BURST = 48;
 
@@ -40,9 +40,9 @@ export function createThreadWriter(
     worker.on("error", (error) => log?.error({ err: error }, "the store's writer thread failed"));
     worker.on("exit", (code) => {
       if (current === thread) current = null;
-      if (!closed) log?.warn({ code }, "the store's writer thread ended; the next write starts a new one");
+      if (!closed) log?.warn({ code }, "the store's writer thread exited; the next write starts a new one");
       for (const resolve of thread.waiting.splice(0)) {
-        resolve(broken("The store's writer thread ended before it answered."));
+        resolve(broken("The store's writer thread exited before it reported a result."));
       }
     });
     return thread;
@@ -51,7 +51,7 @@ export function createThreadWriter(
   let current: Thread | null = start();
   const pack = createPacker();
   return {
-    // One batch at a time. A second one would be sent with its first write, and batches would stay small.
+    // One batch at a time. A second would be sent with only its first write, so batches would stay small.
     depth: 1,
     burst: BURST,
     run(calls) {
@@ -78,7 +78,7 @@ function broken(message: string): BatchResult {
   return { values: [], failures: [], broken: { code: "store.unavailable", message } };
 }
 
-/** In the same folder, in the sources and in the build. */
+/** The program is in the same folder as this file, in the sources and in the build. */
 function threadEntry(): URL {
   return new URL(
     import.meta.url.endsWith(".ts") ? "./writer-worker.ts" : "./writer-worker.js",
