@@ -21,16 +21,18 @@ import { createClientCatalog } from "./catalog/client-catalog.ts";
 import { discoverExports } from "./catalog/discover.ts";
 import { explain } from "./catalog/explain.ts";
 import { createHiddenTools } from "./catalog/hidden-tools.ts";
+import { createFrameRecordings } from "./frames/frame-recordings.ts";
 import { openIdempotent, runIdempotent } from "./idempotency/idempotency.ts";
 import { stopCall } from "./invoke/cancel.ts";
 import type { Door } from "./invoke/door.ts";
 import { createInvocations } from "./invoke/invoke.ts";
+import { MissingFiles } from "./invoke/missing-files.ts";
 import { createKeys } from "./keys/keys.ts";
 import { NodeLease } from "./node/node-lease.ts";
 import { StoreWait } from "./node/store-wait.ts";
 import { findSuccessor } from "./open/find-successor.ts";
 import { createDeliveries } from "./outbox/deliveries.ts";
-import { watchEvents } from "./outbox/watch-events.ts";
+import { eventPosition, watchEvents } from "./outbox/watch-events.ts";
 import { createReplay } from "./replay/replay.ts";
 import { TrialWatch } from "./trials/trial-watch.ts";
 
@@ -63,6 +65,7 @@ export interface DoorModule {
     Kernel,
     | "catalog"
     | "exports"
+    | "frames"
     | "invocations"
     | "approvals"
     | "allow_rules"
@@ -86,7 +89,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
   const { policies, plans, skills } = registry;
   const { clock, host, log, store } = deps;
   const concurrency = new ConcurrencyLimits(deps);
-  const publisher = createApprovalPublisher(session.port, log);
+  const publisher = createApprovalPublisher(session.port, changes, log);
   const pending = new PendingApprovals(deps, publisher);
   const authority = new Authority({
     store,
@@ -113,6 +116,7 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     grants: new SessionGrants(deps),
     tokens: parts.tokens,
     trials: new TrialWatch(deps, registry.upgrades),
+    missing_files: new MissingFiles(deps, bindings),
     state: {
       stopping: false,
       sandbox: createSandboxProbe(deps),
@@ -140,7 +144,10 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     log,
     plans,
     policies,
-    listBindings: async (scope) => [...bindings.own(scope), ...(await bindings.discover(scope, "tool"))],
+    listBindings: async (scope) => [
+      ...bindings.kernelTools(scope),
+      ...(await bindings.discover(scope, "tool")),
+    ],
     isLegacy: ({ binding }) => bindings.tool(binding.binding_id)?.legacy === true,
     hasSkills: async (scope) => (await skills.list(scope)).length > 0,
     readUsage: (scope) => store.invocations.countCalls(scope, LATEST_CALLS),
@@ -157,12 +164,14 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
       store.bindings.discover(scope, "tool"),
   };
   const audit_watch = createAuditWatch(deps);
+  const frames = createFrameRecordings(deps);
   return {
     door,
     tools,
     facade: {
       catalog: createClientCatalog(tools, changes, listHiddenTools),
       exports: { discover: (caller, kind) => discoverExports(door, caller, kind) },
+      frames,
       invocations: createInvocations(door),
       packages: { replay: createReplay(door, registry.upgrades) },
       approvals,
@@ -184,7 +193,10 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
           return await audit_watch.verify();
         },
       },
-      events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
+      events: {
+        position: () => eventPosition(deps),
+        watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop),
+      },
       deliveries: createDeliveries(deps, changes),
       idempotency: {
         once: (caller, key, digest, work) => runIdempotent(deps, caller, key, digest, work),
@@ -193,6 +205,9 @@ export function createDoorModule(deps: KernelDeps, parts: DoorParts): DoorModule
     },
     start: () => audit_watch.start(),
     stopWatching: () => revocations.stop(),
-    stop: () => audit_watch.stop(),
+    stop: async () => {
+      frames.close();
+      await audit_watch.stop();
+    },
   };
 }

@@ -2,6 +2,18 @@ export { createBus } from "./bus/bus.ts";
 export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginRegistration } from "./bus/bus-port.ts";
 export { PublishRules } from "./bus/publish-rules.ts";
 export { checkClientSessionId, clientSessionIdProblem, modelBridgeSession } from "./bus/session-ids.ts";
+export { buildCompaction } from "./compaction/build-compaction.ts";
+export { classifyEntries } from "./compaction/loss.ts";
+export { findChainEntry, withPinned } from "./compaction/pinned.ts";
+export {
+  copyOf,
+  findRetained,
+  originalId,
+  type RetainedEntries,
+  type RetentionPolicy,
+  selectRetained,
+} from "./compaction/retained.ts";
+export { estimateCompacted, estimateTokens } from "./compaction/tokens.ts";
 export { createSessionModule, type SessionModule } from "./session-module.ts";
 export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
 export { ContextBuilder, contextOf } from "./sessions/context.ts";

@@ -1,4 +1,4 @@
-/** Brings packages in: manifests, packing, safe unpacking, the content store, importing, plugin-supplied schemas. */
+/** Imports packages: manifests, packing, safe unpacking, the content store, and plugin-supplied schemas. */
 export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";

@@ -1,6 +1,5 @@
 /** An import that is cancelled in any step leaves no file and no process behind. */
-import { execFileSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ProgressReport, ProgressStep } from "@backplane/contract";
@@ -9,13 +8,15 @@ import { shareSchemas } from "@backplane/test-kit/shared-schemas";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, openContentStore } from "../src/index.ts";
-import { createNpm } from "../src/npm/npm-command.ts";
-import { type Registry, startRegistry } from "./npm-registry.ts";
-
-const SOURCE: InstallationSource = { kind: "npm", spec: "acme-server", args: [], secret_slots: [] };
+import { createNpm, type Npm } from "../src/npm/npm-command.ts";
+import { packPackage, type Registry, startRegistry } from "./npm-registry.ts";
+import { reuseTree } from "./reuse-tree.ts";
 
 let root: string;
 let registry: Registry;
+/** Shared, because it starts one more process to read npm's settings. */
+let npm: Npm;
+let count = 0;
 
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), "backplane-cancel-"));
@@ -23,14 +24,9 @@ beforeAll(async () => {
   process.env.TMPDIR = join(root, "tmp");
   mkdirSync(process.env.TMPDIR);
   registry = await startRegistry();
-  const dir = join(root, "server", "package");
-  mkdirSync(dir, { recursive: true });
-  const manifest = { name: "acme-server", version: "1.0.0", bin: "x.js" };
-  writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
-  for (let i = 0; i < 20; i++) writeFileSync(join(dir, `${i}.js`), "");
-  writeFileSync(join(dir, "x.js"), "");
-  const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
-  registry.publish("acme-server", "1.0.0", archive, manifest);
+  npm = createNpm({
+    env: { ...process.env, NPM_CONFIG_REGISTRY: registry.url, NPM_CONFIG_CACHE: join(root, "cache") },
+  });
 });
 
 afterAll(async () => {
@@ -38,25 +34,30 @@ afterAll(async () => {
   rmSync(root, { recursive: true, force: true });
 });
 
-function open() {
+/** A new package, which is not in the cache of npm. */
+function publishServer(): string {
+  const manifest = { name: `acme-server-${count++}`, version: "1.0.0", bin: "x.js" };
+  const files = Object.fromEntries(Array.from({ length: 20 }, (_, i) => [`${i}.js`, ""]));
+  const archive = packPackage({ "package.json": JSON.stringify(manifest), ...files, "x.js": "" });
+  registry.publish(manifest.name, manifest.version, archive, manifest);
+  return manifest.name;
+}
+
+function open(spec: string, with_npm = npm) {
   const home = mkdtempSync(join(root, "home-"));
-  const env = {
-    ...process.env,
-    NPM_CONFIG_REGISTRY: registry.url,
-    NPM_CONFIG_CACHE: join(home, "cache"),
-  };
   const importer = createPackageImporter({
     store: openContentStore(join(home, "blobs")),
     schemas: shareSchemas(),
     host: { os: "linux", arch: "amd64" },
-    npm: createNpm({ env }),
+    npm: with_npm,
   });
   const left = () => [
     ...readdirSync(join(home, "blobs/tmp")),
     ...readdirSync(join(home, "blobs/sha256")),
     ...readdirSync(tmpdir()).filter((name) => /^backplane-(?:npm|inspect)-/.test(name)),
   ];
-  return { importer, left };
+  const source: InstallationSource = { kind: "npm", spec, args: [], secret_slots: [] };
+  return { importer, source, left };
 }
 
 /** Cancels itself when `cancels` accepts a report. */
@@ -75,40 +76,59 @@ function operationUntil(
   };
 }
 
-const moments: [string, (progress: ProgressReport) => boolean][] = [
+type Moment = [when: string, cancels: (progress: ProgressReport) => boolean];
+
+const MOMENTS_OF_NPM: Moment[] = [
   ["before npm resolves", ({ step }) => step === "resolve"],
   ["while npm resolves", ({ step, done = 0 }) => step === "resolve" && done > 0],
   ["before npm downloads", ({ step }) => step === "download"],
   ["while npm downloads", ({ step, done = 0 }) => step === "download" && done > 0],
+];
+const LATER_MOMENTS: Moment[] = [
   ["while the files are hashed", ({ step, done = 0 }) => step === "verify" && done > 3],
   ["while the package is checked", ({ step }) => step === "check"],
   ["while the files are flushed", ({ step, unit }) => step === "unpack" && unit === "files"],
 ];
 
-for (const [when, cancels] of moments) {
-  verifies("run.progress", `an import that is cancelled ${when} leaves nothing`, async () => {
-    const { importer, left } = open();
-    const operation = operationUntil(cancels);
-    const opened = await importer.open(SOURCE, { operation });
-    await expect(opened.import(opened.parts[0]!)).rejects.toMatchObject({ code: "request.cancelled" });
-    await opened.end();
-    expect(operation.reports.filter(cancels)).not.toEqual([]);
-    // Work that was in progress may still be reported: a few files are read at a time.
-    const after = operation.reports.length - operation.reports.findIndex(cancels) - 1;
-    expect(after).toBeLessThan(10);
-    expect(left()).toEqual([]);
+async function cancelImport(cancels: Moment[1], spec: string, with_npm = npm): Promise<void> {
+  const { importer, source, left } = open(spec, with_npm);
+  const operation = operationUntil(cancels);
+  const opened = await importer.open(source, { operation });
+  await expect(opened.import(opened.parts[0]!)).rejects.toMatchObject({ code: "request.cancelled" });
+  await opened.end();
+  expect(operation.reports.filter(cancels)).not.toEqual([]);
+  // Work that was in progress may still be reported: a few files are read at a time.
+  const after = operation.reports.length - operation.reports.findIndex(cancels) - 1;
+  expect(after).toBeLessThan(10);
+  expect(left()).toEqual([]);
+}
+
+for (const [when, cancels] of MOMENTS_OF_NPM) {
+  verifies("run.progress", `an import that is cancelled ${when} leaves nothing behind`, async () => {
+    await cancelImport(cancels, publishServer());
   });
 }
 
-verifies("run.progress", "cancelling an import ends npm while it waits for the registry", async () => {
-  const { importer, left } = open();
+let installed: { spec: string; npm: Npm } | undefined;
+for (const [when, cancels] of LATER_MOMENTS) {
+  verifies("run.progress", `an import that is cancelled ${when} leaves nothing behind`, async () => {
+    if (installed === undefined) {
+      const spec = publishServer();
+      installed = { spec, npm: reuseTree(npm, `${spec}@latest`) };
+    }
+    await cancelImport(cancels, installed.spec, installed.npm);
+  });
+}
+
+verifies("run.progress", "cancelling an import kills npm while it waits for the registry", async () => {
+  const { importer, source, left } = open(publishServer());
   registry.stalls = /\/-\//;
   onTestFinished(() => {
     registry.stalls = null;
   });
   const stop = new AbortController();
   const operation: Operation = { signal: stop.signal, report: () => {} };
-  const opened = await importer.open(SOURCE, { operation });
+  const opened = await importer.open(source, { operation });
   const before = registry.requests.length;
   const importing = opened.import(opened.parts[0]!);
   importing.catch(() => {});
@@ -119,21 +139,22 @@ verifies("run.progress", "cancelling an import ends npm while it waits for the r
   expect(left()).toEqual([]);
 });
 
-test("an inspection that is cancelled leaves nothing", async () => {
-  const { importer, left } = open();
+test("an inspection that is cancelled leaves nothing behind", async () => {
+  const { importer, source, left } = open(publishServer());
   const operation = operationUntil(({ done = 0 }) => done > 0);
-  await expect(importer.inspect(SOURCE, { operation })).rejects.toMatchObject({ code: "request.cancelled" });
+  await expect(importer.inspect(source, { operation })).rejects.toMatchObject({ code: "request.cancelled" });
   expect(left()).toEqual([]);
 });
 
 test("reports bytes from the registry and counts of files", async () => {
-  const { importer } = open();
+  const spec = publishServer();
+  const { importer, source } = open(spec);
   const operation = operationUntil(() => false);
-  const opened = await importer.open(SOURCE, { operation });
+  const opened = await importer.open(source, { operation });
   await opened.import(opened.parts[0]!);
   const last = (step: ProgressStep) => operation.reports.findLast((report) => report.step === step);
   expect(last("resolve")).toMatchObject({ unit: "bytes", done: expect.any(Number) });
-  expect(last("download")?.message).toBe("Downloading 1 package for acme-server@latest");
+  expect(last("download")?.message).toBe(`Downloading 1 package for ${spec}@latest`);
   expect(last("download")?.done).toBeGreaterThan(0);
   // The files of the package, the lock, the package.json of the root, and the manifest.
   expect(last("verify")).toMatchObject({ unit: "files", done: 25, total: 25 });

@@ -75,7 +75,7 @@ verifies(
   },
 );
 
-test("says that a publisher published no provenance", async () => {
+test("reports that a publisher published no provenance", async () => {
   expect(await check()).toMatchObject({ state: "none", build: null, trust_root: null });
   serve({ attestations: [publication] });
   expect(await check()).toMatchObject({ state: "none" });
@@ -87,9 +87,9 @@ const respondWith =
     void response.writeHead(status, headers).end();
 
 test.each([
-  ["needs a login", respondWith(401), "answered 401"],
-  ["is broken", respondWith(500), "answered 500"],
-  ["redirects", respondWith(302, { location: "http://127.0.0.1:9/" }), "answered 302"],
+  ["needs a login", respondWith(401), "returned HTTP 401"],
+  ["is broken", respondWith(500), "returned HTTP 500"],
+  ["redirects", respondWith(302, { location: "http://127.0.0.1:9/" }), "returned HTTP 302"],
   ["closes the connection", (response: ServerResponse): void => void response.destroy(), "cannot be used"],
   ["does not answer in time", (): void => {}, "cannot be used"],
 ] as const)(
@@ -103,7 +103,7 @@ test.each([
   },
 );
 
-test("says that a mirror has no attestations although the publisher published some", async () => {
+test("reports that a mirror has no attestations although the publisher published some", async () => {
   registry.attested.add(name);
   expect(await check()).toMatchObject({
     state: "unavailable",

@@ -7,7 +7,7 @@ export function classFile(method: string, descriptor: string, access = 0x0009): 
     Buffer.from("cafebabe", "hex"),
     u2(0),
     u2(61),
-    // 1 and 2 are a long, 3 the name, 4 the descriptor.
+    // The constants 1 and 2 are a long, 3 is the name, 4 the descriptor.
     u2(5),
     long,
     utf8(method),

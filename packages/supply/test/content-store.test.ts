@@ -52,7 +52,7 @@ const treeOf = (digest: string) => join(dir, "sha256", digest.slice(7), "tree");
 test("lets other users read the tree of a package and nothing else, with any umask", async () => {
   const before = dir;
   for (const mask of [0o000, 0o077]) {
-    const usual = process.umask(mask);
+    const previous_umask = process.umask(mask);
     try {
       dir = join(before, mask.toString(8));
       store = openContentStore(dir);
@@ -71,7 +71,7 @@ test("lets other users read the tree of a package and nothing else, with any uma
         "555",
       ]);
     } finally {
-      process.umask(usual);
+      process.umask(previous_umask);
     }
   }
 });
@@ -169,7 +169,7 @@ test("removes a discarded tree, and ignores a second discard", async () => {
     [],
   ]);
   await expect(store.verified(digest)).rejects.toMatchObject({
-    code: "package.corrupt",
+    code: "package.files_missing",
     message: `The files of ${digest} are not in this gateway's home.`,
   });
 });
@@ -178,7 +178,7 @@ test.each(["../../etc", "sha256:../../../etc", "sha256:AB", ""])("refuses %j as 
   await expect(store.verified(digest)).rejects.toMatchObject({ code: "package.not_found" });
 });
 
-test("removes temporary folders of ended processes when the store is opened, and no others", async () => {
+test("removes temporary folders of exited processes when the store is opened, and no others", async () => {
   const staging = await store.stage();
   mkdirSync(join(dir, "tmp", "999999999-abc-1", "tree"), { recursive: true });
   mkdirSync(join(dir, "tmp", `${process.pid}-otherstart-1`), { recursive: true });
@@ -192,7 +192,7 @@ test("removes temporary folders of ended processes when the store is opened, and
 // test/slow/package-write-points.test.ts kills the process at every point; here only where something becomes visible.
 verifies(
   "fault.write-points",
-  "leaves a package absent or complete when killed around its renames and its row",
+  "leaves a package absent or complete when killed near a rename or the write of its row",
   async () => {
     const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
     const points = await pointsOf(change);

@@ -43,7 +43,7 @@ const entriesOf = (files: Record<string, string>): TarEntry[] =>
     mode: name.startsWith("bin/") ? 0o755 : 0o644,
   }));
 
-async function refused(
+async function refusalOf(
   importing: Promise<unknown>,
 ): Promise<{ code?: string; message?: string; details?: Record<string, unknown> }> {
   const error: object = await importing.then(
@@ -71,7 +71,7 @@ test("imports a folder and its archive as the same package", async () => {
   expect([again.first_installed_at, Date.parse(first_installed_at!) > 0]).toEqual([null, true]);
   expect(again.origin).toBe("upload");
   expect(await store.verified(imported.digest)).toContain(imported.digest.slice(7));
-  // Once for each import.
+  // Released once for each import.
   importer.release(imported.digest);
   importer.release(imported.digest);
   await importer.discard(imported.digest, async () => false);
@@ -80,13 +80,13 @@ test("imports a folder and its archive as the same package", async () => {
 
 describe("refuses a source that is not a package:", () => {
   test("a folder without a manifest, naming what was found instead", async () => {
-    const error = await refused(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
+    const error = await refusalOf(fromFolder({ "package.json": "{}", "src/a.ts": "" }));
     expect(error.code).toBe("package.source_invalid");
     expect(error.message).toBe(`${folder} contains no vai-plugin.toml; found instead: package.json, src.`);
   });
 
   test("an archive of the folder instead of its content", async () => {
-    const error = await refused(fromArchive({ name: "hello/vai-plugin.toml", body: MANIFEST }));
+    const error = await refusalOf(fromArchive({ name: "hello/vai-plugin.toml", body: MANIFEST }));
     expect(error.code).toBe("package.source_invalid");
     expect(error.message).toContain(
       "hello/vai-plugin.toml instead of vai-plugin.toml; pack the content of the folder",
@@ -94,22 +94,22 @@ describe("refuses a source that is not a package:", () => {
   });
 
   test("an empty archive", async () => {
-    expect((await refused(fromArchive())).message).toBe("It contains no vai-plugin.toml; it is empty.");
+    expect((await refusalOf(fromArchive())).message).toBe("It contains no vai-plugin.toml; it is empty.");
   });
 
   test.each([["relative/path"], ["/does/not/exist"]])("the folder %s", async (path) => {
-    expect((await refused(importer.import({ kind: "folder", path }))).code).toBe("package.source_invalid");
+    expect((await refusalOf(importer.import({ kind: "folder", path }))).code).toBe("package.source_invalid");
   });
 
   test("a file in place of a folder", async () => {
     writeFileSync(join(folder, "f"), "");
-    expect((await refused(importer.import({ kind: "folder", path: join(folder, "f") }))).code).toBe(
+    expect((await refusalOf(importer.import({ kind: "folder", path: join(folder, "f") }))).code).toBe(
       "package.source_invalid",
     );
   });
 
   test("a manifest with an error", async () => {
-    const error = await refused(
+    const error = await refusalOf(
       fromArchive(...entriesOf({ ...HELLO, "vai-plugin.toml": MANIFEST.replace('"tool"', '"tol"') })),
     );
     expect(error).toMatchObject({
@@ -119,17 +119,17 @@ describe("refuses a source that is not a package:", () => {
   });
 
   test("an unsafe archive", async () => {
-    const error = await refused(fromArchive(...entriesOf(HELLO), { name: "../x", body: "y" }));
+    const error = await refusalOf(fromArchive(...entriesOf(HELLO), { name: "../x", body: "y" }));
     expect(error.code).toBe("package.unsafe");
   });
 
   test("a folder with a credential", async () => {
-    expect((await refused(fromFolder({ ...HELLO, ".env": "A=1" }))).code).toBe("package.credential_file");
+    expect((await refusalOf(fromFolder({ ...HELLO, ".env": "A=1" }))).code).toBe("package.credential_file");
   });
 });
 
 describe("the platform of a package", () => {
-  const on = (lines: string) => ({
+  const withPlatform = (lines: string) => ({
     ...HELLO,
     "vai-plugin.toml": MANIFEST.replace("[runtime]", `[runtime]\n${lines}`),
   });
@@ -144,7 +144,7 @@ describe("the platform of a package", () => {
         ['os = ["linux", "darwin"]\narch = ["arm64"]', ["linux/arm64", "darwin/arm64"]],
       ];
       for (const [lines, supported] of cases) {
-        const error = await refused(fromFolder(on(lines)));
+        const error = await refusalOf(fromFolder(withPlatform(lines)));
         expect(error.code).toBe("package.platform");
         expect(error.details).toEqual({ host: "linux/amd64", supported });
         expect(error.message).toBe(
@@ -156,9 +156,9 @@ describe("the platform of a package", () => {
 
   test("accepts this platform, and a package without platforms", async () => {
     await fromFolder(HELLO);
-    expect((await fromFolder(on('os = ["linux"]\narch = ["amd64", "arm64"]'))).manifest.runtime.os).toEqual([
-      "linux",
-    ]);
+    expect(
+      (await fromFolder(withPlatform('os = ["linux"]\narch = ["amd64", "arm64"]'))).manifest.runtime.os,
+    ).toEqual(["linux"]);
   });
 });
 
@@ -189,7 +189,7 @@ describe("schema files of a package", () => {
   for (const [name, schema, message] of CASES) {
     verifies("pkg.schema-files", `refuses schema files ${name}, naming file and field`, async () => {
       const { "schemas/greet.json": _, ...rest } = HELLO;
-      const error = await refused(
+      const error = await refusalOf(
         fromFolder(schema === null ? rest : { ...rest, "schemas/greet.json": schema }),
       );
       expect(error.code).toBe("package.schema");
@@ -204,10 +204,10 @@ describe("schema files of a package", () => {
 });
 
 describe("an entrypoint", () => {
-  const starting = (program: string) => MANIFEST.replace("./bin/plugin", program);
+  const withEntrypoint = (program: string) => MANIFEST.replace("./bin/plugin", program);
 
   test("must be in the package", async () => {
-    const error = await refused(fromFolder({ ...HELLO, "vai-plugin.toml": starting("./bin/other") }));
+    const error = await refusalOf(fromFolder({ ...HELLO, "vai-plugin.toml": withEntrypoint("./bin/other") }));
     expect(error).toMatchObject({
       code: "package.invalid",
       message:
@@ -218,22 +218,23 @@ describe("an entrypoint", () => {
   test("must be executable, or the error names the fix", async () => {
     writeFolder(folder, HELLO);
     chmodSync(join(folder, "bin/plugin"), 0o644);
-    const error = await refused(importer.import({ kind: "folder", path: folder }));
+    const error = await refusalOf(importer.import({ kind: "folder", path: folder }));
     expect(error.message).toBe(
       'vai-plugin.toml:8: runtime.entrypoint[0] "./bin/plugin" is not executable; run `chmod +x ./bin/plugin` and pack again',
     );
   });
 
   test("must not name a file of the package like a program on the PATH", async () => {
-    const error = await refused(
-      fromFolder({ ...HELLO, "run.sh": "x", "vai-plugin.toml": starting("run.sh") }),
+    const error = await refusalOf(
+      fromFolder({ ...HELLO, "run.sh": "x", "vai-plugin.toml": withEntrypoint("run.sh") }),
     );
     expect(error.message).toContain('is a file of the package; write "./run.sh"');
   });
 
   test("may be an interpreter on the PATH", async () => {
     expect(
-      (await fromFolder({ ...HELLO, "vai-plugin.toml": starting("python3") })).manifest.runtime.entrypoint,
+      (await fromFolder({ ...HELLO, "vai-plugin.toml": withEntrypoint("python3") })).manifest.runtime
+        .entrypoint,
     ).toEqual(["python3"]);
   });
 });

@@ -14,39 +14,43 @@ import {
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { gzipSync } from "node:zlib";
 import { BackplaneError, codeOf, type ProgressReport, type ProgressStep } from "@backplane/contract";
-import { pack as createPack } from "tar-stream";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { type CheckProvenance, createPluginSources, type PluginSourcesOptions } from "../src/index.ts";
 import { createNpm, NPM_FLAGS, type Npm } from "../src/npm/npm-command.ts";
-import { type Registry, startRegistry } from "./npm-registry.ts";
+import { packPackage, type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;
 let root: string;
+let npm_home: string;
+/** Shared, because it starts one more process to read npm's settings. */
 let npm: Npm;
 let mark: string;
 let plugins: string;
 
 beforeAll(async () => {
   registry = await startRegistry();
-});
-afterAll(() => registry.close());
-beforeEach(() => {
-  root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-sources-")));
-  mark = join(root, "a-script-ran");
-  plugins = join(root, "home/plugins");
+  npm_home = mkdtempSync(join(tmpdir(), "backplane-sources-npm-"));
   // Settings that a user may have; they must not allow scripts to run.
   npm = createNpm({
     env: {
       PATH: process.env.PATH,
-      HOME: root,
+      HOME: npm_home,
       npm_config_registry: registry.url,
-      npm_config_cache: join(root, "cache"),
+      npm_config_cache: join(npm_home, "cache"),
       npm_config_ignore_scripts: "false",
     },
   });
+});
+afterAll(async () => {
+  await registry.close();
+  rmSync(npm_home, { recursive: true, force: true });
+});
+beforeEach(() => {
+  root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-sources-")));
+  mark = join(root, "a-script-ran");
+  plugins = join(root, "home/plugins");
 });
 afterEach(() => rmSync(root, { recursive: true, force: true }));
 
@@ -57,7 +61,7 @@ const codeOfRejection = (work: Promise<unknown>) =>
     () => "resolved",
     (error: unknown) => codeOf(error) ?? error,
   );
-const found = async (sources = open()) =>
+const discoverSources = async (sources = open()) =>
   (await sources.discover()).entries.map(({ name, origin, version }) => `${origin} ${name} ${version}`);
 
 interface Package {
@@ -71,7 +75,7 @@ interface Package {
 /** A package whose scripts and module create the file `mark` when they run. */
 function makePackage({ name, version = "1.0.0", plugins: group, more, files = {} }: Package): string {
   const dir = mkdtempSync(join(root, "package-"));
-  const script = `node -e "require('node:fs').appendFileSync('${mark}', process.env.npm_lifecycle_event)"`;
+  const script = `echo "$npm_lifecycle_event" >> '${mark}'`;
   const steps = ["preinstall", "install", "postinstall", "prepare", "prepack", "postpack", "preuninstall"];
   const manifest = {
     name,
@@ -90,17 +94,10 @@ function makePackage({ name, version = "1.0.0", plugins: group, more, files = {}
   return dir;
 }
 
-/** Like `npm pack`, which takes a second; one test uses the real command. */
-async function pack(dir: string): Promise<string> {
-  const archive = createPack();
-  for (const name of readdirSync(dir)) {
-    archive.entry({ name: `package/${name}` }, readFileSync(join(dir, name)));
-  }
-  archive.finalize();
-  const parts: Uint8Array[] = [];
-  for await (const part of archive as unknown as AsyncIterable<Uint8Array>) parts.push(part);
+function packFolder(dir: string): string {
+  const files = Object.fromEntries(readdirSync(dir).map((name) => [name, readFileSync(join(dir, name))]));
   const file = join(dir, "packed.tgz");
-  writeFileSync(file, gzipSync(Buffer.concat(parts)));
+  writeFileSync(file, packPackage(files));
   return file;
 }
 
@@ -109,10 +106,10 @@ async function npmPack(dir: string): Promise<string> {
   return join(dir, readdirSync(dir).find((name) => name.endsWith(".tgz"))!);
 }
 
-async function publish(about: Package): Promise<void> {
+function publish(about: Package): void {
   const dir = makePackage(about);
   const manifest = JSON.parse(readFileSync(join(dir, "package.json"), "utf8")) as object;
-  registry.publish(about.name, about.version ?? "1.0.0", readFileSync(await pack(dir)), manifest);
+  registry.publish(about.name, about.version ?? "1.0.0", readFileSync(packFolder(dir)), manifest);
 }
 
 const TOOL = { category: "tool" };
@@ -121,10 +118,10 @@ verifies(
   ["plug.install", "plug.trust"],
   "inspects, installs, upgrades and removes a package of the registry without running its code",
   async () => {
-    await publish({ name: "helper-lib" });
+    publish({ name: "helper-lib" });
     const more = { dependencies: { "helper-lib": "1.0.0" } };
-    await publish({ name: "@acme/bash", plugins: { bash: TOOL }, more });
-    await publish({ name: "@acme/bash", version: "1.1.0", plugins: { bash: TOOL }, more });
+    publish({ name: "@acme/bash", plugins: { bash: TOOL }, more });
+    publish({ name: "@acme/bash", version: "1.1.0", plugins: { bash: TOOL }, more });
     const sources = open();
     // Inspecting returns name, category and version, and changes nothing.
     const about = { name: "bash", category: "tool", origin: "installed", source: "@acme/bash" };
@@ -135,15 +132,15 @@ verifies(
     const dir = join(plugins, "node_modules/@acme/bash");
     expect(entry).toEqual({ ...about, version: "1.0.0", dir, module: join(dir, "index.js") });
     expect(existsSync(join(plugins, "node_modules/helper-lib/index.js"))).toBe(true);
-    expect(await found()).toEqual(["installed bash 1.0.0"]);
+    expect(await discoverSources()).toEqual(["installed bash 1.0.0"]);
 
     await sources.install("@acme/bash", { editable: false });
-    expect(await found(sources)).toEqual(["installed bash 1.1.0"]);
+    expect(await discoverSources(sources)).toEqual(["installed bash 1.1.0"]);
     // The path of the module does not depend on the version.
     expect((await sources.discover()).entries[0]!.module).toBe(entry!.module);
 
     await sources.remove("bash");
-    expect(await found()).toEqual([]);
+    expect(await discoverSources()).toEqual([]);
     expect(existsSync(join(plugins, "node_modules/helper-lib"))).toBe(false);
     expect(existsSync(mark)).toBe(false);
   },
@@ -161,20 +158,20 @@ verifies(
       const checked_at = "2026-05-01T00:00:00.000Z";
       return { state: "none", reason: null, build: null, logged_at: null, checked_at, trust_root: null };
     };
-    await publish({ name: "proven", plugins: { proven: TOOL } });
+    publish({ name: "proven", plugins: { proven: TOOL } });
     const sources = open({ provenance });
     const states = async () =>
       (await sources.discover()).entries.map((entry) => `${entry.version} ${entry.provenance?.state}`);
     const [entry] = await sources.install("proven", { editable: false });
     expect(entry!.provenance?.state).toBe("none");
-    await publish({ name: "proven", version: "2.0.0", plugins: { proven: TOOL } });
+    publish({ name: "proven", version: "2.0.0", plugins: { proven: TOOL } });
     registry.requests.length = 0;
     const refused = sources.install("proven", { editable: false });
     expect(await codeOfRejection(refused)).toBe("provenance.invalid");
     expect(registry.requests.filter((path) => path.endsWith(".tgz"))).toEqual([]);
     expect(await states()).toEqual(["1.0.0 none"]);
     // The same version from an archive of the operator has no provenance.
-    const archive = await pack(makePackage({ name: "proven", plugins: { proven: TOOL } }));
+    const archive = packFolder(makePackage({ name: "proven", plugins: { proven: TOOL } }));
     await sources.install(archive, { editable: false });
     expect(await states()).toEqual(["1.0.0 undefined"]);
     expect(checked).toEqual(["proven 1.0.0 sha512-", "proven 2.0.0 sha512-"]);
@@ -210,7 +207,7 @@ verifies(
     await sources.install(linked, { editable: true });
     expect(copy).toMatchObject({ origin: "local", source: folder });
     expect(copy!.dir.startsWith(join(plugins, "local"))).toBe(true);
-    expect(await found(sources)).toEqual([
+    expect(await discoverSources(sources)).toEqual([
       "bundled comes-along 1.0.0",
       "installed packed 1.0.0",
       "local copied 1.0.0",
@@ -221,12 +218,16 @@ verifies(
     rmSync(folder, { recursive: true });
     const manifest = readFileSync(join(linked, "package.json"), "utf8");
     writeFileSync(join(linked, "package.json"), manifest.replace("1.0.0", "2.0.0"));
-    expect(await found()).toEqual(["installed packed 1.0.0", "local copied 1.0.0", "local linked 2.0.0"]);
+    expect(await discoverSources()).toEqual([
+      "installed packed 1.0.0",
+      "local copied 1.0.0",
+      "local linked 2.0.0",
+    ]);
     // A second install, after the archive of the first was removed.
-    const second = await pack(makePackage({ name: "second", plugins: { second: TOOL } }));
+    const second = packFolder(makePackage({ name: "second", plugins: { second: TOOL } }));
     await sources.install(second, { editable: false });
     for (const name of ["packed", "copied", "linked", "second"]) await sources.remove(name);
-    expect(await found(sources)).toEqual(["bundled comes-along 1.0.0"]);
+    expect(await discoverSources(sources)).toEqual(["bundled comes-along 1.0.0"]);
     expect([existsSync(copy!.dir), existsSync(linked)]).toEqual([false, true]);
     expect(await codeOfRejection(sources.remove("comes-along"))).toBe("plugin.bundled");
     expect(await codeOfRejection(sources.remove("nobody"))).toBe("plugin.not_found");
@@ -237,15 +238,15 @@ verifies(
 );
 
 test("refuses packages that are not plugins and keeps the installed ones", async () => {
-  await publish({ name: "hidden", plugins: { hidden: TOOL } });
-  await publish({ name: "kept", plugins: { kept: TOOL }, more: { dependencies: { hidden: "1.0.0" } } });
-  await publish({ name: "no-plugin" });
-  await publish({
+  publish({ name: "hidden", plugins: { hidden: TOOL } });
+  publish({ name: "kept", plugins: { kept: TOOL }, more: { dependencies: { hidden: "1.0.0" } } });
+  publish({ name: "no-plugin" });
+  publish({
     name: "needs-more",
     plugins: { "needs-more": TOOL },
     more: { dependencies: { gone: "9.9.9" } },
   });
-  await publish({ name: "rival", plugins: { kept: TOOL } });
+  publish({ name: "rival", plugins: { kept: TOOL } });
   const sources = open();
   await sources.install("kept", { editable: false });
   const before = realpathSync(join(plugins, "node_modules"));
@@ -266,7 +267,7 @@ test("refuses packages that are not plugins and keeps the installed ones", async
   expect(await codeOfRejection(sources.install("kept", { editable: true }))).toBe("plugin.source_invalid");
   expect(realpathSync(join(plugins, "node_modules"))).toBe(before);
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
-  expect(await found(sources)).toEqual(["installed kept 1.0.0"]);
+  expect(await discoverSources(sources)).toEqual(["installed kept 1.0.0"]);
   // A plugin that is only a dependency is reported and not used.
   expect((await sources.discover()).problems).toEqual([
     {
@@ -292,20 +293,20 @@ test("copies a folder only when no link points outside it", async () => {
     symlinkSync(target, join(bad, "outside"));
     expect(await codeOfRejection(sources.install(bad, { editable: false }))).toBe("plugin.install_failed");
   }
-  expect(await found(sources)).toEqual(["local inner 1.0.0"]);
+  expect(await discoverSources(sources)).toEqual(["local inner 1.0.0"]);
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
   // A second install replaces the copy; the old one is removed at the next start.
   await sources.install(folder, { editable: false });
-  expect(await found(open())).toEqual(["local inner 1.0.0"]);
+  expect(await discoverSources(open())).toEqual(["local inner 1.0.0"]);
   expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
 });
 
-test("keeps the previous packages after an interrupted install, and removes its remains at the next start", async () => {
-  const archive = await pack(makePackage({ name: "kept", plugins: { kept: TOOL } }));
+test("keeps the previous packages after an interrupted install, and removes its files at the next start", async () => {
+  const archive = packFolder(makePackage({ name: "kept", plugins: { kept: TOOL } }));
   await open().install(archive, { editable: false });
   const link = join(plugins, "node_modules");
   expect(lstatSync(link).isSymbolicLink()).toBe(true);
-  const other = await pack(makePackage({ name: "other", plugins: { other: TOOL } }));
+  const other = packFolder(makePackage({ name: "other", plugins: { other: TOOL } }));
   const failing: Npm = {
     settings: (cwd) => npm.settings(cwd),
     cli: () => npm.cli(),
@@ -319,7 +320,7 @@ test("keeps the previous packages after an interrupted install, and removes its 
     Error,
   );
   mkdirSync(join(plugins, "npm/half-a-generation/node_modules"), { recursive: true });
-  expect(await found()).toEqual(["installed kept 1.0.0"]);
+  expect(await discoverSources()).toEqual(["installed kept 1.0.0"]);
   expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
 });
 
@@ -330,29 +331,29 @@ test("keeps packages that were added by hand when another one is installed", asy
   writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
   writeFileSync(join(dir, "index.js"), "");
   const sources = open();
-  expect(await found(sources)).toEqual(["installed by-hand 3.0.0"]);
-  const archive = await pack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
+  expect(await discoverSources(sources)).toEqual(["installed by-hand 3.0.0"]);
+  const archive = packFolder(makePackage({ name: "packed", plugins: { packed: TOOL } }));
   await sources.install(archive, { editable: false });
-  expect(await found(sources)).toEqual(["installed by-hand 3.0.0", "installed packed 1.0.0"]);
+  expect(await discoverSources(sources)).toEqual(["installed by-hand 3.0.0", "installed packed 1.0.0"]);
 });
 
 test("makes installed and copied plugins readable by sandbox users and writable only by the owner", async () => {
   for (const mask of [0o077, 0o000]) {
     rmSync(plugins, { recursive: true, force: true });
-    const archive = await pack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
+    const archive = packFolder(makePackage({ name: "packed", plugins: { packed: TOOL } }));
     const copied = makePackage({ name: "copied", plugins: { copied: TOOL }, files: { "run.sh": "" } });
     chmodSync(join(copied, "run.sh"), 0o777);
     chmodSync(join(copied, "index.js"), 0o600);
-    const usual = process.umask(mask);
+    const previous_umask = process.umask(mask);
     try {
       await open().install(archive, { editable: false });
       await open().install(copied, { editable: false });
     } finally {
-      process.umask(usual);
+      process.umask(previous_umask);
     }
     const modeOf = (...parts: string[]) => (statSync(join(plugins, ...parts)).mode & 0o777).toString(8);
     const [copy] = readdirSync(join(plugins, "local"));
-    const shown = [
+    const modes = [
       ["node_modules"],
       ["node_modules", "packed"],
       ["node_modules", "packed", "index.js"],
@@ -360,7 +361,7 @@ test("makes installed and copied plugins readable by sandbox users and writable 
       ["local", copy!, "index.js"],
       ["local", copy!, "run.sh"],
     ];
-    expect(shown.map((parts) => modeOf(...parts))).toEqual(["755", "755", "644", "755", "644", "755"]);
+    expect(modes.map((parts) => modeOf(...parts))).toEqual(["755", "755", "644", "755", "644", "755"]);
     expect(["npm", "local"].map((name) => modeOf(name))).toEqual(["700", "700"]);
   }
 });
@@ -428,9 +429,9 @@ verifies(
   ["plug.install", "run.progress"],
   "leaves nothing behind when an installation is cancelled",
   async () => {
-    await publish({ name: "acme-slow", plugins: { slow: TOOL } });
+    publish({ name: "acme-slow", plugins: { slow: TOOL } });
     const folder = makePackage({ name: "acme-folder", plugins: { folder: TOOL } });
-    const archive = await pack(makePackage({ name: "acme-packed", plugins: { packed: TOOL } }));
+    const archive = packFolder(makePackage({ name: "acme-packed", plugins: { packed: TOOL } }));
     const sources = open();
     const cases: [source: string, editable: boolean, step: ProgressStep][] = [
       ["acme-slow", false, "read"],
@@ -445,7 +446,7 @@ verifies(
       const work = sources.install(source, { editable }, operationUntil(step));
       expect(await codeOfRejection(work), `${source} ${step}`).toBe("request.cancelled");
     }
-    expect(await found(sources)).toEqual([]);
+    expect(await discoverSources(sources)).toEqual([]);
     for (const name of ["npm", "local"]) {
       const dir = join(plugins, name);
       expect(existsSync(dir) ? readdirSync(dir) : []).toEqual([]);
@@ -454,6 +455,6 @@ verifies(
     const late = operationUntil("store");
     await sources.install(folder, { editable: false }, late);
     expect(late.steps).toEqual(["read", "read", "unpack", "store"]);
-    expect(await found(sources)).toEqual(["local folder 1.0.0"]);
+    expect(await discoverSources(sources)).toEqual(["local folder 1.0.0"]);
   },
 );

@@ -140,7 +140,7 @@ verifies(
 
 verifies(
   "instr.manifest",
-  "starts a Java class as a process whatever isolationMode is declared",
+  "starts a Java class as a process regardless of the declared isolationMode",
   async () => {
     const plugin = { ...(JSON.parse(PUBLISHED) as object), isolationMode: "ClassLoaderIsolated" };
     const classes = { "com/example/HelloWorldProvider.class": MAIN_CLASS };
@@ -204,7 +204,7 @@ describe("the start of an instrument plugin (instr.manifest)", () => {
   });
 });
 
-describe("refuses a manifest and says what to write:", () => {
+describe("refuses a manifest and explains what to write:", () => {
   const WRONG: [what: string, manifest: unknown, expectedText: RegExp, others?: Record<string, string>][] = [
     ["invalid JSON", "{", /^META-INF\/hefty-plugin\.json: it is not valid JSON/],
     ["a list", [], /write one object/],

@@ -146,7 +146,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ["a size in base 256", "garbage", () => tar(file("b", { size: "\x80\0\0\0\0\0\0\0\0\0\0\x01" }))],
   ["a negative size", "garbage", () => tar(file("b", { size: "-1" }))],
   ["a wrong checksum", "garbage", () => tar(file("b", { checksum: 1 }))],
-  ["a header of no known format", "garbage", () => tar(file("b", { magic: "notatar!" }))],
+  ["a header of an unknown format", "garbage", () => tar(file("b", { magic: "notatar!" }))],
   [
     "zeros and then another file",
     "data-after-end",

@@ -32,17 +32,17 @@ async function apply(...layers: (readonly LayerEntry[] | Buffer)[]): Promise<Rec
       const bytes = Buffer.isBuffer(layer) ? layer : await layerOf(layer);
       await applyLayer(tree, index, oneByOne(bytes), spool, LIMITS);
     }
-    const found: Record<string, string | null> = {};
+    const contents: Record<string, string | null> = {};
     for (const { path, node } of tree.entries()) {
-      if (node.kind === "folder") found[path] = null;
-      else if (node.kind === "link") found[path] = `-> ${node.target}`;
+      if (node.kind === "folder") contents[path] = null;
+      else if (node.kind === "link") contents[path] = `-> ${node.target}`;
       else {
         const { offset, size } = node.content;
         const { buffer } = await handle.read(Buffer.alloc(size), 0, size, offset);
-        found[path] = `${buffer.toString()}${node.executable ? " (program)" : ""}`;
+        contents[path] = `${buffer.toString()}${node.executable ? " (program)" : ""}`;
       }
     }
-    return found;
+    return contents;
   } finally {
     await handle.close();
   }
@@ -109,7 +109,7 @@ const HOSTILE: [what: string, rule: string, entries: readonly LayerEntry[]][] = 
   ["a named pipe", "device", [{ name: "pipe", type: "fifo" }]],
   ["a whiteout without a name", "whiteout", [{ name: "etc/.wh.", body: "" }]],
   ["a whiteout of the parent", "whiteout", [{ name: "etc/.wh...", body: "" }]],
-  ["a hard link to nothing", "hard-link", [{ name: "x", type: "link", linkname: "etc/shadow" }]],
+  ["a hard link to a missing file", "hard-link", [{ name: "x", type: "link", linkname: "etc/shadow" }]],
   [
     "a hard link to a folder",
     "hard-link",

@@ -1,4 +1,4 @@
-/** A registry that lies about sizes and lists, sends endless responses, or leads the client elsewhere. */
+/** A registry that lies about sizes and lists, sends endless responses, or redirects the client to another host. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import type { IncomingMessage } from "node:http";
 import { join } from "node:path";
@@ -18,11 +18,11 @@ verifies("pkg.oci", "refuses a blob whose size is not that of its descriptor", a
   const { digest, size } = registry.putBlob("listing");
   const client = connect();
   expect((await client.readBlob(at(), descriptor(digest, size), 100)).toString()).toBe("listing");
-  for (const wrong of [size - 1, size + 1]) {
-    const error = await registryRefusal(client.readBlob(at(), descriptor(digest, wrong), 100));
+  for (const wrongSize of [size - 1, size + 1]) {
+    const error = await registryRefusal(client.readBlob(at(), descriptor(digest, wrongSize), 100));
     expect(error.code).toBe("registry.invalid");
     const file = newFile();
-    await registryRefusal(client.fetchBlob(at(), descriptor(digest, wrong), file));
+    await registryRefusal(client.fetchBlob(at(), descriptor(digest, wrongSize), file));
     expect(existsSync(file)).toBe(false);
   }
 });
@@ -67,7 +67,7 @@ const SECURE = parseReference("oci://registry.test/acme/devkit:1.0.0");
 
 verifies(
   "pkg.oci",
-  "refuses a redirect or a token server that leads from TLS to a connection without it",
+  "refuses a redirect or a token server that downgrades from TLS to plain HTTP",
   async () => {
     const redirected = answering(() => ({ status: 307, headers: { location: LOCAL } }));
     expect((await registryRefusal(redirected.client.fetchManifest(SECURE))).code).toBe("registry.invalid");

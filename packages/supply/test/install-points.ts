@@ -21,6 +21,9 @@ interface Change {
   check(packages: PackageHome): Promise<string | null>;
 }
 
+/** The error codes for changed files and for missing files. */
+const DETECTED: ReadonlySet<string> = new Set(["package.corrupt", "package.files_missing"]);
+
 /** Version 2 is installed, removed and repaired, each time beside version 1. */
 export async function changesIn(base: string): Promise<Record<"install" | "remove" | "heal", Change>> {
   const [first, second, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
@@ -53,7 +56,7 @@ export async function changesIn(base: string): Promise<Record<"install" | "remov
       check: (packages) =>
         packages.files.verified(digest).then(
           () => null,
-          ({ code }: { code: string }) => (code === "package.corrupt" ? null : code),
+          ({ code }: { code: string }) => (DETECTED.has(code) ? null : code),
         ),
     },
   };

@@ -105,7 +105,7 @@ verifies("api.marketplace", "accepts an available entry only with digest, key, l
   expect(problemOf({ surprise: 1 })).toBe("entries.0");
 });
 
-test("reads a catalog file at every request and says why one cannot be used", async () => {
+test("reads a catalog file at every request and reports why one cannot be used", async () => {
   const folder = mkdtempSync(join(tmpdir(), "catalog-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
   const file = join(folder, "catalog.json");
@@ -153,7 +153,7 @@ test("refuses redirects, endless bodies and addresses that are not allowed", asy
   });
   const catalogs = open({ catalogs: [`${redirect.url}/c.json`, `${endless.url}/c.json`] });
   const [, first, second] = await catalogs.read();
-  expect(first!.origin.problem).toContain("answered 302");
+  expect(first!.origin.problem).toContain("returned HTTP 302");
   expect(redirect.requests).toEqual(["/c.json"]);
   expect(second!.origin.problem).toContain("more than");
   const denied = open({

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { npmServerEntry, readMcpJson } from "../src/import/mcp/mcp-json.ts";
+import { selectProgram } from "../src/import/mcp/npm-server.ts";
 import { serverContent } from "../src/import/mcp/server-part.ts";
 import type { PartImport } from "../src/import/parts/source-content.ts";
 
@@ -8,12 +9,13 @@ const placeholder = (name: string) => `$${"{"}${name}}`;
 const NOTHING = { args: [], env: {}, secret_env: {}, secret_slots: [] };
 
 test.each([
-  [{ command: "npx", args: ["-y", "@acme/mcp@1.2.3", "--dir", "/x"] }, "@acme/mcp@1.2.3", ["--dir", "/x"]],
-  [{ command: "npx", args: ["--package=@acme/mcp", "demo", "a"] }, "@acme/mcp", ["a"]],
-  [{ command: "npx", args: ["-p", "acme", "demo"] }, "acme", []],
-])("reads the npx command %j as an npm package", (about, spec, args) => {
-  expect(read({ one: about })).toEqual([
-    { name: "one", server_name: "one", ...NOTHING, from: { kind: "npm", spec }, args },
+  [["-y", "@acme/mcp@1.2.3", "--dir", "/x"], { spec: "@acme/mcp@1.2.3" }, ["--dir", "/x"]],
+  [["--package=@acme/mcp", "demo", "a"], { spec: "@acme/mcp", program: "demo" }, ["a"]],
+  [["-p", "acme", "demo"], { spec: "acme", program: "demo" }, []],
+  [["-p", "acme"], { spec: "acme" }, []],
+])("reads npx with %j as an npm package", (npx, from, args) => {
+  expect(read({ one: { command: "npx", args: npx } })).toEqual([
+    { name: "one", server_name: "one", ...NOTHING, from: { kind: "npm", ...from }, args },
   ]);
 });
 
@@ -79,7 +81,7 @@ test("reads docker run as a container image, with its variables, secrets and mou
   });
 });
 
-test("reports flags of docker run that have no effect, and quotes names from a stranger's file", () => {
+test("reports flags of docker run that have no effect, and quotes names from an untrusted file", () => {
   const servers = read({
     one: {
       command: "docker",
@@ -104,7 +106,7 @@ test("reports flags of docker run that have no effect, and quotes names from a s
   });
   const into = {} as PartImport;
   expect(serverContent({ servers, left_out: [] }, into).notes).toEqual([
-    "one asks for the folder /srv/a;reboot, which it does not get. To allow it: backplane binding set one --mount '/srv/a;reboot:/data:rw'",
+    "one requests the folder /srv/a;reboot, which is not granted. To allow it: backplane binding set one --mount '/srv/a;reboot:/data:rw'",
     "one is started with --name, which has no effect here: the gateway decides when the server runs.",
     "one is started with --restart, which has no effect here: the gateway decides when the server runs.",
     "one is started with -p, which has no effect here: no port of the server can be reached from outside.",
@@ -128,7 +130,7 @@ test.each([
     ["run", "--env-file", ".env", "acme/x"],
     "--env-file, which is not supported: the file is not part",
   ],
-  ["docker", ["run", "--entrypoint=sh", "acme/x"], "the server starts as the image says"],
+  ["docker", ["run", "--entrypoint=sh", "acme/x"], "the server starts as the image specifies"],
   ["docker", ["run", "-di", "acme/x"], "docker run with -d, which is not supported: the gateway speaks"],
   ["docker", ["run", "--cap-add", "ALL", "acme/x"], "a server never gets privileges on the host"],
   ["docker", ["run", "--unknown", "acme/x"], "docker run with --unknown, which is not supported."],
@@ -157,6 +159,35 @@ test.each([
   const { servers, left_out } = readMcpJson({ mcpServers: { one: { command, args } } }, "mcp.json");
   expect(servers).toEqual([]);
   expect(left_out[0]!.reason).toContain(reason);
+});
+
+test("starts the program that npx names, and refuses another program of the package", () => {
+  const two = { bin: { mcp: "./mcp.js", admin: "./admin.js" } };
+  expect(selectProgram("@acme/mcp", two, "mcp")).toBe("./mcp.js");
+  expect(selectProgram("@acme/mcp", { bin: { demo: "./demo.js" } }, "demo")).toBe("./demo.js");
+  expect(selectProgram("@acme/mcp", { bin: "./own.js" }, "mcp")).toBe("./own.js");
+  expect(() => selectProgram("@acme/mcp", two, "admin")).toThrow(
+    'the command names its program "admin", and only mcp can be started',
+  );
+});
+
+test("reports the settings of a server that have no effect", () => {
+  const servers = read({
+    one: { command: "npx", args: ["acme"], cwd: "/srv", timeout: 60, autoApprove: ["a"], description: "x" },
+    two: {
+      url: "https://a.example/mcp",
+      type: "http",
+      oauth: { client_id: "x" },
+      disabled: false,
+      tools: [],
+    },
+  });
+  expect(serverContent({ servers, left_out: [] }, {} as PartImport).notes).toEqual([
+    'one is started with the setting "cwd", which has no effect here: the server starts in its own folder.',
+    'one is started with the setting "timeout", which has no effect here: the limits of the gateway apply ([timeouts] in backplane.toml).',
+    'one is started with the setting "autoApprove", which has no effect here: the policy of the gateway decides which calls need approval (backplane policy).',
+    'two is started with the setting "oauth", which has no effect here: the gateway does not know it.',
+  ]);
 });
 
 test.each([
@@ -229,6 +260,9 @@ test.each([
   ['{"mcpServers":{"a":{"command":"npx","args":["--call","rm"]}}}', "--call"],
   ['{"mcpServers":{"a":{"command":"npx","args":["git+https://x/y"]}}}', "without a package name"],
   ['{"mcpServers":{"a":{"command":"x","env":{"N":1}}}}', "env.N of a is not a string"],
+  ['{"mcpServers":{"a":{"command":"x","disabled":true}}}', "a is disabled in the file"],
+  ['{"mcpServers":{"a":{"url":"https://a/mcp","enabled":false}}}', "a is disabled in the file"],
+  ['{"mcpServers":{"a":{"command":"x","envFile":".env"}}}', "a has an envFile"],
 ])("leaves out only the invalid server of %s", (text, expectedText) => {
   const { mcpServers } = JSON.parse(text) as { mcpServers: object };
   const good = { command: "python3" };

@@ -2,6 +2,8 @@
 import { createHash } from "node:crypto";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
+import { tar } from "./tar-bytes.ts";
 
 export interface Registry {
   url: string;
@@ -12,11 +14,16 @@ export interface Registry {
   requests: string[];
   /** The documents at the attestation endpoint by NAME@VERSION; a function writes the response itself. */
   attestations: Map<string, object | ((response: ServerResponse) => void)>;
-  /** Packages whose metadata says that there are attestations. */
+  /** Packages whose metadata claims that attestations exist. */
   attested: Set<string>;
   /** Requests whose path matches are never answered. */
   stalls: RegExp | null;
   close(): Promise<void>;
+}
+
+/** Builds an archive like those of `npm pack`, because running npm takes a second. */
+export function packPackage(files: Record<string, string | Uint8Array>): Buffer {
+  return gzipSync(tar(...Object.entries(files).map(([path, body]) => ({ name: `package/${path}`, body }))));
 }
 
 export async function startRegistry(): Promise<Registry> {
@@ -31,10 +38,12 @@ export async function startRegistry(): Promise<Registry> {
     if (typeof document === "function") return void document(response);
     if (document !== undefined) return void response.end(JSON.stringify(document));
     const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(path) ?? [];
-    const [, whole = "", one = ""] = /^\/(.+)\/([^/]+)$/.exec(path) ?? [];
-    if (packages.get(whole)?.has(one)) {
-      const dist = registry.attested.has(whole) ? { attestations: { url: "https://elsewhere.test" } } : {};
-      return void response.end(JSON.stringify({ name: whole, version: one, dist }));
+    const [, package_name = "", package_version = ""] = /^\/(.+)\/([^/]+)$/.exec(path) ?? [];
+    if (packages.get(package_name)?.has(package_version)) {
+      const dist = registry.attested.has(package_name)
+        ? { attestations: { url: "https://elsewhere.test" } }
+        : {};
+      return void response.end(JSON.stringify({ name: package_name, version: package_version, dist }));
     }
     const versions = packages.get(name);
     const archive = version === undefined ? undefined : versions?.get(version)?.archive;

@@ -1,5 +1,4 @@
 /** MCP servers from npm as packages, with the real npm and a local registry. */
-import { execFileSync } from "node:child_process";
 import {
   existsSync,
   mkdirSync,
@@ -20,7 +19,8 @@ import { createPackageImporter, openContentStore } from "../src/index.ts";
 import { createNpm, type Npm } from "../src/npm/npm-command.ts";
 import { type CheckProvenance, createProvenanceCheck } from "../src/provenance/check-provenance.ts";
 import { createTrustRoot } from "../src/provenance/trust-root.ts";
-import { type Registry, startRegistry } from "./npm-registry.ts";
+import { packPackage, type Registry, startRegistry } from "./npm-registry.ts";
+import { reuseTree } from "./reuse-tree.ts";
 import { ACME_BUILD, provenanceStatement, SigstoreInstance } from "./sigstore-instance.ts";
 
 let registry: Registry;
@@ -47,25 +47,27 @@ afterAll(async () => {
 });
 
 function publish(name: string, about: object, files: Record<string, string> = {}): Buffer {
-  const dir = join(root, encodeURIComponent(name), "package");
-  mkdirSync(dir, { recursive: true });
   const manifest = { name, version: "1.0.0", ...about };
-  writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
-  for (const [file, text] of Object.entries(files)) writeFileSync(join(dir, file), text);
-  const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
+  const archive = packPackage({ "package.json": JSON.stringify(manifest), ...files });
   registry.publish(name, manifest.version, archive, manifest);
   return archive;
 }
 
-async function open(scripts: InstallScripts | null = null, provenance?: CheckProvenance) {
+interface OpenOptions {
+  with_npm?: Npm;
+  scripts?: InstallScripts;
+  provenance?: CheckProvenance;
+}
+
+async function open({ with_npm = npm, scripts, provenance }: OpenOptions = {}) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
   const importer = createPackageImporter({
     store,
     schemas,
     host: { os: "linux", arch: "amd64" },
-    npm,
-    scripts,
+    npm: with_npm,
+    scripts: scripts ?? null,
     ...(provenance === undefined ? {} : { provenance }),
   });
   return { store, importer, close: () => schemas.close() };
@@ -117,7 +119,7 @@ verifies(
     writeFileSync(file, JSON.stringify(sigstore.trustedRoot()));
     const trust_root = createTrustRoot({ file, folder: root, now: Date.now });
     const check = createProvenanceCheck({ npm, trust_root, required: [], now: Date.now });
-    const { store, importer, close } = await open(null, check);
+    const { store, importer, close } = await open({ provenance: check });
     const source = { kind: "npm" as const, spec: "acme-proven", secret_slots: [] };
     const attest = (bytes: Buffer) => {
       const statement = provenanceStatement({ name: "acme-proven", version: "1.0.0", archive: bytes });
@@ -129,8 +131,8 @@ verifies(
     registry.requests.length = 0;
     await expect(importer.import(source)).rejects.toMatchObject({ code: "provenance.mismatch" });
     expect(registry.requests.filter((path) => path.endsWith(".tgz"))).toEqual([]);
-    const shown = importer.inspect({ ...source, args: [] });
-    await expect(shown).rejects.toMatchObject({ code: "provenance.mismatch" });
+    const inspection = importer.inspect({ ...source, args: [] });
+    await expect(inspection).rejects.toMatchObject({ code: "provenance.mismatch" });
     attest(archive);
     expect((await importer.inspect({ ...source, args: [] })).packages).toMatchObject([
       { package_id: "npm/acme-proven", provenance: { state: "verified" } },
@@ -154,7 +156,23 @@ const NATIVE: Extract<InstallationSource, { kind: "npm" }> = {
   secret_slots: [],
 };
 
-function publishNative(): void {
+let native_npm: Npm | undefined;
+
+/** An importer of `NATIVE`, which the real npm installs once. */
+async function openNative(scripts?: InstallScripts) {
+  native_npm ??= publishNative();
+  return await open({ with_npm: native_npm, ...(scripts === undefined ? {} : { scripts }) });
+}
+
+/** Installs `NATIVE` with one npm and every other package with the other one. */
+function selectNpm(native: Npm, other: Npm): Npm {
+  return {
+    ...npm,
+    install: (...given) => (given[0].at(-1) === `${NATIVE.spec}@latest` ? native : other).install(...given),
+  };
+}
+
+function publishNative(): Npm {
   const scripts = { install: "node-gyp rebuild" };
   publish("acme-native", { main: "index.js", scripts }, { "index.js": "" });
   publish(
@@ -162,24 +180,78 @@ function publishNative(): void {
     { bin: "bin.mjs", dependencies: { "acme-native": "1.0.0" } },
     { "bin.mjs": "#!/usr/bin/env node\n" },
   );
+  return reuseTree(npm, `${NATIVE.spec}@latest`);
+}
+
+const KEY = `ghp_${"a1B2".repeat(9)}`;
+let harmless:
+  | Promise<{ tree: string; verified: string; origin: string; notes: readonly string[] }>
+  | undefined;
+
+/**
+ * Imports a package with a credential in a dependency, which is allowed, and an optional dependency for another
+ * platform.
+ */
+async function importHarmless() {
+  const scripts = { install: "node-gyp rebuild" };
+  publish("acme-fixture", { main: "index.js" }, { "index.js": "", "test-key.txt": KEY });
+  publish("acme-foreign", { os: ["aix"], scripts, hasInstallScript: true }, {});
+  publish(
+    "acme-harmless",
+    {
+      bin: "bin.mjs",
+      dependencies: { "acme-fixture": "1.0.0" },
+      optionalDependencies: { "acme-foreign": "1.0.0" },
+    },
+    { "bin.mjs": "#!/usr/bin/env node\n" },
+  );
+  const { store, importer, close } = await open();
+  const opened = await importer.open({ ...NATIVE, spec: "acme-harmless" });
+  const { digest, origin, notes } = await opened.import(opened.parts[0]!);
+  // Fails if the tree has anything that its listing does not have.
+  const verified = await store.verified(digest);
+  await close();
+  return { tree: store.treeOf(digest), verified, origin, notes: notes ?? [] };
+}
+
+/** Packages that are refused after their installation. The real npm installs all of them at once. */
+const UNUSABLE: Record<string, [about: object, files?: Record<string, string>]> = {
+  "acme-no-bin": [{}],
+  "acme-two-bins": [{ bin: { a: "a.js", b: "b.js" } }],
+  "acme-lost-bin": [{ bin: "gone.js" }],
+  "acme-kernel": [{ bin: "x.js", "yaya.plugins.v1": { x: { category: "tool" } } }],
+  "acme-leaky": [{ bin: "bin.mjs" }, { "bin.mjs": "", "notes.txt": `token ${KEY}` }],
+  "acme-twins": [{ bin: "x.js" }, { "x.js": "", "README.md": "", "readme.md": "" }],
+};
+let unusable_npm: Npm | undefined;
+
+async function importUnusable(name: keyof typeof UNUSABLE) {
+  unusable_npm ??= publishUnusable();
+  const { importer, close } = await open({ with_npm: unusable_npm });
+  try {
+    return await importer.import({ kind: "npm", spec: name, secret_slots: [] });
+  } finally {
+    await close();
+  }
+}
+
+function publishUnusable(): Npm {
+  for (const [name, [about, files]] of Object.entries(UNUSABLE)) publish(name, about, files);
+  const dependencies = Object.fromEntries(Object.keys(UNUSABLE).map((name) => [name, "1.0.0"]));
+  publish("acme-unusable", { dependencies });
+  return reuseTree(npm, "acme-unusable@latest");
 }
 
 verifies(
   "pkg.no-secrets",
   "refuses a credential in the requested npm package and names the file",
   async () => {
-    const key = `ghp_${"a1B2".repeat(9)}`;
-    publish("acme-fixture", { main: "index.js" }, { "index.js": "", "test-key.txt": key });
-    publish("acme-careful", { bin: "bin.mjs", dependencies: { "acme-fixture": "1.0.0" } }, { "bin.mjs": "" });
-    publish("acme-leaky", { bin: "bin.mjs" }, { "bin.mjs": "", "notes.txt": `token ${key}` });
-    const { importer, close } = await open();
-    const from = (spec: string) => importer.import({ kind: "npm", spec, secret_slots: [] });
-    await expect(from("acme-leaky")).rejects.toMatchObject({
+    await expect(importUnusable("acme-leaky")).rejects.toMatchObject({
       code: "package.credential_file",
       details: { files: [{ file: "notes.txt", why: "it contains a GitHub token" }] },
     });
-    expect((await from("acme-careful")).origin).toBe("npm");
-    await close();
+    harmless ??= importHarmless();
+    expect((await harmless).origin).toBe("npm");
   },
   60_000,
 );
@@ -188,8 +260,7 @@ verifies(
   "server.native",
   "names the install scripts that were not run, and how to allow them",
   async () => {
-    publishNative();
-    const { importer, close } = await open();
+    const { importer, close } = await openNative();
     const opened = await importer.open(NATIVE);
     const { notes, manifest } = await opened.import(opened.parts[0]!);
     expect(notes).toEqual([expect.stringContaining("acme-native@1.0.0")]);
@@ -204,7 +275,6 @@ verifies(
   "server.native",
   "runs allowed scripts, records them, and includes their result in the digest",
   async () => {
-    publishNative();
     const requests: string[][] = [];
     const outside = join(root, "outside");
     writeFileSync(outside, "untouched");
@@ -220,7 +290,7 @@ verifies(
         symlinkSync(outside, join(folder, "vai-plugin.toml"));
       },
     };
-    const { store, importer, close } = await open(scripts);
+    const { store, importer, close } = await openNative(scripts);
     const plain = await importer.open(NATIVE);
     const opened = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
     const before = await plain.import(plain.parts[0]!);
@@ -242,12 +312,11 @@ verifies(
   60_000,
 );
 
-test("refuses links that a script leaves", async () => {
-  publishNative();
+test("refuses links that a script leaves behind", async () => {
   const scripts: InstallScripts = {
     run: async ({ folder }) => symlinkSync("/etc/passwd", join(folder, "node_modules/acme-native/secret")),
   };
-  const { importer, close } = await open(scripts);
+  const { importer, close } = await openNative(scripts);
   const linked = await importer.open(NATIVE, { allow_scripts: ["acme-native"] });
   await expect(linked.import(linked.parts[0]!)).rejects.toMatchObject({
     code: "package.invalid",
@@ -260,11 +329,14 @@ verifies(
   "server.native",
   "runs allowed scripts of the servers of an mcp.json and of an Agent Plugin",
   async () => {
-    publishNative();
+    native_npm ??= publishNative();
     publish("acme-plain", { bin: "bin.mjs" }, { "bin.mjs": "#!/usr/bin/env node\n" });
     const requests: string[][] = [];
     const scripts: InstallScripts = { run: async ({ packages }) => void requests.push([...packages]) };
-    const { importer, close } = await open(scripts);
+    const { importer, close } = await open({
+      with_npm: selectNpm(native_npm, reuseTree(npm, "acme-plain@latest")),
+      scripts,
+    });
     const mcpServers = {
       plain: { command: "npx", args: ["-y", "acme-plain"] },
       native: { command: "npx", args: ["-y", "acme-uses-native"] },
@@ -295,9 +367,8 @@ verifies(
   60_000,
 );
 
-test("refuses names of packages without install scripts, and says which packages have some", async () => {
-  publishNative();
-  const { importer, close } = await open({ run: async () => {} });
+test("refuses names of packages without install scripts, and lists the packages that have some", async () => {
+  const { importer, close } = await openNative({ run: async () => {} });
   const opened = await importer.open(NATIVE, { allow_scripts: ["left-pad"] });
   const { notes } = await opened.import(opened.parts[0]!);
   expect(notes).toEqual([expect.stringContaining("acme-native@1.0.0")]);
@@ -310,35 +381,22 @@ test("refuses names of packages without install scripts, and says which packages
 }, 60_000);
 
 test("does not name install scripts of packages for another platform", async () => {
-  const scripts = { install: "node-gyp rebuild" };
-  publish("acme-foreign", { os: ["aix"], scripts, hasInstallScript: true }, {});
-  publish(
-    "acme-uses-foreign",
-    { bin: "bin.mjs", optionalDependencies: { "acme-foreign": "1.0.0" } },
-    { "bin.mjs": "#!/usr/bin/env node\n" },
-  );
-  const { importer, close } = await open();
-  const opened = await importer.open({ ...NATIVE, spec: "acme-uses-foreign" });
-  expect((await opened.import(opened.parts[0]!)).notes).toEqual([]);
-  await close();
+  harmless ??= importHarmless();
+  expect((await harmless).notes).toEqual([]);
 }, 60_000);
 
 test.each([
-  ["acme-no-bin", {}, "it has no program to start"],
-  ["acme-two-bins", { bin: { a: "a.js", b: "b.js" } }, "it has several programs: a, b"],
-  ["acme-lost-bin", { bin: "gone.js" }, "its program gone.js is not in the package"],
-  ["acme-kernel", { bin: "x.js", "yaya.plugins.v1": { x: { category: "tool" } } }, "it is a kernel plugin"],
+  ["acme-no-bin", "it has no program to start"],
+  ["acme-two-bins", "it has several programs: a, b"],
+  ["acme-lost-bin", "its program gone.js is not in the package"],
+  ["acme-kernel", "it is a kernel plugin"],
 ])(
   "refuses %s as an MCP server",
-  async (name, about, expectedText) => {
-    publish(name, about);
-    const { importer, close } = await open();
-    const failed = importer.import({ kind: "npm", spec: name, secret_slots: [] });
-    await expect(failed).rejects.toMatchObject({
+  async (name, expectedText) => {
+    await expect(importUnusable(name)).rejects.toMatchObject({
       code: "package.invalid",
       message: expect.stringContaining(expectedText),
     });
-    await close();
   },
   60_000,
 );
@@ -355,19 +413,15 @@ test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])(
 );
 
 test("refuses names that an archive may not contain, and stores no empty folder or file of npm", async () => {
-  publish("acme-twins", { bin: "x.js" }, { "x.js": "", "README.md": "", "readme.md": "" });
-  publish("acme-tidy", { bin: "x.js" }, { "x.js": "" });
-  const { store, importer, close } = await open();
-  await expect(importer.import({ kind: "npm", spec: "acme-twins", secret_slots: [] })).rejects.toMatchObject({
+  await expect(importUnusable("acme-twins")).rejects.toMatchObject({
     code: "package.unsafe",
     details: { rule: "collision" },
   });
-  const { digest } = await importer.import({ kind: "npm", spec: "acme-tidy", secret_slots: [] });
-  expect(existsSync(join(store.treeOf(digest), "node_modules/.package-lock.json"))).toBe(false);
-  // Fails if the tree has anything that its listing does not have.
-  expect(await store.verified(digest)).toBe(store.treeOf(digest));
-  await close();
-});
+  harmless ??= importHarmless();
+  const { tree, verified } = await harmless;
+  expect(existsSync(join(tree, "node_modules/.package-lock.json"))).toBe(false);
+  expect(verified).toBe(tree);
+}, 60_000);
 
 test("inspects a registry package and reports a server, a kernel plugin, or why it is neither", async () => {
   const group = (category: string) => ({ "yaya.plugins.v1": { "acme-clock": { category } } });

@@ -89,7 +89,7 @@ interface StoredManifest {
   annotations: object;
 }
 
-/** Replaces the manifest of the tag with one with these changes. */
+/** Applies the change to the manifest of the tag. */
 function changeManifest(change: (manifest: StoredManifest) => object): void {
   const manifest = JSON.parse(registry.manifests.get("0.1.0")!.toString()) as StoredManifest;
   registry.putManifest(change(manifest), "0.1.0");
@@ -208,7 +208,7 @@ describe("hostile artifacts", () => {
   const FILES = "application/vnd.vai.plugin.files.v1";
   const LAYER = "application/vnd.oci.image.layer.v1.tar+gzip";
 
-  const CASES: [what: string, code: string, prepare: () => void][] = [
+  const CASES: [title: string, code: string, prepare: () => void][] = [
     [
       "an ordinary image",
       "package.source_invalid",
@@ -255,7 +255,7 @@ describe("hostile artifacts", () => {
         })),
     ],
     [
-      "a layer that leaves its folder",
+      "a layer with a path outside its folder",
       "package.unsafe",
       () =>
         changeManifest((m) => ({
@@ -320,8 +320,8 @@ describe("hostile artifacts", () => {
       registries: { addresses: null, limits },
     });
 
-  for (const [what, code, prepare] of CASES)
-    verifies("pkg.oci", `refuses ${what} and leaves no file`, async () => {
+  for (const [title, code, prepare] of CASES)
+    verifies("pkg.oci", `refuses ${title} and leaves no file`, async () => {
       importer = tolerant();
       prepare();
       expect((await refused(fromRegistry())).code).toBe(code);
@@ -346,7 +346,7 @@ describe("hostile artifacts", () => {
     await expect(fromRegistry()).rejects.toThrow("instead of 1");
   });
 
-  verifies("pkg.oci", "refuses a layout with a wrong digest or size in its index as changed", async () => {
+  verifies("pkg.oci", "reports a wrong digest or size in the index of a layout as a mismatch", async () => {
     const text = readFileSync(join(layout, "index.json"), "utf8");
     const { digest, size } = JSON.parse(text).manifests[0] as { digest: string; size: number };
     const other = digest.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
@@ -365,7 +365,7 @@ describe("hostile artifacts", () => {
     }
   });
 
-  const LAYOUTS: [what: string, change: (copy: string) => void][] = [
+  const LAYOUTS: [title: string, change: (copy: string) => void][] = [
     ["another version", (copy) => writeFileSync(join(copy, "oci-layout"), '{"imageLayoutVersion":"9"}')],
     ["an index that is not JSON", (copy) => writeFileSync(join(copy, "index.json"), "{")],
     ["no package", (copy) => writeFileSync(join(copy, "index.json"), '{"schemaVersion":2,"manifests":[]}')],

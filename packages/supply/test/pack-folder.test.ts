@@ -261,7 +261,7 @@ describe("packing", () => {
     await expect(buffer(tarOf(() => dir, survey))).rejects.toMatchObject({ code: "package.source_invalid" });
   });
 
-  test("ends when its reader ends", async () => {
+  test("stops when its reader stops", async () => {
     writeFolder(dir, { ...HELLO, "large.bin": Buffer.alloc(4 * 1024 * 1024, 1) });
     let chunks = 0;
     for await (const chunk of tarOf(() => dir, await surveyFolder(dir))) {

@@ -112,14 +112,14 @@ test("makes the folders of an image readable by the users of sandboxes with any 
   for (const mask of [0o077, 0o000]) {
     await images.close();
     images = openImages();
-    const usual = process.umask(mask);
+    const previous_umask = process.umask(mask);
     try {
       const { folder } = await images.open(digest);
       const modeOf = (path: string) => (statSync(join(folder, path)).mode & 0o777).toString(8);
       const paths = [".", "lib", "lib/deep", "lib/deep/data", "bin/run"];
       expect(paths.map(modeOf)).toEqual(["755", "755", "755", "444", "555"]);
     } finally {
-      process.umask(usual);
+      process.umask(previous_umask);
     }
   }
 });
@@ -285,14 +285,14 @@ verifies("integrity.exec", "detects a file of an image that is written to after 
   });
   await new Promise((resolve) => setTimeout(resolve, 60));
   const intact = image !== null && readFileSync(join(image.folder, "bin/run"), "utf8").includes("ORIGINAL");
-  const found =
+  const is_refused =
     image === null ||
     (await image.check().then(
       () => false,
       () => true,
     ));
   // A write before `open` returned is refused or leads to a new image; a later one is detected.
-  expect([attacked, intact || found]).toEqual([true, true]);
+  expect([attacked, intact || is_refused]).toEqual([true, true]);
 });
 
 verifies("integrity.exec", "never starts from an image that changed since the last start", async () => {

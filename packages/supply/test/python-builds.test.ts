@@ -1,6 +1,6 @@
 /**
  * Python packages that are built from source archives, with the real pip and a local index. The sandbox is replaced by
- * functions that leave the files that the code of an archive could leave; `packages/runner/test/runner` has the real
+ * functions that write the files that the code of an archive could write; `packages/runner/test/runner` has the real
  * one.
  */
 
@@ -43,10 +43,13 @@ type BuildRequest = Parameters<SourceBuilds["run"]>[0];
 
 let index: PythonIndex;
 let root: string;
+/** Shared, because it starts one more process to find Python. */
+let pip: Pip;
 
 beforeAll(async () => {
   index = await startPythonIndex();
   root = mkdtempSync(join(tmpdir(), "backplane-python-builds-"));
+  pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root, PATH: "/usr/bin" } });
 });
 afterAll(async () => {
   await index.close();
@@ -64,8 +67,8 @@ function publishSource(content: SourceContentOf, sha256?: string): Buffer {
   return bytes;
 }
 
-/** A build that leaves this wheel. */
-const gives = (content: WheelContent) => (request: BuildRequest) => {
+/** A build that produces this wheel. */
+const fakeBuild = (content: WheelContent) => (request: BuildRequest) => {
   const { file, bytes } = wheel(content);
   writeFileSync(join(request.folder, "out", file), bytes);
 };
@@ -77,7 +80,6 @@ async function importServer(
 ) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
-  const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root, PATH: "/usr/bin" } });
   const builds: SourceBuilds = { run: async (request) => run(request) };
   const host = { os: "linux", arch: "amd64" } as const;
   const importer = createPackageImporter({ store, schemas, host, pip, builds });
@@ -91,7 +93,7 @@ async function importServer(
   }
 }
 
-/** Code that leaves a file as soon as a build backend or setup.py of the archive is run. */
+/** Code that writes a file as soon as a build backend or setup.py of the archive is run. */
 function marked(ran: string): Record<string, string> {
   const code = `open(${JSON.stringify(ran)}, "w").close()\n`;
   return { "setup.py": code, "own_backend.py": code };
@@ -147,7 +149,7 @@ verifies(
       expect(readFileSync(join(folder, "source", "setup.py"), "utf8")).toContain(ran);
       expect(readdirSync(join(folder, "env", "site-packages"))).toContain("acme_tool.py");
       expect(readFileSync(join(folder, "env", "bin", "acme-part"), "utf8")).toContain("sys.exit(x.run())");
-      gives({
+      fakeBuild({
         name: "acme-built",
         version: "1.4",
         files: { "acme_built.py": "def main(): print('built')\n" },
@@ -197,7 +199,7 @@ verifies(
       folders.push(folder);
       if (requirements_known) {
         expect(readdirSync(join(folder, "env", "site-packages"))).toContain("acme_late.py");
-        return gives({ name: "acme-asks", scripts: ["acme-asks = x:y"] })(request);
+        return fakeBuild({ name: "acme-asks", scripts: ["acme-asks = x:y"] })(request);
       }
       rmSync(join(folder, "env"), { recursive: true });
       symlinkSync(outside, join(folder, "env"));
@@ -215,7 +217,7 @@ function needsArchive(
   { url = `${index.url}/${file}`, sha256 = sha256Of(bytes) } = {},
 ): Pip {
   return {
-    ...createPip({ path: ["/usr/bin"], index_url: index.url }),
+    ...pip,
     python: async () => ({ version: "3.11", python: "/usr/bin/python3" }),
     async run(_args, _cwd, { sources }) {
       writeFileSync(sources!.into!, bytes);
@@ -226,14 +228,21 @@ function needsArchive(
 
 const HOSTILE = sdist(selfBuilt({ name: "acme-hostile" }));
 
-async function resolveHostile(pip: Pip, run: (request: BuildRequest) => void) {
+async function resolveHostile(with_pip: Pip, run: (request: BuildRequest) => void) {
   const dir = mkdtempSync(join(root, "hostile-"));
   const allowed = new AllowedBuilds(["acme-hostile"]);
   const builds: SourceBuilds = { run: async (request) => run(request) };
   const operation = unwatchedOperation();
-  const builder = await createWheelBuilder({ pip, builds, allowed, spec: "acme-hostile", dir, operation });
+  const builder = await createWheelBuilder({
+    pip: with_pip,
+    builds,
+    allowed,
+    spec: "acme-hostile",
+    dir,
+    operation,
+  });
   const wanted = { name: "acme-hostile", requirements: ["acme-hostile"], spec: "acme-hostile" };
-  return await resolveWheels(pip, wanted, dir, operation, builder);
+  return await resolveWheels(with_pip, wanted, dir, operation, builder);
 }
 
 const GOOD: WheelContent = { name: "acme-hostile", scripts: ["acme-hostile = x:y"] };
@@ -241,8 +250,8 @@ const GOOD: WheelContent = { name: "acme-hostile", scripts: ["acme-hostile = x:y
 /** Results that the code of an archive can leave in its folder. */
 const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => void][] = [
   ["no wheel", "its build produced 0 wheels", () => {}],
-  ["a wheel of another package", "its wheel is acme-other 1.0.0", gives({ ...GOOD, name: "acme-other" })],
-  ["a wheel of another version", "its wheel is acme-hostile 9.9", gives({ ...GOOD, version: "9.9" })],
+  ["a wheel of another package", "its wheel is acme-other 1.0.0", fakeBuild({ ...GOOD, name: "acme-other" })],
+  ["a wheel of another version", "its wheel is acme-hostile 9.9", fakeBuild({ ...GOOD, version: "9.9" })],
   [
     "a wheel whose metadata names another version",
     "its wheel is acme-hostile 9.9",
@@ -254,12 +263,12 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
   [
     "a wheel with a path out of the package",
     "its path contains",
-    gives({ ...GOOD, files: { "../../escaped.py": "" } }),
+    fakeBuild({ ...GOOD, files: { "../../escaped.py": "" } }),
   ],
   [
-    "a wheel whose RECORD is wrong",
+    "a wheel whose RECORD is incorrect",
     "RECORD does not list it",
-    gives({
+    fakeBuild({
       ...GOOD,
       files: { "x.py": "" },
       record: (lines) => lines.filter((line) => !line.startsWith("x")),
@@ -281,7 +290,7 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
     ({ folder }) => {
       const elsewhere = mkdtempSync(join(root, "elsewhere-"));
       renameSync(join(folder, "out"), join(elsewhere, "out"));
-      gives(GOOD)({ folder: elsewhere } as BuildRequest);
+      fakeBuild(GOOD)({ folder: elsewhere } as BuildRequest);
       symlinkSync(join(elsewhere, "out"), join(folder, "out"));
     },
   ],
@@ -289,23 +298,23 @@ const OUTPUTS: [what: string, problem: string, run: (request: BuildRequest) => v
     "two wheels",
     "its build produced 2 wheels",
     (request) => {
-      gives(GOOD)(request);
-      gives({ ...GOOD, version: "2.0" })(request);
+      fakeBuild(GOOD)(request);
+      fakeBuild({ ...GOOD, version: "2.0" })(request);
     },
   ],
   [
     "a wheel for another platform",
     "pip does not accept the wheel",
-    gives({ ...GOOD, tag: "cp311-cp311-win_amd64" }),
+    fakeBuild({ ...GOOD, tag: "cp311-cp311-win_amd64" }),
   ],
   [
     "requirements that are not a list",
-    "asks for invalid requirements",
+    "requests invalid requirements",
     ({ folder }) => writeFileSync(join(folder, "out", "requires.json"), "{}"),
   ],
   [
     "requirements in a link",
-    "asks for invalid requirements",
+    "requests invalid requirements",
     ({ folder }) => symlinkSync("/etc/passwd", join(folder, "out", "requires.json")),
   ],
   [
@@ -335,7 +344,7 @@ verifies("source.pypi", "builds only the archive that the index announces", asyn
 
 verifies(
   "source.pypi",
-  "unpacks an archive itself, and refuses one that leads out of its folder",
+  "unpacks an archive itself, and refuses one with a link out of its folder",
   async () => {
     const outside = join(root, "unpacked-outside");
     mkdirSync(outside);
@@ -354,7 +363,7 @@ verifies(
   60_000,
 );
 
-test("pip unpacks no source archive, whatever it is asked for", async () => {
+test("pip unpacks no source archive, whatever is requested", async () => {
   const outside = join(root, "pip-outside");
   mkdirSync(outside);
   const { bytes } = sdist({
@@ -368,7 +377,6 @@ test("pip unpacks no source archive, whatever it is asked for", async () => {
   const dir = mkdtempSync(join(root, "direct-"));
   const file = join(dir, "acme_direct-1.0.0.tar.gz");
   writeFileSync(file, bytes);
-  const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root } });
   const run = { operation: unwatchedOperation(), step: "resolve", message: "" } as const;
   const args = ["install", "--dry-run", "--report", join(dir, "report"), `acme-direct @ file://${file}`];
   await expect(pip.run(args, dir, run)).rejects.toMatchObject({
@@ -420,17 +428,19 @@ test("refuses build requirements that are not packages of the index, and an arch
   ])
     expect(isBuildRequirement(each), each).toBe(true);
   const requires = (text: string) => `[build-system]\nrequires = ["${text}"]\nbuild-backend = "x"\n`;
-  publishSource({ name: "acme-url", files: { "pyproject.toml": requires("-r /etc/passwd") } });
-  await expect(importServer("acme-url", () => {})).rejects.toMatchObject({
+  const resolve = (pyproject: string) =>
+    resolveHostile(
+      needsArchive(sdist({ name: "acme-hostile", files: { "pyproject.toml": pyproject } })),
+      () => {},
+    );
+  await expect(resolve(requires("-r /etc/passwd"))).rejects.toMatchObject({
     code: "package.dependency_refused",
-    message: expect.stringContaining('acme-url > build requirement comes from "-r /etc/passwd"'),
+    message: expect.stringContaining('acme-hostile > build requirement comes from "-r /etc/passwd"'),
   });
-  publishSource({ name: "acme-self", files: { "pyproject.toml": requires("acme-self") } });
-  await expect(importServer("acme-self", () => {})).rejects.toMatchObject({
+  await expect(resolve(requires("acme-hostile"))).rejects.toMatchObject({
     message: expect.stringContaining("its build requires the package itself"),
   });
-  publishSource({ name: "acme-bare", files: { "pyproject.toml": "[build-system\n" } });
-  await expect(importServer("acme-bare", () => {})).rejects.toMatchObject({
+  await expect(resolve("[build-system\n")).rejects.toMatchObject({
     message: expect.stringContaining("without a valid build-system"),
   });
   // A build requirement also needs a wheel, or permission from the operator to be built.
@@ -454,14 +464,13 @@ test("builds nothing that has a wheel, and refuses names that are not built", as
   });
 }, 60_000);
 
-test("says which version the index offers, even of a package without a wheel, and runs none of its code", async () => {
+test("reports which version the index offers, even of a package without a wheel, and runs none of its code", async () => {
   const ran = join(root, "inspected-ran");
   const { name, files } = selfBuilt({ name: "acme-shown" });
   publishSource({ name, version: "2.0.post1", files: { ...files, ...marked(ran) } });
   publish({ name: "acme-shown-wheel", version: "1.5rc1" });
   publish({ name: "acme-shown-wheel", version: "1.4", requires: ["acme-nowhere"] });
   const schemas = shareSchemas();
-  const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env: { HOME: root, PATH: "/usr/bin" } });
   const store = openContentStore(join(root, "blobs"));
   const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" }, pip });
   const inspect = (spec: string) => importer.inspect({ kind: "pypi", spec, args: [], secret_slots: [] });

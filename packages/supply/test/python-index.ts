@@ -10,7 +10,7 @@ import { zip } from "./zip-bytes.ts";
 export interface PythonIndex {
   /** The value of `pypi.index_url`. */
   url: string;
-  /** Publishes a wheel or an sdist under its file name. `sha256` is what the page says about it. */
+  /** Publishes a wheel or an sdist under its file name. `sha256` is the hash that the page announces. */
   publish(project: string, file: string, bytes: Buffer, sha256?: string): void;
   requests: string[];
   /** The Authorization headers of the requests that have one. */

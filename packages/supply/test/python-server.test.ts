@@ -21,6 +21,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { selectScript } from "../src/import/mcp/python-server.ts";
 import { createPackageImporter, createPip, openContentStore, type PythonOptions } from "../src/index.ts";
+import type { Pip } from "../src/pypi/pip-command.ts";
 import { vetReport } from "../src/pypi/resolve-wheels.ts";
 import { type PythonIndex, sha256Of, startPythonIndex, type WheelContent, wheel } from "./python-index.ts";
 
@@ -28,11 +29,14 @@ let index: PythonIndex;
 let canary: Server;
 let foreign: string;
 let root: string;
+/** Shared, because it starts one more process to find Python. */
+let usual_pip: Pip;
 const reached: string[] = [];
 
 beforeAll(async () => {
   index = await startPythonIndex();
   root = mkdtempSync(join(tmpdir(), "backplane-python-server-"));
+  usual_pip = openPip();
   canary = createServer((_request, response) => void response.writeHead(500).end());
   canary.on("connection", () => reached.push("connection"));
   await new Promise<void>((resolve) => canary.listen(0, "127.0.0.1", resolve));
@@ -51,11 +55,15 @@ function publish(content: WheelContent): string {
   return content.name;
 }
 
+function openPip(options: Partial<PythonOptions> = {}): Pip {
+  const env = { HOME: root, PATH: "/usr/bin" };
+  return createPip({ path: ["/usr/bin"], index_url: index.url, env, ...options });
+}
+
 function open(options: Partial<PythonOptions> = {}) {
   const store = openContentStore(join(root, "blobs"));
   const schemas = shareSchemas();
-  const env = { HOME: root, PATH: "/usr/bin" };
-  const pip = createPip({ path: ["/usr/bin"], index_url: index.url, env, ...options });
+  const pip = Object.keys(options).length === 0 ? usual_pip : openPip(options);
   const host = { os: "linux", arch: "amd64" } as const;
   return {
     store,
@@ -139,7 +147,7 @@ verifies(
   60_000,
 );
 
-test("starts the script that is named like the package, the only one, or the one that is given", () => {
+test("starts the script that is named like the package, the only one, or the requested one", () => {
   const one = { module: "acme", attribute: "one" };
   const two = { module: "acme", attribute: "two" };
   const both = new Map([
@@ -154,7 +162,7 @@ test("starts the script that is named like the package, the only one, or the one
   expect(() => selectScript("acme", new Map())).toThrow("it has no program to start");
 });
 
-/** A source archive whose setup.py leaves a file. */
+/** A source archive whose setup.py writes a file. */
 function sourceArchive(name: string, ran: string): Buffer {
   const dir = join(root, "sources", `${name}-1.0`);
   mkdirSync(dir, { recursive: true });
@@ -309,7 +317,7 @@ verifies(
   60_000,
 );
 
-test("says which platforms and which Python a package supports", async () => {
+test("reports which platforms and which Python a package supports", async () => {
   publish({ name: "acme-windows", tag: "cp311-cp311-win_amd64" });
   await expect(importServer("acme-windows")).rejects.toMatchObject({
     code: "package.platform",
@@ -328,7 +336,7 @@ test("says which platforms and which Python a package supports", async () => {
   });
 }, 60_000);
 
-test("says what to install if python3 is missing, is not visible in the sandbox, or has no pip", async () => {
+test("explains what to install if python3 is missing, is not visible in the sandbox, or has no pip", async () => {
   const empty = join(root, "empty");
   mkdirSync(empty);
   await expect(importServer("acme-demo", { path: [empty] })).rejects.toMatchObject({
@@ -375,7 +383,7 @@ function argumentsOfPip(): string[] {
     .filter((text) => text.includes("backplane-pip-"));
 }
 
-test("hides the login of the index from other users, and ends pip when the installation is cancelled", async () => {
+test("hides the login of the index from other users, and kills pip when the installation is cancelled", async () => {
   publishDemo();
   index.stalls = /acme-left/;
   const { importer, close } = open({ index_url: index.url.replace("://", "://ada:hidden-password@") });

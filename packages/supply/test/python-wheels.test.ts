@@ -107,7 +107,7 @@ verifies("source.pypi", "applies the size limit to all wheels together", async (
   const body = "x".repeat(10_000);
   const wheels: WheelContent[] = [
     { name: "acme", scripts: ["acme = x:y"], files: { "same.txt": body } },
-    // It replaces the file, so the package is small although its wheels are not.
+    // This wheel replaces the file, so the package is small although its wheels are not.
     { name: "other", files: { "same.txt": body } },
   ];
   await expect(build(wheels, { ...UNPACK_LIMITS, unpacked_bytes: 19_000 })).rejects.toMatchObject({

@@ -3,8 +3,9 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { readFrontMatter } from "../src/import/agent-plugin/front-matter.ts";
-import { skillsManifest } from "../src/import/agent-plugin/open-agent-plugin.ts";
+import { agentPluginContent, skillsManifest } from "../src/import/agent-plugin/open-agent-plugin.ts";
 import { readAgentPlugin } from "../src/import/agent-plugin/read-agent-plugin.ts";
+import type { PartImport } from "../src/import/parts/source-content.ts";
 import { readManifest } from "../src/index.ts";
 
 const FIXTURE = resolve("test/fixtures/agent-plugin");
@@ -47,6 +48,18 @@ test("reads servers and skills with expanded placeholders, and leaves out invali
   expect(plugin.notes).toEqual([expect.stringContaining("commands")]);
 });
 
+test("reports what the servers of a plugin request but do not get", async () => {
+  const one = { command: "docker", args: ["run", "--name", "x", "-v", "/srv:/data", "acme/x"] };
+  const two = { command: "npx", args: ["acme"], cwd: ".", timeout: 5 };
+  const tree = changedFixture({ "mcp.json": { mcpServers: { one, two } } });
+  const { notes } = await agentPluginContent(tree, {} as PartImport);
+  expect(notes.slice(1)).toEqual([
+    expect.stringContaining("one requests the folder /srv, which is not granted."),
+    expect.stringContaining("one is started with --name, which has no effect here"),
+    expect.stringContaining('two is started with the setting "timeout", which has no effect here'),
+  ]);
+});
+
 test("refuses a plugin with an invalid manifest, and returns null for another format", async () => {
   expect(await readAgentPlugin(changedFixture({ "plugin.json": { name: "x" } }))).toBe(null);
   for (const manifest of [
@@ -59,7 +72,7 @@ test("refuses a plugin with an invalid manifest, and returns null for another fo
     });
 });
 
-test("leaves out the servers and not the skills when mcp.json is invalid", async () => {
+test("leaves out the servers but not the skills when mcp.json is invalid", async () => {
   for (const text of ["{", "[]", "{}"]) {
     const plugin = (await readAgentPlugin(changedFixture({ "mcp.json": text })))!;
     expect([plugin.servers.length, plugin.skills.length]).toEqual([0, 1]);
@@ -85,7 +98,7 @@ test("leaves out a server whose command is outside the plugin", async () => {
   expect(plugin.servers[0]!.from).toMatchObject({ command: "./bin/run" });
 });
 
-test("writes a manifest of skills that reads back the same", () => {
+test("writes a manifest of skills that is read back unchanged", () => {
   const skills = [{ name: "a", description: 'Says "hi"\nand more', path: "skills/a" }];
   const description = {
     package_id: "x/skills",
@@ -161,7 +174,7 @@ test.each([
   await expect(readFrontMatter(`---\n${yaml}\n---\n`)).rejects.toThrow(/front matter/);
 });
 
-test("leaves out a skill with invalid front matter and says why", async () => {
+test("leaves out a skill with invalid front matter and reports why", async () => {
   const folder = changedFixture({
     "skills/fill-forms/SKILL.md": "---\nname: fill-forms\ndescription: a: b\n---\n",
   });

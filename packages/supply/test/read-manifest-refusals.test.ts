@@ -11,7 +11,7 @@ const SCOPES =
 
 const BAD: [name: string, toml: () => string, message: string][] = [
   [
-    "a wrong api version",
+    "an invalid api version",
     () => broken('"vai.plugin.v1"', '"vai.plugin.v2"'),
     '1: api_version is "vai.plugin.v2"; write "vai.plugin.v1"',
   ],
@@ -73,7 +73,26 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "an invalid transport",
     () => broken('"./bin/plugin"]', '"./bin/plugin"]\ntransport = "pipe"'),
-    '9: runtime.transport is "pipe"; write one of stdio, http',
+    '9: runtime.transport is "pipe"; write "stdio"',
+  ],
+  [
+    "an invalid transport of a remote server",
+    () =>
+      broken("vai.rpc.v1", "mcp.http").replace(
+        '["./bin/plugin"]',
+        '["https://mcp.example.com/mcp"]\ntransport = "tcp"',
+      ),
+    '9: runtime.transport is "tcp"; write "http"',
+  ],
+  [
+    "a remote server without its URL",
+    () => broken("vai.rpc.v1", "mcp.http").replace('entrypoint = ["./bin/plugin"]\n', ""),
+    '6: runtime.entrypoint is missing; write entrypoint = ["https://host/mcp"], the URL of the server',
+  ],
+  [
+    "an unknown kind of export of a side process",
+    () => broken("vai.rpc.v1", "rterm.plugin.v1").replace('kind = "tool"', 'kind = "skill"'),
+    '12: exports[0].kind is "skill"; write "tool"',
   ],
   [
     "a transport of another protocol",
@@ -152,7 +171,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
     "13: exports[0].streaming is not a field here; write it in the table [exports.tool]",
   ],
   [
-    "a wrong effect class",
+    "an invalid effect class",
     () => broken('"read_only"', '"readonly"'),
     '15: exports[0].tool.effect_class is "readonly"; write one of read_only, idempotent_write, non_idempotent_write, unknown',
   ],
@@ -264,6 +283,13 @@ describe("refuses a manifest, naming the file, the line and what to write, becau
       ["exports[0].foo", 13],
       ["exports[0].tool.effect_class", 16],
     ]);
+  });
+
+  test("an invalid transport of an unknown protocol", () => {
+    const error = refusal(broken("vai.rpc.v1", "x").replace('plugin"]', 'plugin"]\ntransport = "tcp"'));
+    expect(error.details.issues.map(({ message }) => message)).toContain(
+      'runtime.transport is "tcp"; write one of stdio, http',
+    );
   });
 
   test("a long value, which is truncated in the message", () => {

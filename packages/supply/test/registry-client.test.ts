@@ -227,7 +227,7 @@ describe("blobs", () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  test("stops reading a blob that is larger than its descriptor says", async () => {
+  test("stops reading a blob that is larger than its descriptor states", async () => {
     const { digest } = registry.putBlob(content);
     const file = newFile();
     const error = await registryRefusal(connect().fetchBlob(at(), descriptor(digest, 1_000), file));
@@ -235,7 +235,7 @@ describe("blobs", () => {
     expect(existsSync(file)).toBe(false);
   });
 
-  test("does not accept a blob that is smaller than its descriptor says", async () => {
+  test("does not accept a blob that is smaller than its descriptor states", async () => {
     const { digest, size } = registry.putBlob(content);
     const error = await registryRefusal(connect().fetchBlob(at(), descriptor(digest, size + 1), newFile()));
     expect(error.code).toBe("registry.unreachable");

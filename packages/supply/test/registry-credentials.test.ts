@@ -38,9 +38,11 @@ verifies("pkg.oci", "gets a token for exactly this repository from the token ser
     return true;
   };
   expect((await connect({ credentials }).fetchManifest(at())).digest).toBe(digest);
-  const asked = registry.requests.find(({ path }) => path.startsWith("/token"))!;
-  expect(asked.authorization).toBe(basic);
-  expect(new URLSearchParams(asked.path.split("?")[1]).get("scope")).toBe("repository:acme/devkit:pull");
+  const tokenRequest = registry.requests.find(({ path }) => path.startsWith("/token"))!;
+  expect(tokenRequest.authorization).toBe(basic);
+  expect(new URLSearchParams(tokenRequest.path.split("?")[1]).get("scope")).toBe(
+    "repository:acme/devkit:pull",
+  );
 });
 
 verifies(

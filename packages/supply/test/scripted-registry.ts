@@ -4,12 +4,12 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
 
-/** Returns true if it has answered the request instead of the registry. */
+/** Returns true if this function has answered the request instead of the registry. */
 type Intercept = (request: IncomingMessage, response: ServerResponse, url: URL) => boolean;
 
 export interface ScriptedRegistry {
   start(): Promise<void>;
-  /** `127.0.0.1:PORT`, once it has started. */
+  /** `127.0.0.1:PORT`, once the registry has started. */
   readonly host: string;
   readonly origin: string;
   blobs: Map<string, Buffer>;
@@ -58,7 +58,7 @@ export function createScriptedRegistry(): ScriptedRegistry {
     }
     if (kind === "referrers") {
       if (!registry.referrers) return void response.writeHead(404).end();
-      const found = [...manifests]
+      const referrers = [...manifests]
         .filter(([key, bytes]) => key.startsWith("sha256:") && subjectOf(bytes) === name)
         .map(([digest, bytes]) => ({
           mediaType: "application/vnd.oci.image.manifest.v1+json",
@@ -66,7 +66,7 @@ export function createScriptedRegistry(): ScriptedRegistry {
           size: bytes.length,
           artifactType: /"artifactType":"([^"]*)"/.exec(bytes.toString())?.[1],
         }));
-      return void response.end(JSON.stringify({ schemaVersion: 2, manifests: found }));
+      return void response.end(JSON.stringify({ schemaVersion: 2, manifests: referrers }));
     }
     const bytes = (kind === "manifests" ? manifests : blobs).get(name);
     if (bytes === undefined) return void response.writeHead(404).end("{}");

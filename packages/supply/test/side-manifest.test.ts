@@ -46,7 +46,7 @@ test.each([
   expect(() => readManifest(broken)).toThrow(new RegExp(`vai-plugin.toml:\\d+: .*${field}`));
 });
 
-test("refuses a tool_name in another dialect and says to remove it", () => {
+test("refuses a tool_name in another dialect and suggests removing it", () => {
   const other = TOML.replace("rterm.plugin.v1", "vai.rpc.v1").replace(
     "tool = {}",
     'tool = { tool_name = "plugin.echo" }',

@@ -118,7 +118,7 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ],
   ["two sizes of an uncompressed entry", "ambiguous", () => zip([file("a", { method: 0, size: 9 })])],
   [
-    "a wrong data descriptor",
+    "an incorrect data descriptor",
     "ambiguous",
     () => flipped(zip([file("a", { descriptor: true }), good]), 30 + 1 + 3 + 5),
   ],

@@ -1,4 +1,4 @@
-/** Provenance attestations against a private Sigstore that is made by the test: the valid one, and every forgery. */
+/** Verifies provenance attestations, valid and forged, against a private Sigstore that the test creates. */
 
 import { createHash } from "node:crypto";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -74,7 +74,7 @@ const signedFor = (other: { name?: string; version?: string; archive?: Buffer })
 const entryOf = (bundle: SignedBundle) => bundle.verificationMaterial.tlogEntries[0]!;
 const hour = 3_600_000;
 
-const FORGERIES: [what: string, reason: string, make: () => unknown][] = [
+const FORGERIES: [title: string, reason: string, make: () => unknown][] = [
   [
     "for another package",
     "names the subject pkg:npm/%40acme/other@1.0.0",
@@ -192,8 +192,8 @@ const FORGERIES: [what: string, reason: string, make: () => unknown][] = [
   ["that is null", "it is not a bundle", () => null],
 ];
 
-for (const [what, reason, make] of FORGERIES)
-  verifies("pkg.sign", `refuses an attestation ${what}`, async () => {
+for (const [title, reason, make] of FORGERIES)
+  verifies("pkg.sign", `refuses an attestation ${title}`, async () => {
     const error = await verifyBundle(make()).then(
       () => null,
       (thrown: BackplaneError) => thrown,
@@ -221,12 +221,12 @@ describe("the trust root", () => {
   });
 
   test("keeps an update, looks for a newer one daily, and uses the kept one if the server is unreachable", async () => {
-    let asked = 0;
+    let updates = 0;
     let now = 0;
     const text = JSON.stringify(sigstore.trustedRoot());
     const update = async () => {
-      asked += 1;
-      if (asked > 1) throw new Error("no network");
+      updates += 1;
+      if (updates > 1) throw new Error("no network");
       return text;
     };
     const root = open(update, () => now);
@@ -235,7 +235,7 @@ describe("the trust root", () => {
     expect(await root.load()).toBe(first);
     now += 2 * hour;
     const later = await root.load();
-    expect(asked).toBe(2);
+    expect(updates).toBe(2);
     expect(later.about.digest).toBe(first.about.digest);
     expect(later.about.name).toContain("not updated");
     // An update that is not a trust root changes nothing.

@@ -5,7 +5,7 @@ export interface ZipPart {
   name?: string;
   rawName?: Buffer;
   body?: Uint8Array | string;
-  /** Mode with type, as written on Unix; without it the entry is as the jar tool of the JDK writes it. */
+  /** Mode with type, as written on Unix. If absent, the entry is as the jar tool of the JDK writes it. */
   mode?: number;
   method?: number;
   flags?: number;

@@ -76,7 +76,7 @@ const extra = fc
     const field = Buffer.alloc(4 + length, 7);
     field.writeUInt16LE(id, 0);
     field.writeUInt16LE(length, 2);
-    // A field that is shorter than it says is rare.
+    // A field that is shorter than its stated length is rare.
     return missing === 3 ? field.subarray(0, field.length - Math.min(1, length)) : field;
   });
 const uint32 = fc.oneof(fc.nat(64), fc.constantFrom(0xffffffff, 0x7fffffff));

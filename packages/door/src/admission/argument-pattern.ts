@@ -39,9 +39,10 @@ function matchesPattern(pattern: string, value: string): boolean {
   let at = first.length;
   const end = value.length - last.length;
   for (const part of parts.slice(1, -1)) {
-    const found = value.indexOf(part, at);
-    if (found < 0 || found + part.length > end || UNMATCHED.test(value.slice(at, found))) return false;
-    at = found + part.length;
+    const position = value.indexOf(part, at);
+    if (position < 0 || position + part.length > end || UNMATCHED.test(value.slice(at, position)))
+      return false;
+    at = position + part.length;
   }
   return !UNMATCHED.test(value.slice(at, end));
 }

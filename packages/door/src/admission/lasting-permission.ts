@@ -33,15 +33,15 @@ interface JudgedCall {
 export interface Permission {
   /** The id of the allow rule or binding that permits the call; null if none does. */
   allowed_by: string | null;
-  /** Why a rule that is about this call does not permit it. */
+  /** Why an allow rule that applies to this call does not permit it. */
   unmet: string | null;
 }
 
 const NO_PERMISSION: Permission = { allowed_by: null, unmet: null };
 
 /**
- * Finds what permits a call that would need approval. `rules` are those of its package whose creators are still
- * authorized.
+ * Finds the allow rule or binding that permits a call that would need approval. `rules` are those of its package whose
+ * creators are still authorized.
  */
 export function findPermission(call: JudgedCall, grant: Grant, rules: readonly AllowRuleRow[]): Permission {
   const { plan, policy, hits } = call;

@@ -1,6 +1,6 @@
 /**
  * The rules of admission, in one list and applied in this order. The first rule that denies decides; an `ask` holds
- * unless a later rule denies. Rules are pure: what they know about the gateway comes in `AdmissionState`.
+ * unless a later rule denies. Rules are pure: everything that they use of the gateway's state is in `AdmissionState`.
  */
 
 import {
@@ -78,9 +78,9 @@ const PASS = { kind: "pass" } as const;
 function deny(
   code: ErrorCode,
   message: string,
-  more: { details?: ErrorDetails; fix?: string; needs_approval?: true } = {},
+  options: { details?: ErrorDetails; fix?: string; needs_approval?: true } = {},
 ): RuleDecision {
-  return { kind: "deny", code, message, ...more };
+  return { kind: "deny", code, message, ...options };
 }
 
 export const RULES: readonly Rule[] = [
@@ -110,7 +110,11 @@ export const RULES: readonly Rule[] = [
       if (call.issues.length === 0) return PASS;
       const first = call.issues[0]!;
       const where = first.path === "" ? "the input" : first.path;
-      return deny("input.invalid", `${where}: ${first.message}`, { details: { issues: call.issues } });
+      const fix = describeInput(call.plan);
+      return deny("input.invalid", `${where}: ${first.message}`, {
+        details: { issues: call.issues },
+        ...(fix === null ? {} : { fix }),
+      });
     },
   },
   {
@@ -290,7 +294,7 @@ export const RULES: readonly Rule[] = [
         {
           details: { binding_id },
           fix: sandbox.enabled
-            ? "Repair the sandbox: backplane doctor says how."
+            ? "Repair the sandbox; `backplane doctor` explains how."
             : `Enable the sandbox, or let an admin run the tool with the gateway's own rights: ${lower}`,
         },
       );
@@ -364,8 +368,22 @@ function askPerson(call: RuleInput, state: AdmissionState, reason: string): Rule
   return { kind: "ask", reason };
 }
 
-function commandToAllow(field: string, allowed: ReadonlySet<string>, more: string): string {
-  return `backplane policy set ${field} '${JSON.stringify([...allowed, more])}'`;
+/** How to get a valid input for the kinds of exports whose input the gateway usually builds itself. */
+function describeInput({ export: item, bound }: RuleInput["plan"]): string | null {
+  const { binding_id } = bound.binding;
+  switch (item.kind) {
+    case "hook":
+      return `Send a whole event as spec/protocol.md describes it, or try the hook with an example event: backplane hook test ${binding_id} (POST /v1/plugin-bindings/${binding_id}:test)`;
+    case "compactor":
+      return `Send source, target and policy as spec/protocol.md describes them, or let the gateway build them from a session: backplane session compact SESSION --compactor ${item.id}`;
+    case "tool":
+    case "harness":
+      return null;
+  }
+}
+
+function commandToAllow(field: string, allowed: ReadonlySet<string>, added: string): string {
+  return `backplane policy set ${field} '${JSON.stringify([...allowed, added])}'`;
 }
 
 function requiredApproval({ plan }: RuleInput): string | null {

@@ -28,7 +28,7 @@ import {
   toGrant,
 } from "@backplane/registry";
 import { assumeValidRoot } from "../calls/revocation.ts";
-import { ruleHits } from "../open/open.ts";
+import { readRuleHits } from "../open/open.ts";
 import { originOf } from "../tools/precedence.ts";
 import { type AdmissionState, RULES, type RuleInput } from "./rules.ts";
 import { findListingDenial, widestGrant } from "./visibility.ts";
@@ -73,7 +73,7 @@ export async function admitServerRequest(
   method: string,
   params: JsonObject,
 ): Promise<string | null> {
-  const hits = await ruleHits(plan, policy, params);
+  const hits = await readRuleHits(plan, policy, params);
   const input: RuleInput = {
     caller,
     plan,
@@ -143,10 +143,10 @@ export function planServerFeature(
 }
 
 function featureExport({ binding, package: pack }: BoundPackage, feature: ServerFeature): ManifestToolExport {
-  const whole: PluginExport = combineTools(pack)!;
+  const combined: PluginExport = combineTools(pack)!;
   const server = boundServerName(binding);
   return {
-    ...whole,
+    ...combined,
     id: toToolName(server, feature),
     kind: "tool",
     description: `The ${feature} of the MCP server ${server}.`,

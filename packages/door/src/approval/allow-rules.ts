@@ -56,17 +56,17 @@ export function createAllowRules({
 
   async function show(scope: Scope, rules: readonly AllowRuleRow[]): Promise<AllowRule[]> {
     const { lasting_approvals } = (await policies.of(scope)).document;
-    const shown: AllowRule[] = [];
+    const visible_rules: AllowRule[] = [];
     for (const rule of rules) {
       const revocation = await authority.findRevocation(creatorOf(rule));
       const { creator_role: _role, ...fields } = rule;
-      shown.push({
+      visible_rules.push({
         ...fields,
         ended: revocation?.message ?? null,
-        suspended: suspensionReason(lasting_approvals, rule),
+        suspended: describeSuspension(lasting_approvals, rule),
       });
     }
-    return shown;
+    return visible_rules;
   }
 
   /** The tools that the rule would cover at present. */
@@ -91,7 +91,7 @@ export function createAllowRules({
   async function create(caller: Caller, body: AllowRuleCreate): Promise<AllowRule> {
     requireOperator(caller, "allow calls");
     await authority.require(caller);
-    const scope = ruleScope(caller, body.org_wide);
+    const scope = resolveRuleScope(caller, body.org_wide);
     const identity = await requireIdentity(caller, body.identity);
     const plans = await findPlans(caller, body);
     for (const name of Object.keys(body.arguments ?? {})) assertArgument(plans[0]!, name);
@@ -123,11 +123,11 @@ export function createAllowRules({
       max_risk,
       grant: combineGrants(usable.map(({ grant }) => grant))!,
       identity,
-      ...creationFields(deps, caller),
+      ...buildCreationFields(deps, caller),
       approval_id: null,
       note: body.note ?? null,
     };
-    await store.allow_rules.create(rule, creationRecords(deps, caller, rule));
+    await store.allow_rules.create(rule, buildCreationRecords(deps, caller, rule));
     return (await show(caller.scope, [rule]))[0]!;
   }
 
@@ -178,7 +178,7 @@ function requireRemoval({ actor, role }: Caller, { identity, created_by }: Allow
   );
 }
 
-function suspensionReason(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | null {
+function describeSuspension(ceiling: Tolerance, { max_risk }: AllowRuleRow): string | null {
   if (tolerates(ceiling, max_risk)) return null;
   const calls =
     ceiling === "none" ? "Every call needs approval" : `Calls above ${ceiling} risk need approval`;
@@ -186,7 +186,7 @@ function suspensionReason(ceiling: Tolerance, { max_risk }: AllowRuleRow): strin
 }
 
 /** The rule that the answer `approve_always` creates. Throws if no rule may cover the call. */
-export function ruleOfAnswer(
+export function buildRuleOfAnswer(
   deps: KernelDeps,
   caller: Caller,
   approval: Approval,
@@ -207,11 +207,11 @@ export function ruleOfAnswer(
     max_risk: highest([approval.risk]),
     grant: narrowGrant(call.plan, call.ceiling, call.scope).grant,
     identity: call.root.actor,
-    ...creationFields(deps, caller),
+    ...buildCreationFields(deps, caller),
     approval_id: approval.id,
     note: null,
   };
-  return { rule, records: creationRecords(deps, caller, rule) };
+  return { rule, records: buildCreationRecords(deps, caller, rule) };
 }
 
 /** Conditions that only these arguments meet. */
@@ -221,14 +221,14 @@ function exactConditions(input: Json): Record<string, ArgumentCondition> {
   return Object.fromEntries(Object.entries(input).map(([name, equals]) => [name, { equals }]));
 }
 
-function creationFields(
+function buildCreationFields(
   { clock }: Pick<KernelDeps, "clock">,
   { actor, role }: Caller,
 ): Pick<AllowRuleRow, "created_by" | "creator_role" | "created_at"> {
   return { created_by: actor, creator_role: role, created_at: new Date(clock.now()).toISOString() };
 }
 
-function creationRecords(deps: KernelDeps, caller: Caller, rule: AllowRuleRow): ChangeRecords {
+function buildCreationRecords(deps: KernelDeps, caller: Caller, rule: AllowRuleRow): ChangeRecords {
   const { id, org_id, project_id } = rule;
   const scope = { org_id, project_id };
   return { audit: buildAudit(deps, caller, "allow_rule.create", id, describe(rule), scope) };
@@ -239,7 +239,7 @@ function describe(rule: AllowRuleRow) {
   return { covers, tool, package_id, max_risk, identity, approval_id, arguments: rule.arguments as Json };
 }
 
-function ruleScope(caller: Caller, org_wide: boolean | undefined): Scope {
+function resolveRuleScope(caller: Caller, org_wide: boolean | undefined): Scope {
   const { org_id, project_id } = caller.scope;
   if (org_wide !== true && project_id !== null) return { org_id, project_id };
   requireWholeOrg(caller, "allow calls in the whole org");
@@ -257,8 +257,8 @@ export function refuseRule({ message, fix }: LastingRefusal): BackplaneError {
 }
 
 /**
- * A condition on an argument that no call can have would make a rule that never applies. The usual cause is a typing
- * mistake.
+ * A condition on an argument that no call can have would create a rule that never applies. The usual cause is a
+ * typo.
  */
 function assertArgument({ export: item, bound }: ExportPlan, name: string): void {
   const path = item.kind === "tool" ? item.tool.input_schema : undefined;

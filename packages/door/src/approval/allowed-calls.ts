@@ -37,9 +37,9 @@ export async function readAllowRules(
   { plan, caller, root }: Pick<Opened, "plan" | "caller" | "root">,
 ): Promise<AllowRuleRow[]> {
   const { scope } = caller;
-  const found = await deps.store.allow_rules.ofPackage(scope, plan.bound.package.package_id);
+  const rules = await deps.store.allow_rules.ofPackage(scope, plan.bound.package.package_id);
   const held: AllowRuleRow[] = [];
-  for (const rule of found) {
+  for (const rule of rules) {
     if (rule.identity !== null && rule.identity !== root.actor) continue;
     if ((await authority.findRevocation(creatorOf(rule))) === null) held.push(rule);
   }

@@ -6,20 +6,28 @@
 
 import {
   type Approval,
+  type ApprovalResponse,
   type BusEvent,
   codeOf,
   type Json,
   type JsonObject,
   KERNEL_SESSION,
 } from "@backplane/contract";
-import type { Caller, Kernel, Logger } from "@backplane/ports";
+import type { Caller, Changes, Kernel, Logger } from "@backplane/ports";
 import type { KernelPort } from "@backplane/session";
 import type { ApprovalPublisher } from "./pending-approvals.ts";
 
-/** Actor prefix of answers from the bus. Such an answer is not published again: every subscriber has seen it. */
+/**
+ * Actor prefix of answers from the bus. Such an answer is not published again, because every plugin has received it.
+ * Clients that watch the session receive it once it is accepted: the plugin's own event does not name the session.
+ */
 export const BUS_ACTOR = "plugin:";
 
-export function createApprovalPublisher(port: KernelPort, log: Logger): ApprovalPublisher {
+export function createApprovalPublisher(
+  port: KernelPort,
+  changes: Pick<Changes, "emit">,
+  log: Logger,
+): ApprovalPublisher {
   const publish = (approval: Approval, kind: string, payload: JsonObject) => {
     const { id, org_id, project_id, session_id } = approval;
     const sent = port.tryPublish(
@@ -45,7 +53,13 @@ export function createApprovalPublisher(port: KernelPort, log: Logger): Approval
         ...(approval.replaces === null ? {} : { replaces: approval.replaces, changed: approval.changed }),
       }),
     answered: (approval, response, feedback) =>
-      publish(approval, "approval.response", { response, ...(feedback === null ? {} : { feedback }) }),
+      publish(approval, "approval.response", toAnswer(response, feedback)),
+    answeredOnBus({ id, org_id, project_id, session_id }, response, feedback, source) {
+      // Without a session, no client watches for the answer.
+      if (session_id === null) return;
+      const payload = { id, target_session_id: session_id, ...toAnswer(response, feedback) };
+      changes.emit("approval.answered", { scope: { org_id, project_id }, source, payload });
+    },
     cancelled: (approval, reason) => publish(approval, "approval.cancelled", { reason }),
   };
 }
@@ -82,6 +96,10 @@ export function subscribeToAnswers(
   return port.subscribe("approval.response", (event) =>
     event.source === port.name ? undefined : answer(event),
   );
+}
+
+function toAnswer(response: ApprovalResponse, feedback: string | null) {
+  return { response, ...(feedback === null ? {} : { feedback }) };
 }
 
 function objectOf(value: Json): JsonObject {

@@ -19,7 +19,7 @@ import {
 } from "@backplane/ports";
 import { findLastingRefusal } from "../admission/lasting-permission.ts";
 import { type OpenDeps, reopen } from "../open/open.ts";
-import { refuseRule, ruleOfAnswer } from "./allow-rules.ts";
+import { buildRuleOfAnswer, refuseRule } from "./allow-rules.ts";
 import { BUS_ACTOR } from "./approval-events.ts";
 import { toolDigestOf } from "./coverage.ts";
 import { type ApprovalPublisher, endApproval, type PendingApprovals } from "./pending-approvals.ts";
@@ -39,7 +39,7 @@ interface LastingConsent {
 
 export function createApprovals(
   parts: ApprovalsParts,
-  publisher: Pick<ApprovalPublisher, "answered">,
+  publisher: Pick<ApprovalPublisher, "answered" | "answeredOnBus">,
 ): Kernel["approvals"] {
   const { deps, pending, grants, authority } = parts;
   const { store } = deps;
@@ -79,7 +79,7 @@ export function createApprovals(
     if (row === null) throw closed(approval);
     const call = await reopen(parts, row);
     if (response === "approve_always")
-      return { new_rule: ruleOfAnswer(deps, caller, approval, call, covers ?? "tool") };
+      return { new_rule: buildRuleOfAnswer(deps, caller, approval, call, covers ?? "tool") };
     const covered = await coverSession(approval, covers ?? "arguments");
     const refusal = findLastingRefusal(call, approval.risk, "session", covered.covers);
     if (refusal !== null) throw refuseRule(refusal);
@@ -126,11 +126,12 @@ export function createApprovals(
       feedback,
       answered_by: caller.actor,
     };
-    const won = await endApproval(deps, approval, resolution, { new_rule });
-    if (!won) throw closed(await get(caller, id));
+    const ended = await endApproval(deps, approval, resolution, { new_rule });
+    if (!ended) throw closed(await get(caller, id));
     if (session !== undefined) grants.remember(approval, session.call, caller, session.covered);
     pending.resolve(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
     if (!caller.actor.startsWith(BUS_ACTOR)) publisher.answered(approval, body.response, feedback);
+    else publisher.answeredOnBus(approval, body.response, feedback, caller.actor.slice(BUS_ACTOR.length));
     return await get(caller, id);
   }
 

@@ -125,12 +125,12 @@ async function readConfig({ host, store }: CoverageDeps, bound: BoundPackage): P
   const { org_id } = binding.scope;
   const read = async (org: string): Promise<[field: string, value: string][]> =>
     (await store.config.list(org, prefix)).map(({ key, value }) => [key.slice(prefix.length), value]);
-  const own = await read(org_id);
-  if (org_id === PLUGIN_SETTINGS_SCOPE.org_id) return Object.fromEntries(own);
+  const org_config = await read(org_id);
+  if (org_id === PLUGIN_SETTINGS_SCOPE.org_id) return Object.fromEntries(org_config);
   const settings = (await read(PLUGIN_SETTINGS_SCOPE.org_id)).filter(([field]) =>
     isPluginSettingField(field),
   );
-  return Object.fromEntries([...own, ...settings]);
+  return Object.fromEntries([...org_config, ...settings]);
 }
 
 async function readSecretVersions(

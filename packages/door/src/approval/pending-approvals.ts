@@ -32,6 +32,13 @@ export interface ApprovalPublisher {
   cancelled(approval: Approval, reason: CancelReason): void;
   /** A person answered somewhere other than on the bus, so clients have to remove the prompt. */
   answered(approval: Approval, response: ApprovalResponse, feedback: string | null): void;
+  /** The answer of the plugin `source` was accepted. Plugins have received it; the watchers of the session have not. */
+  answeredOnBus(
+    approval: Approval,
+    response: ApprovalResponse,
+    feedback: string | null,
+    source: string,
+  ): void;
 }
 
 export type CancelReason = "timeout" | "shutdown" | "interrupt" | "revoked";
@@ -88,13 +95,13 @@ export class PendingApprovals {
     if (waiter === undefined) return;
     try {
       const feedback = revocation?.message ?? null;
-      const won = await endApproval(
+      const ended = await endApproval(
         this.#deps,
         waiter.approval,
         { status, feedback },
         { why: revocation?.code },
       );
-      if (won) {
+      if (ended) {
         waiter.resolve({ kind: status });
         this.#publisher?.cancelled(waiter.approval, reason);
       } else await this.#read(waiter);
@@ -117,7 +124,7 @@ export class PendingApprovals {
     await Promise.all(closed);
   }
 
-  /** In steps, because a timer cannot run for more than 24 days. */
+  /** Waits in steps, because a timer cannot run for more than 24 days. */
   #expire(approval_id: string, end: number): Timer {
     const { clock } = this.#deps;
     return clock.after(Math.min(Math.max(0, end - clock.monotonic()), MAX_TIMER_MS), () => {

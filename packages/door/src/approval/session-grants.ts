@@ -51,8 +51,8 @@ export class SessionGrants {
   /** Finds the grant with this digest for the call's session or a session that spawned it; null if there is none. */
   find(call: SessionCall, digest: string): SessionGrant | null {
     for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
-      const found = this.#byKey.get(joinKey({ ...call, session_id: id }, digest));
-      if (found !== undefined) return found;
+      const session_grant = this.#byKey.get(joinKey({ ...call, session_id: id }, digest));
+      if (session_grant !== undefined) return session_grant;
       if (!id.includes(AGENT_SEPARATOR)) return null;
     }
   }

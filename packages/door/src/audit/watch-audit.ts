@@ -19,19 +19,19 @@ interface AuditWatch {
 
 type Break = NonNullable<AuditReport["broken"]>;
 
-const STEP = 500;
+const STEP_ENTRIES = 500;
 /** How many entries are verified before the gateway is ready, from where the last check ended. */
 const FIRST_ENTRIES = 1_000;
 const MARK_DELAY_MS = 250;
-const NOTHING: AuditMark = { seq: 0, hash: "" };
+const LOG_START: AuditMark = { seq: 0, hash: "" };
 
 export function createAuditWatch(deps: KernelDeps): AuditWatch {
   const { clock, log } = deps;
   const { audit } = deps.store;
   const anchor = deps.audit?.anchor;
   const sink = deps.audit?.export;
-  let found: Break | null = null;
-  let checked: AuditMark = NOTHING;
+  let reported: Break | null = null;
+  let checked: AuditMark = LOG_START;
   let stopped = false;
   let timer: { stop(): void } | null = null;
   let moving: Promise<void> = Promise.resolve();
@@ -39,8 +39,8 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
   let unsubscribe = () => {};
 
   function report(broken: Break | null): void {
-    if (broken === null || found !== null) return;
-    found = broken;
+    if (broken === null || reported !== null) return;
+    reported = broken;
     log.error({ seq: broken.seq, reason: broken.reason, fix: broken.fix }, "the audit log was changed");
   }
 
@@ -71,7 +71,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     let reached = from;
     const end = Math.min(head.seq, from.seq + limit);
     while (reached.seq < end && !stopped) {
-      const step = await audit.verifyStep(reached, Math.min(STEP, end - reached.seq));
+      const step = await audit.verifyStep(reached, Math.min(STEP_ENTRIES, end - reached.seq));
       if (step.broken !== null) {
         const { seq, gone } = step.broken;
         return {
@@ -93,7 +93,7 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     return { broken: null, reached };
   }
 
-  /** Runs one move at a time. */
+  /** Advances the marks; concurrent calls run one after the other. */
   function moveMarks(): Promise<void> {
     moving = moving.then(moveOnce).catch((error: unknown) => {
       log.warn({ err: error }, "could not advance the anchor of the audit log");
@@ -102,22 +102,22 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
   }
 
   async function moveOnce(): Promise<void> {
-    if (found !== null || anchor === undefined) return;
-    const at = anchor.read();
-    report(await compare(at, anchor.name));
+    if (reported !== null || anchor === undefined) return;
+    const mark = anchor.read();
+    report(await compare(mark, anchor.name));
     const last = sink?.last() ?? null;
     report(await compare(last, sink?.name ?? ""));
-    if (found !== null || at === "damaged") return;
-    const { broken, reached } = await walk(at ?? checked, Number.MAX_SAFE_INTEGER);
+    if (reported !== null || mark === "damaged") return;
+    const { broken, reached } = await walk(mark ?? checked, Number.MAX_SAFE_INTEGER);
     report(broken);
-    if (found !== null) return;
+    if (reported !== null) return;
     if (sink !== undefined && last !== "damaged") await exportAfter(last?.seq ?? 0, reached.seq);
-    if (reached.seq !== at?.seq) anchor.write({ ...reached, at: clock.now(), checked });
+    if (reached.seq !== mark?.seq) anchor.write({ ...reached, at: clock.now(), checked });
   }
 
   async function exportAfter(after: number, to: number): Promise<void> {
     for (let seq = after; seq < to; ) {
-      const entries = (await audit.after(seq, STEP)).filter((entry) => entry.seq <= to);
+      const entries = (await audit.after(seq, STEP_ENTRIES)).filter((entry) => entry.seq <= to);
       if (entries.length === 0) return;
       sink!.append(entries);
       seq = entries.at(-1)!.seq;
@@ -126,19 +126,19 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
 
   async function verifyAll(): Promise<{ broken: Break | null; reached: AuditMark }> {
     const marks = await compareMarks();
-    const walked = await walk(NOTHING, Number.MAX_SAFE_INTEGER);
+    const walked = await walk(LOG_START, Number.MAX_SAFE_INTEGER);
     return { broken: walked.broken ?? marks, reached: walked.reached };
   }
 
   return {
     async start() {
-      const at = anchor?.read() ?? null;
+      const mark = anchor?.read() ?? null;
       const head = await audit.head();
-      if (anchor !== undefined && at === null && head.seq > 0) {
+      if (anchor !== undefined && mark === null && head.seq > 0) {
         log.warn({ file: anchor.name, entries: head.seq }, "the audit log has no anchor yet; creating one");
       }
       report(await compareMarks());
-      const since = at === null || at === "damaged" ? NOTHING : at.checked;
+      const since = mark === null || mark === "damaged" ? LOG_START : mark.checked;
       report((await compare(since, "the last check")) ?? (await walk(since, FIRST_ENTRIES)).broken);
       background = (async () => {
         const { broken, reached } = await verifyAll();
@@ -166,15 +166,16 @@ export function createAuditWatch(deps: KernelDeps): AuditWatch {
     async verify() {
       const { broken, reached } = await verifyAll();
       report(broken);
-      const at = anchor?.read() ?? null;
+      const mark = anchor?.read() ?? null;
       const last = sink?.last() ?? null;
       return {
-        status: broken === null && found === null ? "ok" : "broken",
+        status: broken === null && reported === null ? "ok" : "broken",
         entries: reached.seq,
         hash: reached.hash,
-        anchor: at === null || at === "damaged" ? null : { seq: at.seq, at: new Date(at.at).toISOString() },
+        anchor:
+          mark === null || mark === "damaged" ? null : { seq: mark.seq, at: new Date(mark.at).toISOString() },
         export: last === null || last === "damaged" ? null : { seq: last.seq },
-        broken: broken ?? found,
+        broken: broken ?? reported,
       };
     },
   };
@@ -184,6 +185,6 @@ function breakAt(seq: number, reason: string): Break {
   return {
     seq,
     reason,
-    fix: "Compare the log with a backup or its export to see what was changed; docs/operating.md says how to continue.",
+    fix: "Compare the log with a backup or its export to see what was changed; docs/operating.md explains how to continue.",
   };
 }

@@ -27,7 +27,7 @@ export interface AuthorityDeps {
   store: Pick<Store, "keys" | "invocations">;
   clock: Pick<Clock, "now">;
   bindings: Pick<DoorBindings, "get">;
-  /** The binding that has absorbed the one which the call was assigned to. */
+  /** The binding that took over from the one to which the call was assigned. */
   findSuccessor: (row: InvocationRow) => Promise<BoundPackage | null>;
   policies: Policies;
   live: LiveCalls;
@@ -43,7 +43,7 @@ export class Authority {
     this.#deps = deps;
   }
 
-  /** Returns no promise if the store has the key in memory, as for nearly every call (bench row http.invoke). */
+  /** Returns no promise if the store has the key in memory, as for nearly every call (benchmark http.invoke). */
   resolveRoot(principal: Principal): MaybePromise<RootCaller> {
     const { actor, scope } = principal;
     if (isId("key", actor)) {

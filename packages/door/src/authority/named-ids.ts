@@ -16,7 +16,7 @@ export interface NamedIdsDeps {
 
 type NamedIds = Pick<InvokeBody, "session_id" | "chain_id" | "run_id">;
 
-/** Returns null instead of a promise if the call names none of them, as is usual (bench row http.invoke). */
+/** Returns null instead of a promise if the call names none of them, as is usual (benchmark http.invoke). */
 export function requireNamedIds(deps: NamedIdsDeps, caller: Caller, named: NamedIds): Promise<void> | null {
   const { session_id, chain_id, run_id } = named;
   if (session_id === undefined && chain_id === undefined && run_id === undefined) return null;
@@ -27,19 +27,19 @@ async function checkNamedIds(deps: NamedIdsDeps, caller: Caller, { session_id, c
   const { sessions, runs } = deps.store;
   const { scope } = caller;
   if (session_id !== undefined) checkClientSessionId(session_id);
-  const own = await readOwnCall(deps, caller);
+  const own_call = await readOwnCall(deps, caller);
   let of = session_id === undefined ? null : { session_id, workspace: DEFAULT_WORKSPACE };
-  if (chain_id !== undefined && chain_id !== own?.chain_id) {
+  if (chain_id !== undefined && chain_id !== own_call?.chain_id) {
     const chain = await sessions.chain(scope, chain_id);
     if (chain === null || !belongs(chain, of)) throw new BackplaneError("chain.not_found");
     of = chain;
   }
-  if (run_id !== undefined && run_id !== own?.run_id) {
+  if (run_id !== undefined && run_id !== own_call?.run_id) {
     const run = await runs.get(scope, run_id);
     if (run === null || !belongs(run, of)) throw new BackplaneError("run.not_found");
     of = run;
   }
-  if (of === null || of.session_id === own?.session_id || mayUseSessions(caller)) return;
+  if (of === null || of.session_id === own_call?.session_id || mayUseSessions(caller)) return;
   if ((await sessions.get({ scope, ...of })) === null) return;
   throw new BackplaneError("auth.scope", `This caller may not name the session ${of.session_id}.`, {
     details: { needs: "sessions:write" },

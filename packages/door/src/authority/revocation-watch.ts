@@ -1,7 +1,7 @@
 /**
  * Stops work whose authority was revoked. Every step checks its own authority before it starts; this watch covers work
- * that waits, streams or runs between two steps: pending approvals, queued calls, running calls and turns. It is active
- * only while there is such work. Many calls share one key, so each pass reads each key only once.
+ * that waits, streams or runs between two steps: pending approvals, queued calls, running calls and turns. The watch is
+ * active only while there is such work. Many calls share one key, so each pass reads each key only once.
  */
 import type { Clock, Logger, Timer } from "@backplane/ports";
 import type { LiveCall } from "../calls/live-calls.ts";
@@ -68,12 +68,12 @@ export class RevocationWatch {
 
   async #checkAll(): Promise<void> {
     const { authority, calls, turns, stopCall } = this.#deps;
-    const known = new Map<string, Promise<Revocation | null>>();
+    const revocations = new Map<string, Promise<Revocation | null>>();
     const readOnce = (key: string, read: () => Promise<Revocation | null>) => {
-      let revocation = known.get(key);
+      let revocation = revocations.get(key);
       if (revocation === undefined) {
         revocation = read();
-        known.set(key, revocation);
+        revocations.set(key, revocation);
       }
       return revocation;
     };
@@ -82,7 +82,7 @@ export class RevocationWatch {
       const key = `${org_id}\n${project_id}\n${principal.actor}\n${principal.role}`;
       return readOnce(key, () => authority.findRevocation(principal));
     };
-    // Turns first: their calls end for the same reason, and each tool result is on the tape before the last message.
+    // Turns come first, because their calls end for the same reason, and each tool result precedes the last message.
     for (const turn of turns()) {
       const reason = await findRevocation({ ...turn.caller, scope: turn.key.scope });
       if (reason !== null) turn.revoke(reason);
@@ -91,14 +91,14 @@ export class RevocationWatch {
       if (call.stopped !== null || call.stage === "settling") continue;
       const { org_id, project_id, requested_by: actor, role, binding_id } = call.row;
       const scope = { org_id, project_id };
-      let why = await findRevocation({ actor, scope, role });
+      let reason = await findRevocation({ actor, scope, role });
       // A disabled binding stops no call that is running, but no further call starts.
-      if (why === null && call.stage !== "running") {
-        why = await readOnce(`${org_id}\n${project_id}\n${binding_id}`, () =>
+      if (reason === null && call.stage !== "running") {
+        reason = await readOnce(`${org_id}\n${project_id}\n${binding_id}`, () =>
           authority.findBindingRevocation(scope, binding_id, call.row),
         );
       }
-      if (why !== null && call.stopped === null) stopCall(call, why);
+      if (reason !== null && call.stopped === null) stopCall(call, reason);
     }
   }
 }

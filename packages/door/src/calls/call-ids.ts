@@ -1,6 +1,6 @@
 /** The session, chain, run and trace of a call, which its nested calls and its events inherit (contract.ids). */
 
-import type { InvokeBody } from "@backplane/contract";
+import { ID_PREFIXES, type InvokeBody, isId } from "@backplane/contract";
 import type { Caller, InvocationRow, TraceIds } from "@backplane/ports";
 
 export function callIdsOf({
@@ -29,4 +29,21 @@ export function resolveCallIds(
   const named = body.session_id ?? body.chain_id ?? body.run_id;
   if (named === undefined) return inherited;
   return { ...body, trace_id: inherited.trace_id };
+}
+
+const INVOCATION = `${ID_PREFIXES.invocation}_`;
+const TRACE = `${ID_PREFIXES.trace}_`;
+
+/**
+ * The trace of a call that begins one. It has the digits of the call's id, so that the call is found from the trace
+ * without an index entry for each call (findTraceStart).
+ */
+export function traceOf(invocation_id: string): string {
+  // Joined, not concatenated, as in createIdSource.
+  return [TRACE, invocation_id.slice(INVOCATION.length)].join("");
+}
+
+/** The id of the call that began the trace, if a call of this version did. A trace may have any name. */
+export function findTraceStart(trace_id: string): string | null {
+  return isId("trace", trace_id) ? INVOCATION + trace_id.slice(TRACE.length) : null;
 }

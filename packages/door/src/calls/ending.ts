@@ -27,15 +27,15 @@ export interface CallEnding {
 export function failedWith(
   code: ErrorCode,
   message: string,
-  more: { details?: ErrorDetails | undefined; status?: TerminalStatus; retry_count?: number } = {},
+  options: { details?: ErrorDetails | undefined; status?: TerminalStatus; retry_count?: number } = {},
 ): CallEnding {
   const error: InvocationError = { code, message };
-  if (more.details !== undefined) error.details = more.details as JsonObject;
+  if (options.details !== undefined) error.details = options.details as JsonObject;
   return {
-    status: more.status ?? "failed",
+    status: options.status ?? "failed",
     result: null,
     error,
-    retry_count: more.retry_count ?? 0,
+    retry_count: options.retry_count ?? 0,
     violations: 0,
     stderr_tail: null,
     started_at: null,

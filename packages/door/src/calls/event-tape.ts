@@ -1,6 +1,6 @@
 /**
  * The events of one running call: numbered, bounded, written to the store and passed to watchers. Events
- * beyond the bound are only counted, and the last event tells how many were dropped.
+ * beyond the bound are only counted, and the last event contains the number of dropped events.
  */
 
 import { INVOCATION_LIMITS, type InvocationEvent } from "@backplane/contract";

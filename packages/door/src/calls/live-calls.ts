@@ -27,7 +27,7 @@ import type { Revocation } from "./revocation.ts";
 
 export type CallStage = "opening" | "approval" | "queued" | "running" | "settling";
 
-/** Why a call ends early; a Revocation says that its caller lost the right to it. */
+/** Why a call ends early; a Revocation means that its caller is no longer authorized. */
 export type StopCause = "user" | "shutdown" | Revocation;
 
 /** Digests by the name of the part, as the approver sees it: `config.region`, `secret.token`. */

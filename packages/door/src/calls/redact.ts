@@ -9,7 +9,7 @@ export { createRedactor, type Redactor };
 
 export type PluginCallEvent = JsonObject & { type: string };
 
-/** At most this many events are held; then they are emitted as they are. */
+/** At most this many events are held; then they are emitted unchanged. */
 const MAX_HELD = 64;
 /** `begun` does not notice fragments of up to this length, so the end of each text is remembered. */
 const TAIL_CHARS = 3;
@@ -19,7 +19,7 @@ const MAX_DEPTH = 8;
 
 export interface EventRedactor {
   take(event: PluginCallEvent): void;
-  /** Emits what is held, because the call has ended and no event follows. */
+  /** Emits the held events, because the call has ended and no event follows. */
   flush(): void;
 }
 
@@ -56,21 +56,21 @@ export function redactEvents(redactor: Redactor, emit: (event: PluginCallEvent) 
       return typeof text === "string" ? [{ at, text }] : [];
     });
     const joined = before + pieces.map(({ text }) => text).join("");
-    const found = redactor.ranges(joined);
-    if (found.length === 0) return;
+    const secret_ranges = redactor.ranges(joined);
+    if (secret_ranges.length === 0) return;
     let from = before.length;
     for (const { at, text } of pieces) {
       const to = from + text.length;
       let clean = "";
-      let kept = from;
-      for (const [start, end] of found) {
+      let copied = from;
+      for (const [start, end] of secret_ranges) {
         if (end <= from || start >= to) continue;
         clean +=
-          joined.slice(kept, Math.max(start, from)) +
+          joined.slice(copied, Math.max(start, from)) +
           (start >= from || from === before.length ? REDACTED : "");
-        kept = Math.min(end, to);
+        copied = Math.min(end, to);
       }
-      held[at] = replaceAt(held[at]!, path, clean + joined.slice(kept, to)) as PluginCallEvent;
+      held[at] = replaceAt(held[at]!, path, clean + joined.slice(copied, to)) as PluginCallEvent;
       from = to;
     }
   }
@@ -114,12 +114,12 @@ function* textsOf(value: Json, path: Path = []): Generator<[Path, string]> {
 }
 
 function valueAt(value: Json, path: Path): Json | undefined {
-  let here: Json | undefined = value;
+  let current: Json | undefined = value;
   for (const step of path) {
-    if (typeof here !== "object" || here === null) return undefined;
-    here = (here as JsonObject)[step];
+    if (typeof current !== "object" || current === null) return undefined;
+    current = (current as JsonObject)[step];
   }
-  return here;
+  return current;
 }
 
 function replaceAt(value: Json, path: Path, text: string): Json {

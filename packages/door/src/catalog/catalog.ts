@@ -152,7 +152,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const now = clock.monotonic();
     const known = usages.get(key);
     if (known !== undefined && now - known.at < USAGE_FRESH_MS) return known.usage;
-    // The order of tools is not worth failing a turn for.
+    // A turn must not fail because the order of its tools is unknown.
     const usage = await deps.readUsage(scope).catch(() => known?.usage ?? NO_USAGE);
     usages.delete(key);
     usages.set(key, { at: now, usage });
@@ -160,7 +160,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     return usage;
   }
 
-  /** Warns once per tool and reason, because the catalog is read again all the time. */
+  /** Warns once per tool and reason, because the catalog is read again often. */
   function warnOnce(scope: Scope, { name, package_id }: Source, status: string, reason: string): void {
     const key = `${scope.org_id}\n${scope.project_id}\n${package_id}\n${name}\n${reason}`;
     if (warned.has(key)) return;
@@ -181,14 +181,14 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       if (cached !== undefined && now - cached.at < FRESH_MS) return cached.snapshot;
       const reading = read(caller);
       snapshots.delete(key);
-      const kept: CachedSnapshot = { at: Number.POSITIVE_INFINITY, snapshot: reading };
-      snapshots.set(key, kept);
+      const entry: CachedSnapshot = { at: Number.POSITIVE_INFINITY, snapshot: reading };
+      snapshots.set(key, entry);
       if (snapshots.size > MAX_SNAPSHOTS) snapshots.delete(snapshots.keys().next().value as string);
       // Callers that come while the snapshot is being read share the same read.
       reading.then(
         (snapshot) => {
-          kept.at = clock.monotonic();
-          kept.snapshot = snapshot;
+          entry.at = clock.monotonic();
+          entry.snapshot = snapshot;
         },
         () => snapshots.delete(key),
       );

@@ -82,7 +82,10 @@ export function deferByBudget(
   }
 }
 
-/** A turn depends on the gateway's own tools, so a model must not have to search for them unless a key says so. */
+/**
+ * A turn depends on the gateway's own tools, so a model must not have to search for them, unless a key does not list
+ * them.
+ */
 function mayDefer({ tool }: ListedTool, policy: EffectivePolicy): boolean {
   return tool.origin !== "core" && tool.origin !== "bundled" && !policy.pinned(tool.name);
 }

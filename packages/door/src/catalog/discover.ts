@@ -19,12 +19,12 @@ export async function discoverExports(
 ): Promise<DiscoveredExport[]> {
   const { scope } = caller;
   const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.of(scope)]);
-  const found: DiscoveredExport[] = [];
+  const exports: DiscoveredExport[] = [];
   for (const usable of selectUsable(bound, scope)) {
     const plan = await plans.get(usable, scope);
-    if (findListingDenial(caller, plan, policy) === null) found.push(describe(plan));
+    if (findListingDenial(caller, plan, policy) === null) exports.push(describe(plan));
   }
-  return found.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
+  return exports.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
 }
 
 function describe(plan: ExportPlan): DiscoveredExport {

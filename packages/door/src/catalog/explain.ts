@@ -24,7 +24,8 @@ import { type AdmissionState, RULES, type RuleDecision, type RuleInput } from ".
 import { featureEntry, findFeatureByName, planServerFeature } from "../admission/server-features.ts";
 import { widestGrant } from "../admission/visibility.ts";
 import { assumeValidRoot } from "../calls/revocation.ts";
-import { inputIssues, ruleHits } from "../open/open.ts";
+import { findInputIssues } from "../open/check-input.ts";
+import { readRuleHits } from "../open/open.ts";
 import { skeletonOf } from "../tools/confusable-names.ts";
 import type { ToolCatalog } from "./catalog.ts";
 import type { ListHiddenTools } from "./hidden-tools.ts";
@@ -64,19 +65,19 @@ export async function explain(
   ]);
   const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
   const holder = named.find(({ status }) => status === "offered" || status === "hidden");
-  const found = plans.get(tool);
-  const feature = found === undefined || holder === undefined ? await findServerFeature() : null;
-  const plan = feature ?? found;
+  const own_plan = plans.get(tool);
+  const feature = own_plan === undefined || holder === undefined ? await findServerFeature() : null;
+  const plan = feature ?? own_plan;
   const winner = feature === null ? holder : featureEntry(feature, caller, policy);
   if (plan === undefined || winner === undefined) {
-    const other = named.find(({ name }) => name === tool);
-    if (other === undefined) throw notOffered(tool, await listHiddenTools(caller));
-    throw new BackplaneError("tool.collision", `The tool ${tool} is not registered: ${other.reason}.`);
+    const entry = named.find(({ name }) => name === tool);
+    if (entry === undefined) throw notOffered(tool, await listHiddenTools(caller));
+    throw new BackplaneError("tool.collision", `The tool ${tool} is not registered: ${entry.reason}.`);
   }
   const [issues, hits] =
     input === undefined
       ? [[], []]
-      : await Promise.all([inputIssues(plan, input, host), ruleHits(plan, policy, input)]);
+      : await Promise.all([findInputIssues(plan, input, host), readRuleHits(plan, policy, input)]);
   async function findServerFeature(): Promise<ExportPlan | null> {
     const named = findFeatureByName(tool, await listServers(caller.scope));
     return named === null ? null : planServerFeature(named.bound, named.feature, caller.scope, host);

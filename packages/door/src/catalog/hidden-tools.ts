@@ -1,7 +1,7 @@
 /**
  * Tools that are bound but not in the catalog: tools whose changed definition nobody has accepted yet, tools of bindings
  * that take no calls, and tools of the org that a project's own binding replaces. Each has the reason and the command
- * that makes it available. Read only for complete listings, never for a turn.
+ * that makes it available. The list is computed only for complete listings, never for a turn.
  */
 
 import {
@@ -70,11 +70,11 @@ export function createHiddenTools(
     const isNamed = ({ scope: { project_id } }: Binding) => scope.project_id !== null || project_id === null;
     const active = (await listActive(scope)).filter(({ binding }) => isNamed(binding));
     const used = new Set(selectUsable(active, scope));
-    const found: CatalogEntry[] = [];
+    const matches: CatalogEntry[] = [];
     const entry = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
       toEntry(bound, item, schemas, assessRisk(bound, item, scope, host, policy));
     const addHidden = (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) =>
-      found.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
+      matches.push({ ...entry(bound, item, schemas), ...explainHidden(bound, active) });
     for (const bound of active) {
       const item = toolsOf(bound.package).find(({ id }) => id === bound.binding.export_id);
       if (!used.has(bound) && item !== undefined) addHidden(bound, item, bound.package.schemas);
@@ -89,9 +89,9 @@ export function createHiddenTools(
         : null;
       if (binding.status !== "active")
         for (const { item, schemas } of listTools(bound, definitions)) addHidden(bound, item, schemas);
-      else for (const held of definitions?.quarantined ?? []) found.push(heldEntry(bound, held, entry));
+      else for (const held of definitions?.quarantined ?? []) matches.push(heldEntry(bound, held, entry));
     }
-    return found;
+    return matches;
   };
 }
 
@@ -102,9 +102,9 @@ function heldEntry(
   entry: (bound: BoundPackage, item: ManifestToolExport, schemas: Record<string, Json>) => CatalogEntry,
 ): CatalogEntry {
   const { description: _description, display_name: _display_name, ...bare } = item;
-  const shown = former == null ? entry(bound, bare, {}) : entry(bound, former.export, former.schemas);
+  const catalog_entry = former == null ? entry(bound, bare, {}) : entry(bound, former.export, former.schemas);
   return {
-    ...shown,
+    ...catalog_entry,
     ...(former == null ? { description: "" } : {}),
     status: "held",
     reason: `its definition changed at ${since}, and nobody has accepted the change`,
@@ -123,13 +123,13 @@ function explainHidden({ binding }: BoundPackage, active: readonly BoundPackage[
       fix: `backplane binding set ${binding_id} ${slots}`,
     };
   }
-  const own = active.find((other) => replaces(other, binding));
-  if (own === undefined)
+  const replacement = active.find((other) => replaces(other, binding));
+  if (replacement === undefined)
     return {
       reason: "its binding's traffic_percent is 0",
       fix: `backplane binding set ${binding_id} --percent 100`,
     };
-  const instead = own.binding.binding_id;
+  const instead = replacement.binding.binding_id;
   return {
     reason: `the project's own binding ${instead} takes all calls of this name`,
     fix: `backplane binding disable ${instead}`,
@@ -173,16 +173,16 @@ function assessRisk(
 
 function toEntry(
   bound_package: BoundPackage,
-  own: ManifestToolExport,
+  tool_export: ManifestToolExport,
   schemas: Record<string, Json>,
   risk: CatalogEntry["risk"],
 ): CatalogEntry {
   const named = { ...bound_package, package: { ...bound_package.package, schemas } };
-  const { bound, export: item, taken_out } = sanitizeExport(named, own);
+  const { bound, export: item, taken_out } = sanitizeExport(named, tool_export);
   const { binding, package: pack } = bound;
   const { id, display_name = id, description, tool } = item as ManifestToolExport;
   const input = tool.input_schema === undefined ? null : (pack.schemas[tool.input_schema] ?? null);
-  const shown = {
+  const fields = {
     name: id,
     description: description === undefined || description === "" ? display_name : description,
     parameters: objectSchema(input),
@@ -190,7 +190,7 @@ function toEntry(
   return {
     name: id,
     title: display_name === id ? null : display_name,
-    description: shown.description,
+    description: fields.description,
     origin: originOf({ package: pack }),
     package_id: pack.package_id,
     package_version: pack.version,
@@ -204,8 +204,8 @@ function toEntry(
     requires_approval: tool.requires_approval,
     deferred: tool.deferred === true,
     deferred_by: tool.deferred === true ? "author" : null,
-    token_cost: tokenCost(shown),
-    input_schema: shown.parameters,
+    token_cost: tokenCost(fields),
+    input_schema: fields.parameters,
     taken_out,
   };
 }

@@ -1,6 +1,6 @@
 /**
  * A tool as it is offered to models and, with more details, to clients. Everything that does not depend on the caller is
- * computed once per plan, because the catalog is rebuilt all the time.
+ * computed once per plan, because the catalog is rebuilt often.
  */
 
 import type { Deferral, EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
@@ -46,17 +46,17 @@ const ANY_OBJECT: JsonObject = { type: "object", properties: {} };
 export function sharedViewOf({ export: item, bound }: ExportPlan): SharedToolView {
   const tool = item.kind === "tool" ? item.tool : null;
   const title = item.display_name ?? item.id;
-  const shown = share({
+  const offered = share({
     name: item.id,
     description: item.description === undefined || item.description === "" ? title : item.description,
     parameters: objectSchema(schemaAt(bound, tool?.input_schema)),
   });
   const output = schemaAt(bound, tool?.output_schema);
   return {
-    shown,
+    shown: offered,
     title: title === item.id ? null : title,
     output_schema: isObject(output) ? output : null,
-    token_cost: tokenCost(shown),
+    token_cost: tokenCost(offered),
   };
 }
 
@@ -69,12 +69,12 @@ export function buildOfferedTool(
 ): OfferedTool {
   const { export: item, bound } = plan;
   const tool = item.kind === "tool" ? item.tool : null;
-  const own = bound.package.manifest.runtime.protocol === "module.kernel";
+  const runs_in_gateway = bound.package.manifest.runtime.protocol === "module.kernel";
   return {
     ...shown,
     shown,
     package_id: bound.package.package_id,
-    binding_id: own ? bound.binding.binding_id : null,
+    binding_id: runs_in_gateway ? bound.binding.binding_id : null,
     export_id: item.id,
     legacy,
     deferred_by: findDeferral(item.id, tool?.deferred === true, policy),

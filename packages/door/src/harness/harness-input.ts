@@ -18,7 +18,7 @@ import type { ExecutionPlan } from "../calls/live-calls.ts";
 
 export type BoundHarness = Extract<PluginExport, { kind: "harness" }>;
 
-export function harnessIssues(input: Json): readonly SchemaIssue[] {
+export function findHarnessIssues(input: Json): readonly SchemaIssue[] {
   const parsed = HarnessInputSchema.safeParse(input);
   if (!parsed.success) {
     return parsed.error.issues.map(({ path, message }) => ({
@@ -44,7 +44,7 @@ export interface HarnessCallRequest {
   run_id: string | null;
   export: BoundHarness;
   binding_id: string;
-  /** Already checked by harnessIssues. */
+  /** Already checked by findHarnessIssues. */
   input: HarnessInput;
   /** The ids that the call names in addition to its input. */
   named: { session_id?: string | undefined; chain_id?: string | undefined };
@@ -116,8 +116,8 @@ async function resolveTarget(
   const { caller, named, input } = call;
   const { session_id = named.session_id, chain_id = named.chain_id } = input.target ?? {};
   for (const [name, value] of Object.entries({ session_id, chain_id })) {
-    const other = named[name as keyof typeof named];
-    if (other !== undefined && other !== value)
+    const named_value = named[name as keyof typeof named];
+    if (named_value !== undefined && named_value !== value)
       throw new BackplaneError("request.invalid", `The request names two values of ${name}.`);
   }
   const ids = {

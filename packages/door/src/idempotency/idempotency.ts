@@ -22,10 +22,10 @@ export async function runIdempotent(
   const { idempotency } = deps.store;
   const { scope } = caller;
   const key = ownKey(caller, client_key);
-  const found = await idempotency.begin(scope, key, digest, deps.clock.now(), STALE_MS);
-  if (found.state === "done") return { status: found.status, body: found.body, replayed: true };
-  if (found.state === "conflict") throw new BackplaneError("idempotency.conflict");
-  if (found.state === "in_progress") throw new BackplaneError("idempotency.in_progress");
+  const key_state = await idempotency.begin(scope, key, digest, deps.clock.now(), STALE_MS);
+  if (key_state.state === "done") return { status: key_state.status, body: key_state.body, replayed: true };
+  if (key_state.state === "conflict") throw new BackplaneError("idempotency.conflict");
+  if (key_state.state === "in_progress") throw new BackplaneError("idempotency.in_progress");
   let response: Response;
   try {
     response = await work();
@@ -62,7 +62,7 @@ async function releaseKey(
 type FindDeps = Pick<KernelDeps, "clock"> & { store: Pick<KernelDeps["store"], "idempotency"> };
 
 /**
- * Starts work that claims its key in the transaction that writes its row. Whenever the gateway dies, a repeat finds
+ * Starts work that claims its key in the transaction that writes its row. Whenever the gateway crashes, a repeat finds
  * either the work that the key started or no trace of it. `began` is the result of `begin`; if the key was used before,
  * `began` is null and `before` is the id of the work it started.
  */
@@ -78,11 +78,11 @@ export async function openIdempotent<T>(
   if (before !== null) return { began: null, before };
   try {
     const once = { scope: caller.scope, key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
-    const kept = key === client_key ? {} : { ttl_ms: HARNESS_LIMITS.child_key_ttl_ms };
-    return { began: await begin({ ...once, ...kept }), before: null };
+    const ttl = key === client_key ? {} : { ttl_ms: HARNESS_LIMITS.child_key_ttl_ms };
+    return { began: await begin({ ...once, ...ttl }), before: null };
   } catch (error) {
     if (codeOf(error) !== "idempotency.in_progress") throw error;
-    // Another request with this key was first, and what it started is on disk by now.
+    // Another request with this key came first, and the work that it started is on disk by now.
     const first = await findStarted(deps, caller, key, digest);
     if (first === null) throw error;
     return { began: null, before: first };
@@ -96,8 +96,8 @@ async function findStarted(
   digest: string,
 ): Promise<string | null> {
   const { store, clock } = deps;
-  const found = await store.idempotency.find(caller.scope, key, digest, clock.now(), STALE_MS);
-  if (found.state === "conflict") throw new BackplaneError("idempotency.conflict");
-  if (found.state === "in_progress") throw new BackplaneError("idempotency.in_progress");
-  return found.state === "done" ? found.body : null;
+  const key_state = await store.idempotency.find(caller.scope, key, digest, clock.now(), STALE_MS);
+  if (key_state.state === "conflict") throw new BackplaneError("idempotency.conflict");
+  if (key_state.state === "in_progress") throw new BackplaneError("idempotency.in_progress");
+  return key_state.state === "done" ? key_state.body : null;
 }

@@ -1,6 +1,6 @@
 /**
  * Third gate: the call needs no approval, or a person approved exactly this call. After the answer everything is checked
- * again from the row, because the wait may have been long. Only this file makes an `Approved`.
+ * again from the row, because the wait may have been long. Only this file creates an `Approved`.
  */
 
 import { type Approval, codeOf, type Grant, type MaybePromise } from "@backplane/contract";
@@ -16,7 +16,7 @@ import type { Coverage, LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
 import { type Opened, reopen } from "../open/open.ts";
 import type { Door } from "./door.ts";
-import { approvalRequested, type Recorded, reserveSlot } from "./record.ts";
+import { buildApprovalEvent, type Recorded, reserveSlot } from "./record.ts";
 
 declare const approved: unique symbol;
 
@@ -149,7 +149,7 @@ async function requestNewApproval(
   const created = buildFollowUpApproval(deps, admitted, next, coverage, now, before, changed);
   next.approval_id = created.id;
   const { covers: _covers, ...followUp } = created;
-  const records = { events: [approvalRequested(door, followUp, next, now)] };
+  const records = { events: [buildApprovalEvent(door, followUp, next, now)] };
   if (!(await deps.store.invocations.replaceApproval(next, created, records)))
     return { gate: "closed", ending: null };
   Object.assign(row, next);

@@ -1,6 +1,6 @@
 /**
  * Stores the checkpoints of a running harness. An event that follows a checkpoint is written and published only after the
- * checkpoint is on disk, so a watcher never sees work that a resumed harness would not know of.
+ * checkpoint is on disk, so a watcher never sees work that a resumed harness would repeat.
  */
 
 import { type HarnessCheckpoint, INVOCATION_LIMITS, type JsonObject } from "@backplane/contract";

@@ -1,5 +1,5 @@
 /**
- * The parts that every step of the door shares. createKernel makes one; the only state in it is the calls in
+ * The parts that every step of the door shares. createKernel creates a Door once; its only state is the calls in
  * flight.
  */
 import type { CallContext, Json, JsonObject } from "@backplane/contract";
@@ -17,6 +17,7 @@ import type { NodeLease } from "../node/node-lease.ts";
 import type { StoreWait } from "../node/store-wait.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 import type { TrialWatch } from "../trials/trial-watch.ts";
+import type { MissingFiles } from "./missing-files.ts";
 
 export interface Door {
   deps: KernelDeps;
@@ -38,6 +39,7 @@ export interface Door {
   tokens: SignInTokens;
   /** Watches the versions that are on trial after an upgrade. */
   trials: Pick<TrialWatch, "observe">;
+  missing_files: MissingFiles;
   lease: NodeLease;
   store_wait: StoreWait;
   state: AdmissionState & { stopping: boolean };

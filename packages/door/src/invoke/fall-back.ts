@@ -1,17 +1,18 @@
 /**
- * Lets the previous version answer a call whose process, of a version on trial, failed. The gateway waits until the
- * trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and the
- * grant of the previous version, and the authority of the caller is read again. The row changes to that version
+ * Runs a call again with the previous version after the process of a version on trial failed. The gateway waits until
+ * the trial is rolled back and then opens and admits the call again, so the second run has the binding, the bytes and
+ * the grant of the previous version, and the authority of the caller is read again. The row changes to that version
  * before the call is dispatched, and keeps the first run in `fallback_from`.
  *
- * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions declare an
- * effect class that may run twice under the same key. A person's approval is for the bytes that crashed, so a call that
- * was approved, or that needs approval in the previous version, stays failed.
+ * A call runs again only if that does no harm: its first run never reached the plugin's code, or both versions
+ * declare an effect class that may run twice under the same key. A person's approval is for the bytes that crashed, so
+ * a call that was approved, or that needs approval in the previous version, stays failed.
  */
 import { codeOf } from "@backplane/contract";
 import type { InvocationRow } from "@backplane/ports";
 import type { Admitted } from "../admission/admit.ts";
 import { admitAllowed } from "../approval/allowed-calls.ts";
+import { addAttempt, attemptStart } from "../calls/earlier-attempts.ts";
 import { type CallEnding, cancelledBy } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
@@ -25,7 +26,7 @@ import { isDelivery, isRepeatable } from "./run.ts";
 /** The ending is null when another node owns the call now. */
 type NextRun = { kind: "run"; recorded: Recorded } | { kind: "end"; ending: CallEnding | null };
 
-/** `deadline` is the one of the call, on the monotonic clock. */
+/** `deadline` is the deadline of the call, on the monotonic clock. */
 export async function fallBack(
   door: Door,
   failed: Approved,
@@ -33,6 +34,7 @@ export async function fallBack(
   deadline: number,
 ): Promise<NextRun> {
   const { live, plan } = failed;
+  const failed_at = door.deps.clock.now();
   const rollback = door.trials.observe(plan.bound.binding, ending, live.row.id);
   const stays: NextRun = { kind: "end", ending };
   if (rollback === null || !mayFallBack(live, ending)) return stays;
@@ -42,7 +44,7 @@ export async function fallBack(
   const admitted = await admitPreviousVersion(door, failed);
   const left = deadline - door.deps.clock.monotonic();
   if (admitted === null || left <= 0) return stays;
-  return await recordFallback(door, failed, admitted, ending, left);
+  return await recordFallback(door, failed, admitted, ending, failed_at, left);
 }
 
 /** A delivery is repeated by its job, and a harness continues from a checkpoint that its own version has written. */
@@ -94,6 +96,7 @@ async function recordFallback(
   { live, opened }: Approved,
   admitted: Admitted,
   ending: CallEnding,
+  failed_at: number,
   left: number,
 ): Promise<NextRun> {
   const { deps } = door;
@@ -112,6 +115,13 @@ async function recordFallback(
     grant: admitted.grant,
     allowed_by: admitted.allowed_by,
     retry_count: retries + 1,
+    earlier_attempts: addAttempt(row, {
+      started_at: attemptStart(row),
+      ended_at: failed_at,
+      retried_at: deps.clock.now(),
+      reason: "fallback",
+      error: ending.error,
+    }),
     fallback_from: {
       binding_id: row.binding_id,
       binding_generation: row.binding_generation,

@@ -6,6 +6,7 @@
 
 import {
   BackplaneError,
+  COMPACTION_LIMITS,
   codeOf,
   type HarnessCheckpoint,
   type HarnessFidelity,
@@ -13,13 +14,23 @@ import {
   type Json,
   type JsonObject,
 } from "@backplane/contract";
-import type { ExecutionRow, NewExecution, SessionKey } from "@backplane/ports";
-import { blockOf, DEFAULT_WORKSPACE } from "@backplane/session";
+import type { ChangeCause, ExecutionRow, InvocationRow, NewExecution, SessionKey } from "@backplane/ports";
+import {
+  blockOf,
+  buildCompaction,
+  copyOf,
+  DEFAULT_WORKSPACE,
+  estimateTokens,
+  findRetained,
+  type HydratedSession,
+  selectRetained,
+  withPinned,
+} from "@backplane/session";
 import type { ExecutionPlan, LiveCall } from "../calls/live-calls.ts";
 import type { Door } from "./door.ts";
 
 /** How long a harness waits before it checks again whether the turn that occupies its session has ended. */
-const BUSY_MS = 250;
+const BUSY_POLL_MS = 250;
 
 export function startBody({ id, write }: ExecutionPlan): JsonObject {
   const { target, trigger, policy } = "resumes" in write ? write.resumes : write;
@@ -42,11 +53,16 @@ export async function resumeBody(
     case "checkpoint":
       if (checkpoint === null) return restartBody(execution);
       return { mode: "resume", ...bodyOf(execution), checkpoint: checkpoint as unknown as JsonObject };
-    case "prompt_replay":
-      return { mode: "resume", ...bodyOf(execution), ...(await readReplay(door, execution)) };
+    case "prompt_replay": {
+      const chain = await readReplay(door, execution);
+      if (chain === null) return { mode: "resume", ...bodyOf(execution) };
+      const target = { ...execution.target, chain_id: chain.chain_id };
+      return { mode: "resume", ...bodyOf({ ...execution, target }), chain };
+    }
     case "summary_reseed": {
       const text = summaryTextOf(checkpoint);
       if (text === null) return restartBody(execution);
+      if (!mayCompact(execution)) return { mode: "resume", ...bodyOf(execution), summary: { text } };
       const chain_id = await reseed(door, live, execution, text);
       const target = { ...execution.target, ...(chain_id === null ? {} : { chain_id }) };
       return { mode: "resume", ...bodyOf({ ...execution, target }), summary: { text } };
@@ -80,17 +96,48 @@ function bodyOf({
   return { target: { ...target, execution_id: id }, trigger, policy: policy as JsonObject };
 }
 
-async function readReplay(door: Door, { target, ...scope }: ExecutionRow): Promise<JsonObject> {
-  const key = toSessionKey(scope, target);
-  if (key === null) return {};
-  const { session, entries } = await door.sessions.hydrate(key);
-  const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
-  return { chain: { chain_id: session.head_chain_id, blocks: blocks as unknown as Json } };
+interface Replay extends JsonObject {
+  chain_id: string;
 }
 
 /**
- * Makes a chain that begins with the summary the head of the session. A turn that was recovered with the harness may still
- * occupy the session, and ends first.
+ * The chain that the execution works for. A compaction continues the conversation on another chain, so the head is sent
+ * if it was compacted from the target; after a reset, or if the call named another chain, the target is sent itself.
+ */
+async function readReplay(door: Door, { target, ...scope }: ExecutionRow): Promise<Replay | null> {
+  const key = toSessionKey(scope, target);
+  if (key === null) return null;
+  const { sessions } = door;
+  const { head_chain_id } = await sessions.get(key);
+  const { chain_id: wanted = head_chain_id } = target;
+  const chain_id = (await isCompactedFrom(door, key, head_chain_id, wanted)) ? head_chain_id : wanted;
+  const entries = await sessions.sinceAnchor(key.scope, chain_id);
+  const blocks = entries.flatMap((entry) => blockOf(entry) ?? []);
+  return { chain_id, blocks: blocks as unknown as Json };
+}
+
+async function isCompactedFrom(
+  { sessions }: Door,
+  { scope }: SessionKey,
+  chain_id: string,
+  source_id: string,
+): Promise<boolean> {
+  for (let id: string | null = chain_id; id !== null; ) {
+    if (id === source_id) return true;
+    const { origin, parent_chain_id } = await sessions.chain(scope, id);
+    id = origin === "compaction" ? parent_chain_id : null;
+  }
+  return false;
+}
+
+/** A new chain that begins with a summary is a compaction of the session, which the policy can forbid. */
+function mayCompact({ policy: { allow_compaction = true, max_compactions = 1 } }: ExecutionRow): boolean {
+  return allow_compaction && max_compactions > 0;
+}
+
+/**
+ * Makes a chain that begins with the summary the head of the session, and records the loss like every compaction. A
+ * turn that was recovered with the harness may still occupy the session, and ends first.
  */
 async function reseed(
   door: Door,
@@ -104,19 +151,34 @@ async function reseed(
   for (;;) {
     if (live.stopped !== null) throw new BackplaneError("cancelled");
     await door.persister.drain(key);
-    const { session, entries } = await door.sessions.hydrate(key);
-    const last_entry_id = entries.at(-1)?.id ?? 0;
+    const source = await door.sessions.hydrate(key);
     try {
-      const source = { chain_id: session.head_chain_id, last_entry_id };
-      const chain = await door.sessions.compact(key, { summary, source });
+      const seed = await selectSeed(door, key, source);
+      const diagnostics = { fidelity: "summary_reseed", execution_id: id };
+      const compaction = buildCompaction(source, { summary, seed }, { diagnostics });
+      const chain = await door.sessions.compact(key, compaction, undefined, causeOfCall(live.row));
       await store.executions.setChain(id, live.row.id, chain.id);
-      door.persister.announce(key, await door.sessions.entries(key.scope, chain.id, last_entry_id, 1));
+      const { last_entry_id } = compaction.source;
+      const written = await door.sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1);
+      door.persister.announce(key, written);
       return chain.id;
     } catch (error) {
       if (codeOf(error) !== "session.busy" && codeOf(error) !== "chain.changed") throw error;
-      await new Promise<void>((resolve) => void clock.after(BUSY_MS, resolve));
+      await new Promise<void>((resolve) => void clock.after(BUSY_POLL_MS, resolve));
     }
   }
+}
+
+/** The entries that every compaction keeps: pins, system messages and open tasks. */
+async function selectSeed({ deps, sessions }: Door, key: SessionKey, source: HydratedSession) {
+  const { pins, entries } = await withPinned({ store: deps.store, sessions }, key, source);
+  const policy = { retain_system: true, retain_open_tasks: true };
+  const target_tokens = Math.floor(estimateTokens(entries) * COMPACTION_LIMITS.target);
+  return selectRetained(entries, findRetained(entries, pins, policy, target_tokens)).map(copyOf);
+}
+
+function causeOfCall({ run_id, trace_id, delivery_id }: InvocationRow): ChangeCause {
+  return { ...(run_id === null ? {} : { run_id }), trace_id, from_hook: delivery_id !== null };
 }
 
 function toSessionKey(

@@ -1,23 +1,27 @@
 /**
  * The one door. Every call of a tool, hook, compactor or harness, from any caller, takes the same steps: open, admit,
  * record, approve, run, settle. Each step takes the branded value of the step before, so code that skips a gate
- * does not compile. Listeners hear of a call through the outbox rows that record and settle write.
+ * does not compile. Listeners learn of a call from the outbox rows that `record` and `settle` write.
  */
 
 import {
   BackplaneError,
   codeOf,
   type Invocation,
+  isId,
   isTerminal,
+  type TraceSpan,
   toBackplaneError,
   withFix,
 } from "@backplane/contract";
-import type { Caller, InvocationRow, Kernel, Ticket, WatchItem } from "@backplane/ports";
+import type { Caller, InvocationRow, Kernel, Page, PageOf, Scope, Ticket, WatchItem } from "@backplane/ports";
 import { preApprove } from "../admission/pre-approve.ts";
 import { admitAllowed } from "../approval/allowed-calls.ts";
 import { requireNamedIds } from "../authority/named-ids.ts";
-import { type CallEnding, failedWith } from "../calls/ending.ts";
+import { findTraceStart } from "../calls/call-ids.ts";
+import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
+import type { SlotWait } from "../calls/requested-delivery.ts";
 import { openIdempotent } from "../idempotency/idempotency.ts";
 import { type InvocationRequest, open } from "../open/open.ts";
 import { type Approved, approve } from "./approve.ts";
@@ -46,11 +50,11 @@ export async function invoke(door: Door, request: InvocationRequest): Promise<Ti
   return new LiveTicket(live);
 }
 
-/** Takes a recorded call to its end. Never rejects: whatever happens, the row is settled. */
+/** Runs a recorded call to its end. Never rejects: whatever happens, the row is settled. */
 export async function complete(door: Door, recorded: Recorded): Promise<void> {
   const { live } = recorded;
   const ending = await approveAndRun(door, recorded).catch((error: unknown) =>
-    endingOfError(door, live.row.id, error),
+    toErrorEnding(door, live.row.id, error),
   );
   if (ending === null) await releaseToOtherNode(door, live);
   else await settle(door, live, ending);
@@ -58,12 +62,26 @@ export async function complete(door: Door, recorded: Recorded): Promise<void> {
 
 async function approveAndRun(door: Door, recorded: Recorded): Promise<CallEnding | null> {
   const answer = approve(door, recorded);
-  // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
+  // Not awaited if it is not a promise: an await costs a microtask even then (benchmark http.invoke).
   const approved = answer instanceof Promise ? await answer : answer;
   if (approved.gate === "closed") return approved.ending;
+  const slot = approved.opened.delivery?.acquireSlot?.() ?? null;
+  if (slot !== null && !(await waitForSlot(approved.live, slot))) {
+    return cancelledBy(approved.live.stopped ?? "user");
+  }
   return await (approved.plan.bound.binding.trial === undefined
     ? run(door, approved)
     : runOnTrial(door, approved));
+}
+
+async function waitForSlot(live: LiveCall, { granted, interrupt }: SlotWait): Promise<boolean> {
+  live.stage = "queued";
+  live.interrupt = interrupt;
+  // The call may have been cancelled before `interrupt` was set.
+  if (live.stopped !== null) interrupt();
+  const may_start = await granted;
+  live.interrupt = null;
+  return may_start;
 }
 
 /** A failure of the process is not the answer of the call if the previous version can give one. */
@@ -77,7 +95,7 @@ async function runOnTrial(door: Door, approved: Approved): Promise<CallEnding | 
   return again.gate === "open" ? await run(door, again) : again.ending;
 }
 
-function endingOfError(door: Door, invocation_id: string, error: unknown): CallEnding {
+function toErrorEnding(door: Door, invocation_id: string, error: unknown): CallEnding {
   if (codeOf(error) === undefined)
     door.deps.log.error({ err: error, invocation_id }, "invocation failed with an internal error");
   const known = toBackplaneError(error);
@@ -92,7 +110,7 @@ function requireCapacity(door: Door): void {
   }
 }
 
-/** A class, because each object literal with an accessor gets its own hidden class (bench row http.invoke). */
+/** A class, because each object literal with an accessor gets its own hidden class (benchmark http.invoke). */
 class LiveTicket implements Ticket {
   readonly id: string;
   readonly settled: Promise<Invocation>;
@@ -148,8 +166,30 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     yield* watch(door, await find(caller, id), after_seq, stopped);
   }
 
+  /**
+   * The index of traces does not have a call that could not know at its start that others would join its trace: hooks
+   * that receive its events, or later calls that name the trace. It is listed with them, in the order of the ids.
+   */
+  async function addTraceStart(
+    scope: Scope,
+    trace_id: string,
+    page: Page,
+    listed: PageOf<InvocationRow>,
+  ): Promise<PageOf<InvocationRow>> {
+    const { items, next } = listed;
+    const last = items.at(-1);
+    const id = findTraceStart(trace_id);
+    if (id === null || last === undefined || items.some((item) => item.id === id)) return listed;
+    const is_on_other_page = id <= (page.after ?? "") || (next !== null && id > last.id);
+    const row = is_on_other_page ? null : await store.invocations.get(scope, id);
+    if (row === null || row.trace_id !== trace_id) return listed;
+    const all = [...items, row].sort((a, b) => (a.id < b.id ? -1 : 1));
+    const kept = all.slice(0, page.limit);
+    return { items: kept, next: all.length > kept.length ? kept.at(-1)!.id : next };
+  }
+
   return {
-    // Not async: nearly every call names no session, and a second promise would cost it time (bench row http.invoke).
+    // Not async: nearly every call names no session, and a second promise would cost it time (benchmark http.invoke).
     invoke(caller, body, options = {}) {
       const checked = requireNamedIds(ids, caller, body);
       if (checked === null) return invoke(door, { caller, body, ...options });
@@ -169,6 +209,14 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       }
       return await store.invocations.list(caller.scope, filter, page);
     },
+    trace: async (caller, trace_id, page) => {
+      if (caller.delegation !== undefined) {
+        throw new BackplaneError("auth.scope", "A delegated token may not read traces.");
+      }
+      const listed = await store.invocations.listTrace(caller.scope, trace_id, page);
+      const { items, next } = await addTraceStart(caller.scope, trace_id, page, listed);
+      return { items: items.map(toSpan), next };
+    },
     artifact: async (caller, id, sha256) => {
       const file = await openArtifact(door.deps, await find(caller, id), sha256);
       if (file === null) throw new BackplaneError("artifact.not_found");
@@ -176,5 +224,23 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     },
     cancel: stop,
     watch: follow,
+  };
+}
+
+function toSpan(row: InvocationRow): TraceSpan {
+  return {
+    id: row.id,
+    parent_id: isId("invocation", row.requested_by) ? row.requested_by : null,
+    run_id: row.run_id,
+    session_id: row.session_id,
+    export_kind: row.export_kind,
+    export_id: row.export_id,
+    package_id: row.package_id,
+    status: row.status,
+    error_code: row.error?.code ?? null,
+    retry_count: row.retry_count,
+    created_at: row.created_at,
+    started_at: row.started_at,
+    ended_at: row.ended_at,
   };
 }

@@ -25,7 +25,7 @@ import type { Admitted, RefusedCall } from "../admission/admit.ts";
 import { readCoverage, toolDigestOf } from "../approval/coverage.ts";
 import { buildApproval } from "../approval/new-approval.ts";
 import { toSessionCall } from "../approval/session-grants.ts";
-import { callIdsOf, resolveCallIds } from "../calls/call-ids.ts";
+import { callIdsOf, resolveCallIds, traceOf } from "../calls/call-ids.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
 import { toolResultBlock } from "../calls/ending.ts";
 import type { Coverage, LiveCall } from "../calls/live-calls.ts";
@@ -78,10 +78,12 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   const { deps, live: calls } = door;
   const { call } = admitted;
   const now = deps.clock.now();
-  const row = newRow(door, call, now);
+  const row = buildNewRow(door, call, now);
   row.grant = admitted.grant;
   row.class = admitted.grant.class;
   row.allowed_by = admitted.allowed_by;
+  // A call with a delegated token may make calls of its own.
+  if (admitted.grant.gateway_api_scopes.length > 0) row.shares_trace = true;
   const approval = admitted.ask === null ? null : await requestApproval(door, admitted, row, now);
   const also: OpenRecords = { records: NO_RECORDS };
   // A refused call claims no Idempotency-Key, because a repeat of the request may be admitted.
@@ -96,7 +98,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
     row.status = "waiting_approval";
     row.approval_id = approval.id;
     also.approval = approval;
-    also.records = { events: [approvalRequested(door, approval, row, now)] };
+    also.records = { events: [buildApprovalEvent(door, approval, row, now)] };
   } else {
     reservation = reserveSlot(door, admitted);
     if (reservation === null) row.started_at = row.created_at;
@@ -152,26 +154,27 @@ async function findSessionGrant(
   const session = grants.size === 0 ? null : toSessionCall(row, call.root.actor);
   if (session === null || ask === null) return null;
   const always = call.plan.bound.binding.policy.approval === "always";
-  const found = grants.find(session, digest) ?? (always ? null : grants.find(session, toolDigestOf(parts)));
-  if (found === null || compareRisk(ask.risk, found.grant.max_risk) > 0) return null;
+  const session_grant =
+    grants.find(session, digest) ?? (always ? null : grants.find(session, toolDigestOf(parts)));
+  if (session_grant === null || compareRisk(ask.risk, session_grant.grant.max_risk) > 0) return null;
   if (!tolerates(call.policy.document.lasting_approvals, ask.risk)) return null;
   // An approval for the session ends with the key of the approver.
-  return (await authority.findRevocation(found.approver)) === null ? found.grant.id : null;
+  return (await authority.findRevocation(session_grant.approver)) === null ? session_grant.grant.id : null;
 }
 
 async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
   const { deps } = door;
   const { call, code, message, details, fix } = refused;
   const now = deps.clock.now();
-  const row = newRow(door, call, now);
-  const kept = fix === undefined ? details : { ...details, fix };
-  const error: InvocationError = { code, message, details: kept as JsonObject };
+  const row = buildNewRow(door, call, now);
+  const recorded_details = fix === undefined ? details : { ...details, fix };
+  const error: InvocationError = { code, message, details: recorded_details as JsonObject };
   row.status = "failed";
   row.error = error;
   row.ended_at = row.created_at;
   row.tool_result = toolResultBlock(row, { status: "failed", result: null, error, stderr_tail: null });
   if (code !== "gateway_stopping") {
-    const also: OpenRecords = { records: { events: [settledEvent(deps, row, now)] } };
+    const also: OpenRecords = { records: { events: [buildSettledEvent(deps, row, now)] } };
     if (call.delivery?.job !== undefined) also.job = call.delivery.job;
     if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);
@@ -185,7 +188,7 @@ async function recordRefusal(door: Door, refused: RefusedCall): Promise<never> {
 
 const NO_RECORDS = {};
 
-function newRow(door: Door, call: Opened, now: number): InvocationRow {
+function buildNewRow(door: Door, call: Opened, now: number): InvocationRow {
   const { plan, body, caller } = call;
   const { binding, package: pack } = plan.bound;
   const ids = resolveCallIds(caller, body);
@@ -206,7 +209,7 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     session_id: ids.session_id ?? call.execution?.target.session_id ?? null,
     chain_id: ids.chain_id ?? call.execution?.target.chain_id ?? null,
     run_id: call.harness_run?.run_id ?? ids.run_id ?? null,
-    trace_id: ids.trace_id ?? door.deps.ids.next("trace"),
+    trace_id: ids.trace_id ?? traceOf(call.id),
     execution_id: call.execution_id,
     retry_count: call.delivery === null ? 0 : call.delivery.attempt - 1,
     grant: null,
@@ -233,10 +236,16 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     channel: caller.channel ?? null,
     within: call.execution?.id ?? caller.delegation?.execution_id ?? null,
     harness_run: call.harness_run === null ? null : { workspace: call.harness_run.workspace },
+    shares_trace: ids.trace_id !== undefined,
   };
 }
 
-export function approvalRequested(door: Door, approval: Approval, row: InvocationRow, now: number): NewEvent {
+export function buildApprovalEvent(
+  door: Door,
+  approval: Approval,
+  row: InvocationRow,
+  now: number,
+): NewEvent {
   return {
     id: door.deps.ids.next("event"),
     type: "approval.requested",
@@ -250,7 +259,7 @@ export function approvalRequested(door: Door, approval: Approval, row: Invocatio
 }
 
 /** The event of a settled call. `from_hook` keeps calls that hooks cause from triggering further hooks. */
-export function settledEvent(
+export function buildSettledEvent(
   deps: Pick<KernelDeps, "ids">,
   row: Pick<
     InvocationRow,
@@ -297,7 +306,7 @@ export function settledEvent(
 
 /**
  * The row as callers see it. Copied field by field: a rest copy that leaves out the internal fields takes five times as
- * long (bench row http.invoke).
+ * long (benchmark http.invoke).
  */
 export function publicInvocation(row: InvocationRow): Invocation {
   const invocation: Invocation = {
@@ -337,5 +346,6 @@ export function publicInvocation(row: InvocationRow): Invocation {
     ended_at: row.ended_at,
   };
   if (row.fallback_from !== undefined) invocation.fallback_from = row.fallback_from;
+  if (row.earlier_attempts !== undefined) invocation.earlier_attempts = row.earlier_attempts;
   return invocation;
 }

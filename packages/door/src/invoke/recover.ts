@@ -16,6 +16,7 @@ import {
 import type { InvocationRow } from "@backplane/ports";
 import { admit } from "../admission/admit.ts";
 import { endApproval } from "../approval/pending-approvals.ts";
+import { addAttempt, attemptStart } from "../calls/earlier-attempts.ts";
 import { failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { mintDelegation } from "../keys/mint-delegation.ts";
@@ -26,17 +27,18 @@ import { resumeRecorded, resumeWaiting } from "./record.ts";
 import { isDelivery, isRepeatable } from "./run.ts";
 import { releaseToOtherNode, settle } from "./settle.ts";
 
-const BATCH = 100;
+const BATCH_ROWS = 100;
 
 /** Resolves when every orphaned call is settled or running again. */
 export async function recoverCalls(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;
   let recovered = 0;
+  const left = await door.missing_files.findOthers("running", (row) => mayRunAgain(door, row));
   for (;;) {
-    const rows = await store.invocations.claimOrphans(node_id, clock.now(), BATCH);
+    const rows = await store.invocations.claimOrphans(node_id, clock.now(), BATCH_ROWS, left);
     for (const row of rows) await recoverCall(door, row);
     recovered += rows.length;
-    if (rows.length < BATCH) return recovered;
+    if (rows.length < BATCH_ROWS) return recovered;
   }
 }
 
@@ -46,9 +48,8 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   if (isDelivery(row)) {
     return await endUnknown(door, live, "Its delivery is retried under the same id.");
   }
-  // A harness continues from its last checkpoint, and its execution limits how often it starts without a new one.
-  const harness = row.export_kind === "harness" && row.within !== null;
-  if (!harness && !isRepeatable(row.effect_class) && !isRecoverable(door, row)) {
+  const harness = isResumable(row);
+  if (!mayRunAgain(door, row)) {
     return await endUnknown(door, live, `A ${row.effect_class} call is never run twice.`);
   }
   if (!harness && row.retry_count >= door.deps.host.retry.max_attempts) {
@@ -58,6 +59,7 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
     const events = await door.deps.store.invocations.events(row.id, 0, INVOCATION_LIMITS.events_kept + 1);
     live.last_seq = events.at(-1)?.seq ?? 0;
     const call = await reopen(door, row);
+    if (await door.missing_files.isMissing(row)) return await endWithoutFiles(door, live);
     if (call.plan.bound.package.digest !== row.package_digest) {
       throw new BackplaneError("outcome_unknown", "Its package has changed since then.");
     }
@@ -66,13 +68,20 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
       const details = { ...verdict.details, refused: verdict.code };
       throw new BackplaneError("outcome_unknown", verdict.message, { details });
     }
-    row.retry_count++;
     const now = door.deps.clock.now();
-    live.remaining_ms = remainingTime(row, now);
+    row.retry_count++;
+    row.earlier_attempts = addAttempt(row, {
+      started_at: attemptStart(row),
+      ended_at: null,
+      retried_at: now,
+      reason: "recovery",
+      error: { code: "outcome_unknown", message: "The gateway stopped during this attempt." },
+    });
+    live.remaining_ms = computeRemainingTime(row, now);
     // A process that survived the crash may still hold the old token, so the call gets a new one.
     const minted = mintDelegation(door.deps, row, verdict.grant, now, live.remaining_ms);
     const renewed = minted === null ? {} : { delegation: minted.delegation };
-    if (!(await door.deps.store.invocations.recordRetry(row.id, row.fence, row.retry_count, renewed))) {
+    if (!(await door.deps.store.invocations.recordRetry(row, renewed))) {
       return void releaseToOtherNode(door, live);
     }
     void complete(door, resumeRecorded(door, verdict, live, minted?.token ?? null));
@@ -84,6 +93,17 @@ async function recoverCall(door: Door, row: InvocationRow): Promise<void> {
   }
 }
 
+/** Whether the call runs again, and is not only ended. */
+function mayRunAgain(door: Door, row: InvocationRow): boolean {
+  if (isDelivery(row)) return false;
+  return isResumable(row) || isRepeatable(row.effect_class) || isRecoverable(door, row);
+}
+
+/** A harness continues from its last checkpoint, and its execution limits how often it starts without a new one. */
+function isResumable(row: InvocationRow): boolean {
+  return row.export_kind === "harness" && row.within !== null;
+}
+
 function isRecoverable({ bindings }: Door, { binding_id }: InvocationRow): boolean {
   return bindings.tool(binding_id)?.spec.recoverable === true;
 }
@@ -93,6 +113,19 @@ async function endUnknown(door: Door, live: LiveCall, reason: string, details?: 
   await settle(door, live, failedWith("outcome_unknown", message, { details }));
 }
 
+async function endWithoutFiles(door: Door, live: LiveCall): Promise<void> {
+  const { package_id, package_version, package_digest } = live.row;
+  const name = `${package_id} ${package_version}`;
+  const message = `The gateway that ran this call stopped, and no other gateway has the files of ${name}.`;
+  const details = {
+    package_id,
+    package_version,
+    digest: package_digest,
+    fix: `Install ${name} on every gateway that shares the database, then call again.`,
+  };
+  await settle(door, live, failedWith("package.files_missing", message, { details }));
+}
+
 /** A call that may run again gets this much time even if its gateway was down for longer than its deadline. */
 const MIN_TIME_MS = 5_000;
 
@@ -100,7 +133,7 @@ const MIN_TIME_MS = 5_000;
  * The time that is left to a call whose gateway died. A monotonic clock does not outlive its process, so the
  * used time is measured by the wall clock. The wall clock may have jumped, so the result is bounded on both sides.
  */
-export function remainingTime(
+export function computeRemainingTime(
   row: Pick<InvocationRow, "timeout_ms" | "started_at" | "created_at">,
   now: number,
 ): number {
@@ -117,11 +150,12 @@ export function remainingTime(
 export async function resumeApprovals(door: Door): Promise<number> {
   const { store, node_id, clock } = door.deps;
   let resumed = 0;
+  const left = await door.missing_files.findOthers("waiting_approval", () => true);
   for (;;) {
-    const waiting = await store.invocations.claimWaiting(node_id, clock.now(), BATCH);
+    const waiting = await store.invocations.claimWaiting(node_id, clock.now(), BATCH_ROWS, left);
     for (const { row, approval } of waiting) await resumeApproval(door, row, approval);
     resumed += waiting.length;
-    if (waiting.length < BATCH) return resumed;
+    if (waiting.length < BATCH_ROWS) return resumed;
   }
 }
 

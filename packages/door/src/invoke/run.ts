@@ -11,6 +11,7 @@ import {
   ERROR_CODES,
   INVOCATION_LIMITS,
   type InvocationContext,
+  type InvocationError,
   isErrorCode,
   type Json,
   type JsonObject,
@@ -25,6 +26,7 @@ import { DEFAULT_WORKSPACE } from "@backplane/session";
 import { admit, recheck } from "../admission/admit.ts";
 import { changedParts, readCoverage } from "../approval/coverage.ts";
 import type { SlotReservation } from "../calls/concurrency.ts";
+import { addAttempt } from "../calls/earlier-attempts.ts";
 import { type CallEnding, cancelledBy, failedWith } from "../calls/ending.ts";
 import type { LiveCall } from "../calls/live-calls.ts";
 import { createRedactor, type Redactor } from "../calls/redact.ts";
@@ -83,8 +85,8 @@ async function runAttempts(
   live.stage = "running";
   const earlier_retries = row.retry_count;
   let renewals = 0;
-  for (let tried = 0; ; tried++) {
-    const retries = earlier_retries + tried;
+  for (let attempts = 0; ; attempts++) {
+    const retries = earlier_retries + attempts;
     const needs_no_secrets = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
     const secrets = needs_no_secrets
       ? {}
@@ -109,13 +111,14 @@ async function runAttempts(
       : null;
     if (started?.kind === "lost") return null;
     if (started?.kind === "refused") return { ...started.ending, retry_count: retries };
-    const attempt = call.attempt + tried;
+    const attempt = call.attempt + attempts;
     const body = started?.body ?? buildBody(row, attempt);
     const request = buildRunRequest(door, call, attempt, Math.ceil(left), secrets, body);
     const listener = createCallListener(door, live, plan.export, redactor);
+    const attempt_started = clock.now();
     let outcome = await runner.run(request, listener);
     const flushing = listener.flush?.();
-    // Not awaited if it is not a promise: an await costs a microtask even then (bench row http.invoke).
+    // Not awaited if it is not a promise: an await costs a microtask even then (benchmark http.invoke).
     if (flushing !== undefined) await flushing;
     if (outcome.dispatched) live.dispatched = true;
     if (live.lost || isInterrupted(live, outcome)) return null;
@@ -123,7 +126,7 @@ async function runAttempts(
       const challenge = await door.tokens.handleChallenge(plan.bound, outcome.error);
       // The server rejected the token before it ran anything, so a renewal does not count as an attempt.
       if (challenge === null && renewals++ < MAX_RENEWALS) {
-        tried--;
+        attempts--;
         continue;
       }
       if (challenge !== null) {
@@ -132,10 +135,10 @@ async function runAttempts(
       }
     }
     live.egress = mergeEgress(live.egress, outcome.egress, redactor);
-    const pause = backoff(host.retry.base_ms, isHarness(row) ? Math.min(live.starts + 1, 6) : tried + 1);
+    const pause = backoff(host.retry.base_ms, isHarness(row) ? Math.min(live.starts + 1, 6) : attempts + 1);
     const again =
       live.stopped === null &&
-      (isHarness(row) || tried + 1 < host.retry.max_attempts) &&
+      (isHarness(row) || attempts + 1 < host.retry.max_attempts) &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
     if (!again) {
@@ -143,11 +146,19 @@ async function runAttempts(
       const stored = mapMaybe(accepted, (ending) => storeContent(deps, row, call.grant, ending));
       return applyRevocation(live, stored);
     }
+    const attempt_ended = clock.now();
     await pauseUnlessStopped(deps, live, pause);
     if (isInterrupted(live)) return null;
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
+    row.earlier_attempts = addAttempt(row, {
+      started_at: new Date(attempt_started).toISOString(),
+      ended_at: attempt_ended,
+      retried_at: clock.now(),
+      reason: "retry",
+      error: redactError(outcome.error, redactor),
+    });
     const owned = await retryUntilDeadline(door, deadline, () =>
-      store.invocations.recordRetry(row.id, row.fence, retries + 1),
+      store.invocations.recordRetry({ ...row, retry_count: retries + 1 }),
     );
     if (!owned) return null;
   }
@@ -233,6 +244,14 @@ function mergeEgress(
   };
 }
 
+function redactError(error: RunOutcome["error"], redactor: Redactor | null): InvocationError | null {
+  if (error === null) return null;
+  const { code, message } = error;
+  return redactor === null
+    ? { code, message }
+    : (redactor.json({ code, message }) as unknown as InvocationError);
+}
+
 function confidentialValues(secrets: Record<string, string>, token: string | null): string[] {
   const values = Object.values(secrets);
   if (token !== null) values.push(token);
@@ -253,9 +272,9 @@ function pauseUnlessStopped(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms:
 }
 
 /**
- * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure that
- * never reached the plugin's code is retried for every effect class, if its error code says so. `failed` is never
- * retried. The delivery of a hook is retried by its job instead.
+ * inv.retry: a `retryable_failure` is retried if the effect class allows a second run under the same key. A failure
+ * that never reached the plugin's code is retried for every effect class, if its error code is retryable. `failed` is
+ * never retried. The delivery of a hook is retried by its job instead.
  */
 function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   if (isDelivery(row)) return false;

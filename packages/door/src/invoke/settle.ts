@@ -9,7 +9,7 @@ import { type CallEnding, failedWith, toolResultBlock } from "../calls/ending.ts
 import type { LiveCall } from "../calls/live-calls.ts";
 import { finalError, retryReason } from "../outbox/delivery-outcome.ts";
 import type { Door } from "./door.ts";
-import { publicInvocation, settledEvent } from "./record.ts";
+import { buildSettledEvent, publicInvocation } from "./record.ts";
 
 const INITIAL_PAUSE_MS = 50;
 const MAX_PAUSE_MS = 5_000;
@@ -22,8 +22,8 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
   live.interrupt = null;
   live.tape?.close();
   live.progress?.close();
-  let final = finalRow(live, ending, deps.clock.now());
-  let won = false;
+  let final = buildFinalRow(live, ending, deps.clock.now());
+  let was_written = false;
   for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
     // A turn or a gateway that stops settles calls that do not end in time, so another ending may have come first.
     if (door.live.get(row.id) !== live) return await live.settled;
@@ -31,7 +31,7 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
       const written = writeEnd(door, live, final);
       // Writes that the listener starts now share the commit.
       live.onEnded?.();
-      won = await written;
+      was_written = await written;
       break;
     } catch (error) {
       deps.log.error(
@@ -41,12 +41,12 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
       if (codeOf(error) !== "store.unavailable") {
         // The store rejects this record, and would reject it again: a record without the result is tried instead.
         const failed = failedWith("internal", "The store rejected the result of the call.");
-        final = finalRow(live, failed, deps.clock.now());
+        final = buildFinalRow(live, failed, deps.clock.now());
       }
       await new Promise<void>((resolve) => void deps.clock.after(pause, resolve));
     }
   }
-  if (won) door.ended.add(final);
+  if (was_written) door.ended.add(final);
   else final = await waitForOtherNode(door, final);
   const invocation = publicInvocation(final);
   door.live.drop(live);
@@ -54,7 +54,7 @@ export async function settle(door: Door, live: LiveCall, ending: CallEnding): Pr
   return invocation;
 }
 
-/** Gives up a call that another node continues, or that this node resumes at its next start. */
+/** Releases a call that another node continues, or that this node resumes at its next start. */
 export async function releaseToOtherNode(door: Door, live: LiveCall): Promise<void> {
   door.harness_tape.release(live.row);
   const row = await waitForOtherNode(door, live.row);
@@ -77,7 +77,7 @@ function writeEnd(door: Door, { row, job, progress }: LiveCall, final: Invocatio
     ended_at: final.ended_at!,
   };
   const now = deps.clock.now();
-  const records = { events: [settledEvent(deps, final, now)] };
+  const records = { events: [buildSettledEvent(deps, final, now)] };
   const { invocations } = deps.store;
   if (row.within !== null && row.export_kind === "harness")
     return door.harness_tape.settle(final, end, records);
@@ -93,7 +93,11 @@ function writeEnd(door: Door, { row, job, progress }: LiveCall, final: Invocatio
   );
 }
 
-function finalRow({ row, egress, violations }: LiveCall, ending: CallEnding, now: number): InvocationRow {
+function buildFinalRow(
+  { row, egress, violations }: LiveCall,
+  ending: CallEnding,
+  now: number,
+): InvocationRow {
   const final = { ...row };
   final.status = ending.status;
   final.result = ending.result;
@@ -108,7 +112,7 @@ function finalRow({ row, egress, violations }: LiveCall, ending: CallEnding, now
   return final;
 }
 
-/** Waits until the node that owns the row now has ended it. A gateway that stops returns the row as it is. */
+/** Waits until the node that owns the row now has ended it. A gateway that is stopping returns the row unchanged. */
 async function waitForOtherNode(door: Door, known: InvocationRow): Promise<InvocationRow> {
   for (;;) {
     const row = await readRow(door, known);

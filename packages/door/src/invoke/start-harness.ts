@@ -66,7 +66,10 @@ function publishEvents(door: Door, live: LiveCall): void {
   getTape(door.deps, live).subscribe((event) => door.harness_tape.event(live.row, event));
 }
 
-/** The process died or asked for another try. Its child runs are found again by their keys, so nothing is done twice. */
+/**
+ * Whether the process crashed or reported a retryable failure. Its child runs are found again by their keys, so nothing
+ * is done twice.
+ */
 export function mayRestart({ status, error }: RunOutcome): boolean {
   if (status === "retryable_failure") return true;
   const code = error?.code;

@@ -1,6 +1,7 @@
 /**
- * The blocks of a tool's result on their way into the record: one spelling for all formats, and large data stored as an
- * artifact, so that the row, the tape and its watchers carry a reference. Nothing is dropped without a text that says so.
+ * Prepares the blocks of a tool's result for the record: one spelling for all formats, and large data stored as an
+ * artifact, so that the row, the tape and its watchers carry a reference. Omitted data is always replaced by a text
+ * that says so.
  */
 import { hash } from "node:crypto";
 import {
@@ -51,7 +52,7 @@ function isStoredContent(block: ContentBlock, invocation_id: string, sha256: str
   return isArtifact(block) && block.invocation_id === invocation_id && block.sha256 === sha256;
 }
 
-/** Synchronous for a result of texts, which nearly every result is. */
+/** Synchronous for a result that is only text, as nearly every result is. */
 export function storeContent(
   deps: ContentDeps,
   row: Pick<InvocationRow, "id" | "export_kind">,

@@ -12,9 +12,12 @@ import { getTape } from "./call-listener.ts";
 import type { Door } from "./door.ts";
 import { publicInvocation } from "./record.ts";
 
-const QUEUE = 256;
+const QUEUE_LENGTH = 256;
 const PAGE = 200;
-/** Appended events are written with the next commit. A reader polls this often for an event that it knows of. */
+/**
+ * Appended events are written with the next commit. A reader polls at this interval for an event that was announced but
+ * is not stored yet.
+ */
 const FLUSH_MS = 5;
 const FLUSH_TRIES = 200;
 const POLL_MS = 500;
@@ -44,7 +47,7 @@ async function* watchLive(
   let behind = true;
   let ended: Invocation | null = null;
   const unsubscribe = tape.subscribe((event) => {
-    if (queue.length < QUEUE) queue.push(event);
+    if (queue.length < QUEUE_LENGTH) queue.push(event);
     else {
       queue = [];
       behind = true;

@@ -57,8 +57,8 @@ async function authenticateDelegation(
   // A call on this node ends by its monotonic deadline, so a jump of the wall clock must not end its token.
   if (call === undefined && token.expires_at <= deps.clock.now()) throw new BackplaneError("auth.invalid");
   const row = call?.row ?? (await deps.store.invocations.get(scope, invocation_id));
-  const over = row === null || call?.stage === "settling" || isTerminal(row.status);
-  const caller = over ? null : toDelegatedCaller(row, token.scopes);
+  const has_ended = row === null || call?.stage === "settling" || isTerminal(row.status);
+  const caller = has_ended ? null : toDelegatedCaller(row, token.scopes);
   if (row === null || caller === null) throw new BackplaneError("auth.invalid");
   if (!isFromOwnProcess(deps, row, call !== undefined, proof)) {
     throw new BackplaneError(

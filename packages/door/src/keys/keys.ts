@@ -33,7 +33,7 @@ export function createKeys(
 
   async function create(caller: Caller, body: KeyCreate) {
     requireOperator(caller, "create keys");
-    const scope = targetScope(caller, body);
+    const scope = resolveTargetScope(caller, body);
     refuseEscalation(caller, body, "create");
     await requireProfiles(scope, body.tools ?? []);
     const llm = await requireOwnLlmLimits(caller, body.llm);
@@ -73,8 +73,8 @@ export function createKeys(
 
   /** A key with limits at the model endpoints could otherwise create a key without them. */
   async function requireOwnLlmLimits(caller: Caller, wanted: KeyCreate["llm"]): Promise<KeyCreate["llm"]> {
-    const own = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
-    if (own === undefined || caller.admin) return wanted;
+    const own_limits = (await store.keys.get(caller.scope.org_id, caller.actor))?.llm;
+    if (own_limits === undefined || caller.admin) return wanted;
     throw new BackplaneError("policy.denied", "A key with limits at the model endpoints cannot create keys.");
   }
 
@@ -129,15 +129,16 @@ function scopeOf({ org_id, project_id }: ApiKey): Scope {
 }
 
 /** The admin token may create keys of any org; every other caller only keys of its own org and project. */
-function targetScope(caller: Caller, body: KeyCreate) {
-  const own = caller.scope;
+function resolveTargetScope(caller: Caller, body: KeyCreate) {
+  const own_scope = caller.scope;
   const scope = {
-    org_id: body.org_id ?? own.org_id,
-    project_id: body.project_id === undefined ? own.project_id : body.project_id,
+    org_id: body.org_id ?? own_scope.org_id,
+    project_id: body.project_id === undefined ? own_scope.project_id : body.project_id,
   };
   if (caller.actor === HOST_ADMIN) return scope;
   const inside =
-    scope.org_id === own.org_id && (own.project_id === null || scope.project_id === own.project_id);
+    scope.org_id === own_scope.org_id &&
+    (own_scope.project_id === null || scope.project_id === own_scope.project_id);
   if (!inside) {
     throw new BackplaneError("policy.denied", "A key can create only keys of its own org and project.");
   }

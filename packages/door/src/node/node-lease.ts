@@ -105,8 +105,9 @@ export class NodeLease {
   /** Rejects if `work` takes too long, so that a hanging connection does not prevent the next renewal. */
   #withTimeout<T>(work: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const late = () => reject(new BackplaneError("store.unavailable", "The store did not answer in time."));
-      const timer = this.#deps.clock.after(Math.max(this.#ttl / 3, RETRY_MS), late);
+      const onTimeout = () =>
+        reject(new BackplaneError("store.unavailable", "The store did not respond in time."));
+      const timer = this.#deps.clock.after(Math.max(this.#ttl / 3, RETRY_MS), onTimeout);
       work.then(resolve, reject).finally(() => timer.stop());
     });
   }

@@ -1,7 +1,7 @@
 import type { BoundPackage, InvocationRow } from "@backplane/ports";
 import type { BindingSource } from "@backplane/registry";
 
-/** The binding that has absorbed the share which the call was assigned to, now in the version of the call. */
+/** The binding that took over from the share to which the call was assigned, with the version of the call. */
 export async function findSuccessor(
   bindings: Pick<BindingSource, "candidates">,
   {
@@ -16,8 +16,8 @@ export async function findSuccessor(
     "org_id" | "project_id" | "binding_id" | "export_id" | "package_id" | "package_version"
   >,
 ): Promise<BoundPackage | null> {
-  const found = await bindings.candidates({ org_id, project_id }, export_id, package_id);
+  const candidates = await bindings.candidates({ org_id, project_id }, export_id, package_id);
   const absorbed = ({ binding }: BoundPackage) =>
     binding.package_version === package_version && binding.previous?.shares?.includes(binding_id) === true;
-  return found.find(absorbed) ?? null;
+  return candidates.find(absorbed) ?? null;
 }

@@ -1,5 +1,5 @@
 /**
- * First gate: resolves the binding and checks the input. Only this file makes an `Opened`: from a request, or, for
+ * First gate: resolves the binding and checks the input. Only this file creates an `Opened`: from a request, or, for
  * durable approvals and recovery, from a row. Every later step works from it.
  */
 
@@ -11,7 +11,6 @@ import {
   type HarnessInput,
   type IdNoun,
   type InvokeBody,
-  isArtifact,
   type Json,
   type MaybePromise,
   mapMaybe,
@@ -23,7 +22,6 @@ import type {
   Caller,
   IdempotencyClaim,
   InvocationRow,
-  JobHold,
   KernelDeps,
   OpenRecords,
   SchemaIssue,
@@ -37,7 +35,6 @@ import {
   type ExportPlan,
   type ExportPlans,
   findRuleHits,
-  fitsBytes,
   intersect,
   type Level,
   type Policies,
@@ -49,24 +46,12 @@ import type { TurnCall } from "@backplane/session";
 import type { Authority } from "../authority/authority.ts";
 import { resolveCallIds } from "../calls/call-ids.ts";
 import type { ExecutionPlan } from "../calls/live-calls.ts";
+import type { RequestedDelivery } from "../calls/requested-delivery.ts";
 import type { RootCaller } from "../calls/revocation.ts";
-import {
-  type BoundHarness,
-  type ExecutionPlanDeps,
-  harnessIssues,
-  planExecution,
-} from "../harness/harness-input.ts";
+import { type BoundHarness, type ExecutionPlanDeps, planExecution } from "../harness/harness-input.ts";
 import { selectHolder, selectUsable } from "../tools/precedence.ts";
+import { findInputIssues, markTest } from "./check-input.ts";
 import { findSuccessor } from "./find-successor.ts";
-
-/** `job` is the lease of the delivery. A person who calls a hook directly has none. */
-export interface RequestedDelivery {
-  delivery_id: string;
-  attempt: number;
-  job?: JobHold;
-  /** Called when the hook has ended and its settlement is being written. */
-  onEnded?: () => void;
-}
 
 export interface InvocationRequest {
   caller: Caller;
@@ -126,7 +111,7 @@ class OpenedCall {
   readonly execution: ExecutionPlan | null;
   readonly harness_run: HarnessRun | null;
 
-  // Field by field, so that all opened calls share one hidden class (bench row http.invoke).
+  // Field by field, so that all opened calls share one hidden class (benchmark http.invoke).
   constructor(fields: Omit<OpenedCall, typeof opened | "scope">) {
     this.id = fields.id;
     this.caller = fields.caller;
@@ -175,24 +160,25 @@ export async function open(door: OpenDeps, request: InvocationRequest): Promise<
   const checked_at = clock.monotonic();
   // Read for each call: turns, sockets and delegated tokens keep a caller long after it was authenticated.
   const rootCaller = door.authority.resolveRoot(caller);
-  // Cached values come without a promise, because each await costs a microtask even then (bench row http.invoke).
-  const found = both(
+  // Cached values come without a promise, because each await costs a microtask even then (benchmark http.invoke).
+  const prepared = awaitBoth(
     resolve(door, request, resolveCallIds(caller, body).session_id ?? id),
     door.policies.of(caller.scope),
   );
-  const [bound, policy] = found instanceof Promise ? await found : found;
+  const [bound, policy] = prepared instanceof Promise ? await prepared : prepared;
   const root = rootCaller instanceof Promise ? await rootCaller : rootCaller;
   const planned = door.plans.get(bound, caller.scope);
   const plan = planned instanceof Promise ? await planned : planned;
-  const input = body.input ?? {};
-  const issues = inputIssues(plan, input, host);
-  const hits = ruleHits(plan, policy, input);
+  const delivered = request.delivery !== undefined;
+  const input = markTest(plan, body.input ?? {}, delivered);
+  const issues = findInputIssues(plan, input, host, delivered);
+  const hits = readRuleHits(plan, policy, input);
   const depth = caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1;
   const execution =
     plan.export.kind === "harness" ? await openExecution(door, request, plan, id, depth, await issues) : null;
   const execution_id =
     execution?.id ?? request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
-  const timeout_ms = timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms);
+  const timeout_ms = resolveTimeout(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms);
   return new OpenedCall({
     id,
     caller,
@@ -283,11 +269,12 @@ export async function reopen(door: OpenDeps, row: InvocationRow, known?: Opened)
     body: known?.body ?? {},
     plan,
     input: row.input,
-    issues: await inputIssues(plan, row.input, door.deps.host),
+    // The event of a hook was checked before the row was written.
+    issues: await findInputIssues(plan, row.input, door.deps.host, true),
     policy,
     // The context decides only whether a person must approve, and that was decided before the row was written.
     context: known?.context ?? "direct",
-    hits: await ruleHits(plan, policy, row.input),
+    hits: await readRuleHits(plan, policy, row.input),
     ceiling: limitCeiling(
       known?.row === null ? callerLevel(caller, known.body.narrow) : (row.grant ?? undefined),
       policy,
@@ -306,14 +293,14 @@ export async function reopen(door: OpenDeps, row: InvocationRow, known?: Opened)
   });
 }
 
-function both<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[A, B]> {
+function awaitBoth<A, B>(a: MaybePromise<A>, b: MaybePromise<B>): MaybePromise<[A, B]> {
   return a instanceof Promise || b instanceof Promise ? Promise.all([a, b]) : [a, b];
 }
 
 /**
  * Finds the binding that a request names, by id or by the name of an export. Bindings that the caller may not see do
  * not exist here. A delegated token may use a tool only as the catalog resolves its name, because that is what the
- * grant was given for. A call of a turn uses what the turn's catalog snapshot says.
+ * grant was given for. A call of a turn uses the turn's catalog snapshot.
  */
 function resolve(
   door: OpenDeps,
@@ -321,10 +308,10 @@ function resolve(
   rollout_key: string,
 ): MaybePromise<BoundPackage> {
   const { body, caller, turn } = request;
-  const found = findBinding(door.bindings, caller.scope, body, rollout_key);
+  const binding = findBinding(door.bindings, caller.scope, body, rollout_key);
   const named = body.binding_id !== undefined || body.package_id !== undefined;
-  if (caller.delegation === undefined || turn !== undefined || !named) return found;
-  return mapMaybe(found, (bound) => requireHolder(door.bindings, caller.scope, bound));
+  if (caller.delegation === undefined || turn !== undefined || !named) return binding;
+  return mapMaybe(binding, (bound) => requireHolder(door.bindings, caller.scope, bound));
 }
 
 function findBinding(
@@ -430,40 +417,10 @@ function notUsable(export_id: string, candidates: readonly BoundPackage[]): Back
   );
 }
 
-const NO_ISSUES: readonly SchemaIssue[] = [];
-
-/** Checks the size of the input first and then its schema, before any code of the plugin runs. */
-export function inputIssues(
-  plan: ExportPlan,
-  input: Json,
-  host: Pick<KernelDeps["host"], "input_bytes" | "artifact_bytes">,
-): MaybePromise<readonly SchemaIssue[]> {
-  const scratch = plan.grant.filesystem === "scratch";
-  const limit = scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
-  if (!fitsBytes(input, limit)) {
-    const instead = scratch ? "" : "; an export with filesystem = scratch accepts more, as a file";
-    return [{ path: "", message: `the input is larger than ${limit} bytes${instead}` }];
-  }
-  if (isArtifact(input)) {
-    return [
-      {
-        path: "/transport",
-        message: "is reserved for large input that the gateway passes as a file; send the input itself",
-      },
-    ];
-  }
-  if (plan.checkInput !== null) return plan.checkInput(input);
-  if (plan.export.kind === "harness") return harnessIssues(input);
-  if (plan.export.kind !== "tool" && (typeof input !== "object" || input === null || Array.isArray(input))) {
-    return [{ path: "", message: `the input of a ${plan.export.kind} must be an object` }];
-  }
-  return NO_ISSUES;
-}
-
 const NO_HITS: readonly RuleHit[] = [];
 
 /** The security rules of the tool and of the policy that match these arguments. */
-export function ruleHits(plan: ExportPlan, policy: EffectivePolicy, input: Json) {
+export function readRuleHits(plan: ExportPlan, policy: EffectivePolicy, input: Json) {
   if (plan.rules.length + policy.rules.length === 0 || plan.export.kind !== "tool") return NO_HITS;
   const rules = plan.rules.length === 0 ? policy.rules : [...plan.rules, ...policy.rules];
   return findRuleHits(rules, plan.export.id, input);
@@ -481,8 +438,8 @@ function limitCeiling(ceiling: Level | undefined, policy: EffectivePolicy): Leve
   return ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling);
 }
 
-/** inv.deadline: the timeout of the caller, else of the binding, else of the export, capped by export and host. */
-function timeoutFor(
+/** inv.deadline: the timeout of the caller, the binding or the export, in this order, capped by export and host. */
+function resolveTimeout(
   requested: number | undefined,
   binding: Pick<Binding, "policy">,
   item: PluginExport,

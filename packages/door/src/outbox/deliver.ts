@@ -1,19 +1,22 @@
 /**
  * Delivers events to hooks: reserves due jobs and invokes the hook through the one door. The settlement of the call
  * completes the job in the same transaction on `ack` and on the plugin's own `failed`. Any other outcome is retried with
- * back-off and jitter, and the job is dead after the last attempt. Woken by new jobs and at the next due time; never
+ * back-off and jitter, and the job is dead after the last attempt. The jobs of a hook that is paused or disabled wait until
+ * it accepts deliveries again, and those of a removed hook are discarded. Woken by new jobs and at the next due time; never
  * polls.
  *
- * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are reserved
- * ahead, so that a delivery does not wait for its own read. In a store of its own, a gateway takes new jobs directly from
- * the write that enqueued them and reads only those that it does not have in memory.
+ * Each binding gets only a share of the concurrent deliveries, so a hook that hangs delays no other hook. Jobs are
+ * reserved ahead, so that a delivery does not wait for its own read. If the store is not shared, new jobs are taken
+ * directly from the write that enqueued them, and only those that are not in memory are read. The calls of a quick hook
+ * are opened ahead: a call whose row is on disk waits for a slot, and starts as soon as another call of the hook ends.
  */
 
-import { codeOf, definedFields, type JsonObject } from "@backplane/contract";
+import { type Binding, codeOf, definedFields, type JsonObject } from "@backplane/contract";
 import type { Job, KernelDeps, Ticket, Timer, TraceIds } from "@backplane/ports";
 import type { NodeLease } from "../node/node-lease.ts";
 import type { InvocationRequest } from "../open/open.ts";
 import { retryReason } from "./delivery-outcome.ts";
+import { DeliverySlots, type OpenedDelivery } from "./delivery-slots.ts";
 
 export const DELIVERIES_QUEUE = "deliveries";
 
@@ -24,6 +27,8 @@ export interface DeliveryPayload {
   org_id: string;
   project_id: string | null;
   event: JsonObject & TraceIds;
+  /** The binding that gets the delivery if this one, which is a share of it, is removed. */
+  share_of?: string;
   /** Made by a person to try the hook, not by an event. */
   test?: boolean;
 }
@@ -31,7 +36,8 @@ export interface DeliveryPayload {
 const LEASE_MS = 30_000;
 /**
  * How many jobs are reserved ahead for each one that may run at the same time. Jobs that one gateway reserves are not
- * available to the others that share the queue. In a queue of its own, larger reads cost less per job (bench row hooks.delivery).
+ * available to the others that share the queue. If the queue is not shared, larger reads cost less per job (bench row
+ * hooks.delivery).
  */
 const AHEAD_SHARED = 1;
 const AHEAD_ALONE = 16;
@@ -40,19 +46,28 @@ const AHEAD_ALONE = 16;
  * memory and the time that a job in the store can wait behind newer ones: reads are in the order of the due times.
  */
 const UNREAD_ALONE = 64;
-/** How many jobs of all lanes are reserved ahead in a queue of its own. */
+/** How many jobs of all lanes are reserved ahead in a queue that is not shared. */
 const MAX_AHEAD = 4_000;
+/** How many deliveries may wait for their settlement, for each one that may run at the same time. */
+const MAX_UNSETTLED = 3;
 /** The shortest time between two reads of the queue. */
 const MIN_WAIT_MS = 100;
 /** The pause of a delivery that did not start, because the gateway was overloaded or stopping, or its store was not available. */
 const NOT_STARTED_MS = 1_000;
 
-/** `settled`: the settlement of the call has completed the job. */
-type DeliveryEnd = "settled" | "dropped" | "not_started" | { retry: string };
+/**
+ * `settled`: the settlement of the call has completed the job. `never_ran`: the call was taken back before the hook started.
+ * `wait`: the hook accepts no deliveries at present.
+ */
+type DeliveryEnd =
+  | "settled"
+  | "not_started"
+  | "never_ran"
+  | { wait: string }
+  | { discard: string }
+  | { retry: string };
 
-interface RunningDelivery {
-  job: Job;
-  active: boolean;
+interface RunningDelivery extends OpenedDelivery {
   done: Promise<void>;
 }
 
@@ -60,22 +75,18 @@ export class Deliverer {
   readonly #deps: KernelDeps;
   readonly #lease: Pick<NodeLease, "mayTakeOver">;
   readonly #invoke: (request: InvocationRequest) => Promise<Ticket>;
-  /** Deliveries until their settlement is written. After its hook has ended, a delivery does not count as active. */
+  /** Deliveries until their settlement is written. */
   readonly #running = new Map<string, RunningDelivery>();
-  /** How many of them are active, by lane. Counted as they change, because every start compares them (bench row hooks.delivery). */
-  readonly #active_in = new Map<string, number>();
-  #active = 0;
+  readonly #slots: DeliverySlots;
   /** Reserved jobs that are not started yet, by lane. */
   readonly #ahead = new Map<string, Job[]>();
-  /** The ids of all of them. */
+  /** The ids of all reserved jobs that are not started yet. */
   readonly #ahead_ids = new Set<string>();
   /**
    * How many new jobs of a lane may be taken without a read. Absent if the store may have due jobs of the lane that are not
    * reserved.
    */
   readonly #unread = new Map<string, number>();
-  /** How many deliveries of a lane may run at the same time, as last read. */
-  readonly #limits = new Map<string, number>();
   #timer: Timer | null = null;
   #claiming = false;
   #again = false;
@@ -88,6 +99,7 @@ export class Deliverer {
     invoke: (request: InvocationRequest) => Promise<Ticket>,
   ) {
     this.#deps = deps;
+    this.#slots = new DeliverySlots(deps.clock, deps.host.deliveries.concurrency);
     this.#lease = lease;
     this.#invoke = invoke;
   }
@@ -100,7 +112,8 @@ export class Deliverer {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#timer?.stop();
-    await Promise.all([...this.#ahead.keys()].map((lane) => this.#release(lane)));
+    const lanes = new Set([...this.#ahead.keys(), ...this.#slots.lanes()]);
+    await Promise.all([...lanes].map((lane) => this.#release(lane)));
     await Promise.all([...this.#running.values()].map(({ done }) => done));
   }
 
@@ -194,12 +207,12 @@ export class Deliverer {
       if (!this.#mayReserve()) return null;
       const limit = await this.#readLimit(org_id, lane);
       if (limit === 0) {
-        // The hook is paused. A change of its binding wakes this.
+        // The hook is paused or disabled. A change of its binding wakes the deliverer.
         await this.#release(lane);
         continue;
       }
       const left = this.#ahead.get(lane)?.length ?? 0;
-      const room = this.#roomFor(limit, this.#activeIn(lane) + left);
+      const room = this.#roomFor(limit, this.#slots.unendedIn(lane) + left);
       if (room <= 0 || hasEnough(left, limit)) continue;
       // Lanes are sorted by due time, so the others are not due either.
       if (due_in > 0) {
@@ -227,25 +240,25 @@ export class Deliverer {
         return null;
       }
       this.#startAhead();
-      // The end of a running job wakes this when the lane has no room.
+      // The end of a running job wakes the deliverer when the lane has no room.
       if (jobs.length >= room) continue;
       if (!store.shared) this.#unread.set(lane, limit * UNREAD_ALONE);
       // Jobs that were reserved stay due until they are started, so the time of the next one is read later.
       if (jobs.length > 0 && !store.shared) next ??= 0;
       else if (jobs.length > 0) this.#again = true;
-      // The end of a running job wakes this.
+      // The end of a running job wakes the deliverer.
       else if (!this.#ahead.has(lane)) next ??= due_in;
     }
     return next;
   }
 
   /**
-   * In a queue that gateways share, a gateway at its limit of deliveries leaves further jobs to the others. In a queue
-   * of its own, a reservation is only a read, so the next jobs are read before the last ones are started.
+   * In a queue that gateways share, a gateway at its limit of deliveries leaves further jobs to the others. In any
+   * other queue a reservation is only a read, so the next jobs are read before the last ones are started.
    */
   #mayReserve(): boolean {
     if (this.#stopped) return false;
-    return !this.#deps.store.shared || this.#active < this.#deps.host.deliveries.concurrency;
+    return !this.#deps.store.shared || this.#slots.hasRoom();
   }
 
   /** How many more jobs of a lane with this limit may be reserved, if it has that many. */
@@ -263,13 +276,16 @@ export class Deliverer {
     for (const { id } of jobs) this.#ahead_ids.add(id);
   }
 
-  /** 0 while the hook is paused. */
+  /** 0 while the hook is paused or disabled. The deliveries of a removed hook are started, so that each of them ends. */
   async #readLimit(org_id: string, lane: string): Promise<number> {
     const { store, host } = this.#deps;
     const bound = org_id === "" ? null : await store.bindings.get({ org_id, project_id: null }, lane);
     const wanted = bound?.binding.policy.deliveries;
-    const limit = wanted?.paused === true ? 0 : (wanted?.concurrency ?? host.deliveries.per_binding);
-    this.#limits.set(lane, limit);
+    const limit =
+      bound !== null && !acceptsDeliveries(bound.binding)
+        ? 0
+        : (wanted?.concurrency ?? host.deliveries.per_binding);
+    this.#slots.setLimit(lane, limit);
     return limit;
   }
 
@@ -281,25 +297,13 @@ export class Deliverer {
     return held;
   }
 
-  #activeIn(lane: string): number {
-    return this.#active_in.get(lane) ?? 0;
-  }
-
-  #countActive(lane: string, change: 1 | -1): void {
-    this.#active += change;
-    const count = this.#activeIn(lane) + change;
-    if (count === 0) this.#active_in.delete(lane);
-    else this.#active_in.set(lane, count);
-  }
-
   /** Starts reserved jobs up to the limits, one of each lane in turn. */
   #startAhead(): void {
-    const { concurrency } = this.#deps.host.deliveries;
     for (const [lane, jobs] of this.#ahead) {
-      if (this.#active >= concurrency || this.#stopped) return;
       // A store that is slow to write settlements must not let them accumulate.
-      if (this.#running.size >= concurrency * 2) return;
-      if (this.#activeIn(lane) >= (this.#limits.get(lane) ?? 1)) continue;
+      if (this.#running.size >= this.#deps.host.deliveries.concurrency * MAX_UNSETTLED || this.#stopped)
+        return;
+      if (!this.#slots.mayOpen(lane, jobs[0], this.#ahead.size)) continue;
       const job = jobs.shift();
       // Moved to the end, so that the other lanes are next and this one is visited again after them.
       this.#ahead.delete(lane);
@@ -316,6 +320,7 @@ export class Deliverer {
     this.#ahead.delete(lane);
     this.#unread.delete(lane);
     for (const { id } of jobs) this.#ahead_ids.delete(id);
+    this.#slots.takeBack(lane);
     const release = (job: Job) =>
       store.jobs.release(job.id, job.fence, clock.now(), 0).catch((error: unknown) => {
         log.warn({ err: error, job_id: job.id }, "could not release a delivery; its lease expires");
@@ -329,25 +334,26 @@ export class Deliverer {
   }
 
   #start(job: Job): void {
-    const delivery: RunningDelivery = { job, active: true, done: Promise.resolve() };
+    const delivery: RunningDelivery = {
+      job,
+      stage: "opening",
+      started_at: null,
+      taken_back: false,
+      done: Promise.resolve(),
+    };
     this.#running.set(job.id, delivery);
-    this.#countActive(job.lane, 1);
+    this.#slots.open(delivery);
     const startNext = () => {
       this.#startAhead();
       // While enough jobs are reserved ahead, there is nothing to read.
       const left = this.#ahead.get(job.lane)?.length ?? 0;
-      if (!hasEnough(left, this.#limits.get(job.lane) ?? 1)) this.#wakeSoon();
-    };
-    const end = () => {
-      if (!delivery.active) return;
-      delivery.active = false;
-      this.#countActive(job.lane, -1);
+      if (!hasEnough(left, this.#slots.limitOf(job.lane))) this.#wakeSoon();
     };
     const onEnded = () => {
-      end();
+      this.#slots.end(delivery);
       startNext();
     };
-    delivery.done = this.#deliver(job, onEnded)
+    delivery.done = this.#deliver(delivery, onEnded)
       .catch((error: unknown) => {
         this.#deps.log.warn(
           { err: error, job_id: job.id },
@@ -356,39 +362,86 @@ export class Deliverer {
       })
       .finally(() => {
         this.#running.delete(job.id);
-        end();
-        startNext();
+        onEnded();
       });
   }
 
-  async #deliver(job: Job, onEnded: () => void): Promise<void> {
+  async #deliver(delivery: RunningDelivery, onEnded: () => void): Promise<void> {
     const { clock, store } = this.#deps;
     const { jobs } = store;
-    const end = await this.#invokeHook(job, onEnded);
+    const { job } = delivery;
+    const end = await this.#invokeHook(delivery, onEnded);
     if (end === "settled") return;
-    if (end === "dropped") await jobs.complete(job.id, job.fence, clock.now());
-    else if (end === "not_started") await jobs.release(job.id, job.fence, clock.now(), NOT_STARTED_MS);
+    if (end === "not_started") await jobs.release(job.id, job.fence, clock.now(), NOT_STARTED_MS);
+    else if (end === "never_ran") await jobs.release(job.id, job.fence, clock.now(), 0, "never_ran");
+    else if ("wait" in end) await this.#keepWaiting(job, end.wait);
+    else if ("discard" in end) await jobs.discardHeld(job.id, job.fence, end.discard, clock.now());
     else await jobs.fail(job.id, job.fence, end.retry, clock.now(), this.#backoff(job.attempt));
   }
 
-  async #invokeHook(job: Job, onEnded: () => void): Promise<DeliveryEnd> {
-    const { delivery_id, binding_id, org_id, project_id, event } = job.payload as unknown as DeliveryPayload;
+  /**
+   * Returns the job to the queue, with a delay that grows with its age up to that of a retry. An attempt that was refused
+   * does not count. A delivery that has waited as long as a dead one is kept is discarded.
+   */
+  async #keepWaiting(job: Job, reason: string): Promise<void> {
+    const { clock, store, host } = this.#deps;
+    const { event } = job.payload as unknown as DeliveryPayload;
+    const age = clock.now() - Date.parse(event.occurred_at as string);
+    const keep = host.retention.dead_jobs_ms;
+    if (keep > 0 && age > keep) {
+      await store.jobs.discardHeld(job.id, job.fence, reason, clock.now());
+      return;
+    }
+    const delay = Math.min(Math.max(NOT_STARTED_MS, age), host.deliveries.max_ms);
+    await store.jobs.release(job.id, job.fence, clock.now(), delay, "refused");
+  }
+
+  async #invokeHook(delivery: RunningDelivery, onEnded: () => void): Promise<DeliveryEnd> {
+    const { binding_id, share_of } = delivery.job.payload as unknown as DeliveryPayload;
+    const end = await this.#invokeBinding(binding_id, delivery, onEnded);
+    const is_gone = typeof end === "object" && "discard" in end;
+    return is_gone && share_of !== undefined ? await this.#invokeBinding(share_of, delivery, onEnded) : end;
+  }
+
+  async #invokeBinding(
+    binding_id: string,
+    delivery: RunningDelivery,
+    onEnded: () => void,
+  ): Promise<DeliveryEnd> {
+    const { job } = delivery;
+    const { delivery_id, org_id, project_id, event } = job.payload as unknown as DeliveryPayload;
     const scope = { org_id, project_id };
     const held = { id: job.id, fence: job.fence, leased_until: this.#deps.clock.now() + LEASE_MS };
     try {
       const ticket = await this.#invoke({
         caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
         body: { binding_id, input: event, ...idsOf(event) },
-        delivery: { delivery_id, attempt: job.attempt, job: held, onEnded },
+        delivery: {
+          delivery_id,
+          attempt: job.attempt,
+          job: held,
+          onEnded,
+          acquireSlot: () => this.#slots.acquire(delivery),
+        },
       });
-      const reason = retryReason(await ticket.settled);
-      return reason === null ? "settled" : { retry: reason };
+      const ended = await ticket.settled;
+      const reason = retryReason(ended);
+      if (reason === null) return "settled";
+      if (delivery.taken_back) return "never_ran";
+      return this.#waits(ended.error?.code) ? { wait: reason } : { retry: reason };
     } catch (error) {
-      const code = codeOf(error);
-      if (code !== undefined && DROPPED.has(code)) return "dropped";
-      if (code !== undefined && NOT_STARTED.has(code)) return "not_started";
-      return { retry: error instanceof Error ? `${code ?? "internal"}: ${error.message}` : "internal" };
+      const code = codeOf(error) ?? "internal";
+      const reason = error instanceof Error ? `${code}: ${error.message}` : code;
+      if (NOT_STARTED.has(code)) return "not_started";
+      if (code === "binding.not_found") return { discard: reason };
+      return this.#waits(code) ? { wait: reason } : { retry: reason };
     }
+  }
+
+  /** Whether the delivery is refused for now. Another gateway may have the files of the hook. */
+  #waits(code: string | undefined): boolean {
+    if (code === "package.files_missing") return this.#deps.store.shared;
+    return code !== undefined && WAITING.has(code);
   }
 
   /** Exponential with ± 25 % jitter, so that jobs that failed together are not retried together. */
@@ -410,12 +463,13 @@ function hasEnough(ahead: number, limit: number): boolean {
   return ahead * 2 > limit;
 }
 
-/** The hook was removed or disabled after the event, so the event is no longer for it. */
-const DROPPED: ReadonlySet<string> = new Set([
-  "binding.not_found",
-  "binding.not_active",
-  "authority.project_archived",
-]);
+/** Whether deliveries to the binding may start; otherwise they wait. */
+export function acceptsDeliveries({ status, rollout, policy }: Binding): boolean {
+  return status === "active" && rollout.traffic_percent > 0 && policy.deliveries?.paused !== true;
+}
+
+/** The hook was disabled after the event, and may be enabled again. */
+const WAITING: ReadonlySet<string> = new Set(["binding.not_active", "authority.project_archived"]);
 
 /** Nothing was tried, so the attempt does not count. A delivery that another gateway has taken over stays with it. */
 const NOT_STARTED: ReadonlySet<string> = new Set([

@@ -153,14 +153,14 @@ function deliveryOf(job: Job): Delivery {
 }
 
 function testedType({ binding, package: { manifest } }: BoundPackage, wanted: HookTest): SemanticEventType {
-  const own = manifest.exports.find(({ id }) => id === binding.export_id);
-  if (own?.kind !== "hook") {
+  const item = manifest.exports.find(({ id }) => id === binding.export_id);
+  if (item?.kind !== "hook") {
     throw new BackplaneError("request.invalid", `The binding ${binding.binding_id} does not bind a hook.`);
   }
-  const type = wanted.type ?? own.hook.subscribes_to[0]!;
-  if (own.hook.subscribes_to.includes(type)) return type;
-  throw new BackplaneError("request.invalid", `${own.id} does not subscribe to ${type}.`, {
-    details: { subscribes_to: own.hook.subscribes_to },
+  const type = wanted.type ?? item.hook.subscribes_to[0]!;
+  if (item.hook.subscribes_to.includes(type)) return type;
+  throw new BackplaneError("request.invalid", `${item.id} does not subscribe to ${type}.`, {
+    details: { subscribes_to: item.hook.subscribes_to },
   });
 }
 

@@ -2,15 +2,15 @@ import type { Invocation } from "@backplane/contract";
 
 /** Why an ended call has to be delivered again; null after `ack` and after the hook's own `failed` (inv.retry). */
 export function retryReason(ended: Pick<Invocation, "status" | "error">): string | null {
-  return ended.status === "succeeded" || hasFailedForGood(ended) ? null : errorText(ended);
+  return ended.status === "succeeded" || hasFailedPermanently(ended) ? null : errorText(ended);
 }
 
-/** The error of a hook that answered `failed`. Such a delivery is complete; the text says how it ended. */
+/** The error of a hook that answered `failed`. Such a delivery is complete; the text describes the failure. */
 export function finalError(ended: Pick<Invocation, "status" | "error">): string | null {
-  return hasFailedForGood(ended) ? errorText(ended) : null;
+  return hasFailedPermanently(ended) ? errorText(ended) : null;
 }
 
-function hasFailedForGood({ status, error }: Pick<Invocation, "status" | "error">): boolean {
+function hasFailedPermanently({ status, error }: Pick<Invocation, "status" | "error">): boolean {
   return status === "failed" && error?.code === "plugin_failed";
 }
 

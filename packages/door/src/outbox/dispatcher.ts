@@ -192,6 +192,7 @@ export class Dispatcher {
     const payload: DeliveryPayload = {
       delivery_id,
       binding_id: binding.binding_id,
+      ...(binding.share_of === undefined ? {} : { share_of: binding.share_of }),
       ...scope,
       event: { type, occurred_at, subject, summary, ...trace },
     };
@@ -221,8 +222,8 @@ function runAfter(pause: (run: () => void) => void, run: () => void): Timer {
 
 /** Whether the event passes the filters of the hook's author and of its binding. */
 function passesFilters({ binding, package: { manifest } }: BoundPackage, event: OutboxEvent): boolean {
-  const own = manifest.exports.find(({ id }) => id === binding.export_id);
-  const authored = own?.kind === "hook" ? own.hook.filter : undefined;
+  const item = manifest.exports.find(({ id }) => id === binding.export_id);
+  const authored = item?.kind === "hook" ? item.hook.filter : undefined;
   return matchesFilter(event, authored) && matchesFilter(event, binding.policy.deliveries?.filter);
 }
 

@@ -1,4 +1,4 @@
-/** Streams the semantic events of one scope from a seq on. Read by cursor, so a slow reader needs no buffer. */
+/** Streams the semantic events of one scope. They are read by cursor, so a slow reader needs no buffer. */
 
 import type { SemanticEvent } from "@backplane/contract";
 import type { KernelDeps, Scope } from "@backplane/ports";
@@ -10,6 +10,11 @@ const PAGE = 200;
 const POLL_MS = 15_000;
 /** Batches notifications, because every commit of every tenant sends one. */
 const BATCH_MS = 20;
+
+/** Up to this seq the outbox is complete. */
+export function eventPosition({ store }: Pick<KernelDeps, "store">): Promise<number> {
+  return store.outbox.cursor(HOOKS_CONSUMER);
+}
 
 export async function* watchEvents(
   deps: Pick<KernelDeps, "store" | "clock">,
@@ -24,7 +29,7 @@ export async function* watchEvents(
   try {
     while (!stop.aborted) {
       // Read before the events: up to this seq the outbox is complete, so a scope without events can skip ahead.
-      const passed = await outbox.cursor(HOOKS_CONSUMER);
+      const passed = await eventPosition(deps);
       const events = await outbox.read(last, PAGE, scope);
       for (const { from_hook: _from_hook, ...event } of events) {
         last = event.seq;

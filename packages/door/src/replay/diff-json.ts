@@ -6,9 +6,9 @@ const MAX_VALUE_CHARS = 200;
 
 /** The differences between two results, at most 20. An empty list means that they are equal. */
 export function diffJson(current: Json, candidate: Json): ReplayDifference[] {
-  const found: ReplayDifference[] = [];
-  compare("", current, candidate, found);
-  return found;
+  const differences: ReplayDifference[] = [];
+  compare("", current, candidate, differences);
+  return differences;
 }
 
 /** The types of a result without its values, to compare results that differ from run to run. */

@@ -169,10 +169,10 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
   ): Promise<InvocationRow[]> {
     const exports = (await door.bindings.get(caller.scope, binding_id))?.package.manifest.exports ?? [];
     const reading = new Set(exports.filter(isReadOnlyTool).map(({ id }) => id));
-    const found: InvocationRow[] = [];
+    const rows: InvocationRow[] = [];
     const seen = new Set<string>();
     let scanned = 0;
-    for (let after: string | undefined; scanned < MAX_SCANNED && found.length < limit; ) {
+    for (let after: string | undefined; scanned < MAX_SCANNED && rows.length < limit; ) {
       const page = await store.invocations.list(
         caller.scope,
         { binding_id, status: "succeeded" },
@@ -185,15 +185,15 @@ export function createReplay(door: Door, upgrades: Upgrades): Replay {
         if (call.effect_class !== "read_only" && !only_reads) continue;
         if (tools !== undefined && !tools.includes(call.export_id)) continue;
         const key = `${call.project_id}\n${call.export_id}\n${canonicalJson(call.input)}`;
-        if (seen.has(key) || found.length >= limit) continue;
+        if (seen.has(key) || rows.length >= limit) continue;
         seen.add(key);
         const row = await store.invocations.get(caller.scope, call.id);
-        if (row !== null) found.push(row);
+        if (row !== null) rows.push(row);
       }
       if (page.next === null) break;
       after = page.next;
     }
-    return found;
+    return rows;
   }
 
   async function replayCall(
@@ -319,7 +319,8 @@ function summarize(
   const counts = { same: 0, changed: 0, failed: 0, not_comparable: 0, skipped: 0 };
   for (const { result } of calls) counts[result]++;
   const attempted = new Map<string, Attempt>();
-  for (const call of calls) for (const one of call.attempts) attempted.set(`${one.host}:${one.port}`, one);
+  for (const call of calls)
+    for (const attempt of call.attempts) attempted.set(`${attempt.host}:${attempt.port}`, attempt);
   const held = requested.length + attempted.size > 0;
   const differs = counts.changed + counts.failed + problems.length > 0;
   const compared = counts.same + counts.not_comparable;
@@ -338,10 +339,10 @@ function summarize(
 }
 
 function latencyOf(calls: readonly ReplayedCall[]): ReplayReport["latency"] {
-  const both = calls.filter((call) => call.current_ms !== null && call.candidate_ms !== null);
-  if (both.length === 0) return null;
-  const current_ms = median(both.map((call) => call.current_ms!));
-  const candidate_ms = median(both.map((call) => call.candidate_ms!));
+  const compared_calls = calls.filter((call) => call.current_ms !== null && call.candidate_ms !== null);
+  if (compared_calls.length === 0) return null;
+  const current_ms = median(compared_calls.map((call) => call.current_ms!));
+  const candidate_ms = median(compared_calls.map((call) => call.candidate_ms!));
   return { current_ms, candidate_ms, ratio: current_ms === 0 ? 1 : candidate_ms / current_ms };
 }
 

@@ -1,11 +1,12 @@
 /**
- * Deletes old data once an hour: finished jobs, events that every consumer has read, progress events of calls that ended
+ * Deletes old data once an hour: finished jobs, deliveries that have waited too long for a paused or disabled hook, events that every consumer has read, progress events of calls that ended
  * long ago, expired tokens and Idempotency-Keys, unreferenced package bytes and old result files. Works in small steps
  * with pauses, so that writers do not wait, and on one node at a time. Never deletes calls, tapes or the audit log.
  */
 
 import { idAt } from "@backplane/contract";
 import type { KernelDeps, Timer } from "@backplane/ports";
+import { acceptsDeliveries, DELIVERIES_QUEUE } from "../outbox/deliver.ts";
 
 const LEASE = "retention";
 const LEASE_MS = 600_000;
@@ -15,6 +16,8 @@ const STEP_ROWS = 500;
 const PAUSE_MS = 20;
 /** Expired tokens are kept for a day: they expire by the wall clock, and a running call may outlast that. */
 const DELEGATIONS_MS = 86_400_000;
+const WAITED_TOO_LONG =
+  "binding.not_active: The hook was paused or disabled for longer than dead letters are kept (retention.dead_jobs_days).";
 
 export class Retention {
   readonly #deps: KernelDeps;
@@ -70,6 +73,7 @@ export class Retention {
     removed += await this.#drain(until, () => retention.delegations(now(), DELEGATIONS_MS, STEP_ROWS));
     if (keep.dead_jobs_ms > 0)
       removed += await this.#drain(until, () => retention.jobs("dead", now(), keep.dead_jobs_ms, STEP_ROWS));
+    if (keep.dead_jobs_ms > 0) removed += await this.#discardWaiting(until, keep.dead_jobs_ms);
     if (keep.done_jobs_ms > 0)
       for (const state of ["done", "discarded"] as const)
         removed += await this.#drain(until, () => retention.jobs(state, now(), keep.done_jobs_ms, STEP_ROWS));
@@ -77,6 +81,31 @@ export class Retention {
     if (keep.outbox_ms > 0)
       removed += await this.#drain(until, () => retention.outbox(now(), keep.outbox_ms, STEP_ROWS));
     return removed;
+  }
+
+  /** Deliveries wait for a paused or disabled hook as long as dead ones are kept. */
+  async #discardWaiting(until: number, keep_ms: number): Promise<number> {
+    const { store, clock } = this.#deps;
+    let discarded = 0;
+    for (const { lane, org_id } of await store.jobs.lanes(DELIVERIES_QUEUE, clock.now())) {
+      const bound = org_id === "" ? null : await store.bindings.get({ org_id, project_id: null }, lane);
+      if (bound === null || acceptsDeliveries(bound.binding)) continue;
+      const step = () =>
+        store.retention.discardOverdue(
+          DELIVERIES_QUEUE,
+          lane,
+          WAITED_TOO_LONG,
+          clock.now(),
+          keep_ms,
+          STEP_ROWS,
+        );
+      for (let gone = await step(); gone > 0; gone = await step()) {
+        discarded += gone;
+        if (this.#isOver(until)) return discarded;
+        await this.#pause();
+      }
+    }
+    return discarded;
   }
 
   async #drain(until: number, step: () => Promise<number>): Promise<number> {

@@ -32,7 +32,7 @@ const UNKNOWN_DATE = "9999-12-31T00:00:00.000Z";
 /** The bindings that the door reads. */
 export interface DoorBindings extends BindingSource {
   /** The tools of the gateway and of loaded plugins, bound in this scope. */
-  own(scope: Scope): BoundPackage[];
+  kernelTools(scope: Scope): BoundPackage[];
   /** The tool behind such a binding, or null if its plugin is not loaded. */
   tool(binding_id: string): RegisteredTool | null;
 }
@@ -43,7 +43,7 @@ export function withKernelTools(
   tools: ToolTable,
   core: ReadonlyMap<string, RegisteredTool>,
 ): DoorBindings {
-  // Bound once per org and generation of a tool and not per call (bench row http.invoke).
+  // Bound once per org and generation of a tool and not per call (benchmark http.invoke).
   const cache = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
   const bound = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
     let orgs = cache.get(tool);
@@ -51,12 +51,12 @@ export function withKernelTools(
       orgs = new Map();
       cache.set(tool, orgs);
     }
-    let found = orgs.get(org_id);
-    if (found === undefined) {
-      found = boundTool(tool, org_id);
-      orgs.set(org_id, found);
+    let tools = orgs.get(org_id);
+    if (tools === undefined) {
+      tools = boundTool(tool, org_id);
+      orgs.set(org_id, tools);
     }
-    return found;
+    return tools;
   };
   const toolOf = (id: string): RegisteredTool | null | undefined => {
     if (id.startsWith(PREFIX.kernel)) return tools.get(id.slice(PREFIX.kernel.length));
@@ -71,17 +71,19 @@ export function withKernelTools(
       return tool === null ? null : bound(tool, scope);
     },
     candidates(scope, export_id, package_id) {
-      const own: BoundPackage[] = [];
+      const kernel_tools: BoundPackage[] = [];
       for (const tool of [core.get(export_id), tools.get(export_id)]) {
         if (tool != null && (package_id === undefined || package_id === packageId(tool)))
-          own.push(bound(tool, scope));
+          kernel_tools.push(bound(tool, scope));
       }
       // No stored package has this publisher.
-      if (package_id !== undefined && own.length > 0) return own;
-      const others = stored.candidates(scope, export_id, package_id);
-      return own.length === 0 ? others : mapMaybe(others, (more) => [...own, ...more]);
+      if (package_id !== undefined && kernel_tools.length > 0) return kernel_tools;
+      const stored_candidates = stored.candidates(scope, export_id, package_id);
+      return kernel_tools.length === 0
+        ? stored_candidates
+        : mapMaybe(stored_candidates, (more) => [...kernel_tools, ...more]);
     },
-    own: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
+    kernelTools: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
     tool: (binding_id) => toolOf(binding_id) ?? null,
   };
 }

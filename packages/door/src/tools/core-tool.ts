@@ -6,10 +6,10 @@ export const CORE = "backplane";
 
 export function coreTool(
   version: string,
-  own: Pick<RegisteredTool, "spec" | "run" | "brief">,
+  tool: Pick<RegisteredTool, "spec" | "run" | "brief">,
 ): RegisteredTool {
   return {
-    ...own,
+    ...tool,
     plugin: CORE,
     version,
     mode: "inline",

@@ -1,7 +1,7 @@
 /**
  * Decides which tool gets a name (tools.precedence, instr.collision). Workspace files shadow core tools, core tools
  * come before all others, and bundled plugins before installed ones. User plugins are ordered by their install dates,
- * which they may bring along from another host. Between a server and a plugin the one that was registered here first
+ * which they may carry over from another host. Between a server and a plugin the one that was registered here first
  * wins, whatever date is claimed. The losers are skipped with a warning; between two user plugins the collision is an
  * error of both. Versions and scopes of one package are one candidate: rollout chooses one for each call.
  */
@@ -70,6 +70,9 @@ export interface Ranking<C> {
 
 const RANK: Record<Origin, number> = { workspace: 0, core: 1, bundled: 2, mcp: 3, plugin: 3 };
 
+/** How the reason begins when an instrument lost its name to another user plugin (instr.collision). */
+export const INSTRUMENT_COLLISION = "InstrumentNameCollision";
+
 const INSTRUMENTS: readonly string[] = ["hefty.jsonrpc", "module.instrument"];
 
 /** Takes all bindings of one package and name, best first. The oldest date wins, so that an upgrade keeps the name. */
@@ -90,8 +93,8 @@ function datesOf(
   let registered_at = bounds[0].package.installed_at;
   let claimed = registered_at;
   for (const { package: pack, binding } of bounds) {
-    for (const here of [pack.installed_at, binding.created_at])
-      if (here < registered_at) registered_at = here;
+    for (const date of [pack.installed_at, binding.created_at])
+      if (date < registered_at) registered_at = date;
     if (pack.first_installed_at != null && pack.first_installed_at < claimed)
       claimed = pack.first_installed_at;
   }
@@ -126,10 +129,10 @@ function comparePrecedence(a: Candidate, b: Candidate): number {
 function selectFirst<C extends Candidate>(candidates: readonly C[]): C {
   const better = (a: C, b: C) => (comparePrecedence(a, b) <= 0 ? a : b);
   const plugins = candidates.filter(({ origin }) => origin === "plugin");
-  const others = candidates.filter(({ origin }) => origin !== "plugin");
-  if (plugins.length === 0) return others.reduce(better);
+  const other_candidates = candidates.filter(({ origin }) => origin !== "plugin");
+  if (plugins.length === 0) return other_candidates.reduce(better);
   const plugin = plugins.reduce(better);
-  return others.length === 0 ? plugin : better(others.reduce(better), plugin);
+  return other_candidates.length === 0 ? plugin : better(other_candidates.reduce(better), plugin);
 }
 
 /** Expects one candidate per package and name. */
@@ -176,7 +179,7 @@ function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, 
   const has = `${label(holder)} has ${description}`;
   const failed = loser.origin === "plugin" && holder.origin === "plugin";
   if (!failed) return { status: "skipped", reason: `${has}; ${PRECEDENCE_REASONS[holder.origin]}` };
-  const error = loser.instrument ? "InstrumentNameCollision: " : "";
+  const error = loser.instrument ? `${INSTRUMENT_COLLISION}: ` : "";
   return {
     status: "failed",
     reason: `${error}${loser.package_id} could not register ${loser.name}: ${has} and was installed first`,

@@ -200,7 +200,7 @@ describe("a channel", () => {
     expect(decide({ item, caller: web, call, org: full })).toBe("ask: risk");
   });
 
-  test("hides the tools that it denies from listings, and says how to change that", () => {
+  test("hides the tools that it denies from listings, and explains how to change that", () => {
     const { policy, plan } = openedCall({ org: onlyCoding });
     expect(findListingDenial(user, plan, policy)).toBeNull();
     const denial = findListingDenial(web, plan, policy)!;
@@ -246,8 +246,8 @@ describe("a call that needs approval", () => {
 
   test("depends on the tolerance of its context", () => {
     for (const tolerant of RISK_CONTEXTS) {
-      const found = decisions({ item, org: { tolerance: { [tolerant]: "medium" } } });
-      expect(found.filter(([, verdict]) => verdict === "run")).toEqual([[tolerant, "run"]]);
+      const decided = decisions({ item, org: { tolerance: { [tolerant]: "medium" } } });
+      expect(decided.filter(([, verdict]) => verdict === "run")).toEqual([[tolerant, "run"]]);
     }
   });
 
@@ -258,7 +258,7 @@ describe("a call that needs approval", () => {
     expect(decide({ item, state, call: { ...call, row: {} as never } })).toBe("ask: risk");
   });
 
-  test("is never a call of a hook", () => {
+  test("is never a hook call", () => {
     const binding = { policy: { approval: "always" as const } };
     expect(decide({ binding })).toBe("ask: approval");
     expect(decide({ binding, item: hookExport("h", ["invocation.settled"]) })).toBe("run");

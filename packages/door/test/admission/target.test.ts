@@ -35,16 +35,18 @@ verifies(
       code: "policy.denied",
     });
     await fixture.kernel.bindings.patch(admin, binding.binding_id, { policy }, undefined);
-    await fixture.call({ export_id: "host_open" });
-    await fixture.call({ export_id: "plain" });
+    // The class is that of the binding, so only the grant tells that the call was not isolated.
+    const on_host = await fixture.call({ export_id: "host_open" });
+    expect(on_host).toMatchObject({ class: "isolated", grant: { class: "isolated", host: true } });
+    expect((await fixture.call({ export_id: "plain" })).grant).not.toHaveProperty("host");
     expect(fixture.runner.requests.map(({ export_id, grant }) => [export_id, grant.host])).toEqual([
       ["host_open", true],
       // A tool that does not need the host stays in the sandbox, although the host is allowed.
       ["plain", undefined],
     ]);
     // Other callers may change the rest of such a binding, but not the version of its package.
-    const kept = { host_target: true, timeout_ms: 1_000 };
-    await fixture.kernel.bindings.patch(key, binding.binding_id, { policy: kept }, undefined);
+    const other_setting = { host_target: true, timeout_ms: 1_000 };
+    await fixture.kernel.bindings.patch(key, binding.binding_id, { policy: other_setting }, undefined);
   },
 );
 

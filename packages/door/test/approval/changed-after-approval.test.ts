@@ -116,8 +116,8 @@ for (const [label, parts, change] of CHANGES) {
       const question = await nextQuestion(fixture, first);
       expect(fixture.runner.requests).toHaveLength(0);
       expect(question).toMatchObject({ replaces: first, changed: parts, invocation_id: ticket.id });
-      const shown = JSON.stringify(question);
-      for (const value of ["hunter2", "south", "north"]) expect(shown).not.toContain(value);
+      const question_text = JSON.stringify(question);
+      for (const value of ["hunter2", "south", "north"]) expect(question_text).not.toContain(value);
       expect(await fixture.kernel.invocations.get(admin, ticket.id)).toMatchObject({
         status: "waiting_approval",
         approval_id: question.id,
@@ -197,10 +197,10 @@ test("asks for approval after a restart if the config changed since a durable ap
   const options = { host: { approval_timeout_ms: 3_600_000 } };
   const { fixture: first, binding_id } = await openDeploying(options);
   const ticket = await call(first);
-  const asked = ticket.invocation.approval_id!;
+  const first_approval_id = ticket.invocation.approval_id!;
   await first.kernel.bindings.patch(admin, binding_id, { config: { region: "south", size: 1 } }, undefined);
   await first.store.approvals.resolve(
-    asked,
+    first_approval_id,
     {
       status: "approved",
       response: "approve",
@@ -212,8 +212,8 @@ test("asks for approval after a restart if the config changed since a durable ap
   );
   await first.crash();
   const second = await createTestKernel({ ...options, file: first.file });
-  const question = await nextQuestion(second, asked);
-  expect(question).toMatchObject({ replaces: asked, changed: ["config.region"] });
+  const question = await nextQuestion(second, first_approval_id);
+  expect(question).toMatchObject({ replaces: first_approval_id, changed: ["config.region"] });
   await answer(second, question.id);
   await until(async () => (await second.kernel.invocations.get(admin, ticket.id)).status === "succeeded");
 });

@@ -46,7 +46,7 @@ function withReversedKeys<T>(value: T): T {
   ) as T;
 }
 
-const PLAIN = [
+const SINGLE_PARTS = [
   "tool",
   "package_id",
   "package_version",
@@ -62,17 +62,17 @@ verifies("approval.digest", "keeps the digest when keys or the lists of a grant 
   fc.assert(
     fc.property(inputs, (covered) => {
       const { grant } = covered;
-      const listed = Object.fromEntries(
+      const reordered = Object.fromEntries(
         Object.entries(grant).map(([key, value]) => [key, Array.isArray(value) ? value.toReversed() : value]),
       ) as typeof grant;
-      expect(coverageOf(withReversedKeys({ ...covered, grant: listed }))).toEqual(coverageOf(covered));
+      expect(coverageOf(withReversedKeys({ ...covered, grant: reordered }))).toEqual(coverageOf(covered));
     }),
   );
 });
 
 verifies("approval.digest", "changes the digest with each covered part and names only that part", () => {
   fc.assert(
-    fc.property(inputs, inputs, fc.constantFrom(...PLAIN), (covered, other, part) => {
+    fc.property(inputs, inputs, fc.constantFrom(...SINGLE_PARTS), (covered, other, part) => {
       const next = { ...covered, [part]: other[part] };
       const [before, after] = [coverageOf(covered), coverageOf(next)];
       expect(changedParts(before.parts, after.parts)).toEqual(before.digest === after.digest ? [] : [part]);

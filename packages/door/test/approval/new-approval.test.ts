@@ -1,4 +1,4 @@
-/** The row of an approval and the events of its life. */
+/** The row of an approval and its events. */
 import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createRevocableKey } from "../authority/revocable-key.ts";

@@ -1,5 +1,5 @@
 /**
- * Calls that wait, queue, retry or were delegated: none starts after its authority was revoked, and the record says
+ * Calls that wait, queue, retry or were delegated: none starts after its authority was revoked, and the record states
  * why.
  */
 
@@ -235,7 +235,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "does not run a durably approved call after a restart if its key was revoked meanwhile",
+  "does not run a durably approved call after a restart if its key was revoked in the meantime",
   async () => {
     const options = { host: { approval_timeout_ms: 3_600_000 } };
     const first = await createTestKernel(options);

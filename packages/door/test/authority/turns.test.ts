@@ -4,8 +4,8 @@ import type { KernelTool, Run } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { defineKernelPlugin, toolOk } from "@backplane/sdk/kernel";
-import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
+import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "../../../agent/test/loop/test-session.ts";
@@ -162,7 +162,7 @@ verifies(
 
 verifies(
   "sec.revocation",
-  "does not resume an interrupted turn whose key was revoked meanwhile",
+  "does not resume an interrupted turn whose key was revoked in the meantime",
   async () => {
     const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
     const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };

@@ -3,9 +3,9 @@ import { expect, test } from "vitest";
 import { EventTape } from "../../src/calls/event-tape.ts";
 
 function tape() {
-  const kept: InvocationEvent["event"][] = [];
-  const store = { appendEvents: (_id: string, [first]: InvocationEvent[]) => void kept.push(first!.event) };
-  return { kept, tape: new EventTape("inv_1", store as never, { now: () => 0 } as never, 0) };
+  const events: InvocationEvent["event"][] = [];
+  const store = { appendEvents: (_id: string, [first]: InvocationEvent[]) => void events.push(first!.event) };
+  return { events, tape: new EventTape("inv_1", store as never, { now: () => 0 } as never, 0) };
 }
 
 test("bounds events in number and size and reports the dropped ones once", () => {
@@ -13,13 +13,13 @@ test("bounds events in number and size and reports the dropped ones once", () =>
   for (let n = 0; n < INVOCATION_LIMITS.events_kept + 5; n++) many.tape.write({ type: "log", data: n });
   many.tape.close();
   many.tape.close();
-  expect(many.kept).toHaveLength(INVOCATION_LIMITS.events_kept + 1);
-  expect(many.kept.at(-1)).toEqual({ type: "events_dropped", dropped: 5 });
+  expect(many.events).toHaveLength(INVOCATION_LIMITS.events_kept + 1);
+  expect(many.events.at(-1)).toEqual({ type: "events_dropped", dropped: 5 });
   const large = tape();
   const data = "x".repeat(1024 * 1024);
   for (let n = 0; n < 40; n++) large.tape.write({ type: "log", data });
   large.tape.write({ type: "log", data: "small" });
   large.tape.close();
-  expect(large.kept).toHaveLength(15 + 1 + 1);
-  expect(large.kept.at(-1)).toEqual({ type: "events_dropped", dropped: 25 });
+  expect(large.events).toHaveLength(15 + 1 + 1);
+  expect(large.events.at(-1)).toEqual({ type: "events_dropped", dropped: 25 });
 });

@@ -29,9 +29,9 @@ test("lists the exports of the caller's scope with their schemas and isolation c
     });
   }
   const discover = (caller: Caller, kind: "tool" | "hook") => fixture.kernel.exports.discover(caller, kind);
-  const found = await discover(user, "tool");
-  expect(found.map((item) => item.export_id)).toEqual(["search"]);
-  expect(found[0]).toMatchObject({
+  const exports = await discover(user, "tool");
+  expect(exports.map((item) => item.export_id)).toEqual(["search"]);
+  expect(exports[0]).toMatchObject({
     kind: "tool",
     binding_id: search.binding_id,
     display_name: "Search",
@@ -68,9 +68,9 @@ test("lists only read_only exports for a guest", async () => {
   ]);
   await fixture.bind(content);
   await fixture.bind(content, { export_id: "write" });
-  const shown = async (caller: Caller) =>
+  const discoverFor = async (caller: Caller) =>
     (await fixture.kernel.exports.discover(caller, "tool")).map((item) => item.export_id);
-  expect(await shown(user)).toEqual(["read", "write"]);
-  expect(await shown(guest)).toEqual(["read"]);
+  expect(await discoverFor(user)).toEqual(["read", "write"]);
+  expect(await discoverFor(guest)).toEqual(["read"]);
   await expect(fixture.call({ export_id: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
 });

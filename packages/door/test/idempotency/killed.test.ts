@@ -33,12 +33,12 @@ async function live(file: string, kill_before: number): Promise<{ printed: strin
   return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
 }
 
-test("never runs the work twice when a request is repeated, whichever write the kill came before", async () => {
+test("never runs the work of a repeated request twice, whenever the gateway was killed", async () => {
   const whole = await live(join(dir, "whole.db"), 0);
   const [before, , after] = whole.printed.map(Number) as [number, number, number];
   expect(after - before).toBeGreaterThanOrEqual(6);
   // The first four statements are the transaction that opens the call; the next one starts to settle it. On a busy machine
-  // other statements come in between, so the test goes on until a kill comes after the call is on disk.
+  // other statements come in between, so the test continues until a kill comes after the call is on disk.
   const seen = { first: 0, found: 0 };
   let last = before;
   const work = async () => {

@@ -73,10 +73,10 @@ test("needs no extra write for an idempotency key", async () => {
   const writes: string[] = [];
   for (const name of ["begin", "finish", "abandon"] as const) {
     const { idempotency } = fixture.store;
-    const plain = idempotency[name] as (...args: unknown[]) => Promise<never>;
+    const original = idempotency[name] as (...args: unknown[]) => Promise<never>;
     idempotency[name] = ((...args: unknown[]) => {
       writes.push(name);
-      return plain.apply(idempotency, args);
+      return original.apply(idempotency, args);
     }) as never;
   }
   await (await charge(fixture)).ticket!.settled;

@@ -1,4 +1,4 @@
-/** Session requests with an Idempotency-Key take effect once, whenever the gateway dies. */
+/** Session requests with an Idempotency-Key take effect once, even if the gateway dies at any step. */
 import type { IdempotencyClaim, Store } from "@backplane/ports";
 import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -6,12 +6,12 @@ import { createTestSession, type TestSession } from "../../../agent/test/loop/te
 
 const s1 = { session_id: "s1" };
 
-interface Act {
+interface Operation {
   name: string;
   /** The store method that performs the write. */
   write: (store: Store) => { of: Record<string, unknown>; method: string };
   begin(fixture: TestSession, once: IdempotencyClaim): Promise<unknown>;
-  /** Counts what was written. */
+  /** Counts the sessions, chains or messages that the operation adds to. */
   count(fixture: TestSession): Promise<number>;
 }
 
@@ -23,7 +23,7 @@ const chains = async (fixture: TestSession) =>
 const of = (part: object, method: string) => ({ of: part as Record<string, unknown>, method });
 const block = { kind: "input" as const, content: [{ type: "text" as const, text: "x" }] };
 
-const ACTS: Act[] = [
+const OPERATIONS: Operation[] = [
   {
     name: "a session",
     write: ({ sessions }) => of(sessions, "create"),
@@ -63,43 +63,43 @@ const ACTS: Act[] = [
   },
 ];
 
-const ask = (fixture: TestSession, act: Act, digest = "d") =>
-  fixture.kernel.idempotency.open(user, "k", digest, (once) => act.begin(fixture, once));
+const sendOnce = (fixture: TestSession, operation: Operation, digest = "d") =>
+  fixture.kernel.idempotency.open(user, "k", digest, (once) => operation.begin(fixture, once));
 
-for (const act of ACTS) {
-  test(`writes ${act.name} once for racing requests and gives the same answer after a crash`, async () => {
+for (const operation of OPERATIONS) {
+  test(`writes ${operation.name} once for racing requests and gives the same answer after a crash`, async () => {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
-    const before = await act.count(first);
-    const all = await Promise.all(Array.from({ length: 5 }, () => ask(first, act)));
+    const before = await operation.count(first);
+    const all = await Promise.all(Array.from({ length: 5 }, () => sendOnce(first, operation)));
     expect(all.filter(({ began }) => began !== null)).toHaveLength(1);
     expect(new Set(all.map((item) => item.before)).size).toBe(2);
-    expect(await act.count(first)).toBe(before + 1);
-    await expect(ask(first, act, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
+    expect(await operation.count(first)).toBe(before + 1);
+    await expect(sendOnce(first, operation, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
     await first.crash();
     const second = await createTestSession({ file: first.file });
-    const found = await ask(second, act);
-    expect(found).toEqual(all.find((item) => item.before !== null));
-    expect(await act.count(second)).toBe(before + 1);
+    const repeated = await sendOnce(second, operation);
+    expect(repeated).toEqual(all.find((item) => item.before !== null));
+    expect(await operation.count(second)).toBe(before + 1);
   });
 
-  test(`claims no key if the gateway dies before it writes ${act.name} to disk`, async () => {
+  test(`claims no key if the gateway dies before it writes ${operation.name} to disk`, async () => {
     const first = await createTestSession();
     await first.kernel.sessions.create(user, s1);
-    const before = await act.count(first);
-    const { of: part, method } = act.write(first.store);
+    const before = await operation.count(first);
+    const { of: part, method } = operation.write(first.store);
     const reached = new Promise<void>((resolve) => {
       part[method] = () => {
         resolve();
         return new Promise(() => {});
       };
     });
-    void ask(first, act);
+    void sendOnce(first, operation);
     await reached;
     await first.crash();
     const second = await createTestSession({ file: first.file });
-    expect((await ask(second, act)).began).not.toBeNull();
-    expect(await act.count(second)).toBe(before + 1);
+    expect((await sendOnce(second, operation)).began).not.toBeNull();
+    expect(await operation.count(second)).toBe(before + 1);
   });
 }
 
@@ -110,15 +110,15 @@ test("adds a message to a running turn once per key", async () => {
   });
   await until(() => fixture.events.some(({ kind }) => kind === "assistant.message.delta"));
   const more = {
-    ...ACTS.at(-1)!,
+    ...OPERATIONS.at(-1)!,
     begin: ({ kernel }: TestSession, once: IdempotencyClaim) =>
       kernel.sessions.message(user, s1, { text: "/say more" }, once),
   };
-  const all = await Promise.all(Array.from({ length: 5 }, () => ask(fixture, more)));
-  const [won] = all.filter(({ began }) => began !== null);
-  expect(won?.began).toMatchObject({ run_id });
+  const all = await Promise.all(Array.from({ length: 5 }, () => sendOnce(fixture, more)));
+  const [first_response] = all.filter(({ began }) => began !== null);
+  expect(first_response?.began).toMatchObject({ run_id });
   const first = JSON.parse(all.find(({ before }) => before !== null)!.before!);
-  expect(first).toEqual(won!.began);
+  expect(first).toEqual(first_response!.began);
   await until(async () => (await fixture.kernel.runs.get(user, run_id)).status !== "running");
   const tape = (await fixture.tape()).filter(({ kind }) => kind === "message");
   expect(tape.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant", "assistant"]);
@@ -127,10 +127,10 @@ test("adds a message to a running turn once per key", async () => {
 test("commits the other writes of a batch when one key is rejected", async () => {
   const fixture = await createTestSession();
   await fixture.kernel.sessions.create(user, s1);
-  const blocks = ACTS.find(({ name }) => name === "blocks")!;
-  await ask(fixture, blocks);
+  const blocks = OPERATIONS.find(({ name }) => name === "blocks")!;
+  await sendOnce(fixture, blocks);
   const chain_id = await head(fixture);
-  const taken: IdempotencyClaim = {
+  const used_claim: IdempotencyClaim = {
     scope: user.scope,
     key: "k",
     digest: "d",
@@ -139,7 +139,7 @@ test("commits the other writes of a batch when one key is rejected", async () =>
   };
   const [first, second, third] = await Promise.allSettled([
     fixture.kernel.chains.addBlocks(user, chain_id, [block]),
-    fixture.kernel.chains.addBlocks(user, chain_id, [block], taken),
+    fixture.kernel.chains.addBlocks(user, chain_id, [block], used_claim),
     fixture.kernel.chains.addBlocks(user, chain_id, [block]),
   ]);
   expect([first.status, second.status, third.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);

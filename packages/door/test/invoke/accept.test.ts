@@ -112,7 +112,7 @@ test("requires structured output from a tool with an output schema, whatever the
   });
 });
 
-test("tells the model the message of an error that came without a result", async () => {
+test("gives the model the message of an error without a result", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "free" }, schemas);
   fixture.runner.script = () => ended("failed", "crashed");

@@ -3,23 +3,23 @@ import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { remainingTime } from "../../src/invoke/recover.ts";
+import { computeRemainingTime } from "../../src/invoke/recover.ts";
 
 verifies(
   "inv.deadline",
-  "takes the timeout from the caller, the binding or the export, caps it, and runs it from dispatch in monotonic time",
+  "takes the timeout from caller, binding or export, caps it, and counts it in monotonic time from dispatch",
   async () => {
     const fixture = await createTestKernel({ host: { max_timeout_ms: 9_000 } });
     const content = manifest([
       toolExport("plain", { default_timeout_ms: 2_000 }),
       toolExport("bound", { default_timeout_ms: 2_000, max_timeout_ms: 4_000 }),
       toolExport("wide", { default_timeout_ms: 2_000, max_timeout_ms: 60_000 }),
-      toolExport("asked", { default_timeout_ms: 2_000 }, { requires_approval: true }),
+      toolExport("request", { default_timeout_ms: 2_000 }, { requires_approval: true }),
     ]);
     await fixture.bind(content);
     await fixture.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
     await fixture.bind(content, { export_id: "wide" });
-    await fixture.bind(content, { export_id: "asked" });
+    await fixture.bind(content, { export_id: "request" });
     const timeoutOf = async (body: { export_id: string; timeout_ms?: number }) => {
       const invocation = await fixture.call(body);
       const request = fixture.runner.requests.at(-1)!;
@@ -53,15 +53,15 @@ verifies(
     }
     // Time awaiting approval does not count, because the deadline starts with the dispatch.
     fixture.runner.script = () => ok();
-    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "asked", timeout_ms: 1_000 });
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "request", timeout_ms: 1_000 });
     const [approval] = (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 1 })).items;
     await new Promise((resolve) => setTimeout(resolve, 300));
     await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
     await ticket.settled;
-    const asked = fixture.runner.requests.at(-1)!;
-    expect(asked.invocation_id).toBe(ticket.id);
-    expect(asked.timeout_ms).toBeGreaterThan(800);
-    const deadline = Date.parse(asked.context.deadline_at);
+    const request = fixture.runner.requests.at(-1)!;
+    expect(request.invocation_id).toBe(ticket.id);
+    expect(request.timeout_ms).toBeGreaterThan(800);
+    const deadline = Date.parse(request.context.deadline_at);
     expect(deadline - Date.parse((await ticket.settled).created_at)).toBeGreaterThan(1_200);
   },
 );
@@ -97,8 +97,8 @@ test.each([
     const created_at = "2026-11-01T10:00:00.000Z";
     const started_at = "2026-11-01T11:00:00.000Z";
     const row = { timeout_ms, created_at, started_at };
-    expect(remainingTime(row, Date.parse(started_at) + later)).toBe(left);
+    expect(computeRemainingTime(row, Date.parse(started_at) + later)).toBe(left);
     // The deadline of a call that was queued runs from its creation.
-    expect(remainingTime({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
+    expect(computeRemainingTime({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
   },
 );

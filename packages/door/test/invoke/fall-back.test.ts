@@ -59,6 +59,7 @@ verifies(
       error: null,
       package_version: OLD,
       retry_count: 1,
+      earlier_attempts: [{ reason: "fallback", error: { code: "crashed" } }],
       fallback_from: {
         binding_id: before.binding_id,
         package_version: CANDIDATE,
@@ -115,7 +116,7 @@ verifies("inv.effect-class", "runs a call of a trial again only if a second run 
     ["idempotent_write", "read_only", true, true],
     ["non_idempotent_write", "non_idempotent_write", true, false],
     ["unknown", "unknown", true, false],
-    // Each of the two versions has a say, because the call has run in one and would run in the other.
+    // Both effect classes count, because the call has run in one version and would run in the other.
     ["non_idempotent_write", "read_only", true, false],
     ["read_only", "non_idempotent_write", true, false],
     ["non_idempotent_write", "non_idempotent_write", false, true],
@@ -135,7 +136,7 @@ verifies("inv.effect-class", "runs a call of a trial again only if a second run 
     else {
       expect(call).toMatchObject({ error: { code: "launch_failed" }, package_version: CANDIDATE });
       expect(versionsRun(fixture)).toEqual([CANDIDATE]);
-      // The version is rolled back all the same.
+      // The version is rolled back nevertheless.
       await rolledBack(fixture, before);
     }
   }
@@ -225,7 +226,7 @@ verifies("sec.revocation", "does not rerun a call whose caller lost its authorit
 
 verifies(
   "bind.rollout",
-  "reruns the calls of a share that crashes on the binding that has the rest of the traffic",
+  "reruns the calls of a crashing share on the binding that serves the other calls",
   async () => {
     const { fixture, before, moved } = await openOnTrial({ upgrade: { percent: 99.99 } });
     const share = moved.find(({ share_of }) => share_of !== undefined)!;
@@ -241,7 +242,7 @@ verifies(
   },
 );
 
-test("runs a call once more at most, and reports the failure of the previous version", async () => {
+test("reruns a call at most once, and reports the failure of the previous version", async () => {
   const { fixture } = await openOnTrial();
   fixture.runner.script = ({ request }) =>
     request.package.version === CANDIDATE ? CRASHED : ended("failed", "crashed");

@@ -8,6 +8,7 @@ import { admin, scope, type TestKernel, until, user } from "@backplane/test-kit/
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
+import { completeCompaction } from "../fixtures/contract-inputs.ts";
 
 const content = manifest([
   toolExport("echo"),
@@ -91,7 +92,7 @@ verifies(
     fixture.runner.script = ({ request }) =>
       request.export_id === "echo" ? ok() : ended("failed", "crashed");
     await fixture.call({ export_id: "echo" });
-    await fixture.call({ export_id: "shrink", input: {} }, admin);
+    await fixture.call({ export_id: "shrink", input: completeCompaction() }, admin);
     await fixture.call({ export_id: "flow", input: {} }, admin);
     await until(async () => (await listRecords(fixture, "notify")).some(({ ended_at }) => ended_at !== null));
     for (const export_id of ["notify", "shrink", "flow"]) {

@@ -12,6 +12,7 @@ import {
 } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { completeCompaction } from "../fixtures/contract-inputs.ts";
 
 const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"] as const;
 const content = manifest([
@@ -37,14 +38,15 @@ async function ends(fixture: TestKernel, id: string, caller = user): Promise<Inv
 
 verifies(
   "inv.effect-class",
-  "after a crash reruns reads, reruns idempotent writes under the same key and ends others outcome_unknown",
+  "after a crash reruns reads, reruns idempotent writes with the same key and ends others as outcome_unknown",
   async () => {
     const first = await createTestKernel();
     await bindAll(first);
     first.runner.script = () => new Promise<never>(() => {});
     const started = new Map<string, { id: string; execution_id: string }>();
     for (const export_id of [...classes, "agent", "shrink"]) {
-      const ticket = await first.kernel.invocations.invoke(user, { export_id, input: {} });
+      const input = export_id === "shrink" ? completeCompaction() : {};
+      const ticket = await first.kernel.invocations.invoke(user, { export_id, input });
       started.set(export_id, { id: ticket.id, execution_id: ticket.invocation.execution_id });
     }
     await until(() => first.runner.requests.length === started.size);
@@ -57,7 +59,12 @@ verifies(
     const second = await createTestKernel({ file: first.file });
     for (const export_id of ["read_only", "idempotent_write"]) {
       const { id, execution_id } = started.get(export_id)!;
-      expect(await ends(second, id)).toMatchObject({ status: "succeeded", retry_count: 1, execution_id });
+      expect(await ends(second, id)).toMatchObject({
+        status: "succeeded",
+        retry_count: 1,
+        execution_id,
+        earlier_attempts: [{ reason: "recovery", ended_at: null, error: { code: "outcome_unknown" } }],
+      });
       const requests = second.runner.requests.filter((request) => request.invocation_id === id);
       expect(requests.map((request) => request.body.tool_execution_id)).toEqual([execution_id]);
     }
@@ -232,7 +239,7 @@ test("numbers the events of a recovered call after those of its first run", asyn
   ]);
 });
 
-test("lets only the node that took over a call end it, and tells the waiting client", async () => {
+test("lets only the node that took over a call end it, and notifies the waiting client", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("slow")]));
   let finish = () => {};

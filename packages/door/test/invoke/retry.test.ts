@@ -27,12 +27,12 @@ verifies(
     fixture.runner.script = later;
     for (const export_id of ["read", "put"]) {
       requests.length = 0;
-      const tried = await fixture.call({ export_id });
-      expect(tried).toMatchObject({ status: "retryable_failure", retry_count: 2 });
+      const invocation = await fixture.call({ export_id });
+      expect(invocation).toMatchObject({ status: "retryable_failure", retry_count: 2 });
       expect(requests).toHaveLength(3);
       expect(requests.map(({ attempt }) => attempt)).toEqual([1, 2, 3]);
       const keys = new Set(requests.map((request) => request.body.tool_execution_id));
-      expect([...keys]).toEqual([tried.execution_id]);
+      expect([...keys]).toEqual([invocation.execution_id]);
     }
     for (const export_id of ["post", "odd"]) {
       requests.length = 0;
@@ -88,7 +88,21 @@ test("retries a retryable failure for every effect class if the call never reach
     const code = codes.shift();
     return code === undefined ? ok() : ended("failed", code, { dispatched: false });
   };
-  expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
+  const retried = await fixture.call({ export_id: "post" });
+  expect(retried).toMatchObject({ status: "succeeded", retry_count: 2 });
+  expect(retried.earlier_attempts).toMatchObject([
+    { reason: "retry", error: { code: "crashed" } },
+    { reason: "retry", error: { code: "backpressure" } },
+  ]);
+  const times = retried.earlier_attempts!.flatMap(({ started_at, ended_at, retried_at }) => [
+    started_at,
+    ended_at!,
+    retried_at,
+  ]);
+  expect([retried.created_at, ...times, retried.ended_at!]).toEqual(
+    [retried.created_at, ...times, retried.ended_at!].toSorted(),
+  );
+  expect(await fixture.kernel.invocations.get(user, retried.id)).toEqual(retried);
   fixture.runner.requests.length = 0;
   for (const code of ["crashed", "launch_failed", "crash_loop"]) {
     fixture.runner.script = () => ended("failed", code, { dispatched: code === "crashed" });
@@ -114,7 +128,7 @@ test("retries retryable_failure before dispatch for every effect class, with pau
   expect(pauses.filter((ms) => ms % 7 === 0 && ms > 0 && ms < 100)).toEqual([7, 14, 28]);
 });
 
-verifies("launch.slow", "retries a slow start for every error code", async () => {
+verifies("launch.slow", "retries a slow start, whatever its error code", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(content, { export_id: "post" });
   const codes = ["slow_start", "handshake_failed"];

@@ -7,6 +7,7 @@ import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
+import { completeCompaction, completeEvent } from "../fixtures/contract-inputs.ts";
 
 const SECRET = "s3cr3t/va+lue ü";
 const content = manifest([
@@ -20,7 +21,7 @@ const content = manifest([
   }),
   toolExport("bare"),
 ]);
-const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
+const exportOf = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
 verifies("vai.context", "builds a complete context, omits absent ids and records no secret", async () => {
   const fixture = await createTestSession();
@@ -30,7 +31,7 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
     secrets: { jira_token: "secret://org_local/jira_token" },
     policy: { allowed_domains: ["api.example.com"] },
   });
-  await fixture.kernel.bindings.create(admin, named("bare"));
+  await fixture.kernel.bindings.create(admin, exportOf("bare"));
   const spellings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
   spellings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
   let context: InvocationContext | undefined;
@@ -64,12 +65,12 @@ verifies("vai.context", "builds a complete context, omits absent ids and records
   expect(done.grant).toMatchObject({ network: "egress", allowed_domains: ["api.example.com"] });
   const token = context!.gateway.delegation_token!;
   const events = await fixture.store.invocations.events(done.id, 0, 10);
-  const shown = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
-  for (const spelling of [...spellings, token]) expect(shown).not.toContain(spelling);
+  const recorded = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
+  for (const spelling of [...spellings, token]) expect(recorded).not.toContain(spelling);
   expect(events).toHaveLength(1);
   // A call of the org without any ids gets a trace id and no other.
   const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };
-  await fixture.kernel.bindings.create(orgWide, named("bare"));
+  await fixture.kernel.bindings.create(orgWide, exportOf("bare"));
   await fixture.call({ export_id: "bare" }, orgWide);
   expect(Object.keys(context!).sort()).toEqual(
     ["config", "deadline_at", "gateway", "grant", "invocation_id", "org_id", "secrets", "trace_id"].sort(),
@@ -139,7 +140,7 @@ test("builds the body of the op for each kind of export", async () => {
     { id: "a", kind: "harness", harness: {} },
   ]);
   await fixture.kernel.packages.install(admin, fixture.importer.add(kinds));
-  for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, named(id));
+  for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, exportOf(id));
   const answers = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
   fixture.runner.script = ({ request }) => ok(answers[request.op as keyof typeof answers] ?? { fine: true });
   const run = async (export_id: string, input: Invocation["input"]) => {
@@ -150,12 +151,13 @@ test("builds the body of the op for each kind of export", async () => {
   };
   const [toolOp, toolBody, toolx] = await run("t", { q: 1 });
   expect([toolOp, toolBody]).toEqual(["tool.invoke", { tool_execution_id: toolx, input: { q: 1 } }]);
-  const [hookOp, hookBody, del] = await run("h", { type: "run.completed" });
-  const delivered = { delivery_id: del, attempt: 1, event: { type: "run.completed" } };
+  const [hookOp, hookBody, del] = await run("h", completeEvent("run.completed"));
+  const event = { ...completeEvent("run.completed"), test: true };
+  const delivered = { delivery_id: del, attempt: 1, event };
   expect([hookOp, hookBody]).toEqual(["hook.handle", delivered]);
   // An id in the caller's input does not replace the id of the execution.
-  const [, compactBody, cmp] = await run("c", { source: { chain_id: "ch_1" }, compaction_id: "mine" });
-  expect(compactBody).toEqual({ source: { chain_id: "ch_1" }, compaction_id: cmp });
+  const [, compactBody, cmp] = await run("c", { ...completeCompaction(), compaction_id: "mine" });
+  expect(compactBody).toEqual({ ...completeCompaction(), compaction_id: cmp });
   const [, harnessBody, exec] = await run("a", {
     target: { session_id: "sess_1" },
     policy: { max_depth: 1 },

@@ -75,9 +75,9 @@ test("delivers all events to a slow watcher without delaying the call", async ()
 test("drops events beyond the bound and reports their number in a last event", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("flood")]));
-  const kept = INVOCATION_LIMITS.events_kept;
+  const max_events = INVOCATION_LIMITS.events_kept;
   fixture.runner.script = ({ event }) => {
-    for (let i = 0; i < kept + 500; i++) event({ type: "progress", i });
+    for (let i = 0; i < max_events + 500; i++) event({ type: "progress", i });
     return ok();
   };
   const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "flood" });
@@ -91,9 +91,12 @@ test("drops events beyond the bound and reports their number in a last event", a
   )) {
     items.push(item);
   }
-  expect(items).toHaveLength(kept + 2);
-  expect(items[kept]).toMatchObject({ seq: kept + 1, event: { type: "events_dropped", dropped: 500 } });
-  expect(items[kept + 1]).toHaveProperty("settled");
+  expect(items).toHaveLength(max_events + 2);
+  expect(items[max_events]).toMatchObject({
+    seq: max_events + 1,
+    event: { type: "events_dropped", dropped: 500 },
+  });
+  expect(items[max_events + 1]).toHaveProperty("settled");
 });
 
 test("ends a watcher immediately when it is stopped and unsubscribes it", async () => {

@@ -21,7 +21,7 @@ test("finds no binding if the names of a request contradict each other", async (
   expect((await fixture.call(named)).status).toBe("succeeded");
 });
 
-test("says that the only binding of a tool is disabled", async () => {
+test("reports that the only binding of a tool is disabled", async () => {
   const fixture = await createTestKernel();
   const { binding_id } = await fixture.bind(manifest([toolExport("echo")]));
   await fixture.kernel.bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
@@ -95,7 +95,7 @@ describe("the input", () => {
   });
 });
 
-test("calls a tool by the name that its plugin knows", async () => {
+test("calls a tool by its name in the plugin's own dialect", async () => {
   const fixture = await createTestKernel();
   await fixture.bind(manifest([toolExport("acme_read", {}, { tool_name: "read" })]));
   await fixture.call({ export_id: "acme_read" });

@@ -1,4 +1,5 @@
 /** Deliveries as an operator sees and handles them. */
+import type { DeliveryStatus } from "@backplane/contract";
 import type { HostPolicy } from "@backplane/ports";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -37,7 +38,7 @@ const deliveries: HostPolicy["deliveries"] = {
 interface HookKernel extends TestKernel {
   hook: string;
   hookCalls(): TestKernel["runner"]["requests"];
-  list(status?: "pending" | "dead" | "delivered"): ReturnType<TestKernel["kernel"]["deliveries"]["list"]>;
+  list(status?: DeliveryStatus): ReturnType<TestKernel["kernel"]["deliveries"]["list"]>;
 }
 
 async function createHookKernel(policy: object = {}): Promise<HookKernel> {
@@ -179,6 +180,108 @@ verifies("hook.contract", "starts no reserved delivery of a hook after it was pa
   expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual([1, 1, 1, 1, 1, 1]);
 });
 
+const setStatus = ({ kernel, hook }: HookKernel, status: "active" | "disabled") =>
+  kernel.bindings.patch(admin, hook, { status }, undefined);
+
+/** Leaves two deliveries that have failed once and are due again immediately, and no running one. */
+async function leaveWaiting(fixture: HookKernel): Promise<string[]> {
+  const gate = Promise.withResolvers<void>();
+  fixture.runner.script = async ({ request }) => {
+    if (request.op !== "hook.handle") return ok();
+    await gate.promise;
+    return crashed();
+  };
+  for (let n = 0; n < 2; n++) await fixture.call({ export_id: "echo" });
+  await until(() => fixture.hookCalls().length === 2);
+  await setStatus(fixture, "disabled");
+  gate.resolve();
+  await until(async () => (await fixture.list("pending")).items.length === 2);
+  fixture.runner.script = () => ok(null);
+  return (await fixture.list("pending")).items.map(({ id }) => id);
+}
+
+verifies(
+  "hook.contract",
+  "keeps the queued deliveries of a disabled hook and delivers them after it is enabled",
+  async () => {
+    const fixture = await createHookKernel();
+    const waiting = await leaveWaiting(fixture);
+    const { id: missed } = await fixture.call({ export_id: "echo" });
+    await new Promise((resolve) => setTimeout(resolve, 150));
+    expect((await fixture.list("pending")).items.map(({ id }) => id)).toEqual(waiting);
+    expect(fixture.hookCalls()).toHaveLength(2);
+    await setStatus(fixture, "active");
+    await until(async () => (await fixture.list("delivered")).items.length === 2);
+    const delivered = fixture.hookCalls().slice(2);
+    expect(new Set(delivered.map(({ body }) => body.delivery_id))).toEqual(new Set(waiting));
+    // An event that happens while the hook is disabled is not delivered.
+    const subjects = (await fixture.list()).items.map(({ event }) => (event.subject as { id: string }).id);
+    expect(subjects).not.toContain(missed);
+  },
+);
+
+verifies(
+  "hook.contract",
+  "does not count an attempt that a disabled hook refused, even if it is the last one",
+  async () => {
+    const fixture = await createHookKernel({ deliveries: { max_attempts: 1 } });
+    const get = fixture.store.bindings.get.bind(fixture.store.bindings);
+    // The deliverer reads the binding before it is disabled, and the door after that.
+    const read = vi.spyOn(fixture.store.bindings, "get");
+    let disabled: Promise<unknown> | null = null;
+    read.mockImplementation(async (...wanted) => {
+      const found = await get(...wanted);
+      if (wanted[1] === fixture.hook && disabled === null) {
+        disabled = Promise.resolve();
+        await setStatus(fixture, "disabled");
+      }
+      return found;
+    });
+    await fixture.call({ export_id: "echo" });
+    await until(async () => (await fixture.list()).items.length === 1 && disabled !== null);
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    expect((await fixture.list()).items).toMatchObject([{ status: "pending" }]);
+    expect(fixture.hookCalls()).toEqual([]);
+    await setStatus(fixture, "active");
+    await until(async () => (await fixture.list("delivered")).items.length === 1);
+  },
+);
+
+verifies("hook.contract", "discards the deliveries of a removed hook and records why", async () => {
+  const fixture = await createHookKernel();
+  const waiting = await leaveWaiting(fixture);
+  await fixture.kernel.bindings.remove(admin, fixture.hook);
+  await until(async () => (await fixture.list("discarded")).items.length === 2);
+  const { items } = await fixture.list("discarded");
+  expect(items.map(({ id }) => id)).toEqual(waiting);
+  for (const { error } of items) expect(error).toContain("binding.not_found");
+  const audit = (await fixture.kernel.audit.list(admin, {}, { limit: 50 })).items;
+  expect(audit.find(({ action }) => action === "binding.remove")).toMatchObject({
+    subject: fixture.hook,
+    details: { waiting_deliveries: 2 },
+  });
+});
+
+verifies("hook.contract", "keeps the deliveries of an archived project until it is reopened", async () => {
+  const fixture = await createHookKernel();
+  const archive = (archived: boolean) => fixture.kernel.policy.patch(admin, "project", { archived });
+  const gate = Promise.withResolvers<void>();
+  fixture.runner.script = async ({ request }) => {
+    if (request.op !== "hook.handle") return ok();
+    await gate.promise;
+    return crashed();
+  };
+  await fixture.call({ export_id: "echo" });
+  await until(() => fixture.hookCalls().length === 1);
+  await archive(true);
+  gate.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  expect((await fixture.list()).items).toMatchObject([{ status: "pending" }]);
+  fixture.runner.script = () => ok(null);
+  await archive(false);
+  await until(async () => (await fixture.list("delivered")).items.length === 1);
+});
+
 verifies("hook.contract", "delivers only events that pass the filters of author and binding", async () => {
   const filter = { "summary.export_id": "echo", "summary.status": ["failed"] };
   const fixture = await createHookKernel({ deliveries: { filter, max_attempts: 7 } });
@@ -227,6 +330,70 @@ verifies(
     expect(peak).toBe(1);
   },
 );
+
+/** A hook that has answered quickly and now waits: two calls run, and two more are opened ahead. */
+async function createBlockedHook(policy: object = {}) {
+  const fixture = await createHookKernel({ deliveries: policy });
+  const gate = Promise.withResolvers<void>();
+  await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.list("delivered")).items.length === 1);
+  fixture.runner.script = async ({ request }) => {
+    if (request.op === "hook.handle") await gate.promise;
+    return ok(null);
+  };
+  for (let n = 0; n < 7; n++) await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.list()).items.length === 8);
+  const running = async () => (await fixture.list("running")).items.length;
+  return { ...fixture, running, gate };
+}
+
+verifies("hook.contract", "opens calls of a quick hook ahead and runs them within its limit", async () => {
+  const fixture = await createBlockedHook();
+  await until(async () => (await fixture.running()) === 4);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(await fixture.running()).toBe(4);
+  expect(fixture.runner.running).toBe(2);
+  expect(fixture.hookCalls()).toHaveLength(3);
+  fixture.gate.resolve();
+  await until(async () => (await fixture.list("delivered")).items.length === 8);
+  expect(fixture.hookCalls()).toHaveLength(8);
+});
+
+verifies("hook.contract", "opens no call ahead of a hook that allows one attempt", async () => {
+  const fixture = await createBlockedHook({ max_attempts: 1 });
+  await until(() => fixture.hookCalls().length === 3);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(await fixture.running()).toBe(2);
+  fixture.gate.resolve();
+  await until(async () => (await fixture.list("delivered")).items.length === 8);
+});
+
+verifies("hook.contract", "takes back calls that were opened ahead when the hook is paused", async () => {
+  const fixture = await createBlockedHook();
+  await until(async () => (await fixture.running()) === 4);
+  await setPaused(fixture, true);
+  await until(async () => (await fixture.list("pending")).items.length === 5);
+  expect((await fixture.list("pending")).items.map(({ attempt }) => attempt)).toEqual([0, 0, 0, 0, 0]);
+  fixture.gate.resolve();
+  await until(async () => (await fixture.list("delivered")).items.length === 3);
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(fixture.hookCalls()).toHaveLength(3);
+  await setPaused(fixture, false);
+  await until(async () => (await fixture.list("delivered")).items.length === 8);
+  expect(fixture.hookCalls().map(({ body }) => body.attempt)).toEqual(Array(8).fill(1));
+});
+
+test("does not count calls that were opened ahead when the gateway stops", async () => {
+  const fixture = await createBlockedHook();
+  await until(async () => (await fixture.running()) === 4);
+  await fixture.kernel.stop(100);
+  const uncounted = async () => {
+    const { items } = await fixture.store.jobs.list(user.scope, { lane: fixture.hook }, { limit: 50 });
+    return items.filter(({ state, attempt }) => state === "ready" && attempt === 0).length;
+  };
+  await expect.poll(uncounted).toBe(5);
+  fixture.gate.resolve();
+});
 
 verifies(
   "hook.contract",

@@ -84,8 +84,10 @@ function createDispatcher(events: OutboxEvent[], hooks: Hook[]) {
       cursor: async () => state.cursor,
       summarize: async (after: number, limit: number) => {
         state.beforeSummary();
-        const found = eventsAfter(after, limit);
-        return found.length === 0 ? null : { count: found.length, last_seq: found.at(-1)!.seq, kinds: found };
+        const events = eventsAfter(after, limit);
+        return events.length === 0
+          ? null
+          : { count: events.length, last_seq: events.at(-1)!.seq, kinds: events };
       },
       read: async (after: number, limit: number) => eventsAfter(after, limit),
       advance: async (_consumer: string, from: number, to: number, more: NewJob[]) => {
@@ -250,7 +252,8 @@ describe("the dispatcher", () => {
 
 describe("the deliverer", () => {
   interface Reports {
-    done: string[];
+    discarded: string[];
+    released: string[];
     failed: { id: string; retry_ms: number }[];
   }
 
@@ -259,7 +262,7 @@ describe("the deliverer", () => {
     call: (job: string) => Promise<Partial<Invocation>>,
     { shared = true, reads = [] as number[] } = {},
   ) {
-    const reports: Reports = { done: [], failed: [] };
+    const reports: Reports = { discarded: [], released: [], failed: [] };
     const open = [...jobs];
     const store = {
       shared,
@@ -281,8 +284,8 @@ describe("the deliverer", () => {
           reads.push(reserved.length);
           return reserved;
         },
-        complete: async (id: string) => reports.done.push(id),
-        release: async () => true,
+        discardHeld: async (id: string) => reports.discarded.push(id),
+        release: async (id: string) => reports.released.push(id),
         fail: async (id: string, _fence: number, _error: string, _now: number, retry_ms: number) =>
           reports.failed.push({ id, retry_ms }),
       },
@@ -309,22 +312,29 @@ describe("the deliverer", () => {
       lane: id,
       attempt,
       fence: 1,
-      payload: { delivery_id: `del_${id}`, binding_id: id, event: {} },
+      payload: { delivery_id: `del_${id}`, binding_id: id, event: { occurred_at: new Date().toISOString() } },
     }) as unknown as Job;
 
-  test("completes jobs of removed or inactive hooks and retries the others with growing delays", async () => {
+  test("discards jobs of removed hooks, keeps those of inactive hooks and retries the others with growing delays", async () => {
     const jobs = [
       job("gone"),
       job("off"),
+      { ...job("share"), payload: { ...(job("share").payload as object), share_of: "main" } } as Job,
       ...[1, 2, 3, 4, 9].map((attempt) => job(`try${attempt}`, attempt)),
     ];
+    const called: string[] = [];
     const reports = createDeliverer(jobs, async (id) => {
-      if (id === "gone") throw new BackplaneError("binding.not_found");
+      called.push(id);
+      if (id === "gone" || id === "share") throw new BackplaneError("binding.not_found");
       if (id === "off") throw new BackplaneError("binding.not_active");
+      if (id === "main") return { status: "succeeded" };
       return { status: "failed", error: { code: "crashed", message: "" } };
     });
     await expect.poll(() => reports.failed.length).toBe(5);
-    expect(reports.done.sort()).toEqual(["gone", "off"]);
+    expect(reports.discarded).toEqual(["gone"]);
+    expect(reports.released).toEqual(["off"]);
+    // The share was removed, so its binding gets the delivery.
+    expect(called).toContain("main");
     expect(Object.fromEntries(reports.failed.map(({ id, retry_ms }) => [id, retry_ms]))).toEqual({
       try1: 100,
       try2: 200,
@@ -353,7 +363,7 @@ describe("the deliverer", () => {
     await expect.poll(() => ends.length).toBe(4);
     for (const end of ends) end();
     // The settlement of the call has completed each job.
-    expect(reports).toMatchObject({ done: [], failed: [] });
+    expect(reports).toMatchObject({ discarded: [], released: [], failed: [] });
   });
 
   test.each([

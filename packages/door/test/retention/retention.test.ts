@@ -44,7 +44,7 @@ async function leave(fixture: TestKernel): Promise<string> {
   return id;
 }
 
-const found = async (fixture: TestKernel, id: string) => ({
+const findRecords = async (fixture: TestKernel, id: string) => ({
   events: (await fixture.store.outbox.read(0, 100)).length > 0,
   dead: (await fixture.store.jobs.dead("deliveries", 9)).length,
   progress: (await fixture.store.invocations.events(id, 0, 9)).length,
@@ -58,14 +58,41 @@ test("deletes each kind of data after its retention period and keeps calls", asy
   const all = { events: true, dead: 1, progress: 1, call: "succeeded" };
   fixture.clock.wall_offset = 6.9 * DAY;
   await retention.sweep();
-  expect(await found(fixture, id)).toEqual(all);
+  expect(await findRecords(fixture, id)).toEqual(all);
   fixture.clock.wall_offset = 7.1 * DAY;
   await retention.sweep();
-  expect(await found(fixture, id)).toEqual({ ...all, events: false });
+  expect(await findRecords(fixture, id)).toEqual({ ...all, events: false });
   fixture.clock.wall_offset = 30.1 * DAY;
   await retention.sweep();
-  expect(await found(fixture, id)).toEqual({ events: false, dead: 0, progress: 0, call: "succeeded" });
+  expect(await findRecords(fixture, id)).toEqual({ events: false, dead: 0, progress: 0, call: "succeeded" });
   expect((await fixture.store.audit.list(scope, {}, { limit: 9 })).items.length).toBeGreaterThan(0);
+});
+
+test("discards deliveries that waited too long for a paused or disabled hook", async () => {
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await fixture.bind(content);
+  const hooks = new Map<string, string>();
+  for (const export_id of ["notify", "poison"]) {
+    const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
+    const policy = { deliveries: { paused: true } };
+    const { binding_id } = await fixture.kernel.bindings.create(admin, { ...named, policy });
+    hooks.set(export_id, binding_id);
+  }
+  await fixture.call({ export_id: "echo" });
+  const list = async () => (await fixture.kernel.deliveries.list(user, {}, { limit: 9 })).items;
+  await until(async () => (await list()).length === 2);
+  const unpause = { status: "disabled", policy: { deliveries: {} } } as const;
+  await fixture.kernel.bindings.patch(admin, hooks.get("notify")!, unpause, undefined);
+  const retention = new Retention(fixture.deps);
+  fixture.clock.wall_offset = 29.9 * DAY;
+  await retention.sweep();
+  expect((await list()).map(({ status }) => status)).toEqual(["pending", "pending"]);
+  fixture.clock.wall_offset = 30.1 * DAY;
+  await retention.sweep();
+  for (const { status, error } of await list()) {
+    expect([status, error]).toEqual(["discarded", expect.stringContaining("retention.dead_jobs_days")]);
+  }
+  expect(await list()).toHaveLength(2);
 });
 
 test("keeps data forever with a retention of 0", async () => {
@@ -81,7 +108,7 @@ test("keeps data forever with a retention of 0", async () => {
   const id = await leave(fixture);
   fixture.clock.wall_offset = 900 * DAY;
   await new Retention(fixture.deps).sweep();
-  expect(await found(fixture, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
+  expect(await findRecords(fixture, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
 });
 
 test("sweeps rows on one node and package bytes in each home", async () => {
@@ -104,10 +131,10 @@ test("sweeps rows on one node and package bytes in each home", async () => {
   await fixture.store.leases.acquire("retention", "node_other", fixture.clock.now(), 60_000);
   const retention = new Retention(fixture.deps);
   await retention.sweep();
-  expect(await found(fixture, id)).toMatchObject({ events: true, dead: 1 });
+  expect(await findRecords(fixture, id)).toMatchObject({ events: true, dead: 1 });
   await fixture.store.leases.release("retention", "node_other");
   await retention.sweep();
-  expect(await found(fixture, id)).toMatchObject({ events: false, dead: 0 });
+  expect(await findRecords(fixture, id)).toMatchObject({ events: false, dead: 0 });
   expect(swept).toEqual([30 * DAY, DAY, 30 * DAY, DAY]);
 });
 

@@ -15,16 +15,16 @@ export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: 
   const known = new Map<string, boolean>();
   return async (binding_ids) => {
     if (seesAll) return [...binding_ids];
-    const seen: string[] = [];
+    const visible_ids: string[] = [];
     for (const id of binding_ids) {
       let visible = known.get(id);
       if (visible === undefined) {
         visible = (await deps.store.bindings.get(caller.scope, id)) !== null;
         known.set(id, visible);
       }
-      if (visible) seen.push(id);
+      if (visible) visible_ids.push(id);
     }
-    return seen;
+    return visible_ids;
   };
 }
 
@@ -42,10 +42,13 @@ export async function hideInvisibleBindings(
   const details = ((thrown as BackplaneError).details ?? {}) as ErrorDetails;
   const users = details[field];
   if (!Array.isArray(users)) return thrown;
-  const seen = await visible(users as string[]);
-  if (seen.length === users.length) return thrown;
-  const more = { details: { ...details, [field]: seen }, cause: thrown };
-  if (seen.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, more);
+  const visible_ids = await visible(users as string[]);
+  if (visible_ids.length === users.length) return thrown;
+  const options = { details: { ...details, [field]: visible_ids }, cause: thrown };
+  if (visible_ids.length > 0) return new BackplaneError(code, (thrown as BackplaneError).message, options);
   const fix = "You do not have access to these bindings. Ask somebody with a credential of the whole org.";
-  return new BackplaneError(code, "This resource is used by bindings of other projects.", { ...more, fix });
+  return new BackplaneError(code, "This resource is used by bindings of other projects.", {
+    ...options,
+    fix,
+  });
 }

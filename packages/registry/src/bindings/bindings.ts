@@ -3,7 +3,13 @@
  * processes of the old generation when their calls are done.
  */
 
-import { BackplaneError, type Binding, type BindingCreate, type BindingPatch } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Binding,
+  type BindingCreate,
+  type BindingPatch,
+  type JsonObject,
+} from "@backplane/contract";
 import {
   type BoundPackage,
   type Caller,
@@ -26,6 +32,8 @@ import { outdated, type Upgrades } from "./upgrades.ts";
 import { createWaitingUpgrades } from "./waiting-upgrades.ts";
 
 const MAX_ATTEMPTS = 200;
+/** The audit entry of a removal counts at most this many deliveries. */
+const MAX_WAITING_COUNT = 500;
 
 interface BindingsParts {
   deps: KernelDeps;
@@ -74,7 +82,7 @@ export function createBindings({
       const { binding: before } = await getBound(caller, id);
       if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
       if (expected !== undefined && before.generation !== expected) throw outdated(before);
-      // If two callers move the binding to different versions, the second has not seen the first move.
+      // If another caller moved the binding after the first attempt, this caller has not seen that version.
       version ??= before.package_version;
       if (body.package_version !== undefined && version !== before.package_version)
         throw movedMeanwhile(before);
@@ -100,7 +108,8 @@ export function createBindings({
       if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
       requireRemovable(caller, bound);
       const tokens = await revocation.readTokens(binding);
-      const records = planner.records(caller, { ...binding, status: "disabled" }, "binding.remove");
+      const removed: Binding = { ...binding, status: "disabled" };
+      const records = planner.records(caller, removed, "binding.remove", await countWaiting(binding));
       // Removes only the generation that was checked, because an admin may have named the server in the meantime.
       if (!(await store.bindings.remove(binding.scope, id, records, expected ?? binding.generation))) {
         // The binding was removed, or changed since the caller read it.
@@ -115,28 +124,37 @@ export function createBindings({
     throw tooManyChanges(id);
   }
 
+  /** The deliveries that the removal of a hook discards. */
+  async function countWaiting({ kind, scope, binding_id }: Binding): Promise<JsonObject> {
+    if (kind !== "hook") return {};
+    const filter = { state: "ready", lane: binding_id } as const;
+    const org = { org_id: scope.org_id, project_id: null };
+    const { items } = await store.jobs.list(org, filter, { limit: MAX_WAITING_COUNT });
+    return items.length === 0 ? {} : { waiting_deliveries: items.length };
+  }
+
   async function validate(caller: Caller, id: string) {
     const { binding } = await getBound(caller, id);
-    const found = await findExport(store.packages, binding.scope.org_id, binding);
-    const issues = await checkBinding(deps, found, binding);
-    const unbound_slots = findUnboundSlots(found, binding);
-    const isolation = effectiveClass(binding, found.export);
-    const grant = toGrant(standingLevel({ binding, ...found }, isolation, caller.scope, deps.host));
+    const checked = await findExport(store.packages, binding.scope.org_id, binding);
+    const issues = await checkBinding(deps, checked, binding);
+    const unbound_slots = findUnboundSlots(checked, binding);
+    const isolation = effectiveClass(binding, checked.export);
+    const grant = toGrant(standingLevel({ binding, ...checked }, isolation, caller.scope, deps.host));
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
       status: binding.status,
       unbound_slots,
       issues,
       warnings: findRefusedDestinations(grant.allowed_domains, deps.host.private_destinations ?? []),
-      requested: found.export.permissions,
+      requested: checked.export.permissions,
       grant,
     };
   }
 
   async function getBound(caller: Caller, id: string): Promise<BoundPackage> {
-    const found = await store.bindings.get(caller.scope, id);
-    if (found === null) throw new BackplaneError("binding.not_found");
-    return found;
+    const bound = await store.bindings.get(caller.scope, id);
+    if (bound === null) throw new BackplaneError("binding.not_found");
+    return bound;
   }
 
   return {

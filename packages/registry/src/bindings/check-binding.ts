@@ -41,8 +41,8 @@ export async function findExport(
     ]);
   }
   if (export_id === WHOLE_PACKAGE) {
-    const whole = combineTools(pack);
-    if (whole !== null) return { package: pack, export: whole };
+    const combined = combineTools(pack);
+    if (combined !== null) return { package: pack, export: combined };
     throw invalidBinding([{ path: "/export_id", message: `${package_id} has no tools to bind with "*"` }]);
   }
   if (isDescribed(pack.manifest.runtime.protocol)) {
@@ -65,10 +65,10 @@ export async function checkBinding(
   binding: Pick<Binding, "config" | "secrets" | "policy" | "scope">,
 ): Promise<SchemaIssue[]> {
   return [
-    ...(await configIssues(deps, found, binding)),
-    ...(await secretIssues(deps, found, binding)),
-    ...policyIssues(found, binding.policy),
-    ...secretEnvIssues(found, binding),
+    ...(await findConfigIssues(deps, found, binding)),
+    ...(await findSecretIssues(deps, found, binding)),
+    ...findPolicyIssues(found, binding.policy),
+    ...findSecretEnvIssues(found, binding),
   ];
 }
 
@@ -85,7 +85,7 @@ export function invalidBinding(issues: readonly SchemaIssue[]): BackplaneError {
   return new BackplaneError("binding.invalid", `${first.path}: ${first.message}`, { details: { issues } });
 }
 
-async function configIssues(
+async function findConfigIssues(
   deps: Pick<KernelDeps, "schemas">,
   found: CheckedExport,
   binding: Pick<Binding, "config">,
@@ -102,7 +102,7 @@ async function configIssues(
   return issues;
 }
 
-async function secretIssues(
+async function findSecretIssues(
   deps: Pick<KernelDeps, "store">,
   found: CheckedExport,
   binding: Pick<Binding, "config" | "secrets" | "scope">,
@@ -130,7 +130,7 @@ async function secretIssues(
  * Secrets go through the pipe; the environment is allowed only for protocols without another channel
  * (secret.slots).
  */
-function secretEnvIssues(
+function findSecretEnvIssues(
   found: CheckedExport,
   binding: Pick<Binding, "config" | "secrets" | "policy">,
 ): SchemaIssue[] {
@@ -158,7 +158,10 @@ function secretEnvIssues(
   return issues;
 }
 
-function policyIssues({ package: pack, export: item }: CheckedExport, policy: BindingPolicy): SchemaIssue[] {
+function findPolicyIssues(
+  { package: pack, export: item }: CheckedExport,
+  policy: BindingPolicy,
+): SchemaIssue[] {
   const issues: SchemaIssue[] = [];
   if (item.kind === "hook" && policy.approval === "always") {
     const message = "a hook runs in the background, so nobody can approve it";

@@ -12,7 +12,12 @@ import { withholdPermissions } from "./move-binding.ts";
 
 type HeldPermission = NonNullable<Binding["previous"]>["permissions_held"][number];
 
-const HELD: readonly HeldPermission[] = ["network", "filesystem", "gateway_api_scopes", "allowed_domains"];
+const HELD_PERMISSIONS: readonly HeldPermission[] = [
+  "network",
+  "filesystem",
+  "gateway_api_scopes",
+  "allowed_domains",
+];
 
 interface BoundVersion {
   binding: Binding;
@@ -21,8 +26,8 @@ interface BoundVersion {
 
 export interface HeldPermissions {
   /**
-   * Throws `policy.denied` if the caller gives a permission that is held. `set` is the policy that the caller sets.
-   * `beside` are versions of the export that are bound beside this one.
+   * Throws `policy.denied` if the caller would grant a held permission without the right to do so. `set` is the policy
+   * that the caller sets. `beside` are versions of the export that are bound beside this one.
    */
   require(
     caller: Caller,
@@ -39,10 +44,10 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
   const grantOf = ({ binding, found }: BoundVersion) =>
     toGrant(standingLevel({ binding, ...found }, effectiveClass(binding, found.export), binding.scope, host));
 
-  /** The names of `HELD` in which the second grant allows more than the first. */
+  /** The names of `HELD_PERMISSIONS` in which the second grant allows more than the first. */
   const widerIn = (from: BoundVersion, to: BoundVersion): HeldPermission[] => {
     const wider = widerParts(grantOf(from), grantOf(to));
-    return HELD.filter((name) => wider.includes(name));
+    return HELD_PERMISSIONS.filter((name) => wider.includes(name));
   };
 
   return {
@@ -54,7 +59,7 @@ export function createHeldPermissions({ host }: Pick<KernelDeps, "host">): HeldP
       // A share runs a version that its binding has not moved to yet.
       const all = moves || from.binding.share_of !== undefined;
       const held: readonly string[] = all
-        ? HELD
+        ? HELD_PERMISSIONS
         : [...heldBefore(from.binding), ...requestedBeyond(beside, to.found)];
       const wider = widerIn(from, to).filter((name) => held.includes(name));
       if (wider.length === 0) return;
@@ -86,10 +91,10 @@ function heldBefore({ previous }: Binding): HeldPermission[] {
 
 /** A second binding beside another version starts with the permissions of that version; any others are held too. */
 function requestedBeyond(beside: readonly CheckedExport[], { export: item }: CheckedExport): string[] {
-  return beside.flatMap((other) => {
+  return beside.flatMap((version) => {
     const { withheld }: { withheld: string[] } = withholdPermissions(
       {},
-      other.export.permissions,
+      version.export.permissions,
       item.permissions,
     );
     // A version that requests the network for the first time gets its domains with it, so both are held.
@@ -97,7 +102,7 @@ function requestedBeyond(beside: readonly CheckedExport[], { export: item }: Che
   });
 }
 
-/** A policy that leaves out a limit gives what the limit withheld. */
+/** A policy that leaves out a limit grants what the limit withheld. */
 function dropsPolicy(from: BoundVersion, to: BoundVersion): boolean {
   const [before, after] = [from.binding.policy, to.binding.policy];
   return (

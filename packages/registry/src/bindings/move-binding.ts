@@ -13,7 +13,7 @@ import {
   type Permissions,
 } from "@backplane/contract";
 import { buildAudit, type Caller, type KernelDeps } from "@backplane/ports";
-import { normalizeDomains } from "../grant/domains.ts";
+import { covers, normalizeDomains } from "../grant/domains.ts";
 import { lowersIsolation } from "../grant/execution-class.ts";
 import { intersect } from "../grant/intersect.ts";
 import { listSlots } from "../grant/server-slots.ts";
@@ -28,7 +28,7 @@ export interface CarriedSettings {
 
 /** `to` is the export in the new version. */
 export function carrySettings(before: Binding, to: CheckedExport): CarriedSettings {
-  const { host_target, class: chosen, secret_env, ...kept } = before.policy;
+  const { host_target, class: chosen, secret_env, ...policy } = before.policy;
   const lowered =
     chosen !== undefined && (before.class_lowered_by !== null || lowersIsolation(chosen, to.export));
   const trust_dropped: string[] = [];
@@ -37,7 +37,7 @@ export function carrySettings(before: Binding, to: CheckedExport): CarriedSettin
   const slots = listSlots(to, before);
   return {
     policy: {
-      ...kept,
+      ...policy,
       ...(host_target === false ? { host_target } : {}),
       ...(chosen === undefined || lowered ? {} : { class: chosen }),
       ...(secret_env === undefined ? {} : { secret_env: pickSlots(secret_env, slots) }),
@@ -115,9 +115,10 @@ function withholdDomains(
 ): { known: string[]; limits: boolean } | null {
   if (from.network !== "egress" || to.network !== "egress") return null;
   const known = from.allowed_domains ?? [];
+  const isKnown = (domain: string) => known.some((wide) => covers(wide, domain));
   // A version that no longer names its domains would get those that the gateway allows by default.
   const unbounded = from.allowed_domains !== undefined && to.allowed_domains === undefined;
-  if (!unbounded && (to.allowed_domains ?? []).every((domain) => known.includes(domain))) return null;
+  if (!unbounded && (to.allowed_domains ?? []).every(isKnown)) return null;
   if (listed === undefined) return { known, limits: false };
   // The old version named no domains, so the list of the policy was its only limit and still is one.
   if (from.allowed_domains === undefined) return null;

@@ -36,8 +36,8 @@ export interface NameClaim {
 
 export interface NameAuthority {
   /**
-   * Throws if the names that the draft gives to tools are not free, or not for this caller to choose. Null if the draft
-   * gives no new names.
+   * Throws if the names that the draft gives to tools are not free, or if the caller may not choose them. Null if the
+   * draft gives no new names.
    */
   require(
     caller: Caller,
@@ -74,8 +74,8 @@ function isOutdatedClaim(error: unknown): boolean {
 }
 
 /**
- * A user who removes a server that an admin has named could bind it again under a name that no policy knows, and the name
- * would be free for another server.
+ * A user who removes a server that an admin has named could bind it again under a name that no policy mentions, and the
+ * name would be free for another server.
  */
 export function requireRemovable(caller: Caller, { binding, package: pack }: BoundPackage): void {
   if (!isServer(pack) || !isNamed(binding) || atLeast(caller.role, "admin")) return;
@@ -100,24 +100,28 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
       (other) => boundServerName(other) === name && isNamed(other) === isNamed(draft),
     );
     if (!is_admin && !(shared && before === null)) {
-      if (before !== null || isNamed(draft)) throw renamed(before);
+      if (before !== null || isNamed(draft)) throw renameDenied(before);
       const [known] = versions;
       if (known !== undefined)
-        throw notForUsers(`${known.package_id} is bound as ${boundServerName(known)} (${known.binding_id})`);
+        throw adminRequired(
+          `${known.package_id} is bound as ${boundServerName(known)} (${known.binding_id})`,
+        );
     }
-    const others = servers.filter(({ package_id }) => package_id !== draft.package_id);
-    const holder = others.find(
+    const other_servers = servers.filter(({ package_id }) => package_id !== draft.package_id);
+    const holder = other_servers.find(
       (other) =>
         equalsIgnoringCase(boundServerName(other), name) && (!is_admin || isInScope(other, draft.scope)),
     );
     if (holder !== undefined && isInScope(holder, draft.scope))
       throw nameInUse(name, holder, findFreeName(name, servers));
     if (holder !== undefined)
-      throw notForUsers(`the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`);
+      throw adminRequired(
+        `the server ${holder.binding_id} (${holder.package_id}) of the org is named ${name}`,
+      );
     if (is_admin || shared) return;
     const { document } = await policies.of(draft.scope);
     const pattern = trustedPatterns(document).find((each) => reachesServer(each, name));
-    if (pattern !== undefined) throw notForUsers(`the policy trusts tools named ${pattern}`);
+    if (pattern !== undefined) throw adminRequired(`the policy trusts tools named ${pattern}`);
   }
 
   async function requireToolIds(draft: Binding, ids: readonly string[]): Promise<void> {
@@ -126,11 +130,11 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
     for (const id of ids) {
       const pattern = patterns.find((each) => compileToolPatterns([each])(id));
       if (pattern !== undefined)
-        throw notForUsers(`the policy trusts tools named ${pattern}, and one tool is named ${id}`);
+        throw adminRequired(`the policy trusts tools named ${pattern}, and one tool is named ${id}`);
       for (const bound of await store.bindings.candidates(draft.scope, id)) {
         const { package_id, binding_id } = bound.binding;
         if (package_id !== draft.package_id && (await hasTool(bound, id)))
-          throw notForUsers(`${binding_id} (${package_id}) has a tool named ${id}`);
+          throw adminRequired(`${binding_id} (${package_id}) has a tool named ${id}`);
       }
     }
   }
@@ -144,16 +148,16 @@ export function createNameAuthority({ store, policies }: NameAuthorityDeps): Nam
 
   /** The servers that are visible in the scope, in any status. */
   async function listServers(scope: Scope): Promise<Binding[]> {
-    const found: Binding[] = [];
+    const servers: Binding[] = [];
     for (let after: string | undefined; ; ) {
       const page = await store.bindings.list(scope, {}, { limit: 100, ...definedFields({ after }) });
       for (const binding of page.items) {
         if (binding.export_id !== WHOLE_PACKAGE) continue;
         const { package_id, package_version } = binding;
         const pack = await store.packages.find(scope.org_id, package_id, package_version);
-        if (pack !== null && isServer(pack)) found.push(binding);
+        if (pack !== null && isServer(pack)) servers.push(binding);
       }
-      if (page.next === null) return found;
+      if (page.next === null) return servers;
       after = page.next;
     }
   }
@@ -209,7 +213,7 @@ function isNamed({ config }: Binding): boolean {
   return typeof config.name === "string";
 }
 
-/** Setting the name that a server already has also changes its tools: they no longer repeat the name. */
+/** Setting the name that a server already has by default still renames its tools, which no longer repeat the name. */
 function hasSameName(before: Binding, draft: Binding): boolean {
   return boundServerName(before) === boundServerName(draft) && isNamed(before) === isNamed(draft);
 }
@@ -224,8 +228,8 @@ function equalsIgnoringCase(a: string, b: string): boolean {
 }
 
 /**
- * Patterns that give the tools they match more than others have: a lower risk, or the permission of a role. A pattern for
- * all tools, such as `*` or `mcp_*`, does not single out any tools.
+ * Patterns that favour the tools they match: by a lower risk, or by the permission of a role. A pattern for all tools,
+ * such as `*` or `mcp_*`, favours none of them.
  */
 function trustedPatterns({ risks, roles, channels }: EffectivePolicyDocument): string[] {
   const lowered = Object.entries(risks).flatMap(([pattern, risk]) =>
@@ -249,10 +253,10 @@ function reachesServer(pattern: string, name: string): boolean {
 }
 
 function findFreeName(name: string, servers: readonly Binding[]): string {
-  const taken = new Set(servers.map((server) => boundServerName(server).toLowerCase()));
+  const used_names = new Set(servers.map((server) => boundServerName(server).toLowerCase()));
   for (let n = 2; ; n++) {
     const free = `${name}-${n}`;
-    if (!taken.has(free.toLowerCase())) return free;
+    if (!used_names.has(free.toLowerCase())) return free;
   }
 }
 
@@ -264,19 +268,19 @@ function nameInUse(name: string, { binding_id, package_id }: Binding, free_name:
   });
 }
 
-function renamed(before: Binding | null): BackplaneError {
-  const kept =
+function renameDenied(before: Binding | null): BackplaneError {
+  const remedy =
     before === null || !isNamed(before)
       ? "Leave out config.name"
       : `Leave config.name at ${boundServerName(before)}`;
   return new BackplaneError(
     "policy.denied",
     "Only an owner or admin may set or change the name of a server, because policies match tools by it.",
-    { fix: `${kept}, or ask an admin.` },
+    { fix: `${remedy}, or ask an admin.` },
   );
 }
 
-function notForUsers(reason: string): BackplaneError {
+function adminRequired(reason: string): BackplaneError {
   return new BackplaneError("policy.denied", `Only an owner or admin may bind this: ${reason}.`, {
     fix: "Choose another name in the package, or ask an admin to bind it.",
   });

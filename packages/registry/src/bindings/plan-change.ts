@@ -56,7 +56,7 @@ type SettingsByExport = Readonly<Record<string, Pick<BindingPatch, "config" | "s
 
 interface PatchOptions {
   /** True for a rollback: the settings are those that this version had before. */
-  back?: boolean;
+  is_rollback?: boolean;
   /** The part of the policy that the caller sets, if the policy in the body contains more than that. */
   set?: BindingPolicy | undefined;
   /** The version gets the permissions that only it requests. */
@@ -88,7 +88,7 @@ export interface BindingPlanner {
     action: string,
     options?: PatchOptions,
   ): Promise<PlannedMove>;
-  records(caller: Caller, row: Binding, action: string): ChangeRecords;
+  records(caller: Caller, row: Binding, action: string, further_details?: JsonObject): ChangeRecords;
 }
 
 /** `packages` also finds packages that are installed in the same transaction. */
@@ -105,23 +105,25 @@ export function createBindingPlanner(
   async function create(caller: Caller, body: BindingCreate): Promise<PlannedChange> {
     const scope = resolveScope(caller, body.org_wide);
     const found = await findExport(packages, scope.org_id, body);
-    const others = (await listInScope(scope, body.package_id)).filter(
+    const other_versions = (await listInScope(scope, body.package_id)).filter(
       ({ export_id, package_version }) =>
         export_id === body.export_id && package_version !== body.package_version,
     );
     const { config, secrets, policy, package_version } = body;
     // A binding with less than 100 percent is part of a rollout, and so is the new binding.
-    const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;
-    if (body.rollout === undefined && others.length > 0 && !shared) {
+    const shared = other_versions.length === 1 && other_versions[0]!.rollout.traffic_percent < 100;
+    if (body.rollout === undefined && other_versions.length > 0 && !shared) {
       // Moving the binding keeps its policy. A second binding would take its calls without that policy.
       const settings = { [body.export_id]: definedFields({ config, secrets, policy }) };
-      return (await moveAll(caller, others, package_version, settings))[0]!;
+      return (await moveAll(caller, other_versions, package_version, settings))[0]!;
     }
     const now = new Date(deps.clock.now()).toISOString();
     // A binding that takes a share of the calls starts with the policy and secrets of the other one.
-    const other =
-      others[0] === undefined ? undefined : await credentials.withoutOldCredentials(others[0], found);
-    const kept = other === undefined ? null : await copySettings(other, found);
+    const source =
+      other_versions[0] === undefined
+        ? undefined
+        : await credentials.withoutOldCredentials(other_versions[0], found);
+    const copied = source === undefined ? null : await copySettings(source, found);
     const draft: Binding = {
       binding_id: deps.ids.next("binding"),
       package_id: body.package_id,
@@ -129,33 +131,33 @@ export function createBindingPlanner(
       export_id: body.export_id,
       kind: found.export.kind,
       scope,
-      config: config ?? other?.config ?? {},
-      secrets: { ...kept?.secrets, ...secrets },
+      config: config ?? source?.config ?? {},
+      secrets: { ...copied?.secrets, ...secrets },
       status: body.status ?? "active",
       unbound_slots: [],
       rollout: body.rollout ?? { traffic_percent: 100 },
-      policy: { ...kept?.policy, ...policy },
+      policy: { ...copied?.policy, ...policy },
       class_lowered_by: null,
       generation: 1,
       created_at: now,
       updated_at: now,
     };
-    if (others[0] !== undefined) {
-      const from = await findExport(packages, scope.org_id, others[0]);
-      held.require(caller, { binding: others[0], found: from }, { binding: draft, found }, policy);
+    if (other_versions[0] !== undefined) {
+      const from = await findExport(packages, scope.org_id, other_versions[0]);
+      held.require(caller, { binding: other_versions[0], found: from }, { binding: draft, found }, policy);
     }
     const { row, names } = await checkDraft(caller, found, draft, null);
     return { before: null, row, found, names, records: records(caller, row, "binding.create") };
   }
 
   async function copySettings(
-    other: Binding,
+    source: Binding,
     to: CheckedExport,
   ): Promise<Pick<Binding, "policy" | "secrets">> {
-    const { policy, secrets } = carrySettings(other, to);
+    const { policy, secrets } = carrySettings(source, to);
     // A second binding starts without the trust of the first one, as after a move.
     if (policy.approval === "never") delete policy.approval;
-    const from = await findExport(packages, other.scope.org_id, other);
+    const from = await findExport(packages, source.scope.org_id, source);
     const narrowed = withholdPermissions(policy, from.export.permissions, to.export.permissions);
     return { policy: narrowed.policy, secrets };
   }
@@ -178,12 +180,12 @@ export function createBindingPlanner(
     for (const before of older) {
       const { config, secrets, policy } = settings[before.export_id] ?? {};
       const to = await findExport(packages, before.scope.org_id, { ...before, package_version });
-      const kept = carrySettings(await credentials.withoutOldCredentials(before, to), to);
+      const carried = carrySettings(await credentials.withoutOldCredentials(before, to), to);
       const body: BindingPatch = {
         package_version,
         ...definedFields({ config }),
-        ...(secrets === undefined ? {} : { secrets: { ...kept.secrets, ...secrets } }),
-        ...(policy === undefined ? {} : { policy: { ...kept.policy, ...policy } }),
+        ...(secrets === undefined ? {} : { secrets: { ...carried.secrets, ...secrets } }),
+        ...(policy === undefined ? {} : { policy: { ...carried.policy, ...policy } }),
       };
       moves.push(await patch(caller, before, body, "binding.upgrade", { set: policy, grants }));
     }
@@ -197,22 +199,22 @@ export function createBindingPlanner(
     action: string,
     options: PatchOptions = {},
   ): Promise<PlannedMove> {
-    const { back = false, grants = false } = options;
+    const { is_rollback = false, grants = false } = options;
     const set = "set" in options ? options.set : body.policy;
     const package_version = body.package_version ?? before.package_version;
     const moves = package_version !== before.package_version;
     const found = await findExport(packages, before.scope.org_id, { ...before, package_version });
     const carried = await credentials.withoutOldCredentials(before, found);
-    const kept = moves ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
+    const carried_settings = moves ? carrySettings(carried, found) : { ...before, trust_dropped: [] };
     const draft: Binding = {
       ...withoutUpgradeState(before, moves),
       package_version,
       config: body.config ?? carried.config,
-      secrets: body.secrets ?? kept.secrets,
+      secrets: body.secrets ?? carried_settings.secrets,
       // No caller sets `inactive`: it is an active binding with unbound slots.
       status: body.status ?? (before.status === "disabled" ? "disabled" : "active"),
       rollout: body.rollout ?? before.rollout,
-      policy: body.policy ?? kept.policy,
+      policy: body.policy ?? carried_settings.policy,
       generation: before.generation + 1,
       updated_at: new Date(deps.clock.now()).toISOString(),
     };
@@ -222,12 +224,13 @@ export function createBindingPlanner(
     }
     const from = await findExport(packages, before.scope.org_id, before);
     if (moves) {
-      const keeps = set?.approval === "never" && !back;
-      const trust = kept.trust_dropped;
-      await recordMove(before, from, found, draft, { trust, back, grants, keeps_never: keeps, set });
+      const keeps = set?.approval === "never" && !is_rollback;
+      const trust = carried_settings.trust_dropped;
+      await recordMove(before, from, found, draft, { trust, is_rollback, grants, keeps_never: keeps, set });
     }
-    const beside = back || moves || body.policy === undefined ? [] : await findBeside(before);
-    if (!back) held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, beside);
+    const beside = is_rollback || moves || body.policy === undefined ? [] : await findBeside(before);
+    if (!is_rollback)
+      held.require(caller, { binding: before, found: from }, { binding: draft, found }, set, beside);
     const { row, names } = await checkDraft(caller, found, draft, { binding: before, found: from });
     if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
     return {
@@ -246,10 +249,10 @@ export function createBindingPlanner(
     package_version,
     export_id,
   }: Binding): Promise<CheckedExport[]> {
-    const others = (await listInScope(scope, package_id)).filter(
+    const other_versions = (await listInScope(scope, package_id)).filter(
       (other) => other.export_id === export_id && other.package_version !== package_version,
     );
-    return await Promise.all(others.map((other) => findExport(packages, scope.org_id, other)));
+    return await Promise.all(other_versions.map((other) => findExport(packages, scope.org_id, other)));
   }
 
   /** Withholds new permissions and stores in the draft what a rollback needs. */
@@ -260,33 +263,33 @@ export function createBindingPlanner(
     draft: Binding,
     {
       trust,
-      back,
+      is_rollback,
       grants,
       keeps_never,
       set,
     }: {
       trust: readonly string[];
-      back: boolean;
+      is_rollback: boolean;
       grants: boolean;
       keeps_never: boolean;
       set: BindingPolicy | undefined;
     },
   ): Promise<void> {
     const narrowed =
-      back || grants
+      is_rollback || grants
         ? { policy: draft.policy, withheld: [], limited: [] }
         : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions, set);
     draft.policy = narrowed.policy;
     if (draft.policy.approval === "never" && !keeps_never) {
       // A rollback returns to a grant that the operator has trusted before.
-      const loss = await waived.findLoss(found, draft, back ? null : { binding: before, found: from });
+      const loss = await waived.findLoss(found, draft, is_rollback ? null : { binding: before, found: from });
       if (loss !== null) {
         const { approval: _never, ...rest } = draft.policy;
         draft.policy = rest;
       }
     }
     const carried =
-      back || grants
+      is_rollback || grants
         ? { held: [], limited: [] }
         : held.carry({ binding: before, found: from }, { binding: draft, found });
     const permissions_held = [...new Set([...narrowed.withheld, ...carried.held])];
@@ -319,15 +322,15 @@ export function createBindingPlanner(
   }
 
   async function listInScope(scope: Binding["scope"], package_id: string): Promise<Binding[]> {
-    const found: Binding[] = [];
+    const others: Binding[] = [];
     for (let after: string | undefined; ; ) {
       const page = await store.bindings.list(
         scope,
         { package_id },
         { limit: 100, ...definedFields({ after }) },
       );
-      found.push(...page.items.filter((binding) => binding.scope.project_id === scope.project_id));
-      if (page.next === null) return found;
+      others.push(...page.items.filter((binding) => binding.scope.project_id === scope.project_id));
+      if (page.next === null) return others;
       after = page.next;
     }
   }
@@ -352,7 +355,12 @@ export function createBindingPlanner(
     return { row: { ...draft, unbound_slots, status, class_lowered_by }, names: claim };
   }
 
-  function records(caller: Caller, row: Binding, action: string, more: JsonObject = {}): ChangeRecords {
+  function records(
+    caller: Caller,
+    row: Binding,
+    action: string,
+    further_details: JsonObject = {},
+  ): ChangeRecords {
     const summary = {
       package_id: row.package_id,
       package_version: row.package_version,
@@ -376,7 +384,7 @@ export function createBindingPlanner(
             trust_dropped: previous.trust_dropped,
             permissions_held: previous.permissions_held,
           };
-    const details = { ...summary, ...lowered, ...moved, ...more };
+    const details = { ...summary, ...lowered, ...moved, ...further_details };
     return {
       events: [
         {
@@ -402,8 +410,8 @@ export function createBindingPlanner(
 function withoutUpgradeState(before: Binding, moves: boolean): Binding {
   const { trial, held_upgrade, rolled_back, rollback_failed, ...rest } = before;
   if (moves) return rest;
-  const kept = trial?.until === null ? { trial } : {};
-  return { ...rest, ...definedFields({ held_upgrade, rolled_back, rollback_failed }), ...kept };
+  const kept_trial = trial?.until === null ? { trial } : {};
+  return { ...rest, ...definedFields({ held_upgrade, rolled_back, rollback_failed }), ...kept_trial };
 }
 
 /** Lets the command line find tools by the former name of their server. */
@@ -475,7 +483,7 @@ function severalVersions(bindings: readonly Binding[]): BackplaneError {
   });
 }
 
-/** An active binding must not become inactive by a move, so the move is refused. */
+/** A move that would make an active binding inactive is refused. */
 function needsSecrets(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
   const message = `version ${package_version} needs a secret for this slot; the binding stays on ${before.package_version}`;
   return invalidBinding(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));

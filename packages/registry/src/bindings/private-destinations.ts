@@ -10,7 +10,9 @@ export function findRefusedDestinations(
 ): SchemaIssue[] {
   return allowed_domains.filter(isPrivate).flatMap((domain) => {
     const { host, port } = split(domain);
-    const allowed = operator_allows.map(split).some((one) => one.host === host && fits(one.port, port));
+    const allowed = operator_allows
+      .map(split)
+      .some((destination) => destination.host === host && fits(destination.port, port));
     if (allowed) return [];
     const description = isLocal(host) ? "this machine" : "an IP address";
     const entry = port === null ? `${host}:PORT` : domain;

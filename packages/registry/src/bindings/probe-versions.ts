@@ -13,7 +13,7 @@ import type { PlannedChange } from "./plan-change.ts";
 const PROBE_MS = 30_000;
 
 /** Failures of the package. Others, such as a missing sandbox, say nothing about the new version. */
-const FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+const PACKAGE_FAILURES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   "launch_failed",
   "handshake_failed",
   "protocol_version_mismatch",
@@ -51,6 +51,8 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
         const { package: pack, export: item } = found;
         if (before === null || before.package_version === row.package_version || row.status !== "active")
           continue;
+        // Skills are text files, so there is nothing to start.
+        if (pack.manifest.runtime.protocol === "skills") continue;
         // All exports of a package run in the same program.
         if (started.has(pack.digest) || definitions.isDescribed(row.binding_id, pack.digest)) continue;
         started.add(pack.digest);
@@ -65,7 +67,7 @@ export function createVersionProbe({ deps, policies, tokens, definitions }: Prob
           if (failure.code === "request.cancelled") throw failure;
           const fields = { binding_id: row.binding_id, code: failure.code, err: error };
           deps.log.warn(fields, "the new version of a binding could not be started");
-          if (FAILURES.has(failure.code)) throw refused(before, row, failure);
+          if (PACKAGE_FAILURES.has(failure.code)) throw refused(before, row, failure);
         }
       }
     },

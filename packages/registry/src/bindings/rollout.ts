@@ -1,5 +1,5 @@
 /**
- * Selects the binding of an export that takes a call (bind.rollout). Bindings of the project come before those of
+ * Selects which binding of an export serves a call (bind.rollout). Bindings of the project come before those of
  * the org, newer versions before older ones. `traffic_percent` fills cumulative buckets in that order; a call
  * beyond the last bucket gets no binding. The same key always falls into the same bucket.
  */

@@ -11,7 +11,7 @@ export interface UpgradeCandidates {
   listOlder(caller: Caller, target: Package, org_wide: boolean | undefined): Promise<Binding[]>;
   /** The package in use, and the binding as an upgrade would store it. */
   planMove(caller: Caller, binding: Binding, target: Package): Promise<{ from: Package; moved: Binding }>;
-  /** Asks a process with these values in place of the binding's secrets for its tools. Stores nothing. */
+  /** Requests the tools of a process that gets these values instead of the binding's secrets. Stores nothing. */
   describe(
     bound: BoundPackage,
     secretsFor: (grant: Pick<Grant, "secret_slots">) => Record<string, string>,

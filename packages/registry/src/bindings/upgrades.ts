@@ -1,8 +1,8 @@
 /**
  * Upgrades all bindings of a package, and rolls them back. A version takes over immediately, or first gets a share of the
- * calls in bindings of its own. Either way it is on trial: if it crashes or fails too often, the gateway that notices it
- * rolls back. Every step is one transaction over all bindings, and everything that a later step needs is in their rows, so
- * that any gateway can continue after a crash.
+ * calls in bindings of its own. Either way the version is on trial: if it crashes or fails too often, the gateway that
+ * notices this rolls it back. Every step is one transaction over all bindings, and everything that a later step needs is
+ * in their rows, so that any gateway can continue after a crash.
  */
 import {
   BackplaneError,
@@ -82,13 +82,13 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     );
     const grants = new_permissions === "grant";
     const moves = await planner.moveAll(caller, older, package_version, body.bindings ?? {}, grants);
-    const more = [...new Set(moves.flatMap(({ row }) => row.previous?.permissions_held ?? []))];
-    if (new_permissions === "hold" && more.length > 0)
-      return await hold(caller, existing, older, package_version, more);
+    const held_permissions = [...new Set(moves.flatMap(({ row }) => row.previous?.permissions_held ?? []))];
+    if (new_permissions === "hold" && held_permissions.length > 0)
+      return await hold(caller, existing, older, package_version, held_permissions);
     const trial = { ...DEFAULT_TRIAL, ...definedFields(body.trial ?? {}) };
     const step =
       percent < 100 ? planShares(caller, moves, shares, percent, trial) : planMoves(moves, shares, trial);
-    return await takeStep(caller, existing, step, operation);
+    return await applyStep(caller, existing, step, operation);
   }
 
   /** All bindings move, and the shares end with the rollout. */
@@ -122,9 +122,11 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const step: UpgradeStep = { moved: [], created: [], removed: [] };
     for (const { before: main, row: planned, found, names } of moves) {
       const { previous: _previous, ...settings } = planned;
-      const own = shares.filter(({ share_of }) => share_of === main.binding_id);
-      const share = own.find(({ package_version }) => package_version === planned.package_version);
-      step.removed.push(...own.filter((other) => other !== share));
+      const existing_shares = shares.filter(({ share_of }) => share_of === main.binding_id);
+      const share = existing_shares.find(
+        ({ package_version }) => package_version === planned.package_version,
+      );
+      step.removed.push(...existing_shares.filter((other) => other !== share));
       const row: Binding = {
         ...settings,
         binding_id: share?.binding_id ?? ids.next("binding"),
@@ -148,7 +150,7 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     return step;
   }
 
-  async function takeStep(
+  async function applyStep(
     caller: Caller,
     existing: readonly Binding[],
     { moved, created, removed }: UpgradeStep,
@@ -267,14 +269,15 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     const to = await findExport(store.packages, before.scope.org_id, { ...before, package_version });
     // Other bytes may have been installed under this version since, and the operator has not trusted those.
     const same = to.package.digest === digest;
-    const then: Binding = { ...before, ...previous, generation: before.generation };
+    const previous_binding: Binding = { ...before, ...previous, generation: before.generation };
     // The same bytes were trusted before, but only the host's admin may give that trust again.
-    const policy = caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(then, to).policy };
+    const policy =
+      caller.actor === HOST_ADMIN ? previous.policy : { ...carrySettings(previous_binding, to).policy };
     if (policy.approval === "never" && before.policy.approval !== "never" && !atLeast(caller.role, "admin"))
       delete policy.approval;
     const settings = same ? { config, secrets, policy } : {};
     return await planner.patch(caller, before, { package_version, ...settings }, "binding.rollback", {
-      back: same,
+      is_rollback: same,
     });
   }
 
@@ -282,27 +285,33 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
    * The gateway returns only to bytes that an operator has chosen. Nobody has chosen other bytes under the same
    * version, and they would get the secrets and mounts of the binding.
    */
-  async function requireSameBytes({ scope, package_id, previous }: Binding): Promise<void> {
+  function requireSameBytes({ package_id, previous }: Binding, installed: { digest: string } | null): void {
     const version = previous?.package_version ?? "";
-    const found = await store.packages.find(scope.org_id, package_id, version);
-    if (found !== null && found.digest === previous?.digest) return;
+    if (installed !== null && installed.digest === previous?.digest) return;
     const rollback = `backplane plugin rollback ${package_id}`;
     throw new BackplaneError(
       "package.conflict",
-      found === null
+      installed === null
         ? `${package_id} ${version} is not installed any more.`
         : `${package_id} ${version} was installed again with different content than before the upgrade.`,
       {
-        details: { package_id, version, expected: previous?.digest ?? null, actual: found?.digest ?? null },
+        details: {
+          package_id,
+          version,
+          expected: previous?.digest ?? null,
+          actual: installed?.digest ?? null,
+        },
         fix:
-          found === null
+          installed === null
             ? `Install ${package_id} ${version} again, or upgrade to another version. Then: ${rollback}`
             : `Check the content of ${version} (backplane plugin info ${package_id}@${version}), or upgrade to another version. If you trust it: ${rollback}`,
       },
     );
   }
 
-  /** Tells people that they have to act. The version stays, because the gateway has none that it may return to. */
+  /**
+   * Reports that a person has to act. The version stays in use, because there is none that the gateway may return to.
+   */
   async function reportFailedRollback(
     kernel: Caller,
     trials: readonly Binding[],
@@ -327,12 +336,35 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
     );
   }
 
+  /** Plans the end of one trial. Throws `package.conflict` if the previous version has other bytes. */
+  async function planTrialEnd(
+    kernel: Caller,
+    before: Binding,
+    cause: TrialFailure,
+  ): Promise<{ change: PlannedMove; row: Binding }> {
+    const { scope, package_id, package_version, previous } = before;
+    const rolled_back = { package_version, ...cause, at: now() };
+    if (before.share_of !== undefined) {
+      const found = await findExport(store.packages, scope.org_id, before);
+      const change = { before, row: cancelUpgrade(before)!, found, names: null, records: {} };
+      return { change, row: { ...change.row, rolled_back } };
+    }
+    const installed = await store.packages.find(scope.org_id, package_id, previous?.package_version ?? "");
+    requireSameBytes(before, installed);
+    // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.
+    const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
+    const change = await planRollback(host, before);
+    // The package may have been replaced before the plan read it, and the plan has the rights of the host.
+    requireSameBytes(before, change.found.package);
+    return { change, row: { ...change.row, rolled_back } };
+  }
+
   async function rollBackTrial(failed: Binding, cause: TrialFailure): Promise<boolean> {
     const { scope, package_id, package_version } = failed;
     const kernel: Caller = { actor: "kernel", scope, role: "owner", scopes: [], admin: false };
     const listed = await planner.listInScope(scope, package_id);
-    const found = listed.find(({ binding_id }) => binding_id === failed.binding_id);
-    if (found?.trial === undefined || found.generation !== failed.generation) return false;
+    const current = listed.find(({ binding_id }) => binding_id === failed.binding_id);
+    if (current?.trial === undefined || current.generation !== failed.generation) return false;
     // All exports of a version run in one program, so they are rolled back together.
     const trials = listed.filter(
       (binding) =>
@@ -340,33 +372,18 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
         binding.package_version === package_version &&
         (binding.share_of === undefined) === (failed.share_of === undefined),
     );
-    const at = now();
     const changes: PlannedMove[] = [];
     try {
-      for (const before of trials) if (before.share_of === undefined) await requireSameBytes(before);
+      for (const before of trials) {
+        const { change, row } = await planTrialEnd(kernel, before, cause);
+        const details = { ...cause, version: package_version };
+        const records = withDetails(planner.records(kernel, row, "binding.rollback"), details);
+        changes.push({ ...change, row, records });
+      }
     } catch (error) {
       if (codeOf(error) === "package.conflict")
         await reportFailedRollback(kernel, trials, cause, toBackplaneError(error));
       throw error;
-    }
-    for (const before of trials) {
-      const rolled_back = { package_version, ...cause, at };
-      // Trust that the upgrade dropped returns with the bytes that had it, as if the upgrade had not happened.
-      const host: Caller = { ...kernel, actor: HOST_ADMIN, scopes: ["admin"], admin: true };
-      const change =
-        before.share_of === undefined
-          ? await planRollback(host, before)
-          : {
-              before,
-              row: cancelUpgrade(before)!,
-              found: await findExport(store.packages, scope.org_id, before),
-              names: null,
-              records: {},
-            };
-      const row = { ...change.row, rolled_back };
-      const details = { ...cause, version: package_version };
-      const records = withDetails(planner.records(kernel, row, "binding.rollback"), details);
-      changes.push({ ...change, row, records });
     }
     try {
       const updates = changes.map(({ before, row, records }) => ({
@@ -390,18 +407,18 @@ export function createUpgrades({ deps, planner, effects, versions, revocation }:
   }
 
   async function getBound(caller: Caller, id: string): Promise<BoundPackage> {
-    const found = await store.bindings.get(caller.scope, id);
-    if (found === null) throw new BackplaneError("binding.not_found");
-    return found;
+    const bound = await store.bindings.get(caller.scope, id);
+    if (bound === null) throw new BackplaneError("binding.not_found");
+    return bound;
   }
 
   return { upgrade, rollback, rollBackTrial };
 }
 
-function withDetails(records: ChangeRecords, more: JsonObject): ChangeRecords {
+function withDetails(records: ChangeRecords, details: JsonObject): ChangeRecords {
   const { audit } = records;
   if (audit === undefined) return records;
-  return { ...records, audit: { ...audit, details: { ...audit.details, ...more } } };
+  return { ...records, audit: { ...audit, details: { ...audit.details, ...details } } };
 }
 
 function requireAdmin(caller: Caller): void {
@@ -411,13 +428,13 @@ function requireAdmin(caller: Caller): void {
   });
 }
 
-/** Two candidates at the same time would share the calls in a way that nobody has asked for. */
+/** Two candidates at the same time would share the calls in a way that nobody requested. */
 function requireNoOtherRollout(shares: readonly Binding[], package_version: string): void {
-  const other = shares.find(
+  const other_share = shares.find(
     (share) => share.package_version !== package_version && share.rollout.traffic_percent > 0,
   );
-  if (other === undefined) return;
-  const { binding_id, package_id, package_version: version, rollout } = other;
+  if (other_share === undefined) return;
+  const { binding_id, package_id, package_version: version, rollout } = other_share;
   const message = `${package_id} ${version} has ${rollout.traffic_percent} % of the calls in a rollout.`;
   throw new BackplaneError("binding.conflict", message, {
     details: { bindings: [binding_id] },

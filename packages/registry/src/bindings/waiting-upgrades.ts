@@ -4,7 +4,7 @@ import type { Caller, KernelDeps } from "@backplane/ports";
 
 export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
   return async (caller: Caller): Promise<WaitingUpgrade[]> => {
-    const found = new Map<string, WaitingUpgrade>();
+    const upgrades = new Map<string, WaitingUpgrade>();
     for (let after: string | undefined; ; ) {
       const page = await store.bindings.list(caller.scope, {}, { limit: 100, ...definedFields({ after }) });
       for (const binding of page.items) {
@@ -12,11 +12,11 @@ export function createWaitingUpgrades({ store }: Pick<KernelDeps, "store">) {
         if (waiting === null) continue;
         // All bindings of a package wait together.
         const key = [waiting.waits_for, waiting.message, waiting.scope.project_id].join("\n");
-        const known = found.get(key);
-        if (known === undefined) found.set(key, waiting);
+        const known = upgrades.get(key);
+        if (known === undefined) upgrades.set(key, waiting);
         else known.binding_ids.push(binding.binding_id);
       }
-      if (page.next === null) return [...found.values()];
+      if (page.next === null) return [...upgrades.values()];
       after = page.next;
     }
   };

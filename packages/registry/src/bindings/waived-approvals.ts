@@ -49,7 +49,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
     const policy = await policies.of(draft.scope);
     const { lasting_approvals } = policy.document;
     const grant = computeGrant(draft, to);
-    for (const item of await boundTools(to, draft)) {
+    for (const item of await listBoundTools(to, draft)) {
       if (item.kind !== "tool") continue;
       const { risk } = computeRisk({ export: item, effect_class: item.tool.effect_class }, grant, policy, []);
       if (tolerates(lasting_approvals, risk)) continue;
@@ -62,7 +62,7 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
   }
 
   /** A server that has not been started yet is treated as one tool with unknown effects. */
-  async function boundTools(to: CheckedExport, draft: Binding): Promise<readonly PluginExport[]> {
+  async function listBoundTools(to: CheckedExport, draft: Binding): Promise<readonly PluginExport[]> {
     if (to.export.id !== WHOLE_PACKAGE) return [to.export];
     const tools = isDescribed(to.package.manifest.runtime.protocol)
       ? (await store.definitions.get(draft.scope.org_id, draft.binding_id))?.exports
@@ -88,8 +88,8 @@ export function createWaivedApprovals({ store, host, policies }: WaivedApprovalD
         throw invalidBinding([{ path: "/policy/approval", message: `never is not possible: ${problem}` }]);
     },
     async findLoss(to, draft, from) {
-      const more = from === null ? [] : wider(to, draft, from);
-      if (more.length > 0) return `the new version can do more: ${more.join(", ")}`;
+      const wider_parts = from === null ? [] : wider(to, draft, from);
+      if (wider_parts.length > 0) return `the new version can do more: ${wider_parts.join(", ")}`;
       return await findRiskProblem(to, draft);
     },
   };

@@ -1,5 +1,5 @@
 /**
- * Caches the configuration of an org for FRESH_MS, because every step of a turn reads it (bench row loop.turn). A write
+ * Caches the configuration of an org for FRESH_MS, because every step of a turn reads it (benchmark loop.turn). A write
  * of this process is visible immediately, a write of another node after FRESH_MS. Each value is decrypted once. The
  * rows of a prefix are the same array until something changes, so a reader can key its own cache on it.
  */

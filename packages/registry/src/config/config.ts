@@ -1,6 +1,6 @@
 /**
  * The configuration as callers outside the kernel see it. Values under secret keys are masked; the real value is returned
- * only to an admin who asks for that one key, and the request is in the audit log before the value is returned.
+ * only to an admin who requests that one key, and the request is in the audit log before the value is returned.
  */
 
 import {
@@ -92,7 +92,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   return { get, list, set, unset, onUpdated: (listener) => live.onUpdated(listener) };
 }
 
-/** Applies config.mask: returns the value of a plain key as it is, and the last characters of a secret. */
+/** Applies config.mask: returns the value of a plain key unchanged, and only the last characters of a secret. */
 export function maskValue(key: string, value: Json): Json {
   if (!isSecretConfigKey(key)) return value;
   return typeof value === "string" && value.length > VISIBLE_CHARS

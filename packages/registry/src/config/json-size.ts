@@ -1,5 +1,5 @@
 /**
- * Checks the size of a value as JSON. Small values, which are the vast majority, are not serialized (bench row
+ * Checks the size of a value as JSON. Small values, which are the vast majority, are not serialized (benchmark
  * http.invoke).
  */
 import { type Json, remainingJsonBudget } from "@backplane/contract";

@@ -33,15 +33,15 @@ export function activeInstanceId(entries: ReadonlyMap<string, Json>): string | n
  * of `model`, so readers find the model under one name.
  */
 export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInstance[] {
-  const found = new Map<string, Record<string, Json>>();
+  const instances = new Map<string, Record<string, Json>>();
   for (const [key, value] of entries) {
     const parts = splitInstanceKey(key);
     if (parts === null) continue;
-    const fields = found.get(parts.id) ?? {};
+    const fields = instances.get(parts.id) ?? {};
     fields[parts.field] = value;
-    found.set(parts.id, fields);
+    instances.set(parts.id, fields);
   }
-  return [...found]
+  return [...instances]
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .flatMap(([id, { plugin, label, ...config }]) =>
       typeof plugin === "string"

@@ -1,7 +1,7 @@
 /**
- * Asks the running process behind a described binding for its tools and stores the answer. The stored definitions
- * make tools available immediately after a restart and make changed definitions noticeable. A request that fails
- * keeps the stored definitions and records the error with them.
+ * Queries the running process behind a described binding for its tools and stores the result. The stored definitions
+ * make tools available immediately after a restart and reveal changed definitions. If a request fails, the stored
+ * definitions stay and the error is recorded with them.
  */
 
 import {
@@ -222,16 +222,16 @@ export function createDefinitions({
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
         if (revision !== undefined && before !== null && before.revision !== revision) throw changedAgain();
-        const waiting = before?.quarantined.filter(
+        const quarantined = before?.quarantined.filter(
           (change) => export_id === "*" || change.export.id === export_id,
         );
-        if (before === null || waiting === undefined || waiting.length === 0) {
-          throw new BackplaneError("export.not_found", `${id} has no quarantined tool ${export_id}`, {
+        if (before === null || quarantined === undefined || quarantined.length === 0) {
+          throw new BackplaneError("export.not_found", `${id} has no quarantined tool ${export_id}.`, {
             fix: `See what changed: backplane binding tools ${id}`,
           });
         }
         const row = acceptTools(before, export_id);
-        const tools = waiting.map((change) => change.export.id);
+        const tools = quarantined.map((change) => change.export.id);
         const audit = buildAudit(deps, caller, "definitions.accept", id, { tools });
         if (
           !(await store.definitions.put(org_id, row, { ...changeRecords(bound.binding, before, row), audit }))
@@ -274,7 +274,7 @@ export function createDefinitions({
 }
 
 /**
- * Says that an instrument plugin runs in a different mode than its manifest declares. Code for the JVM cannot run
+ * Reports that an instrument plugin runs in a different mode than its manifest declares. Code for the JVM cannot run
  * inside the gateway, so a jar always has its own process.
  */
 function isolationNotices({ instrument, protocol }: Runtime): string[] {
@@ -310,16 +310,18 @@ async function checkDescription(
   const until = clock.monotonic() + CHECK_MS;
   for (const described of description.exports) {
     // Policy rules and risks depend on these fields, and they come from another process.
-    const read = ToolExportSchema.safeParse(described);
-    if (!read.success) {
-      warnings.push(unreadableTool(described, read.error.issues[0]));
+    const parsed = ToolExportSchema.safeParse(described);
+    if (!parsed.success) {
+      warnings.push(unreadableTool(described, parsed.error.issues[0]));
       continue;
     }
-    const item = read.data;
+    const item = parsed.data;
     for (const line of listHiddenText(item, description.schemas))
       warnings.push(`Hidden characters in ${item.id} are removed: ${line}`.slice(0, 500));
-    const late = clock.monotonic() > until;
-    const problem = late ? OUT_OF_TIME : await findSchemaProblem(schemas, item.tool, description.schemas);
+    const timed_out = clock.monotonic() > until;
+    const problem = timed_out
+      ? OUT_OF_TIME
+      : await findSchemaProblem(schemas, item.tool, description.schemas);
     if (problem === null) exports.push(item);
     else {
       const { input_schema: _input, output_schema: _output, ...tool } = item.tool;
@@ -355,7 +357,7 @@ async function findSchemaProblem(
   return null;
 }
 
-/** Starts the process of the binding and checks what it says about its tools. Nothing is stored. */
+/** Starts the process of the binding and checks its description of its tools. Nothing is stored. */
 export async function describeProcess(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,

@@ -1,7 +1,7 @@
 /**
  * Lists the differences between a tool as it was accepted and as it describes itself now, for the operator who
- * decides on them. Schemas stand in place of their paths. Values are sanitized as in the catalog; hidden text in
- * the new values is reported separately.
+ * decides on them. The content of schemas is compared, not their paths. Values are sanitized as in the catalog; hidden
+ * text in the new values is reported separately.
  */
 import {
   canonicalJson,
@@ -20,9 +20,9 @@ const MAX_CHANGES = 500;
 
 /** If `former` is null, the accepted version is unknown, so every field is reported as added. */
 export function diffTool(former: DescribedTool | null, now: DescribedTool): ToolChange[] {
-  const found: ToolChange[] = [];
-  collectChanges(former === null ? {} : fieldsOf(former), fieldsOf(now), "", found);
-  return found.slice(0, MAX_CHANGES);
+  const changes: ToolChange[] = [];
+  collectChanges(former === null ? {} : fieldsOf(former), fieldsOf(now), "", changes);
+  return changes.slice(0, MAX_CHANGES);
 }
 
 function fieldsOf({ export: item, schemas }: DescribedTool): JsonObject {

@@ -87,37 +87,37 @@ function findFormer(before: Definitions, id: string): DescribedTool | null {
 function findRenamed(before: Definitions, { id, tool }: ManifestToolExport): DescribedTool | null {
   const { native_name } = tool;
   if (native_name === undefined || Object.hasOwn(before.seen, id)) return null;
-  const others = [...before.quarantined, ...(before.gone ?? [])].map((one) => one.export);
-  const former = [...before.exports, ...others].find((one) => one.tool.native_name === native_name);
+  const former_exports = [...before.quarantined, ...(before.gone ?? [])].map((tool) => tool.export);
+  const former = [...before.exports, ...former_exports].find(({ tool }) => tool.native_name === native_name);
   return former === undefined || former.id === id ? null : findFormer(before, former.id);
 }
 
 function listGone(before: Definitions, { exports }: Description): DescribedTool[] {
-  const here = new Set(exports.map(({ id }) => id));
+  const present_ids = new Set(exports.map(({ id }) => id));
   const left = [
     ...before.exports.map(({ id }) => id),
     ...before.quarantined.map((change) => change.export.id),
   ];
-  const newly = left.filter((id) => !here.has(id)).flatMap((id) => findFormer(before, id) ?? []);
+  const newly = left.filter((id) => !present_ids.has(id)).flatMap((id) => findFormer(before, id) ?? []);
   const names = new Set(newly.map((change) => change.export.id));
-  const earlier = (before.gone ?? []).filter(({ export: { id } }) => !here.has(id) && !names.has(id));
+  const earlier = (before.gone ?? []).filter(({ export: { id } }) => !present_ids.has(id) && !names.has(id));
   return [...newly, ...earlier].slice(0, MAX_GONE);
 }
 
 /** Moves quarantined tools to the offered ones and records their digests as accepted. */
 export function acceptTools(before: Definitions, export_id: string): Definitions {
-  const taken = before.quarantined.filter((change) => export_id === "*" || change.export.id === export_id);
-  const names = new Set(taken.map((change) => change.export.id));
+  const accepted = before.quarantined.filter((change) => export_id === "*" || change.export.id === export_id);
+  const names = new Set(accepted.map((change) => change.export.id));
   const exports = [
     ...before.exports.filter((item) => !names.has(item.id)),
-    ...taken.map((change) => change.export),
+    ...accepted.map((change) => change.export),
   ].sort((a, b) => (a.id < b.id ? -1 : 1));
-  const schemas = Object.assign({}, before.schemas, ...taken.map((change) => change.schemas)) as Record<
+  const schemas = Object.assign({}, before.schemas, ...accepted.map((change) => change.schemas)) as Record<
     string,
     Json
   >;
   const seen = { ...before.seen };
-  for (const change of taken) seen[change.export.id] = digestTool(change.export, change.schemas);
+  for (const change of accepted) seen[change.export.id] = digestTool(change.export, change.schemas);
   return withDigest({
     ...before,
     exports,
@@ -132,17 +132,17 @@ function withDigest(row: Definitions): Definitions {
   return { ...row, digest: digestOf([row.exports as Json, row.schemas]) };
 }
 
-/** Digests everything that a tool says about itself. */
+/** Digests everything that a tool declares about itself. */
 export function digestTool(item: ManifestToolExport, schemas: Record<string, Json>): string {
   return digestOf([item as Json, selectSchemas(item, schemas)]);
 }
 
 function selectSchemas({ tool }: ManifestToolExport, schemas: Record<string, Json>): Record<string, Json> {
-  const found: Record<string, Json> = {};
+  const used_schemas: Record<string, Json> = {};
   for (const path of [tool.input_schema, tool.output_schema]) {
-    if (path !== undefined && schemas[path] !== undefined) found[path] = schemas[path];
+    if (path !== undefined && schemas[path] !== undefined) used_schemas[path] = schemas[path];
   }
-  return found;
+  return used_schemas;
 }
 
 function collectSchemas(

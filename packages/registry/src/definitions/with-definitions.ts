@@ -1,7 +1,7 @@
 /**
  * Bindings of described packages, with the described tools in place of the empty list of the manifest. The door
  * reads bindings through here for every call, so results are cached per stored row and returned without a promise
- * when the store has them in memory (bench rows tool.invoke, http.invoke).
+ * when the store has them in memory (benchmarks tool.invoke, http.invoke).
  */
 
 import { type Definitions, isDescribed, type MaybePromise, mapMaybe } from "@backplane/contract";
@@ -47,7 +47,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     const known = exports.get(export_id);
     if (known !== undefined) return known;
     const selected = selectExport(whole, export_id);
-    // Anybody can ask for names that do not exist, so only some of them are cached.
+    // Any caller can request names that do not exist, so only some of them are cached.
     if (selected !== null || exports.size < MAX_CACHED_EXPORTS) exports.set(export_id, selected);
     return selected;
   };
@@ -65,11 +65,11 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
         collect(bounds.map((bound) => selectFrom(bound, export_id))),
       ),
     async discover(scope, kind) {
-      const found: BoundPackage[] = [];
+      const bounds: BoundPackage[] = [];
       for (const bound of await stored.discover(scope, kind)) {
-        found.push(...expandExports(needsDefinitions(bound) ? await describe(bound) : bound));
+        bounds.push(...expandExports(needsDefinitions(bound) ? await describe(bound) : bound));
       }
-      return found;
+      return bounds;
     },
   };
 }

@@ -1,6 +1,6 @@
 /**
  * The plan of a binding generation: its export, compiled checks, class, grant and pool key. A plan is computed once
- * per generation and not per call (bench rows tool.invoke, http.invoke).
+ * per generation and not per call (benchmarks tool.invoke, http.invoke).
  */
 
 import {
@@ -48,7 +48,7 @@ export class ExportPlans {
     this.#deps = deps;
   }
 
-  /** Returns the plan itself and not a promise when it is cached, which is the usual case (bench row tool.invoke). */
+  /** Returns the plan itself and not a promise when it is cached, which is the usual case (benchmark tool.invoke). */
   get(bound: BoundPackage, scope: Scope): ExportPlan | Promise<ExportPlan> {
     const { binding_id, export_id } = bound.binding;
     const key = `${binding_id}\n${export_id}\n${scope.project_id}`;

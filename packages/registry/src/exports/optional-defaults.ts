@@ -25,7 +25,10 @@ export function acceptEither(strict: SchemaCheck, relaxed: SchemaCheck): SchemaC
   return (value) => mapMaybe(strict(value), (issues) => (issues.length === 0 ? issues : relaxed(value)));
 }
 
-/** Returns the same object if nothing changes. `not` and `if` stay as they are: relaxing them would refuse input. */
+/**
+ * Returns the same object if nothing changes. `not` and `if` are left unchanged, because relaxing them would refuse
+ * input.
+ */
 function relax(schema: unknown): unknown {
   if (!isObject(schema)) return schema;
   const changed: Record<string, unknown> = {};
@@ -37,8 +40,8 @@ function relax(schema: unknown): unknown {
   for (const keyword of MAPS) set(keyword, relaxMap(schema[keyword]));
   const { properties, required } = schema;
   if (Array.isArray(required) && isObject(properties)) {
-    const kept = required.filter((name) => !hasDefault(properties, name));
-    if (kept.length < required.length) changed.required = kept;
+    const still_required = required.filter((name) => !hasDefault(properties, name));
+    if (still_required.length < required.length) changed.required = still_required;
   }
   return Object.keys(changed).length === 0 ? schema : { ...schema, ...changed };
 }

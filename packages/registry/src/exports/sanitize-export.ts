@@ -47,15 +47,15 @@ export function sanitizeExport(bound: BoundPackage, item: PluginExport): Sanitiz
 
 /** Lists what sanitizeExport would remove, one line each. */
 export function listHiddenText(item: PluginExport, schemas: Readonly<Record<string, Json>>): string[] {
-  const own = ownSchemas(item, schemas);
-  const found = [
+  const used_schemas = ownSchemas(item, schemas);
+  const findings = [
     ...findHiddenCharacters(item as Json),
-    ...Object.values(own).flatMap((schema) =>
+    ...Object.values(used_schemas).flatMap((schema) =>
       findHiddenCharacters(schema).map((hidden) => ({ ...hidden, path: `/schema${hidden.path}` })),
     ),
   ];
-  const lines = found.slice(0, MAX_LINES).map(describeHiddenCharacters);
-  if (found.length > MAX_LINES) lines.push(`and ${found.length - MAX_LINES} more texts`);
+  const lines = findings.slice(0, MAX_LINES).map(describeHiddenCharacters);
+  if (findings.length > MAX_LINES) lines.push(`and ${findings.length - MAX_LINES} more texts`);
   return lines;
 }
 
@@ -64,8 +64,8 @@ function ownSchemas(item: PluginExport, schemas: Readonly<Record<string, Json>>)
     item.config_schema,
     ...(item.kind === "tool" ? [item.tool.input_schema, item.tool.output_schema] : []),
   ];
-  const found: Record<string, Json> = {};
+  const own_schemas: Record<string, Json> = {};
   for (const path of paths)
-    if (path !== undefined && schemas[path] !== undefined) found[path] = schemas[path];
-  return found;
+    if (path !== undefined && schemas[path] !== undefined) own_schemas[path] = schemas[path];
+  return own_schemas;
 }

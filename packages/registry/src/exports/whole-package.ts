@@ -73,15 +73,15 @@ export function toolsOf(pack: Package): ManifestToolExport[] {
 }
 
 function unionPermissions(a: Permissions, b: Permissions): Permissions {
-  const both = <T>(a: readonly T[], b: readonly T[]) => [...new Set([...a, ...b])];
+  const union = <T>(a: readonly T[], b: readonly T[]) => [...new Set([...a, ...b])];
   return {
     network: a.network === "egress" ? "egress" : b.network,
     filesystem: widerFilesystem(a.filesystem, b.filesystem),
-    gateway_api_scopes: both(a.gateway_api_scopes, b.gateway_api_scopes),
-    secret_slots: both(a.secret_slots, b.secret_slots),
+    gateway_api_scopes: union(a.gateway_api_scopes, b.gateway_api_scopes),
+    secret_slots: union(a.secret_slots, b.secret_slots),
     ...(a.allowed_domains === undefined || b.allowed_domains === undefined
       ? {}
-      : { allowed_domains: both(a.allowed_domains, b.allowed_domains) }),
+      : { allowed_domains: union(a.allowed_domains, b.allowed_domains) }),
     reasons: { ...b.reasons, ...a.reasons },
   };
 }

@@ -126,7 +126,7 @@ function harnessScopes(
   });
 }
 
-/** Only the operator gives mounts and capabilities: those that the binding does not name are not granted. */
+/** Only the operator grants mounts and capabilities: those that the binding does not name are withheld. */
 function bindingLevel(binding: Binding): Level {
   const { policy } = binding;
   const narrowed = policy.permissions;

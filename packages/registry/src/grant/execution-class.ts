@@ -3,8 +3,10 @@ import { type Binding, DEFAULT_CLASS, type ExecutionClass, type PluginExport } f
 import { moreIsolated } from "./intersect.ts";
 
 function defaultClass(item: PluginExport): ExecutionClass {
-  const usual = DEFAULT_CLASS[item.kind];
-  return item.execution_class === undefined ? usual : moreIsolated(usual, item.execution_class);
+  const default_class = DEFAULT_CLASS[item.kind];
+  return item.execution_class === undefined
+    ? default_class
+    : moreIsolated(default_class, item.execution_class);
 }
 
 export function effectiveClass(binding: Pick<Binding, "policy">, item: PluginExport): ExecutionClass {
@@ -13,6 +15,6 @@ export function effectiveClass(binding: Pick<Binding, "policy">, item: PluginExp
 
 /** Whether `wanted` is less isolated than the class that the export runs as by default. */
 export function lowersIsolation(wanted: ExecutionClass, item: PluginExport): boolean {
-  const usual = defaultClass(item);
-  return wanted !== usual && moreIsolated(wanted, usual) === usual;
+  const default_class = defaultClass(item);
+  return wanted !== default_class && moreIsolated(wanted, default_class) === default_class;
 }

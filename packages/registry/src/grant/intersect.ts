@@ -3,8 +3,8 @@
  * that a level leaves out does not narrow.
  */
 
-import type { ExecutionClass, Mount } from "@backplane/contract";
-import { EXECUTION_CLASSES } from "@backplane/contract";
+import type { ExecutionClass, FilesystemAccess, Mount } from "@backplane/contract";
+import { EXECUTION_CLASSES, FILESYSTEM_ACCESS } from "@backplane/contract";
 import type { GrantLevel } from "@backplane/ports";
 import { intersectDomains, normalizeDomains } from "./domains.ts";
 
@@ -27,7 +27,7 @@ function intersectTwo(a: Level, b: Level): Level {
   if (network !== undefined) result.network = network;
   const domains = combine(a.allowed_domains, b.allowed_domains, intersectDomains);
   if (domains !== undefined) result.allowed_domains = normalizeDomains(domains);
-  const filesystem = combine(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"));
+  const filesystem = combine(a.filesystem, b.filesystem, narrowerFilesystem);
   if (filesystem !== undefined) result.filesystem = filesystem;
   const mounts = combine(a.mounts, b.mounts, intersectMounts);
   if (mounts !== undefined) result.mounts = mounts;
@@ -46,6 +46,11 @@ function intersectTwo(a: Level, b: Level): Level {
 
 export function moreIsolated(a: ExecutionClass, b: ExecutionClass): ExecutionClass {
   return EXECUTION_CLASSES.indexOf(a) >= EXECUTION_CLASSES.indexOf(b) ? a : b;
+}
+
+/** Each kind of access includes those before it in the list. */
+function narrowerFilesystem(a: FilesystemAccess, b: FilesystemAccess): FilesystemAccess {
+  return FILESYSTEM_ACCESS.indexOf(a) <= FILESYSTEM_ACCESS.indexOf(b) ? a : b;
 }
 
 function combine<T>(a: T | undefined, b: T | undefined, both: (a: T, b: T) => T): T | undefined {

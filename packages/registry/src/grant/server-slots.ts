@@ -17,6 +17,9 @@ export function listSlots(
   const declared = found.export.permissions.secret_slots;
   if (!hasOpenSlots(found.package)) return declared;
   const { args, env, headers } = config;
-  const more = [...Object.keys(secrets), ...placeholderSlots([args ?? null, env ?? null, headers ?? null])];
-  return [...new Set([...declared, ...more])];
+  const further_slots = [
+    ...Object.keys(secrets),
+    ...placeholderSlots([args ?? null, env ?? null, headers ?? null]),
+  ];
+  return [...new Set([...declared, ...further_slots])];
 }

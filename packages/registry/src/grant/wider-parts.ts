@@ -1,6 +1,6 @@
 /**
- * Whether a grant is wider than an earlier one. Trust that was given to a call (an allow rule, a binding that never asks)
- * holds only while the call can do no more than it could when the trust was given.
+ * Whether a grant is wider than an earlier one. Trust that was given to a call (by an allow rule, or by a binding that
+ * waives approval) holds only while the call can do no more than it could when the trust was given.
  */
 
 import {
@@ -24,11 +24,11 @@ export function widerFilesystem(
 export function widerParts(before: Grant, after: Grant): string[] {
   const wanted = levelOf(after);
   // A part is wider exactly where the intersection of both takes something away from it.
-  const both = intersect(levelOf(before), wanted);
+  const common = intersect(levelOf(before), wanted);
   const fields = Object.keys(wanted) as (keyof Level)[];
-  const wider: string[] = fields.filter((field) => canonicalSet(both[field]) !== canonicalSet(wanted[field]));
-  // Each kind of access includes those before it, which the intersection does not take into account.
-  if (widerFilesystem(before.filesystem, after.filesystem) !== before.filesystem) wider.push("filesystem");
+  const wider: string[] = fields.filter(
+    (field) => canonicalSet(common[field]) !== canonicalSet(wanted[field]),
+  );
   if (after.tools === null && before.tools !== null) wider.push("tools");
   const variables = Object.entries(after.secret_env ?? {});
   if (variables.some(([slot, variable]) => before.secret_env?.[slot] !== variable)) wider.push("secret_env");
@@ -61,7 +61,7 @@ function combineTwo(a: Grant, b: Grant): Grant {
   };
 }
 
-function levelOf({ filesystem: _filesystem, secret_env: _env, tools, ...grant }: Grant): Level {
+function levelOf({ secret_env: _env, tools, ...grant }: Grant): Level {
   return {
     ...grant,
     allowed_domains: normalizeDomains(grant.allowed_domains),

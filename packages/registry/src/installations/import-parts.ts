@@ -42,7 +42,7 @@ export async function importParts(
     marketplace: string | undefined;
     operation: Operation;
     requireAccess: (part: SourcePart) => void;
-    /** Throws if its signature does not allow the installation. */
+    /** Throws if the signature of the package does not allow the installation. */
     judge: (imported: ImportedPackage) => ReturnType<SignaturePolicy["judge"]>;
   },
 ): Promise<{ parts: ImportedPart[]; left_out: LeftOut[]; notes: string[]; held: HeldBytes }> {
@@ -61,11 +61,13 @@ export async function importParts(
       try {
         requireNotCancelled(options.operation);
         options.requireAccess(part);
-        const found = await opened.import(part);
-        held.push(found.digest);
+        const imported_part = await opened.import(part);
+        held.push(imported_part.digest);
         const { marketplace } = options;
         const imported: ImportedPackage =
-          marketplace === undefined ? found : { ...found, origin: "marketplace", marketplace };
+          marketplace === undefined
+            ? imported_part
+            : { ...imported_part, origin: "marketplace", marketplace };
         const { state, ...judged } = await options.judge(imported);
         const row = await findRow(deps, { ...rows.draft(caller, imported), signature: state }, part);
         requireRunnable(deps, row);
@@ -107,13 +109,13 @@ async function findRow(deps: KernelDeps, draft: Package, part: SourcePart): Prom
   const message = `${package_id} ${version} is already installed with different content.`;
   if (!part.registry) throw new BackplaneError("package.conflict", message, { details });
   const slots = (row: Package) => JSON.stringify(row.manifest.runtime.permissions?.secret_slots ?? []);
-  const same = slots(existing) === slots(draft);
+  const same_slots = slots(existing) === slots(draft);
   const mark = BUILT_MARKS.find(([text]) => draft.manifest.source.includes(text));
-  const other = !same ? "different secret slots" : (mark?.[1] ?? "different dependencies");
-  throw new BackplaneError("package.conflict", `${part.name} is already installed with ${other}.`, {
+  const difference = !same_slots ? "different secret slots" : (mark?.[1] ?? "different dependencies");
+  throw new BackplaneError("package.conflict", `${part.name} is already installed with ${difference}.`, {
     details,
     fix:
-      other === "different secret slots"
+      difference === "different secret slots"
         ? "Add the secret to its binding: backplane binding set NAME --secret SLOT=SECRET"
         : "To change its settings: backplane binding set NAME. To replace it, remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
   });

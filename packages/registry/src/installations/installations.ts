@@ -9,6 +9,7 @@ import {
   codeOf,
   type Installation,
   type InstallationSettings,
+  isDescribed,
   type Package,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
@@ -53,7 +54,7 @@ interface InstallationsParts {
   signatures: SignaturePolicy;
 }
 
-/** Limits an installation, and says for whom it runs. */
+/** Options of the callers inside the kernel: limits of the source, a final check, and the request to report to. */
 interface InstallOptions {
   operation: Operation;
   only?: "package" | "agent_plugin";
@@ -66,7 +67,7 @@ interface InstallOptions {
 /** An entry of the marketplace that is installed. */
 interface InstalledEntry {
   id: string;
-  /** Returns the signatures that its card refers to. Throws if there are only others. */
+  /** Returns the signatures that its card refers to. Throws if there are only other signatures. */
   selectSignatures(signatures: readonly unknown[]): readonly unknown[];
 }
 
@@ -114,6 +115,9 @@ export function createInstallations({
     settings: InstallationSettings,
     { operation, only, check, changing, entry }: InstallOptions,
   ): Promise<{ installation: Installation; parts: ImportedPart[] }> {
+    // A package that describes itself shows its start errors on the binding, where the author of a folder sees them.
+    const isChecked = ({ found }: PlannedChange) =>
+      changing !== true || !isDescribed(found.package.manifest.runtime.protocol);
     requireNotCancelled(operation);
     operation.report({ step: "read", message: "Reading the source" });
     const detached = settings.signature === undefined ? [] : [settings.signature];
@@ -150,8 +154,7 @@ export function createInstallations({
       try {
         check?.(done.parts.map(({ row }) => row));
         stored = await storeParts(caller, opened, done.parts, settings, async (changes) => {
-          // The author of a folder that changes sees start errors on the binding, so nothing is checked here.
-          if (changing !== true && entry === undefined) await versions.requireStart(changes, operation);
+          if (entry === undefined) await versions.requireStart(changes.filter(isChecked), operation);
           // The last moment at which the installation can be cancelled.
           requireNotCancelled(operation);
           operation.report({ step: "store", message: "Storing packages and bindings" });

@@ -1,6 +1,7 @@
 /**
  * Plans the bindings of an installation. An export that is bound in another version in the same scope moves to the new
- * version and keeps its settings; one that is bound in this version stays as it is; every other export gets a new binding.
+ * version and keeps its settings; one that is bound in this version is left unchanged; every other export gets a new
+ * binding.
  */
 
 import {
@@ -84,10 +85,12 @@ async function planPackage(
           (binding) => binding.package_version !== version && inThisVersion(binding.export_id) === undefined,
         )
       : [];
-  const kept = [...wanted].map(([id, own]) => [id, keepName(own, older, id, config)] as const);
-  const moves = await planner.moveAll(caller, older, version, Object.fromEntries(kept));
+  const settings_by_export = [...wanted].map(
+    ([id, settings]) => [id, keepName(settings, older, id, config)] as const,
+  );
+  const moves = await planner.moveAll(caller, older, version, Object.fromEntries(settings_by_export));
   const planned: PlannedBinding[] = moves.map((change) => toPlanned(change, "moved"));
-  for (const [export_id, own] of wanted) {
+  for (const [export_id, settings] of wanted) {
     if (moves.some(({ row }) => row.export_id === export_id)) continue;
     const present = inThisVersion(export_id);
     if (present === undefined) {
@@ -96,7 +99,7 @@ async function planPackage(
         package_version: version,
         export_id,
         ...definedFields({ org_wide }),
-        ...own,
+        ...settings,
       };
       planned.push(toPlanned(await planner.create(caller, body), "created"));
     } else planned.push({ result: { binding: present, change: "unchanged" }, change: null });
@@ -106,19 +109,20 @@ async function planPackage(
 
 /**
  * A server that moves to another version keeps its name, and with it the names of its tools, unless the request sets
- * one. The name that the source suggests is for new bindings.
+ * one. The name that the source suggests applies only to new bindings.
  */
 function keepName(
-  own: Settings,
+  planned: Settings,
   older: readonly Binding[],
   export_id: string,
   requested_config: JsonObject | undefined,
 ): Settings {
-  const before = older.find((one) => one.export_id === export_id);
-  if (before === undefined || own.config === undefined || requested_config?.name !== undefined) return own;
+  const before = older.find((binding) => binding.export_id === export_id);
+  if (before === undefined || planned.config === undefined || requested_config?.name !== undefined)
+    return planned;
   const { config: before_config } = before;
-  const { name: _suggested, ...config } = own.config;
-  const { config: _config, ...rest } = own;
+  const { name: _suggested, ...config } = planned.config;
+  const { config: _config, ...rest } = planned;
   if (Object.keys(config).length === 0) return rest;
   return { ...rest, config: { ...definedFields({ name: before_config.name }), ...config } };
 }
@@ -132,13 +136,13 @@ function planSettings({ part, row }: ImportedPart, requested: InstallationSettin
   const { runtime, exports } = row.manifest;
   if (runtime.protocol === "skills") return new Map([[WHOLE_PACKAGE, {}]]);
   if (isDescribed(runtime.protocol)) {
-    const own = {
+    const settings = {
       config: mergeConfig(part.binding.config, requested.config),
       policy: mergePolicies(part.binding.policy, requested.policy),
       secrets: pickSlots(requested.secrets, runtime.permissions?.secret_slots ?? []),
       rollout: requested.rollout,
     };
-    return new Map([[WHOLE_PACKAGE, definedFields(own) as Settings]]);
+    return new Map([[WHOLE_PACKAGE, definedFields(settings) as Settings]]);
   }
   const someConfigured = exports.some((each) => each.config_schema !== undefined);
   return new Map(exports.map((each) => [each.id, exportSettings(each, requested, someConfigured)]));
@@ -151,37 +155,40 @@ function exportSettings(
   someConfigured: boolean,
 ): Settings {
   const { config, secrets, policy, rollout } = requested;
-  const own = {
+  const settings = {
     config: someConfigured && each.config_schema === undefined ? undefined : config,
     secrets: pickSlots(secrets, each.permissions.secret_slots),
     policy,
     rollout,
   };
-  return definedFields(own) as Settings;
+  return definedFields(settings) as Settings;
 }
 
-function merge<T extends object>(own: T | undefined, requested: T | undefined): T | undefined {
-  return own === undefined ? requested : { ...own, ...requested };
+function merge<T extends object>(from_source: T | undefined, requested: T | undefined): T | undefined {
+  return from_source === undefined ? requested : { ...from_source, ...requested };
 }
 
 /** Variables of the request are added to those of the source. */
-function mergeConfig(own: JsonObject | undefined, requested: JsonObject | undefined): JsonObject | undefined {
-  const merged = merge(own, requested);
-  if (merged === undefined || !isObject(own?.env) || !isObject(requested?.env)) return merged;
-  return { ...merged, env: { ...own.env, ...requested.env } };
+function mergeConfig(
+  from_source: JsonObject | undefined,
+  requested: JsonObject | undefined,
+): JsonObject | undefined {
+  const merged = merge(from_source, requested);
+  if (merged === undefined || !isObject(from_source?.env) || !isObject(requested?.env)) return merged;
+  return { ...merged, env: { ...from_source.env, ...requested.env } };
 }
 
-function mergePolicies(own: BindingPolicy | undefined, requested: BindingPolicy | undefined) {
-  const secret_env = merge(own?.secret_env, requested?.secret_env);
-  return merge(merge(own, requested), secret_env === undefined ? undefined : { secret_env });
+function mergePolicies(from_source: BindingPolicy | undefined, requested: BindingPolicy | undefined) {
+  const secret_env = merge(from_source?.secret_env, requested?.secret_env);
+  return merge(merge(from_source, requested), secret_env === undefined ? undefined : { secret_env });
 }
 
 function pickSlots(
   secrets: Record<string, string> | undefined,
   slots: readonly string[],
 ): Record<string, string> | undefined {
-  const own = Object.entries(secrets ?? {}).filter(([slot]) => slots.includes(slot));
-  return own.length === 0 ? undefined : Object.fromEntries(own);
+  const picked = Object.entries(secrets ?? {}).filter(([slot]) => slots.includes(slot));
+  return picked.length === 0 ? undefined : Object.fromEntries(picked);
 }
 
 /** Refuses a secret that no part has a slot for, because it would be dropped silently. */
@@ -197,9 +204,9 @@ function requireSlots(
   );
   const unknown = Object.keys(secrets).find((slot) => !slots.includes(slot));
   if (unknown === undefined) return;
-  const none =
+  const subject =
     plugin === undefined ? `No export of ${parts[0]!.row.package_id}` : `No server of ${plugin.name}`;
-  const message = `${none} has the secret slot ${unknown}.`;
+  const message = `${subject} has the secret slot ${unknown}.`;
   throw new BackplaneError("binding.invalid", message, {
     details: { issues: [{ path: `/secrets/${unknown}`, message }], unknown_slot: unknown },
     fix: slots.length === 0 ? "Leave the secret out." : `Use one of: ${[...new Set(slots)].join(", ")}.`,

@@ -6,6 +6,7 @@
 import {
   BackplaneError,
   canonicalJson,
+  describePermissions,
   isDescribed,
   isObject,
   type MarketplaceCard,
@@ -21,8 +22,9 @@ import {
   requireOperator,
   unwatchedOperation,
 } from "@backplane/ports";
+import { covers } from "../grant/domains.ts";
+import { widerFilesystem } from "../grant/wider-parts.ts";
 import type { InstallChecked } from "../installations/installations.ts";
-import { describePermissions } from "./describe-permissions.ts";
 
 interface FoundEntry {
   entry: MarketplaceEntry;
@@ -37,17 +39,18 @@ export function createMarketplace(
 
   /** The first catalog that has an id wins, so no other catalog can replace a bundled entry. */
   async function readEntries(catalogs: readonly ReadCatalog[]): Promise<FoundEntry[]> {
-    const found = new Map<string, FoundEntry>();
+    const entries_by_id = new Map<string, FoundEntry>();
     for (const catalog of catalogs)
-      for (const entry of catalog.entries) if (!found.has(entry.id)) found.set(entry.id, { entry, catalog });
-    return [...found.values()];
+      for (const entry of catalog.entries)
+        if (!entries_by_id.has(entry.id)) entries_by_id.set(entry.id, { entry, catalog });
+    return [...entries_by_id.values()];
   }
 
   async function find(id: string): Promise<FoundEntry> {
     const entries = await readEntries(await readCatalogs());
-    const found = entries.find(({ entry }) => entry.id === id);
-    if (found === undefined) throw new BackplaneError("marketplace.not_found");
-    return found;
+    const match = entries.find(({ entry }) => entry.id === id);
+    if (match === undefined) throw new BackplaneError("marketplace.not_found");
+    return match;
   }
 
   async function toCard(caller: Caller, { entry, catalog }: FoundEntry): Promise<MarketplaceCard> {
@@ -67,11 +70,11 @@ export function createMarketplace(
   return {
     async list(caller, { search }) {
       const catalogs = await readCatalogs();
-      const words = (search ?? "")
+      const terms = (search ?? "")
         .toLowerCase()
         .split(/\s+/)
-        .filter((word) => word !== "");
-      const entries = (await readEntries(catalogs)).filter(({ entry }) => matches(entry, words));
+        .filter((term) => term !== "");
+      const entries = (await readEntries(catalogs)).filter(({ entry }) => matches(entry, terms));
       const items = await Promise.all(entries.map((found) => toCard(caller, found)));
       return { items, catalogs: catalogs.map(({ origin }) => origin) };
     },
@@ -83,13 +86,13 @@ export function createMarketplace(
     },
     async install(caller, id, settings, operation = unwatchedOperation()) {
       const { entry } = await find(id);
-      const { oci: seen, ...own } = settings;
+      const { oci: approved, ...installation_settings } = settings;
       // The operator has approved a card, which a catalog can replace at any time.
-      if (seen !== undefined && seen !== entry.oci)
+      if (approved !== undefined && approved !== entry.oci)
         throw new BackplaneError(
           "marketplace.mismatch",
           `${entry.name} now has a different artifact: ${entry.oci ?? "none"}.`,
-          { details: { id, expected: seen, actual: entry.oci } },
+          { details: { id, expected: approved, actual: entry.oci } },
         );
       if (entry.status !== "available" || entry.oci === null)
         throw new BackplaneError(
@@ -100,7 +103,7 @@ export function createMarketplace(
           },
         );
       const { bind, scope } = entry.install_policy;
-      const chosen = { bind, ...(scope === "org" ? { org_wide: true } : {}), ...own };
+      const chosen = { bind, ...(scope === "org" ? { org_wide: true } : {}), ...installation_settings };
       return await installChecked(
         caller,
         { kind: "oci", reference: entry.oci },
@@ -118,24 +121,27 @@ export function createMarketplace(
  */
 function selectSignatures(entry: MarketplaceEntry, signatures: readonly unknown[]): readonly unknown[] {
   const key_id = entry.signature?.key_id;
-  const found = signatures.filter((signature) => isObject(signature) && signature.key_id === key_id);
-  if (signatures.length > 0 && found.length === 0)
+  const matching = signatures.filter((signature) => isObject(signature) && signature.key_id === key_id);
+  if (signatures.length > 0 && matching.length === 0)
     throw mismatch(entry, `the artifact is not signed with ${key_id}`);
   const lock = canonicalJson(entry.dependency_lock ?? []);
-  const same = found.filter((signature) => canonicalJson(Object(signature).dependency_lock ?? []) === lock);
-  if (found.length > 0 && same.length === 0) throw mismatch(entry, "the artifact has different dependencies");
+  const same = matching.filter(
+    (signature) => canonicalJson(Object(signature).dependency_lock ?? []) === lock,
+  );
+  if (matching.length > 0 && same.length === 0)
+    throw mismatch(entry, "the artifact has different dependencies");
   return same;
 }
 
 function matches(
   { id, name, description, package: { package_id } }: MarketplaceEntry,
-  words: readonly string[],
+  terms: readonly string[],
 ): boolean {
   const text = `${id} ${name} ${description} ${package_id}`.toLowerCase();
-  return words.every((word) => text.includes(word));
+  return terms.every((term) => text.includes(term));
 }
 
-/** Throws unless the artifact is the package of the card and asks for nothing that the card does not show. */
+/** Throws unless the artifact is the package of the card and requests nothing that the card does not show. */
 function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind: boolean): void {
   const [found, ...more] = packages;
   if (found === undefined || more.length > 0)
@@ -146,7 +152,7 @@ function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind
   const { runtime, exports } = found.manifest;
   for (const { permissions } of [runtime, ...exports]) {
     const wider = permissions === undefined ? null : findWider(entry.permissions, permissions);
-    if (wider !== null) throw mismatch(entry, `the artifact also asks for ${wider}`);
+    if (wider !== null) throw mismatch(entry, `the artifact also requests ${wider}`);
   }
   for (const { id, kind } of entry.package.exports)
     if (!exports.some((item) => item.id === id && item.kind === kind))
@@ -158,18 +164,20 @@ function requireCard(entry: MarketplaceEntry, packages: readonly Package[], bind
   if (bind && isDescribed(runtime.protocol)) throw mismatch(entry, "binding its tools would start it");
 }
 
-function findWider(card: Permissions, asked: Permissions): string | null {
-  if (asked.network !== "none" && card.network === "none") return "the network";
-  if (asked.filesystem !== "none" && asked.filesystem !== card.filesystem)
-    return `the filesystem (${asked.filesystem})`;
-  if (card.allowed_domains !== undefined && asked.network !== "none") {
-    if (asked.allowed_domains === undefined) return "all domains";
-    const domain = asked.allowed_domains.find((name) => !card.allowed_domains!.includes(name));
+function findWider(card: Permissions, requested: Permissions): string | null {
+  if (requested.network !== "none" && card.network === "none") return "the network";
+  if (widerFilesystem(card.filesystem, requested.filesystem) !== card.filesystem)
+    return `the filesystem (${requested.filesystem})`;
+  if (card.allowed_domains !== undefined && requested.network !== "none") {
+    if (requested.allowed_domains === undefined) return "all domains";
+    const domain = requested.allowed_domains.find(
+      (name) => !card.allowed_domains!.some((allowed) => covers(allowed, name)),
+    );
     if (domain !== undefined) return domain;
   }
-  const scope = asked.gateway_api_scopes.find((name) => !card.gateway_api_scopes.includes(name));
+  const scope = requested.gateway_api_scopes.find((name) => !card.gateway_api_scopes.includes(name));
   if (scope !== undefined) return scope;
-  const slot = asked.secret_slots.find((name) => !card.secret_slots.includes(name));
+  const slot = requested.secret_slots.find((name) => !card.secret_slots.includes(name));
   return slot === undefined ? null : `the secret ${slot}`;
 }
 

@@ -1,4 +1,4 @@
-/** Finds the packages of which a newer version than the one in use is installed or available at their source. */
+/** Finds packages that have a newer version than the one in use, either installed or available at their source. */
 import { type Binding, type OutdatedPackage, type Package, toBackplaneError } from "@backplane/contract";
 import {
   type Caller,
@@ -20,7 +20,7 @@ interface VersionSource {
   textOf(version: string): string;
 }
 
-/** By the origin of a package. Sources of packages with another origin were not recorded when they were installed. */
+/** Keyed by the origin of a package. For other origins, the source is not recorded when a package is installed. */
 const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSource | null>> = {
   npm: ({ manifest: { name } }) => ({
     source: { kind: "npm", spec: `${name}@latest`, args: [], secret_slots: [] },
@@ -41,14 +41,15 @@ const SOURCES: Partial<Record<Package["origin"], (pack: Package) => VersionSourc
 
 const USE_FROM = "To upgrade, name the source of the next version: backplane plugin upgrade --from SOURCE.";
 
-/** Why a source cannot be asked for versions. */
+/** Why a source cannot be queried for versions. */
 const WITHOUT_VERSIONS: Partial<Record<Package["origin"], string>> = {
-  folder: `A folder does not say which versions exist. ${USE_FROM}`,
-  upload: `An archive does not say which versions exist. ${USE_FROM}`,
-  oci: `A digest or a layout does not say which versions exist. ${USE_FROM}`,
-  image: "A tag does not say which versions exist. To get the image that it names now, install it again.",
+  folder: `A folder does not list the available versions. ${USE_FROM}`,
+  upload: `An archive does not list the available versions. ${USE_FROM}`,
+  oci: `A digest or a layout does not list the available versions. ${USE_FROM}`,
+  image: "A tag does not list the available versions. To get the image that it names now, install it again.",
   marketplace: "Its marketplace offers one version of each package: backplane plugin search.",
-  workspace: "It is linked to a folder, which does not say which versions exist. Changes are loaded on save.",
+  workspace:
+    "It is linked to a folder, which does not list the available versions. Changes are loaded on save.",
 };
 
 export function createOutdated(
@@ -63,14 +64,14 @@ export function createOutdated(
     const unknown = (note: string) => ({ newest_available: null, source: null, note });
     if (pack.manifest.runtime.protocol === "mcp.http")
       return unknown("A remote server has the version that its operator runs.");
-    const found = SOURCES[pack.origin]?.(pack) ?? null;
-    if (found === null)
-      return unknown(WITHOUT_VERSIONS[pack.origin] ?? "Its source does not say which versions exist.");
+    const package_source = SOURCES[pack.origin]?.(pack) ?? null;
+    if (package_source === null)
+      return unknown(WITHOUT_VERSIONS[pack.origin] ?? "Its source does not list the available versions.");
     try {
-      const { packages } = await installations.inspect(caller, found.source, operation);
+      const { packages } = await installations.inspect(caller, package_source.source, operation);
       const same = packages.find(({ package_id }) => package_id === pack.package_id);
       if (same === undefined) return unknown("Its source contains another package now.");
-      const { version, provenance, source = found.textOf(version) } = same;
+      const { version, provenance, source = package_source.textOf(version) } = same;
       return {
         newest_available: version,
         source,
@@ -97,9 +98,9 @@ export function createOutdated(
       const newest = versions[0]!;
       operation.report({ step: "resolve", message: `Looking for versions of ${package_id}` });
       const in_use = versionsInUse(bindings, package_id);
-      const found = await findNewest(caller, newest, operation);
+      const newest_version = await findNewest(caller, newest, operation);
       const used = in_use.length === 0 ? [newest.version] : in_use;
-      const available = found.newest_available;
+      const available = newest_version.newest_available;
       const isOutdated = (version: string) =>
         compareVersions(newest.version, version) > 0 ||
         (available !== null && isNewer(available, version, newest.origin));
@@ -109,7 +110,7 @@ export function createOutdated(
         in_use,
         newest_installed: newest.version,
         outdated: newest.origin !== "workspace" && used.some(isOutdated),
-        ...found,
+        ...newest_version,
       });
     }
     return items;
@@ -117,8 +118,9 @@ export function createOutdated(
 }
 
 /**
- * Whether the newest version of a source is newer than an installed one. A Python version may have parts that a semantic
- * version does not have, such as `.post1`. They are build metadata, which has no order, but the index knows the order.
+ * Whether the newest version of a source is newer than an installed one. A Python version may have parts that a
+ * semantic version does not have, such as `.post1`. They are build metadata, which has no order; if only they differ,
+ * the version that the index offers counts as newer.
  */
 function isNewer(available: string, version: string, origin: Package["origin"]): boolean {
   const order = compareVersions(available, version);
@@ -128,12 +130,12 @@ function isNewer(available: string, version: string, origin: Package["origin"]):
 
 function versionsInUse(bindings: readonly Binding[], package_id: string): string[] {
   // A share that remains after a rolled back rollout gets no calls.
-  const own = bindings.filter(
+  const package_bindings = bindings.filter(
     (binding) =>
       binding.package_id === package_id &&
       (binding.share_of === undefined || binding.rollout.traffic_percent > 0),
   );
-  return [...new Set(own.map(({ package_version }) => package_version))].sort(compareVersions);
+  return [...new Set(package_bindings.map(({ package_version }) => package_version))].sort(compareVersions);
 }
 
 /** The versions of each package, newest first. */
@@ -144,11 +146,11 @@ function groupByPackage(installed: readonly Package[]): Map<string, Package[]> {
 }
 
 async function readAll<T>(read: (after: { after?: string }) => Promise<PageOf<T>>): Promise<T[]> {
-  const found: T[] = [];
+  const results: T[] = [];
   for (let after = {}; ; ) {
     const page = await read(after);
-    found.push(...page.items);
-    if (page.next === null) return found;
+    results.push(...page.items);
+    if (page.next === null) return results;
     after = { after: page.next };
   }
 }

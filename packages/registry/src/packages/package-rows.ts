@@ -10,7 +10,7 @@ import {
 } from "@backplane/ports";
 import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 
-/** Also used without an API request, for folders that are watched. */
+/** Used for API requests and for watched folders, which change without a request. */
 export interface PackageRows {
   /** Returns the row that the imported bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;

@@ -95,20 +95,20 @@ export function compilePolicy(
 }
 
 function compileRole({ roles }: Policy, role: Role): CompiledLimits[] {
-  const own: RolePolicy | undefined = roles?.[role];
-  return own === undefined ? [] : compileLimits(own);
+  const role_policy: RolePolicy | undefined = roles?.[role];
+  return role_policy === undefined ? [] : compileLimits(role_policy);
 }
 
 /** The lists of a channel are a separate allowance, in addition to `allow`. */
 function compileChannel({ channels }: Policy, channel: string): CompiledLimits[] {
   if (channels === undefined || !Object.hasOwn(channels, channel)) return [];
-  const own = channels[channel]!;
-  const { allowed_origins, allowed_tool_categories } = own;
+  const channel_policy = channels[channel]!;
+  const { allowed_origins, allowed_tool_categories } = channel_policy;
   const lists = {
     ...(allowed_origins == null ? {} : { origins: allowed_origins }),
     ...(allowed_tool_categories == null ? {} : { categories: allowed_tool_categories }),
   };
-  return [...compileLimits(own), ...compileLimits({ allow: lists })];
+  return [...compileLimits(channel_policy), ...compileLimits({ allow: lists })];
 }
 
 /** The highest risk that runs without approval: what the context tolerates, and no more than the channel does. */
@@ -142,10 +142,10 @@ function compileRisks(risks: Policy["risks"]): (tool: string) => Risk | null {
     risk,
   }));
   return (tool) => {
-    let found: Risk | null = null;
+    let highest: Risk | null = null;
     for (const { meets, risk } of all) {
-      if (meets(tool)) found = found === null ? risk : higherRisk(found, risk);
+      if (meets(tool)) highest = highest === null ? risk : higherRisk(highest, risk);
     }
-    return found;
+    return highest;
   };
 }

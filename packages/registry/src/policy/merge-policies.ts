@@ -20,6 +20,7 @@ import {
   type Tolerance,
 } from "@backplane/contract";
 import { intersect } from "../grant/intersect.ts";
+import { compileToolPatterns } from "./tool-pattern.ts";
 
 /** The policy before an operator configures anything. */
 const DEFAULT_POLICY: EffectivePolicyDocument = {
@@ -101,8 +102,33 @@ function intersectLists<T>(
 ): T[] | null {
   if (a == null) return b == null ? null : [...b];
   if (b == null) return [...a];
+  return intersectNames(a, b, normalize);
+}
+
+function intersectNames<T>(
+  a: readonly T[],
+  b: readonly T[],
+  normalize: (item: T) => T = (item) => item,
+): T[] {
   const other = new Set(b.map(normalize));
   return a.filter((item) => other.has(normalize(item)));
+}
+
+function uniteNames(
+  a: readonly string[],
+  b: readonly string[],
+  normalize: (name: string) => string = (name) => name,
+): string[] {
+  const known = new Set(a.map(normalize));
+  return [...a, ...b.filter((name) => !known.has(normalize(name)))];
+}
+
+/**
+ * The patterns of each list that a pattern of the other list covers: `search_*` and `search_web` have `search_web` in
+ * common. A pattern covers another if it matches its text, because only a `*` matches a `*`.
+ */
+function intersectPatterns(a: readonly string[], b: readonly string[]): string[] {
+  return [...new Set([...a.filter(compileToolPatterns(b)), ...b.filter(compileToolPatterns(a))])];
 }
 
 /** Categories are compared case-insensitively. */
@@ -135,8 +161,9 @@ function intersectChannels(org: Channels, project: Channels): Channels {
 function intersectChannel(a: ChannelPolicy, b: ChannelPolicy): ChannelPolicy {
   const tolerance = { ...a.tolerance, ...b.tolerance };
   for (const context of RISK_CONTEXTS) {
-    const own = a.tolerance?.[context];
-    if (own !== undefined) tolerance[context] = lowerTolerance(own, b.tolerance?.[context]);
+    const org_tolerance = a.tolerance?.[context];
+    if (org_tolerance !== undefined)
+      tolerance[context] = lowerTolerance(org_tolerance, b.tolerance?.[context]);
   }
   return {
     ...intersectRole(a, b),
@@ -176,22 +203,32 @@ function withOwnOrigins<T extends RolePolicy | ChannelPolicy>(role: T): T {
 function intersectRole(a: RolePolicy, b: RolePolicy): RolePolicy {
   const max_risk = a.max_risk === undefined ? b.max_risk : lowerRisk(a.max_risk, b.max_risk);
   return {
-    allow: mergeSelections(a.allow ?? {}, b.allow ?? {}, (x, y) => x.filter((item) => y.includes(item))),
-    deny: mergeSelections(a.deny ?? {}, b.deny ?? {}, (x, y) => [...new Set([...x, ...y])]),
+    allow: mergeSelections(a.allow ?? {}, b.allow ?? {}, {
+      origins: intersectNames,
+      tools: intersectPatterns,
+      categories: (x, y) => intersectNames(x, y, normalizeCategory),
+    }),
+    deny: mergeSelections(a.deny ?? {}, b.deny ?? {}, {
+      origins: uniteNames,
+      tools: uniteNames,
+      categories: (x, y) => uniteNames(x, y, normalizeCategory),
+    }),
     ...(max_risk === undefined ? {} : { max_risk }),
     ...(a.disabled === true || b.disabled === true ? { disabled: true } : {}),
   };
 }
 
+type CombineNames = (a: readonly string[], b: readonly string[]) => string[];
+
 function mergeSelections(
   a: RoleSelection,
   b: RoleSelection,
-  combine: (x: readonly string[], y: readonly string[]) => string[],
+  combine: Record<keyof RoleSelection, CombineNames>,
 ): RoleSelection {
   const merged: Record<string, readonly string[]> = {};
   for (const field of ["origins", "tools", "categories"] as const) {
     const [x, y] = [a[field], b[field]];
-    const items = x === undefined || y === undefined ? (x ?? y) : combine(x, y);
+    const items = x === undefined || y === undefined ? (x ?? y) : combine[field](x, y);
     if (items !== undefined) merged[field] = items;
   }
   return merged as RoleSelection;
@@ -223,7 +260,10 @@ function higherFloors(org: RiskFloor, project: RiskFloor): RiskFloor {
 }
 
 function normalizeCategories(risks: Record<string, Risk> | undefined): Record<string, Risk> {
-  return Object.fromEntries(
-    Object.entries(risks ?? {}).map(([name, risk]) => [normalizeCategory(name), risk]),
-  );
+  const highest = new Map<string, Risk>();
+  for (const [name, risk] of Object.entries(risks ?? {})) {
+    const category = normalizeCategory(name);
+    highest.set(category, higherRisk(highest.get(category) ?? risk, risk));
+  }
+  return Object.fromEntries(highest);
 }

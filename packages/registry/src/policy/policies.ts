@@ -1,7 +1,7 @@
 /**
  * The policies of orgs and projects. They are read at every call, so that a change applies to the next call on
  * every node. The compiled policy is cached until its generations change, and returned without a promise when the
- * store has the rows in memory (bench row tool.invoke).
+ * store has the rows in memory (benchmark tool.invoke).
  */
 
 import {
@@ -146,7 +146,7 @@ export class Policies {
   #hostFile({ org_id, project_id }: Scope): JsonObject {
     const { host } = this.#deps;
     const { min_class, network, mounts, default_domains, max_timeout_ms, max_depth } = host;
-    const shown = {
+    const limits = {
       max_timeout_ms,
       max_depth,
       min_class,
@@ -156,7 +156,7 @@ export class Policies {
       org: host.orgs?.get(org_id),
       project: host.projects?.get(`${org_id}/${project_id}`),
     };
-    return JSON.parse(JSON.stringify(shown)) as JsonObject;
+    return JSON.parse(JSON.stringify(limits)) as JsonObject;
   }
 
   async #compile(org: Policy, project: Policy): Promise<EffectivePolicy> {

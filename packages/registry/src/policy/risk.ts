@@ -34,7 +34,7 @@ interface CachedReport {
 }
 
 /**
- * The last report of each plan, because several rules need the risk in every call (bench row http.invoke). A plan, its
+ * The last report of each plan, because several rules need the risk in every call (benchmark http.invoke). A plan, its
  * grant and a policy are the same objects until one of them changes.
  */
 const reports = new WeakMap<object, CachedReport>();
@@ -67,7 +67,7 @@ function assess(
   const tool = item.kind === "tool" ? item.tool : null;
   const judged = policy.judged(item.id);
   if (judged !== null) add("operator", judged, "the policy's risks name this tool");
-  else if (tool?.risk !== undefined) add("author", tool.risk, "the tool's author says so");
+  else if (tool?.risk !== undefined) add("author", tool.risk, "the tool's author declares it");
   // An undeclared effect class is used only if nobody declared the risk itself.
   if (effect_class !== "unknown" || sources.length === 0)
     add("effect_class", RISK_OF_EFFECT[effect_class], `the effect class is ${effect_class}`);
@@ -105,8 +105,10 @@ function findFloor(
   const { target, category } = item.tool;
   if (floor.host !== undefined && target === "host")
     least.push({ risk: floor.host, why: "it runs on the host, outside the sandbox" });
-  const own = category === undefined ? undefined : ownRisk(floor.categories, normalizeCategory(category));
-  if (own !== undefined) least.push({ risk: own, why: `the floor of the category ${category}` });
+  const category_floor =
+    category === undefined ? undefined : ownRisk(floor.categories, normalizeCategory(category));
+  if (category_floor !== undefined)
+    least.push({ risk: category_floor, why: `the floor of the category ${category}` });
   return least;
 }
 

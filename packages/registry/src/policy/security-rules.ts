@@ -1,7 +1,7 @@
 /**
- * Security rules of tools and of the policy (instr.security-rules). A rule denies a call or raises its risk; a rule
- * that allows cannot be written. Conditions are compiled to the same schemas that check input, negated: the schema
- * describes inputs that do not match the rule, so an input that cannot be decided matches.
+ * Security rules of tools and of the policy (instr.security-rules). A rule denies a call or raises its risk; it cannot
+ * allow a call. Conditions are compiled to the same schemas that check input, negated: the schema describes inputs that
+ * do not match the rule, so an input that cannot be decided matches.
  */
 
 import {
@@ -78,7 +78,7 @@ export async function compilePluginRules(
 }
 
 /**
- * Returns the hits without a promise when every check is synchronous, which is the usual case (bench row
+ * Returns the hits without a promise when every check is synchronous, which is the usual case (benchmark
  * tool.invoke).
  */
 export function findRuleHits(

@@ -86,13 +86,13 @@ export async function writeSignIn(
   at: { org_id: string; binding_id: string },
   before: StoredSignIn | null,
   record: SignInRecord,
-  more: { renewing_until?: number; records?: ChangeRecords } = {},
+  options: { renewing_until?: number; records?: ChangeRecords } = {},
 ): Promise<boolean> {
   const { org_id, binding_id } = at;
   const row: SealedSignIn = {
     revision: (before?.row.revision ?? 0) + 1,
-    renewing_until: more.renewing_until ?? 0,
+    renewing_until: options.renewing_until ?? 0,
     ciphertext: vault.seal(org_id, signInSealName(binding_id), JSON.stringify(record)),
   };
-  return await store.sign_ins.put(org_id, binding_id, row, more.records ?? {});
+  return await store.sign_ins.put(org_id, binding_id, row, options.records ?? {});
 }

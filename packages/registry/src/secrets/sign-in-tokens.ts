@@ -8,8 +8,8 @@ export interface SignInTokens {
   /** Reads the values of the granted slots, and the access token of the sign-in if there is one. */
   readSecrets(bound: BoundPackage, grant: Pick<Grant, "secret_slots">): Promise<Record<string, string>>;
   /**
-   * Handles a `sign_in.needed` error. Resolves to null when there is a newer token and the request is worth a
-   * retry, otherwise to the error to report.
+   * Handles a `sign_in.needed` error. Resolves to null when there is a newer token and the request should be
+   * retried, otherwise to the error to report.
    */
   handleChallenge(bound: BoundPackage, error: { details?: unknown }): Promise<BackplaneError | null>;
   /** Sends a request with the secrets, and again with a newer token when the server refuses the first one. */

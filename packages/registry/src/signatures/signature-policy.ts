@@ -6,7 +6,7 @@ import { compareVersions } from "../bindings/compare-versions.ts";
 import { type SignedPackage, type VerifiedSignature, verifySignature } from "./verify-signature.ts";
 
 export interface SignaturePolicy {
-  /** Throws `signature.*` if the origin requires a signature and none of the given ones is valid. */
+  /** Throws `signature.*` if the origin requires a signature and none of `signatures` is valid. */
   check(
     caller: Caller,
     origin: Package["origin"],
@@ -38,7 +38,7 @@ export function createSignaturePolicy({ store, clock, host }: KernelDeps): Signa
         return toState(await verifySignature(signature, signed, findKey, clock.now()));
       } catch (error) {
         if (!(codeOf(error) ?? "").startsWith("signature.")) throw error;
-        refusal = closer(refusal, error);
+        refusal = pickCloser(refusal, error);
       }
     }
     if (host.require_signature.includes(origin)) throw refusal;
@@ -81,9 +81,9 @@ function toState({ signature, key }: VerifiedSignature): SignatureState {
 /** The stages of a check in order. The refusal of the signature that came closest to being valid is shown. */
 const STAGES = ["missing", "invalid", "mismatch", "untrusted", "expired", "revoked"];
 
-function closer(one: unknown, other: unknown): unknown {
-  const stage = (error: unknown) => STAGES.indexOf((codeOf(error) ?? "").slice("signature.".length));
-  return stage(other) > stage(one) ? other : one;
+function pickCloser(before: unknown, error: unknown): unknown {
+  const stageOf = (refusal: unknown) => STAGES.indexOf((codeOf(refusal) ?? "").slice("signature.".length));
+  return stageOf(error) > stageOf(before) ? error : before;
 }
 
 function missingMessage(origin: string, { package_id, version, digest }: SignedPackage): string {

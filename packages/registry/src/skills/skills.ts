@@ -45,9 +45,10 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
     const skills = new Map<string, FoundSkill>();
     for (const { package: pack } of sortProjectFirst(bound.filter(hasSkills))) {
       for (const skill of pack.manifest.skills ?? []) {
-        const taken = skills.get(skill.name);
-        if (taken?.digest === pack.digest) continue;
-        const name = taken === undefined ? skill.name : `${pack.package_id.replace("/", ":")}:${skill.name}`;
+        const existing = skills.get(skill.name);
+        if (existing?.digest === pack.digest) continue;
+        const name =
+          existing === undefined ? skill.name : `${pack.package_id.replace("/", ":")}:${skill.name}`;
         if (!skills.has(name))
           skills.set(name, {
             ...skill,

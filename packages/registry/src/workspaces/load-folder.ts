@@ -132,10 +132,10 @@ async function bindNext(
   let next = await importCandidate(parts, caller, source, used);
   const errors = errorsOf(next.description);
   const loaded = loadedFiles(used.definitions);
-  const kept = Object.keys(errors).filter((file) => loaded.has(file));
-  if (kept.length > 0) {
+  const failed_updates = Object.keys(errors).filter((file) => loaded.has(file));
+  if (failed_updates.length > 0) {
     await rows.discard(next.row.digest);
-    const keep = { digest: used.package.digest, files: kept };
+    const keep = { digest: used.package.digest, files: failed_updates };
     next = await importCandidate(parts, caller, { ...source, keep }, used);
   }
   const { row, description } = next;

@@ -10,6 +10,7 @@ import {
   BackplaneError,
   type TrustedFolder,
   toBackplaneError,
+  type WorkspaceActivity,
   type WorkspaceChange,
   type WorkspaceFile,
   type WorkspaceFolder,
@@ -24,6 +25,7 @@ import {
   type WorkspaceSource,
   type WorkspacesFacade,
 } from "@backplane/ports";
+import { WorkspaceActivityQueue } from "./activity-queue.ts";
 import { type InUse, installFolder, type LoadParts, loadFolder } from "./load-folder.ts";
 
 export interface WorkspacesService {
@@ -43,9 +45,15 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   const watches = new Map<string, () => void>();
   /** The end of the last queued change, by folder. */
   const queues = new Map<string, Promise<unknown>>();
+  const activities = new Map<string, Set<WorkspaceActivityQueue>>();
   let stopping = false;
 
-  const disk = (): WorkspaceFolders => {
+  const now = () => new Date(clock.now()).toISOString();
+  const report = (id: string, activity: WorkspaceActivity) => {
+    for (const queue of activities.get(id) ?? []) queue.push(activity);
+  };
+
+  const requireFolders = (): WorkspaceFolders => {
     if (parts.folders !== undefined) return parts.folders;
     throw new BackplaneError("workspace.not_found", "This gateway has no access to folders of its machine.");
   };
@@ -61,7 +69,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
 
   async function save(folder: TrustedFolder): Promise<void> {
     trusted.set(folder.id, folder);
-    await disk().write([...trusted.values()]);
+    await requireFolders().write([...trusted.values()]);
   }
 
   /** `reviewed` is the digest that the operator approved; the files may have changed while the change was queued. */
@@ -71,16 +79,28 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     operation: Operation,
     reviewed?: string,
   ): Promise<TrustedFolder> {
+    const began = clock.monotonic();
     operation.report({ step: "read", message: `Reading ${folder.path}` });
-    const { digest, files, tool_files } = await disk().survey(folder.path, folder.kind);
+    const { digest, files, tool_files } = await requireFolders().survey(folder.path, folder.kind);
     if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
     requireNotCancelled(operation);
     const loaded = tool_files
       ? await loadFolder(parts, caller, toSource(folder, digest), await findInUse(folder), operation)
       : await installFolder(parts, caller, folder, digest, operation);
-    const loaded_at = new Date(clock.now()).toISOString();
+    const loaded_at = now();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
     await save(next);
+    const { package_id, package_version } = next;
+    const duration_ms = Math.round(clock.monotonic() - began);
+    for (const queue of activities.get(folder.id) ?? []) queue.observe(bindingsOf(next));
+    report(folder.id, {
+      type: "loaded",
+      at: loaded_at,
+      package_id,
+      package_version,
+      duration_ms,
+      errors: next.errors,
+    });
     const errors = Object.values(next.errors);
     if (errors.length > 0)
       log.warn(
@@ -107,7 +127,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     const folder = trusted.get(id);
     if (folder === undefined || stopping) return;
     try {
-      const { digest } = await disk().survey(folder.path, folder.kind);
+      const { digest } = await requireFolders().survey(folder.path, folder.kind);
       if (digest === folder.digest) return;
       if (folder.watch) await load(folder, operatorOf(folder), unwatchedOperation());
       else log.warn({ path: folder.path }, "files of a trusted folder changed; trust them to load them");
@@ -117,6 +137,8 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
         { path: folder.path, code, err: error },
         "trusted folder could not be loaded; its loaded tools stay in use",
       );
+      const package_version = folder.package_version === "" ? null : folder.package_version;
+      report(id, { type: "failed", at: now(), message, package_version });
       if (folder.watch) await save({ ...folder, errors: { ...folder.errors, tools: message } });
     }
   }
@@ -125,7 +147,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     watches.get(id)?.();
     watches.set(
       id,
-      disk().watch(path, kind, () => void enqueue(id, () => onFilesChanged(id)).catch(() => {})),
+      requireFolders().watch(path, kind, () => void enqueue(id, () => onFilesChanged(id)).catch(() => {})),
     );
   }
 
@@ -139,7 +161,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       ...rest
     } = folder;
     try {
-      const now = await disk().survey(folder.path, folder.kind);
+      const now = await requireFolders().survey(folder.path, folder.kind);
       const changes = diffFiles(files, now.files);
       return { ...rest, changes, state: changes.length === 0 ? "loaded" : "changed" };
     } catch {
@@ -156,13 +178,13 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   const facade: WorkspacesFacade = {
     async review(caller, requested_path, kind) {
       requireHostAdmin(caller, "read folders on the host");
-      const path = await disk().resolve(requested_path);
-      const { digest, files } = await disk().survey(path, kind);
+      const path = await requireFolders().resolve(requested_path);
+      const { digest, files } = await requireFolders().survey(path, kind);
       const before = find(caller, path, kind);
       const changes = [];
       const surveyed = new Map(files.map((file) => [file.path, file.sha256]));
       for (const change of diffFiles(before?.files ?? [], files)) {
-        const text = await disk().text(path, change.path, surveyed.get(change.path));
+        const text = await requireFolders().text(path, change.path, surveyed.get(change.path));
         changes.push({ ...change, text });
       }
       return {
@@ -174,29 +196,46 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
         trusted: before === undefined ? null : await viewFolder(before),
       };
     },
-    async trust(caller, wanted, operation = unwatchedOperation()) {
+    async trust(caller, request, operation = unwatchedOperation()) {
       requireHostAdmin(caller, "trust a folder on the host");
-      const { kind, watch } = wanted;
-      const path = await disk().resolve(wanted.path);
+      const { kind, watch } = request;
+      const path = await requireFolders().resolve(request.path);
       const { org_id, project_id } = caller.scope;
       return await enqueue(`${org_id}\n${project_id}\n${kind}\n${path}`, async () => {
-        const now = new Date(clock.now()).toISOString();
         const before = find(caller, path, kind);
         const folder: TrustedFolder = {
           ...(before ?? newFolder(ids.next("workspace"), path, kind, caller)),
           watch,
-          trusted_at: now,
+          trusted_at: now(),
           trusted_by: caller.actor,
         };
-        const loaded = await enqueue(folder.id, () => load(folder, caller, operation, wanted.digest));
+        const loaded = await enqueue(folder.id, () => load(folder, caller, operation, request.digest));
         watchFolder(loaded);
         return await viewFolder(loaded);
       });
     },
     async list(caller) {
       requireHostAdmin(caller, "list trusted folders");
-      const own = [...trusted.values()].filter((each) => isInScope(each, caller));
-      return await Promise.all(own.map(viewFolder));
+      const visible = [...trusted.values()].filter((each) => isInScope(each, caller));
+      return await Promise.all(visible.map(viewFolder));
+    },
+    async *watch(caller, id, stop) {
+      requireHostAdmin(caller, "watch a trusted folder");
+      const folder = trusted.get(id);
+      if (folder === undefined || !isInScope(folder, caller)) throw new BackplaneError("workspace.not_found");
+      const queue = new WorkspaceActivityQueue(deps.runner, now);
+      const readers = activities.get(id) ?? new Set();
+      activities.set(id, readers.add(queue));
+      queue.observe(bindingsOf(folder));
+      const { package_id, package_version, errors, loaded_at: at } = folder;
+      queue.push({ type: "loaded", at, package_id, package_version, duration_ms: null, errors });
+      try {
+        yield* queue.items(stop);
+      } finally {
+        queue.close();
+        readers.delete(queue);
+        if (readers.size === 0) activities.delete(id);
+      }
     },
     async untrust(caller, id) {
       requireHostAdmin(caller, "remove a trusted folder");
@@ -205,7 +244,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       await enqueue(id, async () => {
         watches.get(id)?.();
         watches.delete(id);
-        for (const binding_id of trusted.get(id)?.bindings ?? [folder.binding_id])
+        for (const binding_id of bindingsOf(trusted.get(id) ?? folder))
           if ((await findInUse({ ...folder, binding_id })) !== null)
             await parts.bindings.remove(caller, binding_id);
         for (const snapshot of trusted.get(id)?.snapshots ?? []) {
@@ -213,7 +252,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
           if (row !== null) await rows.remove(caller, row);
         }
         trusted.delete(id);
-        await disk().write([...trusted.values()]);
+        await requireFolders().write([...trusted.values()]);
       });
     },
   };
@@ -222,7 +261,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
     facade,
     async start() {
       if (parts.folders === undefined) return;
-      for (const folder of await disk().read()) {
+      for (const folder of await requireFolders().read()) {
         trusted.set(folder.id, folder);
         watchFolder(folder);
         // Loads what was saved while the gateway was down, without delaying the start.
@@ -236,6 +275,11 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
       await Promise.all(queues.values());
     },
   };
+}
+
+/** A folder of tool files has one binding. */
+function bindingsOf({ binding_id, bindings }: TrustedFolder): string[] {
+  return bindings ?? (binding_id === "" ? [] : [binding_id]);
 }
 
 function newFolder(
@@ -295,10 +339,10 @@ function diffFiles(before: readonly WorkspaceFile[], now: readonly WorkspaceFile
   const known = new Map(before.map((file) => [file.path, file]));
   const changes: WorkspaceChange[] = [];
   for (const { path, size, sha256 } of now) {
-    const old = known.get(path);
+    const trusted_file = known.get(path);
     known.delete(path);
-    if (old === undefined) changes.push({ path, size, change: "added" });
-    else if (old.sha256 !== sha256) changes.push({ path, size, change: "changed" });
+    if (trusted_file === undefined) changes.push({ path, size, change: "added" });
+    else if (trusted_file.sha256 !== sha256) changes.push({ path, size, change: "changed" });
   }
   for (const path of known.keys()) changes.push({ path, size: 0, change: "removed" });
   return changes.sort((a, b) => (a.path < b.path ? -1 : 1));

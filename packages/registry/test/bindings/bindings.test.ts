@@ -133,7 +133,7 @@ verifies(
     });
     expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
     expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(newer.binding_id);
-    const mine = await fixture.call({ export_id: "echo" });
+    const invocation = await fixture.call({ export_id: "echo" });
     const other_org: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
     const errorOf = async (work: Promise<unknown>) =>
       await work.then(
@@ -152,7 +152,7 @@ verifies(
       expect(real).toEqual(missing);
       expect(real[0]).toEqual(["binding.not_found", "There is no such binding.", undefined]);
       expect(await errorOf(invocations.invoke(caller, { binding_id: own.binding_id }))).toEqual(missing[0]);
-      expect(await errorOf(invocations.get(caller, mine.id))).toEqual(
+      expect(await errorOf(invocations.get(caller, invocation.id))).toEqual(
         await errorOf(invocations.get(caller, "inv_00000000000000000000000000")),
       );
     }

@@ -278,9 +278,9 @@ test("withdraws a held upgrade on rollback, and does not hold a version that add
   const { fixture, bound } = await openBound();
   await install(fixture, "0.3.0", WIDER);
   await upgrade(fixture, "0.3.0", { new_permissions: "hold", percent: 10 });
-  const back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
-  expect(back).not.toHaveProperty("held_upgrade");
-  expect(back.package_version).toBe("0.1.0");
+  const rolled_back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
+  expect(rolled_back).not.toHaveProperty("held_upgrade");
+  expect(rolled_back.package_version).toBe("0.1.0");
   // An admin can also grant the permissions for only a share of the calls.
   const shares = await upgrade(fixture, "0.3.0", { new_permissions: "grant", percent: 10 });
   expect(shares.filter(({ share_of }) => share_of !== undefined)).toHaveLength(2);

@@ -106,7 +106,7 @@ verifies("bind.hot", "keeps the version in use when the next one fails its hands
   expect(await fixture.call({ export_id: "greet" })).toMatchObject({ package_version: "0.3.0" });
 });
 
-test("starts a version once for all its exports, and not for a change without a new version or a rollback", async () => {
+test("starts a version once for all its exports, and not for a rollback or a change without a new version", async () => {
   const { fixture, bound, patch } = await openBound();
   const probed = failWith(fixture, {});
   const both = [TOOL, toolExport("wave")];

@@ -48,8 +48,8 @@ verifies("server.names", "lets only an admin set or change the name of a server"
   await bindings.patch(admin, binding_id, named("renamed"), undefined);
   const removed = bindings.patch(user, binding_id, { config: { env: { A: "1" } } }, undefined);
   await expect(removed).rejects.toMatchObject({ ...DENIED, fix: expect.stringContaining("renamed") });
-  const kept = { name: "renamed", env: { A: "1" } };
-  expect((await bindings.patch(user, binding_id, { config: kept }, undefined)).config).toEqual(kept);
+  const config = { name: "renamed", env: { A: "1" } };
+  expect((await bindings.patch(user, binding_id, { config }, undefined)).config).toEqual(config);
   const beside = { rollout: { traffic_percent: 10 } };
   const second = await bindAs(fixture, user, server("acme/filer", "0.2.0"), beside);
   expect(second.config.name).toBe("renamed");
@@ -134,7 +134,7 @@ verifies(
       await expect(
         bindings.patch(admin, second.binding_id, { config: { name } }, undefined),
       ).rejects.toMatchObject({ ...conflict, fix: expect.stringContaining("-3"), details: {} });
-    // Its own name stays free for it.
+    // A server may keep its own name.
     await bindings.patch(
       admin,
       second.binding_id,
@@ -211,7 +211,7 @@ verifies("server.names", "lets only an admin remove a server that an admin has n
     ...DENIED,
     fix: expect.stringContaining(`backplane binding disable ${named.binding_id}`),
   });
-  // Otherwise the user could bind it again under a name that no policy knows.
+  // Otherwise the user could bind it again under a name that no policy mentions.
   await expect(bindAs(fixture, user, server("acme/filer"))).rejects.toMatchObject({});
   await bindings.patch(user, named.binding_id, { status: "disabled" }, undefined);
   await bindings.remove(admin, named.binding_id);

@@ -17,8 +17,13 @@ test("lets only an admin lower the class, audits it, and lets any operator raise
   const lowered = await fixture.kernel.bindings.patch(admin, id, lower, undefined);
   expect(lowered.class_lowered_by).toBe("admin");
   // A later change by a user keeps class_lowered_by; raising the class needs no admin.
-  const kept = await fixture.kernel.bindings.patch(user, id, { rollout: { traffic_percent: 90 } }, undefined);
-  expect(kept.class_lowered_by).toBe("admin");
+  const patched = await fixture.kernel.bindings.patch(
+    user,
+    id,
+    { rollout: { traffic_percent: 90 } },
+    undefined,
+  );
+  expect(patched.class_lowered_by).toBe("admin");
   const audit = await fixture.kernel.audit.list(admin, { action: "binding.change" }, { limit: 10 });
   expect(audit.items.some((entry) => entry.details.class_lowered_by === "admin")).toBe(true);
   const raised = await fixture.kernel.bindings.patch(user, id, { policy: { class: "isolated" } }, undefined);
@@ -65,8 +70,8 @@ test("refuses mounts and changes of org-wide bindings to a key of one project, w
   await expect(bindings.remove(projectAdmin, org.binding_id)).rejects.toMatchObject(denied);
   // The host's disk belongs to no org: only the admin token may mount it.
   const mounts = [{ source: "/", target: "/host", writable: true }];
-  const asked = bindings.create(projectAdmin, { ...named, policy: { mounts } });
-  await expect(asked).rejects.toMatchObject(denied);
+  const creation = bindings.create(projectAdmin, { ...named, policy: { mounts } });
+  await expect(creation).rejects.toMatchObject(denied);
   const own = await bindings.create(admin, { ...named, policy: { mounts } });
   const patch = (policy: object) => bindings.patch(projectAdmin, own.binding_id, { policy }, undefined);
   expect((await patch({ mounts, timeout_ms: 5_000 })).policy).toEqual({ mounts, timeout_ms: 5_000 });

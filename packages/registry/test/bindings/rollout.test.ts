@@ -48,7 +48,7 @@ verifies(
     const withoutSession = await share(fixture, singles(2_000));
     expect(withoutSession["2.0.0"]).toBeGreaterThan(400);
     expect(withoutSession["2.0.0"]).toBeLessThan(600);
-    // The remainder goes to the org's binding, and the rest is refused.
+    // The org's binding gets its share of the remaining calls, and the rest are refused.
     const lower = (id: string, traffic: number) =>
       fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
     await lower(older.binding_id, 25);
@@ -115,6 +115,6 @@ test("picks the org's binding for a caller of the whole org who names no project
   expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(wide.binding_id);
   expect((await fixture.call({ binding_id: own.binding_id }, org)).binding_id).toBe(own.binding_id);
   expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-  const shown = (await fixture.kernel.exports.discover(org, "tool")).map((item) => item.binding_id);
-  expect(shown.sort()).toEqual([own.binding_id, wide.binding_id].sort());
+  const binding_ids = (await fixture.kernel.exports.discover(org, "tool")).map((item) => item.binding_id);
+  expect(binding_ids.sort()).toEqual([own.binding_id, wide.binding_id].sort());
 });

@@ -4,7 +4,7 @@ import type { RunOutcome } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, createTestKernel, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const PACKAGE = "acme/devkit";
@@ -56,12 +56,12 @@ verifies("bind.hot", "rolls all bindings of a version back when one of its calls
   expect(await greet(fixture)).toMatchObject({ fallback_from: { package_version: "0.2.0" } });
   await expect.poll(() => versions(fixture), { timeout: 10_000 }).toEqual(["0.1.0", "0.1.0"]);
   expect(await greet(fixture)).toMatchObject({ status: "succeeded", package_version: "0.1.0" });
-  const back = await fixture.kernel.bindings.get(admin, bound.binding_id);
-  expect(back).toMatchObject({
+  const restored = await fixture.kernel.bindings.get(admin, bound.binding_id);
+  expect(restored).toMatchObject({
     config: { team: "ops" },
     rolled_back: { package_version: "0.2.0", reason: "A call ended with crashed." },
   });
-  expect(back).not.toHaveProperty("trial");
+  expect(restored).not.toHaveProperty("trial");
   expect(await rollbacks(fixture)).toMatchObject([
     { actor: "kernel", details: { reason: "A call ended with crashed.", version: "0.2.0" } },
     { actor: "kernel" },
@@ -213,9 +213,39 @@ test("refuses a second rollout beside one that is running, and a share that does
   });
 });
 
+test.each([1, 2, 3])(
+  "does not roll a trial back to a version whose bytes are replaced after read %i of the plan",
+  async (replace_after) => {
+    const { fixture, bound } = await openBound();
+    await upgrade(fixture, "0.2.0");
+    const { packages } = fixture.store;
+    const find = packages.find.bind(packages);
+    let replaced = false;
+    let reads = 0;
+    vi.spyOn(packages, "find").mockImplementation(async (...wanted) => {
+      const found = await find(...wanted);
+      // The gateway first compares the bytes, then reads the package for its plan.
+      if (wanted[2] !== "0.1.0" || ++reads !== replace_after) return found;
+      replaced = true;
+      const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
+      await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+      await install(fixture, "0.1.0", [...TOOLS, toolExport("other")]);
+      return found;
+    });
+    endCalls(fixture, { "0.2.0": ended("failed", "crashed") });
+    await greet(fixture);
+    await until(() => fixture.logged.some(({ message }) => message.startsWith("could not roll back")));
+    expect(replaced).toBe(true);
+    expect(await versions(fixture)).toEqual(["0.2.0", "0.2.0"]);
+    expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).rollback_failed).toMatchObject({
+      problem: "acme/devkit 0.1.0 was installed again with different content than before the upgrade.",
+    });
+  },
+);
+
 verifies(
   "upgrade.moves",
-  "does not roll a trial back if the previous version now has different bytes, and says what to do",
+  "does not roll a trial back if the previous version now has different bytes, and reports how to proceed",
   async () => {
     for (const other of [true, false]) {
       const { fixture, bound } = await openBound();

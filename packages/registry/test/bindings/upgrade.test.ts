@@ -144,8 +144,8 @@ describe("rollback", () => {
     const { fixture, bound } = await openWith();
     await install(fixture, "0.2.0");
     await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
-    const back = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
-    expect(back).toMatchObject({
+    const rolled_back = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
+    expect(rolled_back).toMatchObject({
       package_version: "0.1.0",
       generation: 3,
       config: { team: "ops" },
@@ -153,7 +153,7 @@ describe("rollback", () => {
       secrets: SECRET,
       previous: { package_version: "0.2.0", config: { team: "dev" } },
     });
-    // The second rollback goes forward again.
+    // A second rollback undoes the first.
     expect(await fixture.kernel.bindings.rollback(operator, bound.binding_id)).toMatchObject({
       package_version: "0.2.0",
       config: { team: "dev" },
@@ -170,8 +170,8 @@ describe("rollback", () => {
     await install(fixture, "0.1.0", [
       slotted("greet", { network: "egress", allowed_domains: ["evil.example"] }),
     ]);
-    const back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
-    expect(back).toMatchObject({
+    const rolled_back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
+    expect(rolled_back).toMatchObject({
       package_version: "0.1.0",
       config: { team: "dev" },
       policy: { approval: "always", timeout_ms: 9_000, permissions: { network: "none" } },
@@ -236,7 +236,7 @@ describe("a version that cannot be used", () => {
     expect(await listed(fixture)).toEqual([bound]);
   });
 
-  test("can be used if the upgrade supplies the missing settings", async () => {
+  test("is accepted if the upgrade supplies the missing settings", async () => {
     const { fixture } = await openWith();
     await install(fixture, "0.2.0", [
       toolExport("greet", { permissions: { secret_slots: ["token", "extra"] } }),
@@ -300,12 +300,12 @@ verifies("upgrade.moves", "lets one of several racing upgrades win; the others c
       fixture.kernel.bindings.upgrade(admin, { package_id: PACKAGE, package_version }),
     ),
   );
-  const won = ended.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
-  expect(won).toHaveLength(1);
+  const succeeded = ended.flatMap((result) => (result.status === "fulfilled" ? result.value : []));
+  expect(succeeded).toHaveLength(1);
   for (const result of ended)
     if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "binding.conflict" });
-  expect(await listed(fixture)).toEqual(won);
-  expect(won[0]!.generation).toBe(2);
+  expect(await listed(fixture)).toEqual(succeeded);
+  expect(succeeded[0]!.generation).toBe(2);
 });
 
 test("reports a move only with the change that moved the binding", async () => {
@@ -336,6 +336,16 @@ test("drops secrets of removed slots, and keeps a raised class and a refusal to 
   const moved = await create(fixture, "0.2.0");
   expect(moved).toMatchObject({ status: "active", policy });
   expect(moved.secrets).toEqual({});
+});
+
+test("does not hold a domain that the old version reached through a wildcard", async () => {
+  const { fixture, bound } = await openWith(
+    manifest([slotted("greet", { network: "egress", allowed_domains: ["*.example"] })]),
+  );
+  await install(fixture, "0.2.0", [slotted("greet", { network: "egress", allowed_domains: ["a.example"] })]);
+  const moved = await create(fixture, "0.2.0");
+  expect(moved.previous!.permissions_held).toEqual([]);
+  expect(moved.policy).toEqual(bound.policy);
 });
 
 test("does not hold a permission that the operator has already narrowed", async () => {

@@ -128,8 +128,8 @@ test("drops approval = never when the new version has a wider grant, unless an a
   expect(moved!.policy.approval).toBeUndefined();
   expect(moved!.previous!.trust_dropped).toEqual(["approval"]);
   await fixture.kernel.bindings.rollback(admin, binding_id);
-  const [kept] = await upgradeWith(admin, { policy: NEVER });
-  expect(kept!.policy.approval).toBe("never");
+  const [upgraded] = await upgradeWith(admin, { policy: NEVER });
+  expect(upgraded!.policy.approval).toBe("never");
 });
 
 test("lets only an admin widen the grant of a binding with approval = never", async () => {

@@ -83,7 +83,7 @@ verifies(
       Object.fromEntries(Array.from({ length: CONFIG_LIMITS.keys_per_write + 1 }, (_, n) => [`k${n}`, n])),
     ];
     for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
-    // The store refuses half way: the org is full after the second key.
+    // The store refuses halfway: the org is full after the second key.
     const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
     const fitting = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
     for (let n = 0; n < fitting; n += 50) {
@@ -230,7 +230,7 @@ test("audits writes by key without values, and refuses writes of guests and plug
   expect(await config.list(guest)).toEqual({ c: "value-3" });
 });
 
-test("separates orgs, and tells listeners which org was written", async () => {
+test("separates orgs, and passes the written org to listeners", async () => {
   const fixture = await createTestKernel();
   const { config } = fixture.kernel;
   const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };

@@ -93,7 +93,7 @@ verifies(
     expect(await config.set(orgUser, { "plugin.acme.url": "https://evil.example" })).toEqual([
       "plugin.acme.token",
     ]);
-    // People may well set the address first and the key second.
+    // An operator may set the address first and the key second.
     await config.set(orgUser, { "plugin.acme.token": "tok-2" });
     expect(await config.set(orgUser, { "plugin.acme.url": "https://evil.example" })).toEqual([]);
     expect(await listed()).toContain("plugin.acme.token");
@@ -102,9 +102,10 @@ verifies(
 
 test("lets only the host's admin set allow_private, and only for the instance's own address", async () => {
   const { fixture, providers } = await withProvider({ base_url: "http://localhost:11434/v1", model: "m" });
-  const opened = async () => (await fixture.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
-  const wholeAdmin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };
-  for (const caller of [user, orgUser, wholeAdmin]) {
+  const allowedAddress = async () =>
+    (await fixture.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
+  const orgAdmin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };
+  for (const caller of [user, orgUser, orgAdmin]) {
     const patch = providers.patch(caller, "prod", { config: { allow_private: true } });
     expect(await codeOfRejected(patch)).toBe("policy.denied");
     const create = providers.create(caller, {
@@ -113,19 +114,19 @@ test("lets only the host's admin set allow_private, and only for the instance's 
     });
     expect(await codeOfRejected(create)).toBe("policy.denied");
   }
-  expect(await opened()).toBeNull();
+  expect(await allowedAddress()).toBeNull();
   const other = providers.patch(admin, "prod", { config: { allow_private: "10.0.0.1:80" } });
   expect(await codeOfRejected(other)).toBe("provider.invalid");
   await providers.patch(admin, "prod", { config: { allow_private: true } });
-  expect(await opened()).toBe("localhost:11434");
+  expect(await allowedAddress()).toBe("localhost:11434");
   const [audit] = (await fixture.store.audit.list(admin.scope, {}, { limit: 1 })).items;
   expect(audit).toMatchObject({ action: "provider.patch", details: { allow_private: "localhost:11434" } });
   // The permission is for this address only; another address removes it.
   await providers.patch(orgUser, "prod", { config: { base_url: "http://localhost:9/v1" } });
-  expect(await opened()).toBeNull();
+  expect(await allowedAddress()).toBeNull();
 
   const { kernel } = await createTestKernel();
   const key = { "providers.prod.allow_private": "localhost:1" };
-  expect(await codeOfRejected(kernel.config.set(wholeAdmin, key))).toBe("policy.denied");
+  expect(await codeOfRejected(kernel.config.set(orgAdmin, key))).toBe("policy.denied");
   await kernel.config.set(admin, key);
 });

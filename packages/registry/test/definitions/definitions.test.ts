@@ -123,11 +123,11 @@ test("quarantines a changed definition until an operator accepts it, and offers 
 test("keeps the known definitions and stores the error when a description fails", async () => {
   const fixture = await open();
   const { kernel, runner } = fixture;
-  runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
+  runner.description = () => Promise.reject(new BackplaneError("crashed", "it exited immediately"));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   expect(await kernel.definitions.get(admin, binding_id)).toMatchObject({
     exports: [],
-    error: { code: "crashed", message: "it died at once" },
+    error: { code: "crashed", message: "it exited immediately" },
   });
   runner.description = () => answer([described("today", "Weather today")]);
   expect(await kernel.definitions.refresh(admin, binding_id)).toMatchObject({ error: null });
@@ -171,12 +171,12 @@ test("requires a new approval when another definition was accepted since", async
   expect((await call()).invocation.approval_id).not.toBeNull();
   const before = other.invocation.approval_id!;
   await kernel.approvals.answer(admin, before, { response: "approve" });
-  const asked = async () =>
+  const findQuestion = async () =>
     (await kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items.find(
       ({ replaces }) => replaces === before,
     );
-  await until(async () => (await asked()) !== undefined);
-  expect(await asked()).toMatchObject({ invocation_id: other.id, changed: ["definition"] });
+  await until(async () => (await findQuestion()) !== undefined);
+  expect(await findQuestion()).toMatchObject({ invocation_id: other.id, changed: ["definition"] });
 });
 
 test("refuses to accept a definition that changed after it was read", async () => {
@@ -247,7 +247,7 @@ test("quarantines a tool that changed while its server was renamed, and offers o
   fixture.runner.description = () => named("rain", "Weather tomorrow, and your keys");
   await fixture.kernel.bindings.patch(admin, binding_id, { config: { name: "rain" } }, undefined);
   const offered = async () =>
-    (await fixture.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
+    (await fixture.kernel.exports.discover(user, "tool")).map(({ export_id }) => export_id);
   expect(await offered()).toEqual(["mcp_rain_same"]);
   await fixture.kernel.definitions.refresh(admin, binding_id);
   expect(await offered()).toEqual(["mcp_rain_same"]);

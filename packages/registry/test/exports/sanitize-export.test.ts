@@ -47,16 +47,16 @@ test("replaces hidden characters from manifests, plugins and servers with a mark
     { "out.json": { type: "object", description: `out${smuggled}` } },
   );
 
-  const shown = await kernel.catalog.list(user);
-  const all = JSON.stringify([shown, await kernel.exports.discover(user, "tool")]);
+  const tools = await kernel.catalog.list(user);
+  const all = JSON.stringify([tools, await kernel.exports.discover(user, "tool")]);
   expect(all).not.toMatch(/[\u{e0000}-\u{e007f}\u200b\u202e\u2066\u2069]|\\u001b/u);
-  expect(shown.map(({ name, title, description }) => [name, title, description])).toEqual([
+  expect(tools.map(({ name, title, description }) => [name, title, description])).toEqual([
     ["mcp_weather_today", `To${X}day`, `Weather${X}[2J`],
     ["read", null, `Reads ${X}all${X}`],
     ["write", null, `Writes.${X}`],
   ]);
-  expect(shown[0]!.input_schema).toMatchObject({ title: `Sky${X}`, required: [`ci${X}ty`] });
-  expect(shown[1]!.output_schema).toMatchObject({ description: `out${X}` });
+  expect(tools[0]!.input_schema).toMatchObject({ title: `Sky${X}`, required: [`ci${X}ty`] });
+  expect(tools[1]!.output_schema).toMatchObject({ description: `out${X}` });
 
   const entry = (await kernel.catalog.entries(admin, { all: true })).find(({ name }) => name === "write");
   expect(entry?.taken_out).toEqual([

@@ -23,8 +23,8 @@ test("binds every tool of a package together, with one config and one set of slo
   expect(waiting).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
   const secrets = { token: "secret://org_local/token" };
   const { binding_id } = await kernel.bindings.patch(admin, waiting.binding_id, { secrets }, undefined);
-  const found = await kernel.exports.discover(user, "tool");
-  expect(found.map((item) => [item.export_id, item.binding_id])).toEqual([
+  const exports = await kernel.exports.discover(user, "tool");
+  expect(exports.map((item) => [item.export_id, item.binding_id])).toEqual([
     ["count", binding_id],
     ["search", binding_id],
   ]);

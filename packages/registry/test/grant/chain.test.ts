@@ -1,6 +1,6 @@
 /** Grants of nested calls with random policies at every level, from the manifest to the outermost caller. */
 
-import type { Binding, Grant, Package } from "@backplane/contract";
+import { type Binding, FILESYSTEM_ACCESS, type Grant, type Package } from "@backplane/contract";
 import { toDelegatedCaller } from "@backplane/door";
 import { type GrantLevel, type HostPolicy, hostPolicy } from "@backplane/ports";
 import { manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
@@ -15,7 +15,7 @@ import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.t
 import { exported, host, level, maybe, narrow, type RandomExport } from "./random-levels.ts";
 
 function standing(
-  { asked: permissions, policy: bound, isolation: kept, capabilities }: RandomExport,
+  { asked: permissions, policy: bound, isolation, capabilities }: RandomExport,
   host_policy: HostPolicy,
 ) {
   const content = manifest([toolExport("one", { permissions })], {
@@ -23,15 +23,20 @@ function standing(
   });
   const binding = { policy: bound } as Binding;
   const pack = { manifest: content } as Package;
-  return standingLevel({ binding, package: pack, export: content.exports[0]! }, kept, scope, host_policy);
+  return standingLevel(
+    { binding, package: pack, export: content.exports[0]! },
+    isolation,
+    scope,
+    host_policy,
+  );
 }
 
 /** Compares every dimension. A field that a level leaves out is allowed. */
 function wider(child: Grant, parent: Level): string[] {
-  const outside = <T>(mine: readonly T[], theirs: readonly T[] | null | undefined) =>
-    theirs !== undefined && theirs !== null && mine.some((entry) => !theirs.includes(entry));
+  const outside = <T>(granted: readonly T[], allowed: readonly T[] | null | undefined) =>
+    allowed !== undefined && allowed !== null && granted.some((entry) => !allowed.includes(entry));
   const { mounts } = parent;
-  const found: [string, boolean][] = [
+  const checks: [string, boolean][] = [
     ["class", parent.class !== undefined && moreIsolated(child.class, parent.class) !== child.class],
     ["network", parent.network === "none" && child.network !== "none"],
     [
@@ -42,8 +47,7 @@ function wider(child: Grant, parent: Level): string[] {
     [
       "filesystem",
       parent.filesystem !== undefined &&
-        child.filesystem !== "none" &&
-        child.filesystem !== parent.filesystem,
+        FILESYSTEM_ACCESS.indexOf(child.filesystem) > FILESYSTEM_ACCESS.indexOf(parent.filesystem),
     ],
     [
       "mounts",
@@ -69,7 +73,7 @@ function wider(child: Grant, parent: Level): string[] {
         (child.tools === null || outside(child.tools, parent.tools)),
     ],
   ];
-  return found.filter(([, is]) => is).map(([dimension]) => dimension);
+  return checks.filter(([, is_wider]) => is_wider).map(([dimension]) => dimension);
 }
 
 const KEY = `${scope.org_id}/${scope.project_id}`;
@@ -88,12 +92,12 @@ test("never grants more than manifest, binding, project, org, host and caller al
       level,
       fc.array(fc.record({ of: exported, narrow }), { minLength: 1, maxLength: 4 }),
       (own, org, project, calls) => {
-        const fixture = hostPolicyWith(own, org, project);
+        const host_policy = hostPolicyWith(own, org, project);
         let caller = user;
         let before: Grant | null = null;
         for (const call of calls) {
           const ceiling = callerLevel(caller, call.narrow);
-          const grant = toGrant(intersect(standing(call.of, fixture), ceiling ?? {}));
+          const grant = toGrant(intersect(standing(call.of, host_policy), ceiling ?? {}));
           const { asked: manifested, policy: bound } = call.of;
           const parents: Record<string, Level> = {
             manifest: { ...manifested, class: call.of.isolation, capabilities: call.of.capabilities },

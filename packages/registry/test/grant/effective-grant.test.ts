@@ -58,7 +58,7 @@ test("does not narrow by fields that the binding's permissions leave out", async
   expect(grant).toMatchObject({ filesystem: "none", network: "egress", capabilities: [], mounts: [] });
 });
 
-test("lets the host forbid mounts, network and low classes whatever the binding says", async () => {
+test("lets the host forbid mounts, network and low classes whatever the binding sets", async () => {
   const fixture = await createTestKernel({ host: { mounts: false, network: "none", min_class: "isolated" } });
   const bound = await fixture.bind(content, { policy: { mounts: [mount], class: "worker" } });
   const { grant } = await fixture.call({ export_id: "reach" });
@@ -91,7 +91,7 @@ test("limits the gateway's own requests by the levels of host, org and project",
 });
 
 test("lets a plugin's call run on the host only if the plugin itself does", () => {
-  const from = (host?: true) =>
+  const levelWith = (host?: true) =>
     callerLevel(
       {
         ...user,
@@ -99,5 +99,5 @@ test("lets a plugin's call run on the host only if the plugin itself does", () =
       },
       undefined,
     );
-  expect([from()?.host, from(true)?.host]).toEqual([false, true]);
+  expect([levelWith()?.host, levelWith(true)?.host]).toEqual([false, true]);
 });

@@ -1,3 +1,4 @@
+import { FILESYSTEM_ACCESS } from "@backplane/contract";
 import { noGrant } from "@backplane/test-kit/no-grant";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -57,8 +58,7 @@ function notWider(child: Level, parent: Level): boolean {
         parent.allowed_domains!.some((wide) => covers(wide, domain)),
       )) &&
     (parent.filesystem === undefined ||
-      child.filesystem === "none" ||
-      child.filesystem === parent.filesystem) &&
+      FILESYSTEM_ACCESS.indexOf(child.filesystem!) <= FILESYSTEM_ACCESS.indexOf(parent.filesystem)) &&
     mountsInside &&
     inside(child.gateway_api_scopes, parent.gateway_api_scopes) &&
     inside(child.secret_slots, parent.secret_slots) &&
@@ -94,6 +94,15 @@ test("an intersection is commutative, associative and idempotent", () => {
     }),
     { numRuns: 2_000 },
   );
+});
+
+test("keeps the narrower of two kinds of file access", () => {
+  const both = (...levels: NonNullable<Level["filesystem"]>[]) =>
+    intersect(...levels.map((filesystem): Level => ({ filesystem }))).filesystem;
+  expect(both("scratch", "assets_ro")).toBe("assets_ro");
+  expect(both("assets_ro", "scratch")).toBe("assets_ro");
+  expect(both("scratch", "scratch")).toBe("scratch");
+  expect(both("scratch", "assets_ro", "none")).toBe("none");
 });
 
 test("lets a tool run on the host only if every level allows it", () => {

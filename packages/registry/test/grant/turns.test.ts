@@ -11,7 +11,7 @@ import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { createTestSession } from "../../../agent/test/loop/test-session.ts";
 
-const yes = {
+const autoApprove = {
   name: "yes",
   version: "1.0.0",
   category: "adapter" as const,
@@ -37,7 +37,7 @@ async function bindBoth(fixture: Awaited<ReturnType<typeof createTestSession>>):
 }
 
 test("refuses a tool of a sub-agent access to tools that the sub-agent may not use", async () => {
-  const fixture = await createTestSession({ plugins: [agentTool, yes as never] });
+  const fixture = await createTestSession({ plugins: [agentTool, autoApprove as never] });
   await bindBoth(fixture);
   const reached: string[] = [];
   fixture.runner.script = async ({ request }) => {
@@ -58,7 +58,7 @@ test("refuses a tool of a sub-agent access to tools that the sub-agent may not u
   expect(calls.map(({ grant }) => grant!.tools)).toEqual([["outer"], null]);
 });
 
-const asks: KernelTool = {
+const deployTool: KernelTool = {
   name: "deploy",
   description: "Deploys.",
   parameters: { type: "object", properties: {} },
@@ -67,8 +67,8 @@ const asks: KernelTool = {
 };
 
 test("after a restart, a turn that a plugin started resumes with the rights of that plugin", async () => {
-  const long = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
-  const first = await createTestSession(long);
+  const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [deployTool] };
+  const first = await createTestSession(options);
   const scopes = ["runs:write", "tools:invoke"] as const;
   await first.bind(
     manifest([
@@ -92,15 +92,15 @@ test("after a restart, a turn that a plugin started resumes with the rights of t
   await until(async () => (await pending(first)).length === 1);
   await first.crash();
 
-  const second = await createTestSession({ ...long, file: first.file });
+  const second = await createTestSession({ ...options, file: first.file });
   const [question] = await pending(second);
   await second.kernel.approvals.answer(admin, question!.id, { response: "approve" });
   await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
   const runs = (await second.kernel.runs.list(user, { session_id: "s1" }, { limit: 5 })).items;
   expect(runs.map(({ requested_by, resumed }) => [requested_by, resumed])).toEqual([[parent, 1]]);
   // The turn is offered the tools in the grant of the first call and not the other tools of the project.
-  const asked = second.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
-  const offered = (asked.payload.tools as { name: string }[]).map(({ name }) => name);
+  const model_request = second.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
+  const offered = (model_request.payload.tools as { name: string }[]).map(({ name }) => name);
   expect(offered).toContain("deploy");
   expect(offered).not.toContain("harness");
 });

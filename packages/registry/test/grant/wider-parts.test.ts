@@ -58,7 +58,7 @@ test.each<[string, Partial<Grant>, Partial<Grant>, string[]]>([
   ["one more tool", { tools: ["a"] }, { tools: ["a", "b"] }, ["tools"]],
   ["one tool of all", { tools: null }, { tools: ["a"] }, []],
   ["the host", {}, { host: true }, ["host"]],
-])("finds what is wider: %s", (_name, before, after, wider) => {
+])("finds the wider parts: %s", (_name, before, after, wider) => {
   expect(widerParts(noGrant(before), noGrant(after))).toEqual(wider);
 });
 

@@ -6,8 +6,8 @@ import { createInstaller, expectNothing, type Installer, kit, mcpJson, openSqlit
 
 const operator: Caller = { ...admin, actor: "key_operator", admin: false, scopes: ["packages:write"] };
 
-test("requires the scope for bindings only when it binds, and the host's admin for a folder", async () => {
-  const t = await createInstaller(await openSqlite());
+test("requires the bindings scope only for an installation that binds, and the host's admin for a folder", async () => {
+  const installer = await createInstaller(await openSqlite());
   const server = {
     kind: "mcp_url",
     name: "far",
@@ -16,23 +16,23 @@ test("requires the scope for bindings only when it binds, and the host's admin f
     secret_slots: [],
   };
   const source = server as Parameters<Installer["install"]>[0];
-  await expect(t.install(source, {}, operator)).rejects.toMatchObject({
+  await expect(installer.install(source, {}, operator)).rejects.toMatchObject({
     code: "auth.scope",
     details: { needs: "bindings:write" },
   });
-  await expectNothing(t);
-  expect((await t.install(source, { bind: false }, operator)).bindings).toEqual([]);
+  await expectNothing(installer);
+  expect((await installer.install(source, { bind: false }, operator)).bindings).toEqual([]);
   const binder: Caller = { ...operator, scopes: ["packages:write", "bindings:write"] };
-  expect((await t.install(source, {}, binder)).bindings).toHaveLength(1);
-  await expect(t.install(source, { org_wide: true }, binder)).rejects.toMatchObject({
+  expect((await installer.install(source, {}, binder)).bindings).toHaveLength(1);
+  await expect(installer.install(source, { org_wide: true }, binder)).rejects.toMatchObject({
     code: "policy.denied",
   });
-  const folder = { kind: "folder", path: t.folder("kit", kit("1.0.0")) } as const;
+  const folder = { kind: "folder", path: installer.folder("kit", kit("1.0.0")) } as const;
   const orgAdmin: Caller = { ...admin, actor: "key_admin" };
   const npm = { kind: "npm" as const, spec: "acme-server", args: [], secret_slots: [] };
-  const { installations } = t.fixture.kernel;
+  const { installations } = installer.fixture.kernel;
   for (const refused of [
-    t.install(folder, {}, orgAdmin),
+    installer.install(folder, {}, orgAdmin),
     installations.inspect(orgAdmin, folder),
     installations.inspect(binder, npm),
   ])
@@ -41,27 +41,27 @@ test("requires the scope for bindings only when it binds, and the host's admin f
     message: "Only an admin credential may install from a registry.",
     fix: "Upload a packed archive, or ask an admin to install it.",
   });
-  await expect(t.install(source, {}, { ...user, role: "guest" })).rejects.toMatchObject({
+  await expect(installer.install(source, {}, { ...user, role: "guest" })).rejects.toMatchObject({
     code: "policy.denied",
   });
-  expect(await t.install(folder, { bind: true })).toMatchObject({
+  expect(await installer.install(folder, { bind: true })).toMatchObject({
     packages: [{ package: { origin: "folder" } }],
   });
 });
 
-test("refuses one name for servers that are installed together, and lets only an admin name a server", async () => {
-  const t = await createInstaller(await openSqlite());
+test("refuses the same name for servers installed together, and lets only an admin name a server", async () => {
+  const installer = await createInstaller(await openSqlite());
   const far = { url: "https://far.invalid/mcp" };
   const named = { config: { name: "both" } };
-  await expect(t.install(mcpJson({ a: far, b: far }), named)).rejects.toMatchObject({
+  await expect(installer.install(mcpJson({ a: far, b: far }), named)).rejects.toMatchObject({
     code: "binding.conflict",
     details: { free_name: "both-2" },
   });
-  await expectNothing(t);
+  await expectNothing(installer);
   const binder: Caller = { ...user, scopes: ["packages:write", "bindings:write"] };
-  await expect(t.install(mcpJson({ a: far }), named, binder)).rejects.toMatchObject({
+  await expect(installer.install(mcpJson({ a: far }), named, binder)).rejects.toMatchObject({
     code: "policy.denied",
   });
-  await expectNothing(t);
-  expect((await t.install(mcpJson({ a: far, b: far }), {}, binder)).bindings).toHaveLength(2);
+  await expectNothing(installer);
+  expect((await installer.install(mcpJson({ a: far, b: far }), {}, binder)).bindings).toHaveLength(2);
 });

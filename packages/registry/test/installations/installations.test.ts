@@ -36,8 +36,8 @@ describe.each([
     "run.progress",
     "a cancelled installation stores nothing unless its commit has begun",
     async () => {
-      const t = await create();
-      const { installations } = t.fixture.kernel;
+      const installer = await create();
+      const { installations } = installer.fixture.kernel;
       const moments: ((progress: ProgressReport) => boolean)[] = [
         ({ step }) => step === "read",
         ({ step }) => step === "unpack",
@@ -50,7 +50,7 @@ describe.each([
         const report = (progress: ProgressReport) => {
           if (isMoment(progress)) stop.abort();
         };
-        const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+        const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
         const installing = installations.install(
           admin,
           archive,
@@ -58,14 +58,14 @@ describe.each([
           { signal: stop.signal, report },
         );
         await expect(installing).rejects.toMatchObject({ code: "request.cancelled" });
-        await expectNothing(t);
-        expect(t.writes).toEqual([]);
+        await expectNothing(installer);
+        expect(installer.writes).toEqual([]);
       }
       const stop = new AbortController();
       const report = (progress: ProgressReport) => {
         if (progress.step === "store") stop.abort();
       };
-      const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
+      const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
       const done = await installations.install(
         admin,
         archive,
@@ -73,7 +73,7 @@ describe.each([
         { signal: stop.signal, report },
       );
       expect(done.bindings).toHaveLength(2);
-      expect(await t.packages()).toHaveLength(1);
+      expect(await installer.packages()).toHaveLength(1);
     },
   );
 
@@ -81,16 +81,16 @@ describe.each([
     "pkg.install-atomic",
     "stores the package and the bindings of all its exports in one transaction",
     async () => {
-      const t = await create();
-      await t.fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
-      const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
-      const done = await t.install(archive, {
+      const installer = await create();
+      await installer.fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
+      const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+      const done = await installer.install(archive, {
         bind: true,
         config: { team: "ops" },
         secrets: { token: "secret://org_local/token" },
         policy: { timeout_ms: 5_000 },
       });
-      expect(t.writes).toEqual(["installations.commit"]);
+      expect(installer.writes).toEqual(["installations.commit"]);
       expect(done).toMatchObject({
         kind: "package",
         packages: [{ package: { package_id: "acme/kit", version: "1.0.0" }, created: true }],
@@ -105,8 +105,8 @@ describe.each([
         left_out: [],
         notes: [],
       });
-      expect(await t.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
-      const actions = (await t.fixture.kernel.audit.list(admin, {}, { limit: 50 })).items.map(
+      expect(await installer.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
+      const actions = (await installer.fixture.kernel.audit.list(admin, {}, { limit: 50 })).items.map(
         ({ action }) => action,
       );
       expect(actions.filter((action) => /^(package|binding)/.test(action)).sort()).toEqual([
@@ -118,30 +118,35 @@ describe.each([
   );
 
   verifies("pkg.install-atomic", "reports an installation that changes nothing as unchanged", async () => {
-    const t = await create();
-    const folder = t.folder("kit", kit("1.0.0"));
-    const first = await t.install(await archiveOf(folder), { bind: true });
-    const again = await t.install(await archiveOf(folder), { bind: true, policy: { timeout_ms: 9_000 } });
+    const installer = await create();
+    const folder = installer.folder("kit", kit("1.0.0"));
+    const first = await installer.install(await archiveOf(folder), { bind: true });
+    const again = await installer.install(await archiveOf(folder), {
+      bind: true,
+      policy: { timeout_ms: 9_000 },
+    });
     expect(again.packages).toEqual(first.packages.map((item) => ({ ...item, created: false })));
     expect(again.bindings).toEqual(first.bindings.map(({ binding }) => ({ binding, change: "unchanged" })));
-    expect(t.digests()).toHaveLength(1);
+    expect(installer.digests()).toHaveLength(1);
   });
 
   verifies(
     "pkg.install-atomic",
     "keeps the installed version when other bytes have the same version number",
     async () => {
-      const t = await create();
-      await t.install(await archiveOf(t.folder("kit", kit("1.0.0"))), { bind: true });
-      const before = [await t.packages(), await t.bindings(), t.digests()];
-      const other = await archiveOf(t.folder("other", kit("1.0.0", { remark: "other" })));
-      await expect(t.install(other, { bind: true })).rejects.toMatchObject({ code: "package.conflict" });
-      expect([await t.packages(), await t.bindings(), t.digests()]).toEqual(before);
+      const installer = await create();
+      await installer.install(await archiveOf(installer.folder("kit", kit("1.0.0"))), { bind: true });
+      const before = [await installer.packages(), await installer.bindings(), installer.digests()];
+      const other = await archiveOf(installer.folder("other", kit("1.0.0", { remark: "other" })));
+      await expect(installer.install(other, { bind: true })).rejects.toMatchObject({
+        code: "package.conflict",
+      });
+      expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(before);
     },
   );
 
   test.each(["before", "instead of"])("leaves nothing when the store fails %s the commit", async (when) => {
-    const t = await create((store) => ({
+    const installer = await create((store) => ({
       ...store,
       installations: {
         async commit(rows) {
@@ -154,76 +159,83 @@ describe.each([
         },
       },
     }));
-    const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
-    await expect(t.install(archive, { bind: true })).rejects.toMatchObject({
+    const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+    await expect(installer.install(archive, { bind: true })).rejects.toMatchObject({
       code: expect.stringMatching(/^(store\.unavailable|binding\.conflict|internal)$/),
     });
-    await expectNothing(t);
+    await expectNothing(installer);
   });
 
   verifies(
     "pkg.install-atomic",
     "moves all bindings to the next version in the transaction that installs it",
     async () => {
-      const t = await create();
-      await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), {
+      const installer = await create();
+      await installer.install(await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))), {
         bind: true,
         policy: { timeout_ms: 5_000 },
       });
-      t.writes.length = 0;
-      const two = await t.install(await archiveOf(t.folder("two", kit("2.0.0", { slots: [] }))), {
-        bind: true,
-      });
-      expect(t.writes).toEqual(["installations.commit"]);
+      installer.writes.length = 0;
+      const two = await installer.install(
+        await archiveOf(installer.folder("two", kit("2.0.0", { slots: [] }))),
+        {
+          bind: true,
+        },
+      );
+      expect(installer.writes).toEqual(["installations.commit"]);
       expect(two.bindings).toMatchObject([
         { change: "moved", binding: { package_version: "2.0.0", policy: { timeout_ms: 5_000 } } },
         { change: "moved", binding: { package_version: "2.0.0", previous: { package_version: "1.0.0" } } },
       ]);
-      expect(await t.bindings()).toEqual(["acme/kit@2.0.0 greet", "acme/kit@2.0.0 wave"]);
+      expect(await installer.bindings()).toEqual(["acme/kit@2.0.0 greet", "acme/kit@2.0.0 wave"]);
     },
   );
 
   test("does not install a version that a bound export cannot move to", async () => {
-    const t = await create();
-    await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), { bind: true });
-    const before = [await t.packages(), await t.bindings(), t.digests()];
+    const installer = await create();
+    await installer.install(await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))), {
+      bind: true,
+    });
+    const before = [await installer.packages(), await installer.bindings(), installer.digests()];
     // An active binding must not lose its secret.
-    const next = await archiveOf(t.folder("two", kit("2.0.0", { slots: ["fresh"] })));
-    await expect(t.install(next, { bind: true })).rejects.toThrow(/needs a secret/);
-    expect([await t.packages(), await t.bindings(), t.digests()]).toEqual(before);
+    const next = await archiveOf(installer.folder("two", kit("2.0.0", { slots: ["fresh"] })));
+    await expect(installer.install(next, { bind: true })).rejects.toThrow(/needs a secret/);
+    expect([await installer.packages(), await installer.bindings(), installer.digests()]).toEqual(before);
   });
 
   test("gives a new version its own share of the traffic next to the bound version", async () => {
-    const t = await create();
-    await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), { bind: true });
-    const two = t.folder("two", kit("2.0.0", { slots: [] }));
+    const installer = await create();
+    await installer.install(await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))), {
+      bind: true,
+    });
+    const two = installer.folder("two", kit("2.0.0", { slots: [] }));
     const rollout = { traffic_percent: 10 };
-    const done = await t.install(await archiveOf(two), { bind: true, rollout });
+    const done = await installer.install(await archiveOf(two), { bind: true, rollout });
     expect(done.bindings.map(({ change }) => change)).toEqual(["created", "created"]);
-    expect(await t.bindings()).toHaveLength(4);
-    // The rollout stays as it is when the version is installed again.
-    const again = await t.install(await archiveOf(two), { bind: true });
+    expect(await installer.bindings()).toHaveLength(4);
+    // The rollout does not change when the version is installed again.
+    const again = await installer.install(await archiveOf(two), { bind: true });
     expect(again.bindings.map(({ change }) => change)).toEqual(["unchanged", "unchanged"]);
-    expect(await t.bindings()).toHaveLength(4);
+    expect(await installer.bindings()).toHaveLength(4);
   });
 
   test("two installations of the same source at the same time store it once", async () => {
-    const t = await create();
-    const folder = t.folder("kit", kit("1.0.0", { slots: [] }));
+    const installer = await create();
+    const folder = installer.folder("kit", kit("1.0.0", { slots: [] }));
     const sources = await Promise.all(Array.from({ length: 4 }, () => archiveOf(folder)));
-    const done = await Promise.all(sources.map((source) => t.install(source, { bind: true })));
+    const done = await Promise.all(sources.map((source) => installer.install(source, { bind: true })));
     const created = done.filter(({ packages }) => packages[0]!.created);
     expect(created).toHaveLength(1);
     for (const { bindings } of done) expect(bindings).toHaveLength(2);
     const changes = done.flatMap(({ bindings }) => bindings.map(({ change }) => change));
     expect(changes.filter((change) => change === "created")).toHaveLength(2);
-    expect(await t.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
-    expect(t.digests()).toHaveLength(1);
+    expect(await installer.bindings()).toEqual(["acme/kit@1.0.0 greet", "acme/kit@1.0.0 wave"]);
+    expect(installer.digests()).toHaveLength(1);
   });
 
   test("plans again when a binding is changed between reading and committing", async () => {
     let change: (() => Promise<unknown>) | null = null;
-    const t = await create((store) => ({
+    const installer = await create((store) => ({
       ...store,
       installations: {
         async commit(rows) {
@@ -234,34 +246,45 @@ describe.each([
         },
       },
     }));
-    const installed = await t.install(await archiveOf(t.folder("one", kit("1.0.0", { slots: [] }))), {
-      bind: true,
-    });
+    const installed = await installer.install(
+      await archiveOf(installer.folder("one", kit("1.0.0", { slots: [] }))),
+      {
+        bind: true,
+      },
+    );
     const { binding_id } = installed.bindings[0]!.binding;
     change = () =>
-      t.fixture.kernel.bindings.patch(admin, binding_id, { policy: { timeout_ms: 7_000 } }, undefined);
-    const upgraded = await t.install(await archiveOf(t.folder("two", kit("2.0.0", { slots: [] }))), {
-      bind: true,
-    });
+      installer.fixture.kernel.bindings.patch(
+        admin,
+        binding_id,
+        { policy: { timeout_ms: 7_000 } },
+        undefined,
+      );
+    const upgraded = await installer.install(
+      await archiveOf(installer.folder("two", kit("2.0.0", { slots: [] }))),
+      {
+        bind: true,
+      },
+    );
     const moved = upgraded.bindings.find(({ binding }) => binding.binding_id === binding_id);
     expect(moved).toMatchObject({ change: "moved", binding: { policy: { timeout_ms: 7_000 } } });
   });
 
   test("leaves out an unusable server of an mcp.json; strict installs nothing", async () => {
-    const t = await create();
+    const installer = await create();
     const source = mcpJson({
       far: { url: "https://far.invalid/mcp", headers: { Authorization: "Bearer hunter2" } },
       own: { command: "/opt/own/server" },
       near: { command: "python3", args: ["-m", "near"], env: { LEVEL: "info", API_KEY: "x" } },
     });
-    await expect(t.install(source, { strict: true })).rejects.toMatchObject({
+    await expect(installer.install(source, { strict: true })).rejects.toMatchObject({
       code: "package.invalid",
       message: expect.stringContaining("The server own cannot be used"),
     });
-    await expectNothing(t);
-    t.writes.length = 0;
-    const done = await t.install(source);
-    expect(t.writes).toEqual(["installations.commit"]);
+    await expectNothing(installer);
+    installer.writes.length = 0;
+    const done = await installer.install(source);
+    expect(installer.writes).toEqual(["installations.commit"]);
     expect(done).toMatchObject({
       kind: "mcp_servers",
       packages: [{ package: { package_id: "mcp/far" } }, { package: { package_id: "mcp/near" } }],
@@ -280,11 +303,13 @@ describe.each([
   });
 
   test("leaves out a second server of the same package, and stores no server if one binding is invalid", async () => {
-    const t = await create();
+    const installer = await create();
     const far = { url: "https://far.invalid/mcp" };
-    await expect(t.install(mcpJson({ far, Far: far }), { strict: true })).rejects.toThrow("The server Far");
-    await expectNothing(t);
-    const done = await t.install(mcpJson({ far, Far: far }));
+    await expect(installer.install(mcpJson({ far, Far: far }), { strict: true })).rejects.toThrow(
+      "The server Far",
+    );
+    await expectNothing(installer);
+    const done = await installer.install(mcpJson({ far, Far: far }));
     expect(done.left_out).toMatchObject([
       { name: "Far", reason: expect.stringContaining("far is the same package") },
     ]);
@@ -293,9 +318,9 @@ describe.each([
       two: { url: "https://two.invalid/mcp" },
     });
     const failing = { secrets: { key: "secret://org_local/none" } };
-    await expect(t.install(other, failing)).rejects.toMatchObject({ code: "binding.invalid" });
-    expect(await t.packages()).toEqual(["mcp/far@0.0.0"]);
-    expect(t.digests()).toHaveLength(1);
+    await expect(installer.install(other, failing)).rejects.toMatchObject({ code: "binding.invalid" });
+    expect(await installer.packages()).toEqual(["mcp/far@0.0.0"]);
+    expect(installer.digests()).toHaveLength(1);
   });
 });
 
@@ -305,16 +330,16 @@ test.each([
   ["an invalid configuration of the second export", { bind: true, config: { team: 7 } }, /config\/team/],
   ["settings without a binding", { config: { team: "ops" } }, /nothing is bound/],
 ])("leaves no row and no bytes after %s", async (_what, settings, reason) => {
-  const t = await createInstaller(await openSqlite());
-  const archive = await archiveOf(t.folder("kit", kit("1.0.0")));
-  await expect(t.install(archive, settings)).rejects.toThrow(reason);
-  await expectNothing(t);
-  expect(t.writes).toEqual([]);
+  const installer = await createInstaller(await openSqlite());
+  const archive = await archiveOf(installer.folder("kit", kit("1.0.0")));
+  await expect(installer.install(archive, settings)).rejects.toThrow(reason);
+  await expectNothing(installer);
+  expect(installer.writes).toEqual([]);
 });
 
 test("makes each secret of the request a slot of a server that is named by URL", async () => {
-  const t = await createInstaller(await openSqlite());
-  await t.fixture.kernel.secrets.put(admin, "far", "hunter2-hunter2");
+  const installer = await createInstaller(await openSqlite());
+  await installer.fixture.kernel.secrets.put(admin, "far", "hunter2-hunter2");
   const source = {
     kind: "mcp_url",
     name: "far",
@@ -322,7 +347,7 @@ test("makes each secret of the request a slot of a server that is named by URL",
     headers: { "X-Team": "ops" },
     secret_slots: [],
   } as const;
-  const done = await t.install(
+  const done = await installer.install(
     { ...source, secret_slots: [] },
     {
       secrets: { authorization: "secret://org_local/far" },
@@ -334,9 +359,11 @@ test("makes each secret of the request a slot of a server that is named by URL",
 });
 
 test("detects the format of an archive and binds packages that describe themselves", async () => {
-  const t = await createInstaller(await openSqlite());
+  const installer = await createInstaller(await openSqlite());
   const tool = "export default { description: 'A tool.', execute: () => ({ content: 'ok' }) };";
-  const tools = await t.install(await archiveOf(t.folder("files", { "tools/greet.ts": tool })));
+  const tools = await installer.install(
+    await archiveOf(installer.folder("files", { "tools/greet.ts": tool })),
+  );
   expect(tools).toMatchObject({
     kind: "package",
     bindings: [{ change: "created", binding: { export_id: "*" } }],
@@ -349,7 +376,7 @@ test("detects the format of an archive and binds packages that describe themselv
     description: "A bench.",
   };
   const instrument = await archiveOf(
-    t.folder("bench", {
+    installer.folder("bench", {
       "META-INF/hefty-plugin.json": JSON.stringify({
         ...description,
         providerClass: "./provider.mjs#Provider",
@@ -358,10 +385,10 @@ test("detects the format of an archive and binds packages that describe themselv
       "provider.mjs": "export class Provider {}",
     }),
   );
-  expect(await t.install(instrument)).toMatchObject({
+  expect(await installer.install(instrument)).toMatchObject({
     bindings: [{ binding: { package_id: "hefty/bench" } }],
   });
-  const office = await t.install(await archiveOf(t.folder("office", agentPlugin())));
+  const office = await installer.install(await archiveOf(installer.folder("office", agentPlugin())));
   expect(office).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office", version: "1.0.0" },
@@ -369,16 +396,22 @@ test("detects the format of an archive and binds packages that describe themselv
     left_out: [{ name: "old" }],
   });
   // A package that lists its exports is bound only on request.
-  expect((await t.install(await archiveOf(t.folder("kit", kit("1.0.0"))))).bindings).toEqual([]);
+  expect((await installer.install(await archiveOf(installer.folder("kit", kit("1.0.0"))))).bindings).toEqual(
+    [],
+  );
   expect(
-    (await t.install(await archiveOf(t.folder("tools", { "tools/x.ts": tool })), { bind: false })).bindings,
+    (
+      await installer.install(await archiveOf(installer.folder("tools", { "tools/x.ts": tool })), {
+        bind: false,
+      })
+    ).bindings,
   ).toEqual([]);
 });
 
-test("says what a source is without installing anything", async () => {
-  const t = await createInstaller(await openSqlite());
-  const { installations } = t.fixture.kernel;
-  expect(await installations.inspect(admin, await archiveOf(t.folder("kit", kit("1.0.0"))))).toEqual({
+test("describes a source without installing anything", async () => {
+  const installer = await createInstaller(await openSqlite());
+  const { installations } = installer.fixture.kernel;
+  expect(await installations.inspect(admin, await archiveOf(installer.folder("kit", kit("1.0.0"))))).toEqual({
     kind: "package",
     packages: [
       {
@@ -388,13 +421,17 @@ test("says what a source is without installing anything", async () => {
         secret_slots: ["token"],
         exports: ["wave", "greet"],
         binds: false,
+        manifest: expect.objectContaining({
+          package_id: "acme/kit",
+          exports: [expect.objectContaining({ id: "wave" }), expect.objectContaining({ id: "greet" })],
+        }),
       },
     ],
     plugins: [],
     left_out: [],
     notes: [],
   });
-  const office = { kind: "folder", path: t.folder("office", agentPlugin()) } as const;
+  const office = { kind: "folder", path: installer.folder("office", agentPlugin()) } as const;
   expect(await installations.inspect(admin, office)).toMatchObject({
     kind: "agent_plugin",
     plugin: { name: "office" },
@@ -409,22 +446,22 @@ test("says what a source is without installing anything", async () => {
     kind: "mcp_servers",
     packages: [{ name: "demo", package_id: "acme/mcp-demo", version: "1.2.3", secret_slots: ["api_key"] }],
   });
-  await expectNothing(t);
+  await expectNothing(installer);
 });
 
-test("names kernel plugins when it inspects them, and refuses to install them with a fix", async () => {
-  const t = await createInstaller(await openSqlite());
+test("lists kernel plugins on inspection, and refuses to install them but explains how to", async () => {
+  const installer = await createInstaller(await openSqlite());
   const manifest = {
     name: "acme-memory",
     version: "1.2.0",
     exports: "./index.js",
     "yaya.plugins.v1": { "acme-memory": { category: "memory" } },
   };
-  const path = t.folder("memory", {
+  const path = installer.folder("memory", {
     "package.json": JSON.stringify(manifest),
     "index.js": "export default {};",
   });
-  const { installations } = t.fixture.kernel;
+  const { installations } = installer.fixture.kernel;
   const plugins = [{ name: "acme-memory", version: "1.2.0", category: "memory" }];
   for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
     expect(await installations.inspect(admin, source)).toMatchObject({
@@ -433,14 +470,14 @@ test("names kernel plugins when it inspects them, and refuses to install them wi
       plugins,
     });
   for (const source of [{ kind: "folder", path } as const, await archiveOf(path)])
-    await expect(t.install(source)).rejects.toMatchObject({
+    await expect(installer.install(source)).rejects.toMatchObject({
       code: "package.source_invalid",
       fix: expect.stringContaining("backplane plugin install"),
     });
   const broken = { ...manifest, "yaya.plugins.v1": { "acme-memory": { category: "nothing" } } };
-  const other = t.folder("broken", { "package.json": JSON.stringify(broken), "index.js": "" });
+  const other = installer.folder("broken", { "package.json": JSON.stringify(broken), "index.js": "" });
   await expect(installations.inspect(admin, { kind: "folder", path: other })).rejects.toMatchObject({
     code: "plugin.invalid",
   });
-  await expectNothing(t);
+  await expectNothing(installer);
 });

@@ -40,10 +40,10 @@ export async function openSqlite(): Promise<Store> {
 }
 
 /** Fails if a package, a binding or bytes were stored. */
-export async function expectNothing(t: Installer): Promise<void> {
-  expect(await t.packages()).toEqual([]);
-  expect(await t.bindings()).toEqual([]);
-  expect(t.digests()).toEqual([]);
+export async function expectNothing(installer: Installer): Promise<void> {
+  expect(await installer.packages()).toEqual([]);
+  expect(await installer.bindings()).toEqual([]);
+  expect(installer.digests()).toEqual([]);
 }
 
 export async function createInstaller(store: Store): Promise<Installer> {
@@ -56,7 +56,7 @@ export async function createInstaller(store: Store): Promise<Installer> {
     schemas,
     host: { os: "linux", arch: "amd64" },
   });
-  const fixture = await seedTestKernel(recorded(store, writes), "", { packages });
+  const fixture = await seedTestKernel(recordWrites(store, writes), "", { packages });
   const all = { limit: 100 };
   return {
     fixture,
@@ -86,7 +86,7 @@ export async function createInstaller(store: Store): Promise<Installer> {
   };
 }
 
-function recorded(store: Store, writes: string[]): Store {
+function recordWrites(store: Store, writes: string[]): Store {
   const record = <T extends object>(port: T, name: string, methods: (keyof T & string)[]): T => {
     const wrapped = { ...port };
     for (const method of methods) {

@@ -3,7 +3,7 @@ import type { MarketplaceEntry, Package } from "@backplane/contract";
 import { MarketplaceEntrySchema } from "@backplane/contract/schema";
 import type { KernelDeps } from "@backplane/ports";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { InstallChecked } from "../../src/installations/installations.ts";
 import { createMarketplace } from "../../src/marketplace/marketplace.ts";
@@ -24,7 +24,11 @@ const ENTRY: MarketplaceEntry = MarketplaceEntrySchema.parse({
   signature: { key_id: KEY, public_key: "PEM" },
   dependency_lock: LOCK,
   install_policy: {},
-  permissions: { network: "egress", allowed_domains: ["api.acme.test"] },
+  permissions: {
+    network: "egress",
+    filesystem: "assets_ro",
+    allowed_domains: ["api.acme.test", "*.cdn.test"],
+  },
   tokens: 0,
 });
 
@@ -70,13 +74,14 @@ const own = { key_id: KEY, dependency_lock: LOCK };
 const LIES: [what: string, artifact: Artifact, message: string][] = [
   ["an export that the card does not show", { exports: [tool("weave"), hook] }, "also has the hook spy"],
   ["an export of another kind", { exports: [{ ...tool("weave"), kind: "hook" }] }, "has no tool weave"],
-  ["another domain", { exports: [tool("weave", egress(["evil.test"]))] }, "also asks for evil.test"],
-  ["every domain", { exports: [tool("weave", egress())] }, "also asks for all domains"],
-  ["a secret", { exports: [tool("weave", { secret_slots: ["token"] })] }, "also asks for the secret token"],
+  ["another domain", { exports: [tool("weave", egress(["evil.test"]))] }, "also requests evil.test"],
+  ["more file access", { exports: [tool("weave", { filesystem: "scratch" })] }, "the filesystem (scratch)"],
+  ["every domain", { exports: [tool("weave", egress())] }, "also requests all domains"],
+  ["a secret", { exports: [tool("weave", { secret_slots: ["token"] })] }, "also requests the secret token"],
   [
     "a scope of the gateway",
     { exports: [tool("weave", { gateway_api_scopes: ["llm:invoke"] })] },
-    "also asks for llm:invoke",
+    "also requests llm:invoke",
   ],
   ["the signature of another key", { signatures: [{ ...own, key_id: "ed25519:b" }] }, "is not signed with"],
   [
@@ -104,6 +109,12 @@ verifies(
     expect(await install({ exports: [tool("weave", egress(["api.acme.test"]))] })).toEqual([]);
   },
 );
+
+test("installs an artifact that requests less than its card shows", async () => {
+  for (const filesystem of ["none", "assets_ro"])
+    expect(await install({ exports: [tool("weave", { filesystem })] })).toEqual([]);
+  expect(await install({ exports: [tool("weave", egress(["img.cdn.test:443"]))] })).toEqual([]);
+});
 
 verifies(
   "api.marketplace",

@@ -11,9 +11,9 @@ const TOOL = [toolExport("greet")];
 async function openInstalled(
   origins: Record<string, Partial<ImportedPackage>>,
   newest: (source: InstallationSource) => Partial<SourceInspection["packages"][number]>,
-): Promise<{ fixture: TestKernel; asked: InstallationSource[] }> {
+): Promise<{ fixture: TestKernel; queried: InstallationSource[] }> {
   const fixture = await createTestKernel({ host: { require_signature: [] } });
-  const asked: InstallationSource[] = [];
+  const queried: InstallationSource[] = [];
   const { importer } = fixture;
   const load = importer.import.bind(importer);
   importer.import = async (source) => {
@@ -21,14 +21,14 @@ async function openInstalled(
     return { ...imported, ...origins[imported.manifest.package_id] };
   };
   importer.inspect = async (source) => {
-    asked.push(source);
-    const found = { name: "", secret_slots: [], exports: [], binds: true, ...newest(source) };
-    const packages = [found as SourceInspection["packages"][number]];
+    queried.push(source);
+    const inspected = { name: "", secret_slots: [], exports: [], binds: true, ...newest(source) };
+    const packages = [inspected as SourceInspection["packages"][number]];
     return { kind: "package", packages, plugins: [], left_out: [], notes: [] };
   };
   for (const package_id of Object.keys(origins))
     await fixture.bind(manifest(TOOL, { package_id, name: `@acme/${package_id.slice(5)}` }));
-  return { fixture, asked };
+  return { fixture, queried };
 }
 
 const outdated = async (fixture: TestKernel) =>
@@ -55,9 +55,9 @@ test("names the provenance of the newest available version", async () => {
   expect(items.map((item) => item.provenance)).toEqual([provenance]);
 });
 
-test("asks the source of each package for its newest version", async () => {
+test("queries the source of each package for its newest version", async () => {
   const digest = `sha256:${"ab".repeat(32)}`;
-  const { fixture, asked } = await openInstalled(
+  const { fixture, queried } = await openInstalled(
     {
       "acme/files": { origin: "npm" },
       "acme/notes": {
@@ -97,14 +97,14 @@ test("asks the source of each package for its newest version", async () => {
       newest_installed: "0.1.0",
       newest_available: null,
       outdated: false,
-      note: expect.stringContaining("An archive does not say which versions exist."),
+      note: expect.stringContaining("An archive does not list the available versions."),
     },
   });
-  expect(asked.map(({ kind }) => kind)).toEqual(["npm", "oci"]);
+  expect(queried.map(({ kind }) => kind)).toEqual(["npm", "oci"]);
 });
 
-test("asks the Python index, and notices newer versions that semantic versioning cannot order", async () => {
-  const { fixture, asked } = await openInstalled({ "acme/py": { origin: "pypi" } }, () => newest);
+test("queries the Python index, and recognizes newer versions that semantic versioning cannot order", async () => {
+  const { fixture, queried } = await openInstalled({ "acme/py": { origin: "pypi" } }, () => newest);
   let newest = { package_id: "acme/py", version: "0.1.0+post2", source: "pypi:py==0.1.post2" };
   const find = async () => (await outdated(fixture))["acme/py"];
   expect(await find()).toMatchObject({
@@ -113,14 +113,14 @@ test("asks the Python index, and notices newer versions that semantic versioning
     outdated: true,
     note: null,
   });
-  expect(asked).toEqual([{ kind: "pypi", spec: "@acme/py", args: [], secret_slots: [] }]);
+  expect(queried).toEqual([{ kind: "pypi", spec: "@acme/py", args: [], secret_slots: [] }]);
   newest = { ...newest, version: "0.1.0" };
   expect(await find()).toMatchObject({ outdated: false });
   newest = { ...newest, version: "0.0.9" };
   expect(await find()).toMatchObject({ outdated: false });
 });
 
-test("does not count the names of built packages as another version", async () => {
+test("ignores packages that the build metadata of a version names as built from source", async () => {
   const { fixture } = await openInstalled({}, () => ({ package_id: "acme/py", version: "1.2.0" }));
   const load = fixture.importer.import.bind(fixture.importer);
   fixture.importer.import = async (source) => ({ ...(await load(source)), origin: "pypi" });
@@ -129,7 +129,7 @@ test("does not count the names of built packages as another version", async () =
 });
 
 test("explains why the versions of folders, archives and images are unknown", async () => {
-  const { fixture, asked } = await openInstalled(
+  const { fixture, queried } = await openInstalled(
     {
       "acme/folder": { origin: "folder" },
       "acme/image": { origin: "image" },
@@ -137,15 +137,15 @@ test("explains why the versions of folders, archives and images are unknown", as
     },
     () => ({}),
   );
-  const found = await outdated(fixture);
-  expect(Object.keys(found)).toEqual(["acme/folder", "acme/image", "acme/linked"]);
-  for (const item of Object.values(found))
+  const report = await outdated(fixture);
+  expect(Object.keys(report)).toEqual(["acme/folder", "acme/image", "acme/linked"]);
+  for (const item of Object.values(report))
     expect(item).toMatchObject({
       newest_available: null,
       outdated: false,
-      note: expect.stringContaining("does not say which versions exist"),
+      note: expect.stringContaining("does not list the available versions"),
     });
-  expect(asked).toEqual([]);
+  expect(queried).toEqual([]);
 });
 
 test("reports an installed version that is newer than the one in use, even if its source is unreachable", async () => {

@@ -23,9 +23,9 @@ test("lets a project narrow its org's policy and never widen it", () => {
     host: { network: "egress", allowed_domains: ["a.example", "b.example", "c.example"] },
   };
   const plain = both(org, {});
-  const kept = both(org, wider);
-  expect({ ...kept, roles: null }).toEqual({ ...plain, roles: null });
-  expect(kept.roles.user).toEqual({
+  const effective = both(org, wider);
+  expect({ ...effective, roles: null }).toEqual({ ...plain, roles: null });
+  expect(effective.roles.user).toEqual({
     allow: { tools: ["a", "b"] },
     deny: { origins: ["mcp"] },
     max_risk: "medium",
@@ -68,6 +68,29 @@ test("keeps what either level denies or disables", () => {
     expect(compilePolicy(org, project).disabled_roles).toEqual(new Set(["user"]));
   }
   expect(compilePolicy(on, on).disabled_roles).toEqual(new Set());
+});
+
+test("compares the categories of roles and floors without regard to case", () => {
+  const roles = (categories: string[]): Policy => ({ roles: { user: { allow: { categories } } } });
+  expect(both(roles(["Coding", "notes"]), roles(["coding", "Shell"])).roles.user?.allow).toEqual({
+    categories: ["Coding"],
+  });
+  const denied = (categories: string[]): Policy => ({ roles: { user: { deny: { categories } } } });
+  expect(both(denied(["Coding"]), denied(["coding", "Shell"])).roles.user?.deny).toEqual({
+    categories: ["Coding", "Shell"],
+  });
+  const { floor } = both({ floor: { categories: { Shell: "critical", shell: "low" } } }, {});
+  expect(floor.categories).toEqual({ shell: "critical" });
+});
+
+test("shows the tools that the patterns of an org and a project have in common", () => {
+  const roles = (tools: string[]): Policy => ({ roles: { user: { allow: { tools } } } });
+  const tools = (org: string[], project: string[]) =>
+    both(roles(org), roles(project)).roles.user?.allow?.tools;
+  expect(tools(["search_*", "note"], ["search_web", "n*"])).toEqual(["note", "search_web"]);
+  expect(tools(["*"], ["search_*"])).toEqual(["search_*"]);
+  expect(tools(["search_*"], ["search_*", "x"])).toEqual(["search_*"]);
+  expect(tools(["search_web"], ["note"])).toEqual([]);
 });
 
 test("archives every project of an archived org", () => {

@@ -51,8 +51,10 @@ verifies(
       "category",
       "category",
     ]);
-    const shown = (await fixture.kernel.exports.discover(user, "tool")).map(({ export_id }) => export_id);
-    expect(shown).toEqual(["edit"]);
+    const export_ids = (await fixture.kernel.exports.discover(user, "tool")).map(
+      ({ export_id }) => export_id,
+    );
+    expect(export_ids).toEqual(["edit"]);
   },
 );
 
@@ -83,7 +85,7 @@ verifies(
     await set(fixture, { roles: { user: { max_risk: "low" } } });
     expect(await tries()).toEqual([ran, "role", ran]);
     expect(await names(fixture)).toEqual(["edit", "plain"]);
-    // The policy says nothing about other roles.
+    // The policy does not limit other roles.
     expect(await callOutcome(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
     const hidden = await fixture.kernel.catalog.get(user, "look");
     expect(hidden[0]).toMatchObject({

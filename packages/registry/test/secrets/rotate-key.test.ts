@@ -12,15 +12,18 @@ const otherOrgAdmin: Caller = { ...admin, scope: { org_id: "org_there", project_
 const FIRST: VaultKey = { id: "k1", key: new Uint8Array(32).fill(7) };
 
 async function openVaulted() {
-  const kept = [FIRST];
-  const file = { read: () => kept.toReversed(), append: (key: VaultKey) => void kept.push(key) };
+  const stored_keys = [FIRST];
+  const file = {
+    read: () => stored_keys.toReversed(),
+    append: (key: VaultKey) => void stored_keys.push(key),
+  };
   const fixture = await createTestKernel();
   fixture.deps.vault = createSecretVault(file.read(), file);
-  return { ...fixture, kept, kernel: createKernel(fixture.deps) };
+  return { ...fixture, stored_keys, kernel: createKernel(fixture.deps) };
 }
 
 test("seals every row of every org again, despite an interruption and a race, so that the old key can be removed", async () => {
-  const { kernel, store, deps, kept } = await openVaulted();
+  const { kernel, store, deps, stored_keys } = await openVaulted();
   const values = new Map<string, string>();
   for (let i = 0; i < 130; i++) {
     values.set(`s${i}`, randomBytes(12).toString("hex"));
@@ -35,7 +38,7 @@ test("seals every row of every org again, despite an interruption and a race, so
     return await replace(changes);
   };
   await expect(kernel.secrets.rotateKey(admin, { new_key: true })).rejects.toThrow("killed");
-  expect(kept).toHaveLength(2);
+  expect(stored_keys).toHaveLength(2);
   const [newest] = deps.vault.keys();
   const left = await store.sealed.list("secret", newest!.prefix, { org_id: "", name: "" }, 500);
   expect(left.length).toBe(30);
@@ -70,7 +73,7 @@ test("seals every row of every org again, despite an interruption and a race, so
     unused_keys: ["k1"],
   });
   // The old key is removed.
-  const only = createSecretVault([kept[1]!]);
+  const only = createSecretVault([stored_keys[1]!]);
   for (const [name, value] of values) {
     const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
     const sealed = await store.secrets.sealed(org_id, name);

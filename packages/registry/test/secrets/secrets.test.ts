@@ -21,8 +21,8 @@ test("returns only name, last four characters and bindings of a secret", async (
   expect(rotated.version).toBe(2);
   const audit = await fixture.kernel.audit.list(admin, {}, { limit: 50 });
   const sealed = await fixture.store.secrets.sealed("org_local", "jira_token");
-  const shown = JSON.stringify([await secrets.list(user, { limit: 10 }), audit, sealed]);
-  expect(shown).not.toContain("secret-value");
+  const records = JSON.stringify([await secrets.list(user, { limit: 10 }), audit, sealed]);
+  expect(records).not.toContain("secret-value");
   await expect(secrets.remove(admin, "jira_token")).rejects.toMatchObject({ code: "secret.in_use" });
   await secrets.remove(admin, "pin");
   await expect(secrets.get(user, "pin")).rejects.toMatchObject({ code: "secret.not_found" });
@@ -30,7 +30,7 @@ test("returns only name, last four characters and bindings of a secret", async (
   await expect(secrets.put(guest, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
 });
 
-test("hides the bindings that use a secret from other projects, and audits its change", async () => {
+test("hides the bindings that use a secret from other projects, and audits changes of the secret", async () => {
   const fixture = await createTestKernel();
   const { secrets, audit } = fixture.kernel;
   await secrets.put(orgUser, "jira_token", "a-very-secret-value");

@@ -1,4 +1,4 @@
-/** Signatures of packages: what is installed where one is required, and what each refusal says. */
+/** Signatures of packages: installations where one is required, and the error of each refusal. */
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { BackplaneError, type InstallationSettings, type PackageSignature } from "@backplane/contract";
@@ -27,21 +27,21 @@ effect_class = "read_only"
 `;
 
 let store: Store;
-let t: Installer;
+let installer: Installer;
 let acme: SigningKey;
 let count = 0;
 
 beforeEach(async () => {
   store = await openSqlite();
-  t = await createInstaller(store);
+  installer = await createInstaller(store);
   acme = generateSigningKey();
 });
 
 const trust = (key: SigningKey, more: object = {}) =>
-  t.fixture.kernel.trusted_keys.trust(admin, { name: "Acme", public_key: key.public_key, ...more });
+  installer.fixture.kernel.trusted_keys.trust(admin, { name: "Acme", public_key: key.public_key, ...more });
 
 interface MadePackage {
-  /** An image layout. */
+  /** The folder of the OCI image layout. */
   path: string;
   folder: string;
 }
@@ -52,7 +52,7 @@ async function make(
   sign: (about: Parameters<typeof signPackage>[0]) => unknown[],
   id?: string,
 ): Promise<MadePackage> {
-  const folder = t.folder(`plugin-${count++}`, {
+  const folder = installer.folder(`plugin-${count++}`, {
     "vai-plugin.toml": MANIFEST(version, id),
     "bin/plugin": "#!/bin/sh\nexit 0\n",
     "package-lock.json": `{"lockfileVersion":3,"for":"${version}"}`,
@@ -77,7 +77,7 @@ const by =
   (about: Parameters<typeof signPackage>[0]): PackageSignature[] => [signPackage(about, key.private_key, at)];
 
 const install = ({ path }: MadePackage, settings: InstallationSettings = {}) =>
-  t.install({ kind: "folder", path }, { bind: false, ...settings });
+  installer.install({ kind: "folder", path }, { bind: false, ...settings });
 
 async function refusalOf(work: Promise<unknown>): Promise<BackplaneError> {
   const error = await work.then(
@@ -92,7 +92,7 @@ verifies("pkg.sign", "installs an OCI package that a trusted key has signed and 
   const { key_id } = await trust(acme, { packages: ["acme/*"] });
   const { packages } = await install(await make("1.0.0", by(acme)));
   expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_id, key_name: "Acme" });
-  const stored = await t.fixture.kernel.packages.get(admin, packages[0]!.package.id);
+  const stored = await installer.fixture.kernel.packages.get(admin, packages[0]!.package.id);
   expect(stored.signature?.state).toBe("verified");
   const { items } = await store.audit.list(admin.scope, { action: "package.install" }, { limit: 10 });
   expect(items[0]!.details).toMatchObject({ signed_by: key_id });
@@ -101,14 +101,14 @@ verifies("pkg.sign", "installs an OCI package that a trusted key has signed and 
 const altered = (change: Partial<PackageSignature>) => (about: Parameters<typeof signPackage>[0]) => [
   { ...signPackage(about, acme.private_key, new Date()), ...change },
 ];
-/** Signed honestly, but for something else. */
+/** A valid signature by acme, but for different values. */
 const signedAs =
   (change: Partial<Parameters<typeof signPackage>[0]>) => (about: Parameters<typeof signPackage>[0]) =>
     by(acme)({ ...about, ...change });
 const past = "2001-01-01T00:00:00.000Z";
 const future = "2999-01-01T00:00:00.000Z";
 
-const REFUSALS: [what: string, code: string, sign: Parameters<typeof make>[1], key: object | null][] = [
+const REFUSALS: [label: string, code: string, sign: Parameters<typeof make>[1], key: object | null][] = [
   ["a package without a signature", "signature.missing", () => [], {}],
   ["the signature of an unknown key", "signature.untrusted", (about) => by(acme)(about), null],
   [
@@ -143,23 +143,23 @@ const REFUSALS: [what: string, code: string, sign: Parameters<typeof make>[1], k
   ["something that is not a signature", "signature.invalid", () => [{ format: "other" }], {}],
 ];
 
-for (const [what, code, sign, key] of REFUSALS)
-  verifies("pkg.sign", `refuses ${what} with ${code} and stores nothing`, async () => {
+for (const [label, code, sign, key] of REFUSALS)
+  verifies("pkg.sign", `refuses ${label} with ${code} and stores nothing`, async () => {
     if (key !== null) await trust(acme, key);
     const error = await refusalOf(install(await make("1.0.0", sign)));
     expect(error.code).toBe(code);
     expect(error.fix).not.toBe("");
-    await expectNothing(t);
+    await expectNothing(installer);
   });
 
-verifies("pkg.sign", "refuses what a revoked key has signed and names the reason", async () => {
+verifies("pkg.sign", "refuses a package that a revoked key has signed and names the reason", async () => {
   const { id } = await trust(acme);
-  const made = await make("1.0.0", by(acme));
-  await t.fixture.kernel.trusted_keys.revoke(admin, id, "the laptop was stolen");
-  const error = await refusalOf(install(made));
+  const signed_package = await make("1.0.0", by(acme));
+  await installer.fixture.kernel.trusted_keys.revoke(admin, id, "the laptop was stolen");
+  const error = await refusalOf(install(signed_package));
   expect(error.code).toBe("signature.revoked");
   expect(error.message).toContain("the laptop was stolen");
-  await expectNothing(t);
+  await expectNothing(installer);
   // The key cannot be trusted again, not even under another name.
   expect((await refusalOf(trust(acme, { name: "Other" }))).code).toBe("trusted_key.conflict");
 });
@@ -174,20 +174,20 @@ verifies(
     await trust(other, { name: "Other", not_after });
     const { packages } = await install(await make("1.0.0", by(acme)));
     await install(await make("1.0.0", by(other), "acme/later"));
-    const { kernel } = t.fixture;
+    const { kernel } = installer.fixture;
     const states = async () =>
       (await kernel.packages.list(admin, { limit: 10 })).items
         .map(({ package_id, signature }) => `${package_id} ${signature?.state} ${signature?.reason}`)
         .sort();
     expect(await states()).toEqual(["acme/hello verified null", "acme/later verified null"]);
     await kernel.trusted_keys.revoke(admin, id, "stolen");
-    t.fixture.clock.wall_offset = 7_200_000;
+    installer.fixture.clock.wall_offset = 7_200_000;
     expect(await states()).toEqual([
       "acme/hello revoked signature.revoked",
       "acme/later expired signature.expired",
     ]);
-    const found = await kernel.packages.get(admin, packages[0]!.package.id);
-    expect(found.signature).toMatchObject({ state: "revoked", key_name: "Acme" });
+    const installed = await kernel.packages.get(admin, packages[0]!.package.id);
+    expect(installed.signature).toMatchObject({ state: "revoked", key_name: "Acme" });
   },
 );
 
@@ -195,9 +195,9 @@ verifies("pkg.sign", "accepts one valid signature of several, so that keys can b
   const next = generateSigningKey();
   const { id } = await trust(acme);
   await trust(next, { name: "Acme 2" });
-  await t.fixture.kernel.trusted_keys.revoke(admin, id, null);
-  const made = await make("1.0.0", (about) => [...by(acme)(about), ...by(next)(about)]);
-  const { packages } = await install(made);
+  await installer.fixture.kernel.trusted_keys.revoke(admin, id, null);
+  const signed_package = await make("1.0.0", (about) => [...by(acme)(about), ...by(next)(about)]);
+  const { packages } = await install(signed_package);
   expect(packages[0]!.package.signature).toMatchObject({ state: "verified", key_name: "Acme 2" });
 });
 
@@ -209,31 +209,27 @@ verifies(
     const older = await make("1.0.0", by(acme));
     const { packages } = await install(await make("1.1.0", by(acme)));
     expect((await refusalOf(install(older))).code).toBe("signature.rollback");
-    await t.fixture.kernel.packages.remove(admin, packages[0]!.package.id);
+    await installer.fixture.kernel.packages.remove(admin, packages[0]!.package.id);
     const error = await refusalOf(install(older));
     expect(error.code).toBe("signature.rollback");
     expect(error.details).toMatchObject({ version: "1.0.0", highest: "1.1.0" });
-    await expectNothing(t);
+    await expectNothing(installer);
     await install(older, { allow_downgrade: true });
-    expect(await t.packages()).toEqual(["acme/hello@1.0.0"]);
+    expect(await installer.packages()).toEqual(["acme/hello@1.0.0"]);
     // The downgrade does not lower the highest version.
     expect((await refusalOf(install(await make("1.0.5", by(acme))))).code).toBe("signature.rollback");
   },
 );
 
 describe("where no signature is required", () => {
-  verifies(
-    "pkg.sign",
-    "installs a local folder without a signature and says that it is unsigned",
-    async () => {
-      const { folder } = await make("1.0.0", () => []);
-      const { packages } = await t.install({ kind: "folder", path: folder }, { bind: false });
-      expect(packages[0]!.package.signature).toMatchObject({
-        state: "unsigned",
-        reason: "signature.missing",
-      });
-    },
-  );
+  verifies("pkg.sign", "installs a local folder without a signature and reports it as unsigned", async () => {
+    const { folder } = await make("1.0.0", () => []);
+    const { packages } = await installer.install({ kind: "folder", path: folder }, { bind: false });
+    expect(packages[0]!.package.signature).toMatchObject({
+      state: "unsigned",
+      reason: "signature.missing",
+    });
+  });
 
   test("verifies the signature in a folder, and shows why one is not valid", async () => {
     await trust(acme);
@@ -242,7 +238,7 @@ describe("where no signature is required", () => {
     const file = join(signed.folder, "marketplace.signature.json");
     mkdirSync(signed.folder, { recursive: true });
     writeFileSync(file, JSON.stringify(by(acme)(about(`sha256:${"0".repeat(64)}`))[0]));
-    const { packages } = await t.install({ kind: "folder", path: signed.folder }, { bind: false });
+    const { packages } = await installer.install({ kind: "folder", path: signed.folder }, { bind: false });
     expect(packages[0]!.package.signature).toMatchObject({
       state: "unverified",
       reason: "signature.mismatch",
@@ -251,8 +247,8 @@ describe("where no signature is required", () => {
 });
 
 describe("trusted keys", () => {
-  test("only an admin of the whole org trusts and revokes keys", async () => {
-    const { trusted_keys } = t.fixture.kernel;
+  test("lets only an admin of the whole org trust and revoke keys", async () => {
+    const { trusted_keys } = installer.fixture.kernel;
     const { id } = await trust(acme);
     const project = {
       ...admin,

@@ -21,16 +21,16 @@ const skilled = (package_id: string, skills = SKILLS) =>
   manifest([], { package_id, runtime: { protocol: "skills", entrypoint: ["skills"] }, skills } as never);
 
 /** The system prompt of the last model call. */
-const lastTold = ({ events }: TestSession): string =>
+const lastSystemPrompt = ({ events }: TestSession): string =>
   JSON.stringify(events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload);
 
 test("lists skills in the turn and reads them with the skill tool", async () => {
   const fixture = await openSkilled();
   await fixture.say("hi");
-  expect(lastTold(fixture)).not.toContain("<skills>");
+  expect(lastSystemPrompt(fixture)).not.toContain("<skills>");
   await fixture.bind(skilled("acme/office"));
   await fixture.say("hi again");
-  expect(lastTold(fixture)).toMatch(/<skills>.*fill-forms.*Fills in forms.*<\/skills>/);
+  expect(lastSystemPrompt(fixture)).toMatch(/<skills>.*fill-forms.*Fills in forms.*<\/skills>/);
   const ask = async (input: object) =>
     JSON.stringify((await fixture.call({ export_id: "skill", input: input as never })).tool_result);
   expect(await ask({})).toContain("write-letters: Writes letters");

@@ -15,7 +15,7 @@ test("refuses to trust files that changed after their review, while the request 
   const requests: string[] = [];
   const parts = {
     deps: {
-      clock: { now: () => 0 },
+      clock: { now: () => 0, monotonic: () => 0 },
       ids: { next: () => "ws_1" },
       store: { bindings: { get: async () => null } },
       importer: {

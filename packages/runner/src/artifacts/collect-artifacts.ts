@@ -28,7 +28,7 @@ export interface Collection {
 
 const REASONS: Record<ArtifactFault, string> = {
   no_scratch: "the call has no scratch folder; grant it filesystem = scratch",
-  no_store: "this runner keeps no artifacts",
+  no_store: "this runner does not store artifacts",
   bad_path: "its path must be relative and consist of plain names, without . or ..",
   bad_size: "its size differs from the one in the reference",
   bad_hash: "its hash differs from the one in the reference",
@@ -42,7 +42,7 @@ const REASONS: Record<ArtifactFault, string> = {
   secret: "it contains a secret of the call",
 };
 
-/** The first file must be requested without delay: the sandbox of an exited process ends once no request is pending. */
+/** The first file must be requested without delay: the sandbox of an exited process is torn down once no request is pending. */
 export async function collectArtifacts(result: Json, options: Collection): Promise<Json> {
   const references = artifactsIn(result);
   if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
@@ -67,10 +67,10 @@ async function collectFile(reference: JsonObject, options: Collection): Promise<
 }
 
 function refused(path: Json | undefined, reason: ArtifactFault): BackplaneError {
-  const shown = typeof path === "string" ? path.slice(0, 200) : "";
+  const path_text = typeof path === "string" ? path.slice(0, 200) : "";
   return new BackplaneError(
     "artifact_refused",
-    `The answer refers to the file ${JSON.stringify(shown)}: ${REASONS[reason]}.`,
-    { details: { path: shown, reason } },
+    `The answer refers to ${path_text === "" ? "files" : `the file ${JSON.stringify(path_text)}`} that cannot be stored: ${REASONS[reason]}.`,
+    { details: { path: path_text, reason } },
   );
 }

@@ -20,7 +20,7 @@ import type { ReadArtifact } from "./collect-artifacts.ts";
 
 /** The temporary folder of a process. */
 export interface ProcessScratch {
-  /** All paths at which the process sees the folder. Blocks that are added to the result use the first one. */
+  /** All paths at which the process sees the folder. Blocks added to the result use the first path. */
   roots: readonly [string, ...string[]];
   /** Reads a file by its path below the folder, without following links. */
   read: ReadArtifact;
@@ -97,11 +97,11 @@ function searchValue(value: Json | null, search: Search): void {
 }
 
 function searchText(text: string, { mention, whole, quoted, found }: Search): void {
-  const all = text.length <= MAX_QUOTED ? whole.exec(text) : null;
-  if (all !== null) add(all[1], all[2]!, found);
-  for (const each of quoted) {
-    for (const [, scheme, path] of text.matchAll(each)) {
-      if (/[\s\P{ASCII}\\]/u.test(path!)) add(scheme, unescaped(path!), found);
+  const entire = text.length <= MAX_QUOTED ? whole.exec(text) : null;
+  if (entire !== null) add(entire[1], entire[2]!, found);
+  for (const pattern of quoted) {
+    for (const [, scheme, path] of text.matchAll(pattern)) {
+      if (/[\s\P{ASCII}\\]/u.test(path!)) add(scheme, unescapePath(path!), found);
       if (found.size >= ARTIFACT_LIMITS.per_result) return;
     }
   }
@@ -112,12 +112,12 @@ function searchText(text: string, { mention, whole, quoted, found }: Search): vo
 }
 
 function add(scheme: string | undefined, path: string, found: Set<string>): void {
-  const plain = scheme === undefined ? path : decoded(path);
+  const plain = scheme === undefined ? path : decodePath(path);
   if (isArtifactPath(plain)) found.add(plain);
 }
 
 /** JSON inside text may escape characters outside ASCII. */
-function unescaped(path: string): string {
+function unescapePath(path: string): string {
   if (!path.includes("\\")) return path;
   try {
     return JSON.parse(`"${path}"`) as string;
@@ -126,7 +126,7 @@ function unescaped(path: string): string {
   }
 }
 
-function decoded(path: string): string {
+function decodePath(path: string): string {
   try {
     return decodeURIComponent(path);
   } catch {
@@ -143,7 +143,7 @@ export async function collectServerFiles(
   const [root] = options.scratch.roots;
   const blocks: JsonObject[] = [];
   const problems: string[] = [];
-  const present = Array.isArray(result.content) ? result.content : [];
+  const existing = Array.isArray(result.content) ? result.content : [];
   let remaining = options.max_bytes * TOTAL_FACTOR;
   for (const path of mentioned) {
     const content = await options.scratch.read(path, Math.min(options.max_bytes, remaining));
@@ -161,13 +161,13 @@ export async function collectServerFiles(
     const preview = previewBlock(`${root}/${path}`, content);
     if (
       preview !== null &&
-      !present.some((block) => isObject(block) && block.data === preview.data && preview.type === block.type)
+      !existing.some((block) => isObject(block) && block.data === preview.data && preview.type === block.type)
     )
       blocks.push(preview);
   }
   if (problems.length > 0)
     blocks.push({ type: "text", text: `[Files that cannot be opened: ${problems.join("; ")}.]` });
-  return blocks.length === 0 ? result : { ...result, content: [...present, ...blocks] };
+  return blocks.length === 0 ? result : { ...result, content: [...existing, ...blocks] };
 }
 
 /** The file as a block that a model can read; null if it is too large or neither text nor an image. */

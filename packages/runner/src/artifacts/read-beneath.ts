@@ -48,7 +48,7 @@ async function openBeneath(folder: string, parts: string[]): Promise<FileHandle>
       parent = next;
       base = pathOfDescriptor(next, path);
     }
-    // O_NONBLOCK: opening a FIFO without a writer would block.
+    // O_NONBLOCK, because opening a FIFO without a writer would block.
     return await open(join(base, last), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
   } finally {
     closeSync(parent);
@@ -69,11 +69,11 @@ function pathOfDescriptor(fd: number, path: string): string {
 /** The file may have grown or shrunk since it was checked. */
 async function readWhole(handle: FileHandle, size: number): Promise<Buffer | ArtifactFault> {
   const buffer = Buffer.allocUnsafe(size + 1);
-  let done = 0;
-  while (done < buffer.length) {
-    const { bytesRead } = await handle.read(buffer, done, buffer.length - done, done);
-    if (bytesRead === 0) return buffer.subarray(0, done);
-    done += bytesRead;
+  let bytes_read = 0;
+  while (bytes_read < buffer.length) {
+    const { bytesRead } = await handle.read(buffer, bytes_read, buffer.length - bytes_read, bytes_read);
+    if (bytesRead === 0) return buffer.subarray(0, bytes_read);
+    bytes_read += bytesRead;
   }
   return "bad_size";
 }

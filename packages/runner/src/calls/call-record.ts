@@ -18,8 +18,8 @@ export class CallRefusals {
 
   add(refusal: Refusal, shared: boolean): void {
     this.#refused += refusal.count ?? 1;
-    const [kept, other] = shared ? [this.#shared, this.#own] : [this.#own, this.#shared];
-    addDistinct(kept, refusal, INVOCATION_LIMITS.refusals - other.length);
+    const [target, other] = shared ? [this.#shared, this.#own] : [this.#own, this.#shared];
+    addDistinct(target, refusal, INVOCATION_LIMITS.refusals - other.length);
   }
 
   /** Null when nothing was refused; `secrets` is then not called. */

@@ -1,7 +1,7 @@
 /**
  * One call through the runner:
  *   waiting (scratch, process, handshake) → sent → [interrupted → grace] → settled
- * It settles exactly once. An interruption (deadline, cancel, shutdown) decides the outcome: a reply within the
+ * A call settles exactly once. An interruption (deadline, cancel, shutdown) decides the outcome: a reply within the
  * grace period only acknowledges it and keeps the process alive. Without a reply the process is killed, and other
  * calls on it end as `crashed`, because a process that ignores a cancel cannot be trusted with any call.
  */

@@ -1,6 +1,6 @@
 /**
- * Calls that arrive before the self-test of the sandbox has finished. They wait for it while their timeout runs and
- * can be cancelled; then they run as usual.
+ * Calls that arrive before the self-test of the sandbox has finished. They wait for its result, with their timeout
+ * running, and can be cancelled meanwhile; then they run as usual.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { Clock, RunRequest } from "@backplane/ports";
@@ -16,14 +16,14 @@ export class EarlyCalls<Outcome> {
   /** Calls `run` with the remaining time of the request, or `refuse` if the call was cancelled while it waited. */
   async wait(
     request: RunRequest,
-    tried: Promise<void>,
+    selfTest: Promise<void>,
     run: (request: RunRequest) => Promise<Outcome>,
     refuse: (error: BackplaneError) => Outcome,
   ): Promise<Outcome> {
     const entry: { cancelled: "user" | "shutdown" | null } = { cancelled: null };
     this.#waiting.set(request.invocation_id, entry);
     const since = this.#clock.monotonic();
-    await tried;
+    await selfTest;
     this.#waiting.delete(request.invocation_id);
     if (entry.cancelled !== null) {
       return refuse(new BackplaneError(entry.cancelled === "user" ? "cancelled" : "gateway_stopping"));

@@ -14,15 +14,15 @@ export function explainRefusals(
   when: "while it started" | "" = "while it started",
 ): BackplaneError {
   const redactor = refusalRedactor(secrets);
-  // The port of a lookup is that of the name server.
-  const nameOf = (one: Refusal) =>
+  // The port of a lookup is that of the name server, so it is left out.
+  const nameOf = (refusal: Refusal) =>
     redactor
-      .text(formatDestination(one, one.reason === "direct.lookup" ? one.port : 0))
+      .text(formatDestination(refusal, refusal.reason === "direct.lookup" ? refusal.port : 0))
       .replace(DELEGATION_TOKEN, REDACTED);
-  const named = new Map(refusals.early.map((one) => [nameOf(one), one]));
+  const named = new Map(refusals.early.map((refusal) => [nameOf(refusal), refusal]));
   const [first] = named;
   if (first === undefined) return error;
-  const shown = [...named].slice(0, MAX_NAMED).map(([name, { reason }]) => `${name} (${sentenceOf(reason)})`);
+  const reasons = [...named].slice(0, MAX_NAMED).map(([name, { reason }]) => `${name} (${clauseOf(reason)})`);
   const more = named.size > MAX_NAMED ? `, and ${named.size - MAX_NAMED} more` : "";
   const [destination, { reason }] = first;
   const { code, message, details } = error;
@@ -30,7 +30,7 @@ export function explainRefusals(
   const fix = specificFix(error) ?? fixFor(reason, destination, binding_id);
   return new BackplaneError(
     code,
-    `${message}${/[.!?)]$/.test(message) ? "" : "."} ${intro}: ${shown.join(", ")}${more}.`,
+    `${message}${/[.!?)]$/.test(message) ? "" : "."} ${intro}: ${reasons.join(", ")}${more}.`,
     {
       ...(details === undefined ? {} : { details }),
       ...(fix === undefined ? {} : { fix }),
@@ -39,7 +39,7 @@ export function explainRefusals(
   );
 }
 
-function sentenceOf(reason: RefusalReason): string {
+function clauseOf(reason: RefusalReason): string {
   const sentence = REFUSAL_REASONS[reason].replace(/\.$/, "");
   return sentence.charAt(0).toLowerCase() + sentence.slice(1);
 }

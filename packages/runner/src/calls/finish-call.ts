@@ -45,12 +45,14 @@ const ARTIFACTS_MS = 30_000;
 /** PID 1 answers in microseconds, but shares the processors with its plugin. */
 const REFUSALS_MS = 5_000;
 
-export async function finishCall(first: PluginAnswer, end: FinishContext): Promise<FinishedCall> {
-  const ended =
-    end.worker === null ? { answer: first, violations: 0 } : await finishOnWorker(end.worker, first, end);
-  await end.scratch?.clear();
-  if (end.refusals !== null) await within(REFUSALS_MS, end.refusals, end.deps.deadlines);
-  return ended;
+export async function finishCall(first: PluginAnswer, context: FinishContext): Promise<FinishedCall> {
+  const finished =
+    context.worker === null
+      ? { answer: first, violations: 0 }
+      : await finishOnWorker(context.worker, first, context);
+  await context.scratch?.clear();
+  if (context.refusals !== null) await within(REFUSALS_MS, context.refusals, context.deps.deadlines);
+  return finished;
 }
 
 function within(ms: number, done: Promise<void>, deadlines: Deadlines): Promise<void> {
@@ -66,17 +68,17 @@ function within(ms: number, done: Promise<void>, deadlines: Deadlines): Promise<
 async function finishOnWorker(
   worker: Worker,
   first: PluginAnswer,
-  end: FinishContext,
+  context: FinishContext,
 ): Promise<FinishedCall> {
   const { process } = worker;
-  const { wasSent, oneCall } = end;
+  const { wasSent, oneCall } = context;
   // Must come first: once the plugin has exited, its sandbox waits only for files that are requested in this turn.
   let { answer, violations } = wasSent
-    ? await collectFiles(process, first, end)
+    ? await collectFiles(process, first, context)
     : { answer: first, violations: 0 };
-  if (end.mentioned.length > 0) answer = await collectMentionedFiles(process, answer, end);
+  if (context.mentioned.length > 0) answer = await collectMentionedFiles(process, answer, context);
   if (oneCall && wasSent) {
-    const tornDown = await tearDown(process, answer, end.deps);
+    const tornDown = await tearDown(process, answer, context.deps);
     answer = tornDown.answer;
     violations += tornDown.violations;
   }

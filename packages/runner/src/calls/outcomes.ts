@@ -9,7 +9,7 @@ import { exceededLimit } from "../sandbox/exit-cause.ts";
 
 export type Interruption = "deadline" | "user" | "shutdown";
 
-/** `start_failure` says why the last start of the process failed, for a call that waited for it to start. */
+/** For a call that waited for its process, `start_failure` explains why the last start failed. */
 export function interrupted(
   reason: Interruption,
   request: RunRequest,

@@ -26,7 +26,7 @@ export async function queryProcess<T>(
   { pool, deadlines }: QueryDeps,
   dialect: Dialect,
   request: DescribeRequest,
-  question: (session: DialectSession, signal: AbortSignal) => Promise<T>,
+  query: (session: DialectSession, signal: AbortSignal) => Promise<T>,
   operation?: Operation,
 ): Promise<T> {
   if (operation !== undefined) requireNotCancelled(operation);
@@ -61,7 +61,7 @@ export async function queryProcess<T>(
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process has exited.");
     }
     session.refresh?.(request.context);
-    const answer = await Promise.race([question(session, stop.signal), late]).catch((error: unknown) => {
+    const answer = await Promise.race([query(session, stop.signal), late]).catch((error: unknown) => {
       throw addRefusals(error, worker, request);
     });
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
@@ -77,7 +77,7 @@ export async function queryProcess<T>(
   }
 }
 
-/** A server that cannot reach its API often answers only that a request failed. */
+/** A server that cannot reach its API often reports only that a request failed. */
 function addRefusals(thrown: unknown, worker: Worker, { context }: DescribeRequest): unknown {
   const code = codeOf(thrown);
   if (code !== "plugin_failed" && code !== "timeout") return thrown;
@@ -85,8 +85,8 @@ function addRefusals(thrown: unknown, worker: Worker, { context }: DescribeReque
 }
 
 /**
- * Describes the stderr of a process that has not answered yet. It often says why: for example, the process expects HTTP
- * requests.
+ * Describes the stderr of a process that has not answered yet. It often explains why: for example, the process expects
+ * HTTP requests.
  */
 function describeStartOutput({ process }: Worker): string | null {
   if (process.state !== "launching") return null;
@@ -98,7 +98,7 @@ async function explainCrash(worker: Worker, error: unknown): Promise<unknown> {
   const { process } = worker;
   if (codeOf(error) !== "crashed" || process.pid === undefined || process.state === "ready") return error;
   await process.gone;
-  // For a process that did not become ready, the error of its start is already an explanation.
+  // If the process never became ready, its start error already explains the exit.
   return error === process.failure ? (crashError(worker) ?? error) : error;
 }
 

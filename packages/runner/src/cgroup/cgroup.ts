@@ -1,6 +1,6 @@
 /**
  * The cgroup of one slot, for both cgroup versions. It is created ahead of time and reused by one process tree
- * after the other. Counters only grow, so readers compare them with an earlier value.
+ * after another. Counters only grow, so readers compare them with an earlier value.
  */
 export interface CgroupLimits {
   memory_bytes: number;

@@ -57,15 +57,15 @@ export async function openCgroups(name: string): Promise<OpenedCgroups> {
 }
 
 export function cgroupMounts(mountinfo: string): CgroupMount[] {
-  const found: CgroupMount[] = [];
+  const mounts: CgroupMount[] = [];
   for (const line of mountinfo.split("\n")) {
     const [before = "", after = ""] = line.split(" - ");
     const [, , , root = "", mount = ""] = before.split(" ");
     const [type, , options = ""] = after.split(" ");
-    if (type === "cgroup2") found.push({ version: 2, root, mount, controllers: [] });
-    if (type === "cgroup") found.push({ version: 1, root, mount, controllers: options.split(",") });
+    if (type === "cgroup2") mounts.push({ version: 2, root, mount, controllers: [] });
+    if (type === "cgroup") mounts.push({ version: 1, root, mount, controllers: options.split(",") });
   }
-  return found;
+  return mounts;
 }
 
 /** Maps each controller to the cgroup path of this process. The key of version 2 is the empty string. */

@@ -40,7 +40,7 @@ async function makeSlot(
   if (has("memory")) {
     const folder = folderOf("memory");
     await writeControl(join(folder, "memory.limit_in_bytes"), String(limits.memory_bytes));
-    // Without this limit the plugin would swap before it reaches the other. Not every kernel accounts for swap.
+    // Without this limit the plugin would swap before it reaches the memory limit. Not every kernel accounts for swap.
     await writeControl(join(folder, "memory.memsw.limit_in_bytes"), String(limits.memory_bytes)).catch(
       () => false,
     );

@@ -69,14 +69,14 @@ class ToolModuleSession extends VaiSession {
   async describe(): Promise<Description> {
     const body = { export_id: DESCRIBE_TOOLS, context: {} };
     const answer = acceptVai(await this.host.request(DESCRIBE_TOOLS, "tool.invoke", body, () => {}));
-    const found = (answer.result as JsonObject | null)?.structured_output;
-    if (answer.status !== "succeeded" || found === undefined) {
+    const output = (answer.result as JsonObject | null)?.structured_output;
+    if (answer.status !== "succeeded" || output === undefined) {
       throw new BackplaneError(
         "malformed_response",
         answer.error?.message ?? "The host program did not describe the tool files.",
       );
     }
-    return describeToolFiles(found as unknown as ToolFilesDescription, this.#permissions);
+    return describeToolFiles(output as unknown as ToolFilesDescription, this.#permissions);
   }
 }
 

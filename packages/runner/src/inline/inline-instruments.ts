@@ -163,8 +163,8 @@ export class InlineInstruments {
   }
 
   /**
-   * One provider per plugin and project at a time. Grants of single calls do not matter, because nothing confines code
-   * here.
+   * One provider per plugin and project at a time. Grants of individual calls do not matter, because nothing confines
+   * code here.
    */
   #entryFor(request: ProcessRequest): ProviderEntry {
     const folder = dataKey(request);
@@ -268,7 +268,7 @@ export function isInline({
   return isolation === "inline" && runtime.protocol === "module.instrument";
 }
 
-/** An error without one of our codes is an error of the protocol. */
+/** An error without one of our codes is a protocol error. */
 function asBackplaneError(error: unknown): BackplaneError {
   if (codeOf(error) !== undefined) return toBackplaneError(error);
   const { message = String(error) } = error as { message?: string };

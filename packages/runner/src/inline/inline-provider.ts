@@ -1,5 +1,5 @@
 /**
- * One provider inside the gateway process, from import to shutdown. It lives as long as the generation of its
+ * One provider inside the gateway process, from import to shutdown. A provider lives as long as the generation of its
  * binding; the next generation waits for its data folder.
  */
 import {
@@ -27,13 +27,13 @@ export interface ServiceUser {
 
 /** The gateway's models for plugins in its own process. */
 export interface InstrumentServices {
-  cognition(who: ServiceUser, prompt: string, max_tokens: number): Promise<string>;
-  embedding(who: ServiceUser, text: string): Promise<readonly number[]>;
+  cognition(user: ServiceUser, prompt: string, max_tokens: number): Promise<string>;
+  embedding(user: ServiceUser, text: string): Promise<readonly number[]>;
 }
 
 /** Separates plugin code from gateway code in this process, e.g. to check the connections that plugins make. */
 export interface InlineGuard {
-  runAsPlugin<T>(who: { name: string; allowed_domains: readonly string[] }, work: () => T): T;
+  runAsPlugin<T>(plugin: { name: string; allowed_domains: readonly string[] }, work: () => T): T;
   runAsGateway<T>(work: () => T): T;
 }
 
@@ -62,11 +62,11 @@ export async function openProvider(parts: ProviderOptions): Promise<InlineProvid
   const plugin = new InstrumentPlugin({
     async load() {
       graph = openModuleGraph(image.folder, instrument?.isolation ?? "InProcess");
-      const found = findInstrumentProvider(await graph.import(file), name);
+      const provider = findInstrumentProvider(await graph.import(file), name);
       // Checked before the plugin gets its configuration.
       await image.check();
-      if (typeof found !== "string") return found;
-      throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${found}.`);
+      if (typeof provider !== "string") return provider;
+      throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${provider}.`);
     },
     context: (params) => createContext(params, parts),
   });
@@ -96,12 +96,12 @@ function createContext(
   { guard, log, request, services }: ProviderOptions,
 ): InstrumentContext {
   const { org_id, project_id = null } = request.context;
-  const who = { org_id, project_id, binding_id: request.binding_id, plugin_id: pluginId };
-  const line = (level: keyof InstrumentLogger) => (message: string, fields?: JsonObject) =>
+  const user = { org_id, project_id, binding_id: request.binding_id, plugin_id: pluginId };
+  const logAt = (level: keyof InstrumentLogger) => (message: string, fields?: JsonObject) =>
     guard.runAsGateway(() =>
       log[level]({ ...fields, plugin: pluginId, binding_id: request.binding_id }, String(message)),
     );
-  const served = (): InstrumentServices => {
+  const requireServices = (): InstrumentServices => {
     if (services !== null) return services;
     throw new BackplaneError("llm.failed", "This gateway has no models for plugins.");
   };
@@ -110,11 +110,11 @@ function createContext(
     dataDir,
     config: Object.freeze({ ...config }),
     heftyVersion,
-    logger: { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") },
+    logger: { debug: logAt("debug"), info: logAt("info"), warn: logAt("warn"), error: logAt("error") },
     requestCognition: async (prompt, maxTokens) =>
-      await guard.runAsGateway(() => served().cognition(who, prompt, maxTokens)),
+      await guard.runAsGateway(() => requireServices().cognition(user, prompt, maxTokens)),
     requestEmbedding: async (text) =>
-      Float32Array.from(await guard.runAsGateway(() => served().embedding(who, text))),
+      Float32Array.from(await guard.runAsGateway(() => requireServices().embedding(user, text))),
   };
 }
 

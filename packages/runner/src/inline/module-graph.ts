@@ -44,16 +44,16 @@ export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGrap
       if (!isOurs(context.parentURL)) return next(specifier, context);
       if (specifier === INSTRUMENT_API) return { url: API_URL, shortCircuit: true };
       if (isBuiltin(specifier)) return next(specifier, context);
-      let found: ReturnType<typeof next>;
+      let resolved: ReturnType<typeof next>;
       try {
-        found = next(specifier, context);
+        resolved = next(specifier, context);
       } catch (error) {
         if (/^\.{0,2}\/|^file:/.test(specifier)) throw error;
         if (mode !== "InProcess") throw invisible(specifier);
         return next(specifier, { ...context, parentURL: import.meta.url });
       }
-      if (mode !== "InProcess" && !found.url.startsWith(root)) throw invisible(specifier);
-      return { ...found, url: tagged(found.url) };
+      if (mode !== "InProcess" && !resolved.url.startsWith(root)) throw invisible(specifier);
+      return { ...resolved, url: tagged(resolved.url) };
     },
   });
   return {

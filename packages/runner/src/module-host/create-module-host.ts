@@ -119,13 +119,13 @@ export function createModuleHost(
     async start(entry, network) {
       const secrets = new SeenSecrets();
       const refused = logRefusals(options.log, entry.name, secrets);
-      const where = await preparePlugin(parts, entry, network, refused);
+      const prepared = await preparePlugin(parts, entry, network, refused);
       if (closed) {
-        await where.cleanUp();
+        await prepared.cleanUp();
         throw new BackplaneError("gateway_stopping");
       }
-      const kept = new LiveContexts(contexts, where.state_dir);
-      const hosted = new HostedPlugin({ deps, timeouts, contexts: kept, entry, where, secrets });
+      const live = new LiveContexts(contexts, prepared.state_dir);
+      const hosted = new HostedPlugin({ deps, timeouts, contexts: live, entry, prepared, secrets });
       running.add(hosted);
       void hosted.gone.then(() => running.delete(hosted));
       return await hosted.loaded();
@@ -147,7 +147,7 @@ function logRefusals(log: Logger, plugin: string, secrets: SeenSecrets): (refusa
   let left = LOGGED_REFUSALS;
   return ({ host, port, reason }) => {
     if (left-- <= 0) return;
-    log.warn({ plugin, host: secrets.redact(host), port, reason }, "connection of a plugin refused");
+    log.warn({ plugin, host: secrets.redact(host), port, reason }, "refused a connection of a plugin");
   };
 }
 
@@ -156,7 +156,7 @@ interface HostedParts {
   timeouts: ModuleHostTimeouts;
   contexts: LiveContexts;
   entry: PluginEntry;
-  where: PreparedPlugin;
+  prepared: PreparedPlugin;
   secrets: SeenSecrets;
 }
 
@@ -168,19 +168,19 @@ class HostedPlugin {
   readonly #deps: ProcessDeps;
   readonly #timeouts: ModuleHostTimeouts;
   readonly #secrets: SeenSecrets;
-  readonly #where: PreparedPlugin;
+  readonly #prepared: PreparedPlugin;
   readonly #parts: ProxyContext;
   #session: ModuleSession | null = null;
   #lastCall = 0;
   /** Set when the gateway stops the process, so that its exit is not reported. */
   #ending = false;
 
-  constructor({ contexts, deps, entry, secrets, timeouts, where }: HostedParts) {
+  constructor({ contexts, deps, entry, secrets, timeouts, prepared }: HostedParts) {
     this.#deps = deps;
     this.#timeouts = timeouts;
     this.#entry = entry;
     this.#secrets = secrets;
-    this.#where = where;
+    this.#prepared = prepared;
     const calls = new Map<number, KernelToolCall>();
     const parts: ProxyContext = {
       entry,
@@ -203,10 +203,10 @@ class HostedPlugin {
     const dialect = moduleDialect(
       {
         entry,
-        module: where.module,
+        module: prepared.module,
         load_ms: timeouts.load_ms,
         answer,
-        toHostPaths: (text) => where.toHostPaths(text),
+        toHostPaths: (text) => prepared.toHostPaths(text),
         describeStderr: () => this.#describeStderr(),
       },
       (session) => {
@@ -216,12 +216,12 @@ class HostedPlugin {
     this.process = new PluginProcess(deps, {
       dialect,
       package: { package_id: entry.name, version: entry.version },
-      prepare: async () => where.plan,
+      prepare: async () => prepared.plan,
       request: null,
       notice: () => {},
       violation: () => {},
     });
-    this.gone = this.process.gone.then(() => where.cleanUp());
+    this.gone = this.process.gone.then(() => prepared.cleanUp());
   }
 
   async loaded(): Promise<LoadedPlugin> {
@@ -295,7 +295,7 @@ class HostedPlugin {
   }
 
   #stderr(): string {
-    return this.#where.toHostPaths(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
+    return this.#prepared.toHostPaths(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
   }
 
   #describeStderr(): string {

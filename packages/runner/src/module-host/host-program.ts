@@ -10,7 +10,7 @@ import type { DialectLaunch } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 
 export interface HostProgram {
-  /** Its path inside the sandbox. */
+  /** The path of the program inside the sandbox. */
   file: string;
   binds: DialectLaunch["binds"];
   links: { path: string; target: string }[];
@@ -24,12 +24,12 @@ interface Manifest {
 export function hostProgram(module: string): HostProgram {
   const real = realpathSync(module);
   const own = packageOf(real);
-  const found = new Map<string, string>();
-  collect(own, found);
+  const packages = new Map<string, string>();
+  collect(own, packages);
   const { name } = manifestOf(own);
   return {
     file: join(INSIDE.host, name, relative(own, real)),
-    binds: [...found].map(([package_name, source]) => ({
+    binds: [...packages].map(([package_name, source]) => ({
       source,
       target: join(INSIDE.host, package_name),
       writable: false,

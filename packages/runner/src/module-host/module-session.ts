@@ -92,7 +92,7 @@ export class ModuleSession implements DialectSession {
     try {
       this.#peer.notify(method, { ...params });
     } catch {
-      // The process does not read; its deadline will end it.
+      // The process does not read its input; its deadline will kill it.
     }
   }
 

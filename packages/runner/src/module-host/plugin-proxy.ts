@@ -23,7 +23,7 @@ export interface ProxyContext {
   alive: () => boolean;
   /** Replaces the error of a closed pipe with the reason why the process exited. */
   explainFailure: <T>(answer: Promise<T>) => Promise<T>;
-  /** Kills the process when the answer takes longer. */
+  /** Kills the process if the answer takes longer than `ms`. */
   within: <T>(ms: number, label: string, answer: Promise<T>) => Promise<T>;
   timeouts: { on_load_ms: number; unload_ms: number };
 }

@@ -2,7 +2,7 @@
  * The files of a hosted plugin and their paths inside the sandbox. Everything keeps its path relative to one root,
  * so that Node resolves modules as it would on the host. For an installed plugin this is the node_modules folder
  * that contains it. For a linked plugin it is its folder and, within a workspace, the workspace's node_modules with
- * the packages linked from there. Nothing else of a workspace is shown, because it can contain anything.
+ * the packages linked from there. Nothing else in a workspace is mounted, because it can contain anything.
  */
 import { lstat, readdir, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
@@ -12,12 +12,12 @@ import { INSIDE } from "../sandbox/plan.ts";
 import { isUnreadable } from "./readable-copy.ts";
 
 export interface PluginTree {
-  /** The real path of its own folder. */
+  /** The real path of the plugin's folder. */
   folder: string;
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
-  /** Whether other users cannot read it; the sandbox then shows a copy. */
+  /** Whether other users cannot read the folder; the sandbox then contains a copy. */
   closed: boolean;
   /** The gateway's own folders inside the plugin's folder, as host paths and as sandbox paths. */
   own: string[];
@@ -35,8 +35,8 @@ export async function pluginTree(entry: PluginEntry, hidden_folders: readonly st
   const module = await realpath(entry.module);
   const { root, siblings } =
     (await installed(entry, folder)) ?? (await workspaceOf(folder)) ?? standalone(folder);
-  const shown = [folder, ...siblings];
-  if (!shown.some((path) => isWithin(path, module))) {
+  const mounted = [folder, ...siblings];
+  if (!mounted.some((path) => isWithin(path, module))) {
     throw new BackplaneError(
       "launch_failed",
       `The module of ${entry.name} is a link to ${module}, outside its folder and therefore not in the sandbox.`,
@@ -46,7 +46,7 @@ export async function pluginTree(entry: PluginEntry, hidden_folders: readonly st
   for (const path of siblings) await assertReadable(entry.name, path);
   const inside = (path: string) => join(INSIDE.plugin, relative(root, path));
   const real = await Promise.all(hidden_folders.map((path) => realpath(path).catch(() => path)));
-  const own = real.filter((path) => shown.some((folder) => isWithin(folder, path)));
+  const own = real.filter((path) => mounted.some((folder) => isWithin(folder, path)));
   return {
     folder,
     folder_at: inside(folder),
@@ -104,15 +104,15 @@ async function linkedFrom(modules: string, root: string, folder: string): Promis
       for (const part of await readdir(join(modules, name)).catch(() => [])) links.push(join(name, part));
     } else if (!name.startsWith(".")) links.push(name);
   }
-  const found = new Set<string>();
+  const folders = new Set<string>();
   for (const name of links) {
     const path = join(modules, name);
     if (!(await lstat(path)).isSymbolicLink()) continue;
     const target = await realpath(path).catch(() => null);
     if (target === null || !isWithin(root, target) || target === root || isWithin(target, folder)) continue;
-    if (await isFolder(target)) found.add(target);
+    if (await isFolder(target)) folders.add(target);
   }
-  return [...found].slice(0, MAX_LINKED);
+  return [...folders].slice(0, MAX_LINKED);
 }
 
 /** A workspace or a whole node_modules folder is too large to copy. */
@@ -120,7 +120,7 @@ async function assertReadable(name: string, path: string): Promise<void> {
   if (!(await isUnreadable(path))) return;
   throw new BackplaneError(
     "launch_failed",
-    `${path} of the plugin ${name} is closed to other users, and in the sandbox the plugin runs as another user.`,
+    `Other users cannot read ${path}, which the plugin ${name} needs, and in the sandbox the plugin runs as another user.`,
     { fix: `chmod -R o+rX ${path}` },
   );
 }

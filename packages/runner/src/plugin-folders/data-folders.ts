@@ -17,7 +17,7 @@ const HEFTY = "hefty/";
 /** Identifies a data folder. Processes with the same key never run at the same time, whatever their binding. */
 export function dataKey({ package: { package_id }, context }: ProcessRequest): string {
   const id = package_id.startsWith(HEFTY) ? package_id.slice(HEFTY.length) : package_id;
-  // A plus is not part of any id, so that two packages never have the same folder.
+  // No id contains a plus, so two packages never share a folder.
   return [id.replaceAll("/", "+"), context.org_id, context.project_id ?? NO_PROJECT].join("/");
 }
 
@@ -38,7 +38,7 @@ export async function makeDataDir(root: string | null, request: ProcessRequest):
 /**
  * Earlier versions kept one folder per binding and project. It becomes the folder of the plugin, unless another binding
  * has created that one already; then this binding continues to use its own, so that no data is lost or mixed. Null if
- * there is none.
+ * no such folder exists.
  */
 async function adoptFormer(former: string, folder: string): Promise<string | null> {
   if (!(await exists(former))) return null;

@@ -19,7 +19,7 @@ export interface LaunchSubject {
 
 export type LaunchDecision =
   | { kind: "launch" }
-  /** Other launches are pending; ask again when one of them has settled. */
+  /** Other launches are pending; check again when one of them has settled. */
   | { kind: "wait"; settled: Promise<void> }
   | { kind: "held_back"; failures: number; retry_at: number; last_error: string };
 
@@ -74,7 +74,7 @@ export class Breaker {
       const { failures, last_error } = decision;
       throw new BackplaneError(
         "crash_loop",
-        `The plugin failed at launch ${failures} times in five minutes and is held back until ${retry_at}. Last: ${last_error}`,
+        `The plugin failed at launch ${failures} times in five minutes and is held back until ${retry_at}. Last error: ${last_error}`,
         { details: { retry_at, failures, last_error } },
       );
     }
@@ -95,7 +95,7 @@ export class Breaker {
     });
   }
 
-  /** The gateway gave up the launch, which says nothing about the plugin. */
+  /** The gateway abandoned the launch, so it does not count against the plugin. */
   abandoned(subject: LaunchSubject): void {
     this.#settle(subject, () => {});
   }
@@ -125,10 +125,10 @@ export class Breaker {
   }
 
   #heldBack(record: LaunchHistory): { failures: number; retry_at: number; last_error: string } {
-    const freeing = record.failures[record.failures.length - MAX_LAUNCHES]!;
+    const deciding = record.failures[record.failures.length - MAX_LAUNCHES]!;
     return {
       failures: record.failures.length,
-      retry_at: freeing.wall + WINDOW_MS,
+      retry_at: deciding.wall + WINDOW_MS,
       last_error: record.last_error,
     };
   }

@@ -76,11 +76,11 @@ export class Pool {
   /** The resident servers that run as processes. Their memory is measured now, with their descendants. */
   servers(): Promise<ServerProcess[]> {
     const now = this.#deps.clock.monotonic();
-    const found = Array.from(this.#workers.all).filter(
+    const matching = Array.from(this.#workers.all).filter(
       ({ resident, process }) => resident && process.pid !== undefined && process.state !== "gone",
     );
     return Promise.all(
-      found.map(async ({ subject, process, calls, idle, idle_since }) => ({
+      matching.map(async ({ subject, process, calls, idle, idle_since }) => ({
         binding_id: subject.binding_id,
         package_id: subject.package_id,
         pid: process.pid!,
@@ -92,7 +92,7 @@ export class Pool {
     );
   }
 
-  /** The fast path: a process that can take the call immediately (bench runner.warm-call). */
+  /** The fast path: a process that can take the call immediately (benchmark runner.warm-call). */
   warm(pool_key: string): Worker | undefined {
     const worker = this.#workers.find(pool_key);
     return worker?.process.state === "ready" && this.#isFresh(worker) ? worker : undefined;
@@ -141,13 +141,14 @@ export class Pool {
     // A secret has changed: processes that know the old value get no further call.
     if (known !== null && pooled)
       this.#withdrawWhere((worker) => worker.subject.pool_key === pool_key && worker.key !== key);
-    const found = pooled
+    const pooled_worker = pooled
       ? this.#workers.find(key)
       : known === null
         ? this.#takePrewarmed(request, dialect)
         : null;
-    const usable = found?.process.state === "launching" || found?.process.state === "ready";
-    const worker = found && usable ? found : this.#create(request, dialect, { home, key, env });
+    const usable = pooled_worker?.process.state === "launching" || pooled_worker?.process.state === "ready";
+    const worker =
+      pooled_worker && usable ? pooled_worker : this.#create(request, dialect, { home, key, env });
     worker.addWaiting(1);
     return worker;
   }
@@ -294,7 +295,7 @@ export class Pool {
     const secrets_at_launch = Object.values(context.secrets);
     const project_id = context.project_id ?? null;
     return (method, params) => {
-      // Later calls may have brought other values.
+      // Later calls may have brought other secrets.
       const redactor = createCallRedactor([...secrets_at_launch, ...recent_secrets]);
       this.#deps.notice({ binding_id, project_id, method, params: redactor.json(params) });
     };
@@ -313,13 +314,14 @@ export class Pool {
   }
 
   /**
-   * Reports a failed launch to the breaker. A slow launch, one that was given up and one that never started do not
-   * count against the plugin.
+   * Reports a failed launch to the breaker. A launch that was slow, was abandoned or never started does not count
+   * against the plugin.
    */
   #recordFailedLaunch(worker: Worker, error: BackplaneError): void {
-    const ours =
+    const notItsFault =
       worker.unusedPrewarmed || (worker.process.pid === undefined && error.code !== "launch_failed");
-    if (ours || worker.process.abandoned || isSlowStart(error)) this.#breaker.abandoned(worker.subject);
+    if (notItsFault || worker.process.abandoned || isSlowStart(error))
+      this.#breaker.abandoned(worker.subject);
     else this.#breaker.failed(worker.subject, error.message);
   }
 
@@ -336,7 +338,7 @@ export class Pool {
     return false;
   }
 
-  /** Frees a slot: stops a prewarmed process, or else the pooled one that has been idle the longest. */
+  /** Frees a slot: stops a prewarmed process, otherwise the pooled one that has been idle the longest. */
   #evict(): void {
     if (this.#prewarmed.evictOne()) return;
     const oldest = this.#workers.longestIdle();
@@ -367,9 +369,9 @@ export class Pool {
   #watchIdle(worker: Worker, idle_ms: number): void {
     const check = () => {
       const unneeded = worker.idle && worker.process.session?.inUse?.() !== true;
-      const rest = unneeded ? worker.idle_since + idle_ms - this.#deps.clock.monotonic() : idle_ms;
-      if (rest <= 0) this.#stop(worker, "it was idle");
-      else worker.idle_check = this.#deps.deadlines.set(rest, check);
+      const remaining = unneeded ? worker.idle_since + idle_ms - this.#deps.clock.monotonic() : idle_ms;
+      if (remaining <= 0) this.#stop(worker, "it was idle");
+      else worker.idle_check = this.#deps.deadlines.set(remaining, check);
     };
     worker.idle_check = this.#deps.deadlines.set(idle_ms, check);
   }

@@ -1,5 +1,5 @@
 /**
- * Prewarmed processes of isolated exports (bench sandbox.prewarmed): they are launched and complete their handshake
+ * Prewarmed processes of isolated exports (benchmark sandbox.prewarmed): they are launched and complete their handshake
  * without any call data, and each is used once and never returned. A pool key gets one after its first call, more when
  * calls arrive faster than processes start, and none after the idle time without a call. Their number and memory are
  * bounded over all keys, and a call that needs a slot takes precedence.
@@ -128,12 +128,12 @@ export class PrewarmedProcesses {
     const worker = this.#deps.create(stock.request, stock.dialect);
     const prewarmed: PrewarmedWorker = { worker, bytes: stock.bytes ?? FIRST_GUESS_BYTES };
     stock.processes.push(prewarmed);
-    const gone = () => {
+    const forget = () => {
       const at = stock.processes.indexOf(prewarmed);
       if (at >= 0) stock.processes.splice(at, 1);
     };
-    void worker.process.gone.then(gone);
-    worker.process.ready.then(() => this.#measure(stock, prewarmed), gone);
+    void worker.process.gone.then(forget);
+    worker.process.ready.then(() => this.#measure(stock, prewarmed), forget);
   }
 
   /** Replaces the assumed memory with the measured value and stops the process if it exceeds the limit. */
@@ -161,18 +161,18 @@ export class PrewarmedProcesses {
     return true;
   }
 
-  #longestUnused(but: KeyStock | null): KeyStock | undefined {
+  #longestUnused(except: KeyStock | null): KeyStock | undefined {
     let oldest: KeyStock | undefined;
     for (const stock of this.#stocks.values()) {
-      if (stock === but || stock.processes.length === 0) continue;
+      if (stock === except || stock.processes.length === 0) continue;
       if (oldest === undefined || stock.used_at < oldest.used_at) oldest = stock;
     }
     return oldest;
   }
 
-  #count(counts: (prewarmed: PrewarmedWorker) => boolean): number {
+  #count(matches: (prewarmed: PrewarmedWorker) => boolean): number {
     let count = 0;
-    for (const { processes } of this.#stocks.values()) count += processes.filter(counts).length;
+    for (const { processes } of this.#stocks.values()) count += processes.filter(matches).length;
     return count;
   }
 
@@ -185,9 +185,9 @@ export class PrewarmedProcesses {
   #watchIdle(stock: KeyStock): void {
     const { clock, deadlines, limits } = this.#deps;
     const check = () => {
-      const rest = stock.used_at + limits.idle_ms - clock.monotonic();
-      if (rest <= 0) this.#clear(stock, "it was idle");
-      else stock.idle = deadlines.set(rest, check);
+      const remaining = stock.used_at + limits.idle_ms - clock.monotonic();
+      if (remaining <= 0) this.#clear(stock, "it was idle");
+      else stock.idle = deadlines.set(remaining, check);
     };
     stock.idle = deadlines.set(limits.idle_ms, check);
   }
@@ -196,7 +196,7 @@ export class PrewarmedProcesses {
     this.#stocks.delete(stock.request.pool_key);
     stock.target = 0;
     for (const entry of [stock.fill, stock.idle]) if (entry !== null) this.#deps.deadlines.clear(entry);
-    // They have no call, so no graceful shutdown is needed.
+    // Prewarmed processes have no call, so no graceful shutdown is needed.
     for (const { worker } of stock.processes.splice(0)) worker.process.kill(reason);
   }
 }

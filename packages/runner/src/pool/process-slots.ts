@@ -27,7 +27,7 @@ export class ProcessSlots {
     return true;
   }
 
-  /** Resolves with true when a slot was taken, with false when `leave` was called before. */
+  /** Resolves to true when a slot was taken, and to false if `leave` was called first. */
   take(onLeave: (leave: () => void) => void): Promise<boolean> {
     if (this.#queue.size >= this.#maxWaiting) {
       throw new BackplaneError(

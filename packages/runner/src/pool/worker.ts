@@ -13,13 +13,13 @@ import type { WorkerRefusals } from "./worker-refusals.ts";
 
 /** A call as its worker sees it. */
 export interface ActiveCall {
-  /** The id of its request. */
+  /** The id of the request. */
   readonly id: string;
   violations: number;
   refused(refusal: Refusal, shared: boolean): void;
-  /** Its position in the worker's list; set by the worker. */
+  /** The position of the call in the worker's list; set by the worker. */
   index: number;
-  /** Its answer is known, so the rest of the call needs no egress; set by the worker. */
+  /** Whether the answer is known, so that the rest of the call needs no egress; set by the worker. */
   has_answer: boolean;
 }
 
@@ -125,8 +125,8 @@ export class Worker {
   }
 
   /** Adds or removes a call that waits for the process. */
-  addWaiting(more: 1 | -1): void {
-    this.waiting += more;
+  addWaiting(change: 1 | -1): void {
+    this.waiting += change;
     this.#updateHold();
   }
 
@@ -149,7 +149,7 @@ export class Worker {
   }
 
   /**
-   * Moves the last call into the free position, so that no search is needed (bench runner.warm-call). True when no call
+   * Moves the last call into the free position, so that no search is needed (benchmark runner.warm-call). True when no call
    * is left.
    */
   endCall(call: ActiveCall): boolean {

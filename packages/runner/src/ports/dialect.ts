@@ -28,7 +28,7 @@ export interface Dialect {
   readonly launch_limit?: keyof RunnerTimeouts;
   /** False if the protocol cannot name a scratch folder per call; then only the process has one. */
   readonly call_scratch?: false;
-  /** It has a persistent data folder per plugin, organisation and project, used by one process at a time. */
+  /** True if a plugin has a persistent data folder per organisation and project, used by one process at a time. */
   readonly keeps_data?: boolean;
   /** Why this dialect cannot run the request; null if it can. */
   unsupportedReason(request: RunRequest): string | null;
@@ -142,7 +142,7 @@ export interface DialectSession {
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   /** Updates config and secrets before a request that is not a call; a call brings its own. */
   refresh?(context: ProcessRequest["context"]): void;
-  /** Whether it is needed although no call runs, because clients wait for its notifications. */
+  /** Whether the process is needed although no call runs, because clients wait for its notifications. */
   inUse?(): boolean;
   call(exchange: DialectCall): void;
   /** False if the protocol has no cancel message, so that waiting for an acknowledgement is useless. */

@@ -23,7 +23,7 @@ export interface RunnerLimits {
   stderr_bytes: number;
   /** Size of one message of an MCP server. */
   message_bytes: number;
-  /** Size of a tool result of an MCP server; the rest is cut. */
+  /** Size of a tool result of an MCP server; the rest is truncated. */
   output_bytes: number;
   /** Bytes queued for one plugin to read. Beyond that a call ends with `backpressure`. */
   queued_bytes: number;

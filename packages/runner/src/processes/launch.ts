@@ -1,7 +1,7 @@
 /**
  * Starts one plugin process without a shell, in its own session and process group, with a minimal environment and
- * pipes on all standard streams, inside a sandbox if the plan has one. Only killing its process tree or its sandbox
- * ends the process with all descendants.
+ * pipes on all standard streams, inside a sandbox if the plan has one. Only a kill of its process tree or its sandbox
+ * also reaches all descendants.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { realpath } from "node:fs/promises";
@@ -31,7 +31,7 @@ export interface LaunchPlan {
   image_root?: string;
   /** The plugin's only writable folder; null without a grant for one. */
   home: string | null;
-  /** The home of a plain process, if it was made for this process: never the folder of the operator. */
+  /** The home of a plain process, if it was created for this process; never the operator's own folder. */
   scratch?: string;
   /** Secrets as environment variables; only for a sandboxed process. */
   secret_env?: Record<string, string>;

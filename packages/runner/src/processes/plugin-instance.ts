@@ -13,19 +13,19 @@ export interface PluginInstance {
   readonly stderr: StderrRing;
   readonly state: "launching" | "ready" | "stopping" | "gone";
   readonly exit: ExitStatus | null;
-  /** Why it exited, if it was sandboxed. */
+  /** Why the process exited, if it was sandboxed. */
   readonly exitCause: ExitCause | null;
-  /** Why the gateway stopped it; null if it exited on its own. */
+  /** Why the gateway stopped the process; null if it exited on its own. */
   readonly killReason: string | null;
   /** The error that ended the session, if any. */
   readonly failure: BackplaneError | null;
-  /** The gateway stopped it before it was ready, which says nothing about the plugin. */
+  /** Whether the gateway stopped the process before it was ready, so that the exit does not count against the plugin. */
   readonly abandoned: boolean;
   readonly session: DialectSession | null;
   /** Undefined before the launch and for a remote server. */
   readonly pid: number | undefined;
   readonly confined: ConfinedProcess | null;
-  /** Its temporary folder; null without a grant for one, before the launch and for a remote server. */
+  /** The temporary folder; null without a grant for one, before the launch and for a remote server. */
   readonly scratch: ProcessScratch | null;
   /** Sends SIGKILL immediately. */
   kill(reason: string): void;

@@ -27,6 +27,7 @@ import type { Deadlines } from "../time/deadlines.ts";
 import { setOwnTimeDeadline } from "../time/own-time-deadline.ts";
 import { asSlowStart } from "../time/slow-start.ts";
 import type { TimeBudgetVerdict } from "../time/time-budget.ts";
+import type { FrameTap, FrameTaps } from "./frame-taps.ts";
 import { killLaunched, type LaunchedProcess, type LaunchPlan, launch } from "./launch.ts";
 import type { PluginInstance } from "./plugin-instance.ts";
 import { StderrRing } from "./stderr-ring.ts";
@@ -40,6 +41,8 @@ export interface ProcessDeps {
   trees: ProcessTrees;
   environment: LaunchEnvironment;
   log: Logger;
+  /** Absent where processes cannot be observed. */
+  taps?: FrameTaps;
 }
 
 /** Acquiring what the launch needs, starting the program, waiting for its handshake. */
@@ -78,6 +81,7 @@ export class PluginProcess implements PluginInstance {
   scratch: ProcessScratch | null = null;
   readonly #deps: ProcessDeps;
   readonly #spec: ProcessSpec;
+  readonly #tap: FrameTap | null;
   #launched: LaunchedProcess | null = null;
   #killed = false;
   #violations = 0;
@@ -90,6 +94,7 @@ export class PluginProcess implements PluginInstance {
   constructor(deps: ProcessDeps, spec: ProcessSpec) {
     this.#deps = deps;
     this.#spec = spec;
+    this.#tap = deps.taps?.open(spec.request, deps.limits) ?? null;
     this.stderr = new StderrRing(deps.limits.stderr_bytes);
     this.gone = new Promise((resolve) => {
       this.#resolveGone = resolve;
@@ -151,7 +156,8 @@ export class PluginProcess implements PluginInstance {
       this.#spec.launchStep?.("initialize");
       this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
-      // Usually done long before. The children that the process starts for a call must be in the cgroup too.
+      // Usually the process has joined its cgroup long before. It must join before the first call, so that
+      // children that it starts for the call are in the cgroup as well.
       await this.#launched.tree?.joined;
       if (this.failure !== null) throw this.failure;
       this.#assertNotKilled();
@@ -195,7 +201,10 @@ export class PluginProcess implements PluginInstance {
 
   #supervise(launched: LaunchedProcess): void {
     const { child, pid } = launched;
-    child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
+    child.stderr.on("data", (chunk: Buffer) => {
+      this.stderr.append(chunk);
+      this.#tap?.stderr(chunk);
+    });
     child.once("exit", (code, signal) => {
       this.exit = { code, signal };
       // Kills what the exited process left behind.
@@ -226,8 +235,9 @@ export class PluginProcess implements PluginInstance {
 
   #link({ child }: LaunchedProcess, plan: LaunchPlan): ProcessLink {
     const { deadlines, host, limits, timeouts } = this.#deps;
+    const transport = stdioTransport(child.stdout, child.stdin);
     return {
-      transport: stdioTransport(child.stdout, child.stdin),
+      transport: this.#tap?.wrap(transport) ?? transport,
       package: this.#spec.package,
       host,
       timeouts,
@@ -293,20 +303,20 @@ export class PluginProcess implements PluginInstance {
       this.#resolveGone();
       return error;
     }
-    // Without a session nobody reads the output, and unread output would delay the end of the process.
+    // Without a session nothing reads the output, and unread output would delay the exit of the process.
     if (this.session === null) discardOutput(this.#launched.child.stdout);
-    const byItself = error.code === "crashed" && !this.#killed;
-    if (byItself && this.exit === null) await this.#waitForExit();
+    const onItsOwn = error.code === "crashed" && !this.#killed;
+    if (onItsOwn && this.exit === null) await this.#waitForExit();
     const killed = this.#killed;
-    const seen = this.exit !== null;
+    const exited = this.exit !== null;
     this.#kill(error.message);
     await this.gone;
-    const exit = killed || !seen ? null : this.exit;
+    const exit = killed || !exited ? null : this.exit;
     if (this.abandoned) return error;
     const stray = error.details?.stray_output;
     const stray_output = typeof stray === "string" ? stray : undefined;
     const timedOut = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
-    if (!byItself && stray_output === undefined && !timedOut) return error;
+    if (!onItsOwn && stray_output === undefined && !timedOut) return error;
     const stderr = this.stderr.since(0, 16_384).toString("utf8");
     const reason = await explainEarlyExit(
       this.#launched.entry,

@@ -83,7 +83,7 @@ export class RemoteServer implements PluginInstance {
 
   #assertNotKilled(): void {
     if (this.state === "launching") return;
-    throw new BackplaneError("crashed", `The session was ended during its start: ${this.killReason}.`);
+    throw new BackplaneError("crashed", `The session was closed while it started: ${this.killReason}.`);
   }
 
   #link(): ProcessLink {

@@ -20,14 +20,14 @@ export class StderrRing {
   }
 
   append(chunk: Uint8Array): void {
-    const kept = chunk.length > this.#capacity ? chunk.subarray(chunk.length - this.#capacity) : chunk;
+    const tail = chunk.length > this.#capacity ? chunk.subarray(chunk.length - this.#capacity) : chunk;
     this.#grow(Math.min(this.#total + chunk.length, this.#capacity));
     const size = this.#bytes.length;
     if (size === 0) return;
-    const at = (this.#total + chunk.length - kept.length) % size;
-    const first = Math.min(kept.length, size - at);
-    this.#bytes.set(kept.subarray(0, first), at);
-    if (first < kept.length) this.#bytes.set(kept.subarray(first), 0);
+    const at = (this.#total + chunk.length - tail.length) % size;
+    const first = Math.min(tail.length, size - at);
+    this.#bytes.set(tail.subarray(0, first), at);
+    if (first < tail.length) this.#bytes.set(tail.subarray(first), 0);
     this.#total += chunk.length;
   }
 

@@ -6,15 +6,15 @@ const MAX_PROCESSES = 256;
 
 export async function privateBytes(pid: number): Promise<number> {
   let sum = 0;
-  const found = [pid];
-  for (let at = 0; at < found.length && at < MAX_PROCESSES; at++) {
+  const pids = [pid];
+  for (let at = 0; at < pids.length && at < MAX_PROCESSES; at++) {
     const [status, children] = await Promise.all(
-      ["status", `task/${found[at]}/children`].map((file) => read(found[at]!, file)),
+      ["status", `task/${pids[at]}/children`].map((file) => read(pids[at]!, file)),
     );
     for (const field of ["RssAnon", "RssShmem"]) {
       sum += Number(new RegExp(`^${field}:\\s*(\\d+) kB$`, "m").exec(status!)?.[1] ?? 0) * 1024;
     }
-    found.push(
+    pids.push(
       ...children!
         .split(" ")
         .map(Number)

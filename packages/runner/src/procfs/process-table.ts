@@ -53,7 +53,7 @@ export function readProcess(pid: number): ProcessRow | null {
 }
 
 /**
- * Returns the processes that are alive. The kernel answers `stat` from memory without blocking, so it is read
+ * Returns the processes that are alive. The kernel serves `stat` from memory without blocking, so it is read
  * synchronously: through the thread pool it would cost four times the CPU time, which other plugins need to start.
  */
 export async function readProcesses(): Promise<ProcessRow[]> {
@@ -72,11 +72,11 @@ export async function readProcesses(): Promise<ProcessRow[]> {
  * so it uses the thread pool.
  */
 export async function findByEnvironment(rows: readonly ProcessRow[], text: string): Promise<number[]> {
-  const found = await inBatches(rows, async ({ pid }) => {
+  const marked = await inBatches(rows, async ({ pid }) => {
     const environment = await readFile(`/proc/${pid}/environ`).catch(() => Buffer.alloc(0));
     return environment.includes(text) ? pid : 0;
   });
-  return found.filter((pid) => pid > 0);
+  return marked.filter((pid) => pid > 0);
 }
 
 /**
@@ -84,20 +84,20 @@ export async function findByEnvironment(rows: readonly ProcessRow[], text: strin
  * not share its session or group with a process outside its tree; otherwise that process is returned as well.
  */
 export function withDescendants(rows: readonly ProcessRow[], seeds: Iterable<number>): Set<number> {
-  const found = new Set(seeds);
+  const pids = new Set(seeds);
   const groups = new Set<number>();
-  for (let before = -1; before !== found.size; ) {
-    before = found.size;
+  for (let before = -1; before !== pids.size; ) {
+    before = pids.size;
     for (const { pid, pgrp, session } of rows) {
-      if (!found.has(pid)) continue;
+      if (!pids.has(pid)) continue;
       groups.add(pgrp);
       groups.add(session);
     }
     for (const { pid, ppid, pgrp, session } of rows) {
-      if (found.has(ppid) || groups.has(pgrp) || groups.has(session)) found.add(pid);
+      if (pids.has(ppid) || groups.has(pgrp) || groups.has(session)) pids.add(pid);
     }
   }
-  return found;
+  return pids;
 }
 
 async function inBatches<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {

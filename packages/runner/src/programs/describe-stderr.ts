@@ -1,6 +1,6 @@
 /**
- * Picks the lines of stderr that say why a process failed. The cause is often not the last line: programs print their
- * usage, a stack trace or a farewell after it.
+ * Picks the lines of stderr that explain why a process failed. The cause is often not the last line: programs print
+ * their usage, a stack trace or a closing message after it.
  */
 import { stripVTControlCharacters } from "node:util";
 
@@ -24,7 +24,7 @@ const NOISE = /^\s*(?:at\s|File ".*", line \d|\^+\s*$|[{}\])\s]*$|Node\.js v\d|g
 
 /** One sentence with these lines; null if stderr is empty. */
 export function describeStderr(stderr: string): string | null {
-  // Colours would otherwise hide the words that are looked for.
+  // Colour codes would otherwise hide the words to look for.
   const lines = stripVTControlCharacters(stderr).replaceAll("\r", "").split("\n").slice(-MAX_LINES);
   const last = lastLine(lines);
   if (last === -1) return null;
@@ -32,8 +32,8 @@ export function describeStderr(stderr: string): string | null {
   const [first] = errors;
   if (first === undefined || (errors.length === 1 && first === last))
     return `Last line on stderr: ${clip(lines[last]!)}`;
-  const shown = errors.length > 1 ? errors : [first, ...contextAfter(lines, first)];
-  return `From stderr: ${withoutRepetitions(shown.map((at) => clip(lines[at]!))).join(" | ")}`;
+  const excerpt = errors.length > 1 ? errors : [first, ...contextAfter(lines, first)];
+  return `From stderr: ${withoutRepetitions(excerpt.map((at) => clip(lines[at]!))).join(" | ")}`;
 }
 
 /** Drops a line that another one contains: programs often log an error and then exit with it. */
@@ -43,7 +43,7 @@ function withoutRepetitions(lines: readonly string[]): string[] {
   );
 }
 
-/** The last lines with an error marker, without repetitions; else the first line that describes a failure. */
+/** The last lines with an error marker, without repetitions; otherwise the first line that describes a failure. */
 function errorLines(lines: readonly string[]): number[] {
   const help = lines.findIndex((line) => HELP.test(line));
   const marked = new Map<string, number>();
@@ -66,14 +66,14 @@ function isListed(line: string, at: number, help: number): boolean {
 }
 
 function contextAfter(lines: readonly string[], at: number): number[] {
-  const found: number[] = [];
-  for (let next = at + 1; next < lines.length && found.length < CONTEXT_LINES; next++) {
+  const positions: number[] = [];
+  for (let next = at + 1; next < lines.length && positions.length < CONTEXT_LINES; next++) {
     const line = lines[next]!;
     if (line.trim() === "") continue;
     if (NOISE.test(line) || HEADING.test(line)) break;
-    found.push(next);
+    positions.push(next);
   }
-  return found;
+  return positions;
 }
 
 /** The last line that is not part of a stack trace. */

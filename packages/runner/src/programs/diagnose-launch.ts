@@ -67,7 +67,8 @@ export async function explainSpawn(
   environment: LaunchEnvironment,
 ): Promise<string> {
   const name = quote(entry.label);
-  if (code === "ETXTBSY") return `${name} is still open for writing. Wait for the copy to end and try again.`;
+  if (code === "ETXTBSY")
+    return `${name} is still open for writing. Wait until it is written completely and try again.`;
   if (code === "E2BIG") return `The arguments and runtime.env of ${name} are too long. Shorten them.`;
   if (code === "EMFILE" || code === "ENFILE" || code === "EAGAIN" || code === "ENOMEM") {
     return `This machine has no room for another process (${code}). Raise its limits or lower limits.processes.`;
@@ -106,7 +107,7 @@ export async function explainEarlyExit(
   return parts.join(" ");
 }
 
-/** Stray output is kept with stderr; what the message quotes already is not repeated. */
+/** Stray output is kept with stderr; lines that the message already quotes are not repeated. */
 function withoutStray(stderr: string, stray: string): string {
   const quoted = (line: string) =>
     line.startsWith(STRAY_PREFIX) && stray.includes(line.slice(STRAY_PREFIX.length).trim());
@@ -165,7 +166,7 @@ async function explainScript(
   if (denied) return `${first} which plugins may not run. Use #!/usr/bin/env ${program}.`;
   for (const folder of environment.interpreters.path) {
     if (await isExecutableFile(`${folder}/${program}`)) {
-      return `${first} which does not exist here. There is ${folder}/${program}; use #!/usr/bin/env ${program}.`;
+      return `${first} which does not exist here, but ${folder}/${program} does; use #!/usr/bin/env ${program}.`;
     }
   }
   return `${first} which does not exist here: ${program} ${await describeMissing(program, environment)}`;
@@ -175,7 +176,7 @@ async function describeMissing(program: string, environment: LaunchEnvironment):
   const documented = environment.interpreters.path.join(":");
   const elsewhere = await findElsewhere(program, environment.interpreters.path, environment.host_paths);
   if (elsewhere === null) return `is not on ${documented}. Install it there, or add it to the package.`;
-  return `is not on ${documented}, the only folders in which a plugin's program is looked up. There is one at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
+  return `is not on ${documented}, the only folders in which a plugin's program is looked up. It exists at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
 }
 
 /**

@@ -13,7 +13,7 @@ import type { JavaHostPaths } from "../ports/dialect.ts";
 /** The oldest supported Java release. */
 const RELEASE = "17";
 const BUILD_MS = 120_000;
-/** For a tool that runs for a second or two: optimising and collecting garbage in parallel would take as long. */
+/** javac and jar run for a second or two, too short for full optimisation or parallel garbage collection to pay off. */
 const SHORT_RUN = ["-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC"];
 const JDK = "apt-get install -y openjdk-17-jdk-headless";
 const PATH = "/usr/local/bin:/usr/bin:/bin";
@@ -67,7 +67,7 @@ async function run(program: string, args: readonly string[], cwd: string, path: 
     const { code, stderr = "", message } = error as { code?: unknown; stderr?: string; message: string };
     const reason =
       code === "ENOENT"
-        ? `there is no ${program} on ${path}`
+        ? `${program} is not on ${path}`
         : `${program}: ${(stderr.trim().split("\n")[0] || message).slice(0, 300)}`;
     throw new BackplaneError(
       "launch_failed",

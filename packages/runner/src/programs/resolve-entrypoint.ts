@@ -21,8 +21,8 @@ export async function resolveEntrypoint(
   const label = program;
   if (program === "node") return { found: true, file: interpreters.node, args, label, in_package: false };
   if (!program.includes("/")) {
-    for (const environment of interpreters.path) {
-      const file = join(environment, program);
+    for (const directory of interpreters.path) {
+      const file = join(directory, program);
       if (await isExecutableFile(file)) return { found: true, file, args, label, in_package: false };
     }
   }

@@ -26,6 +26,7 @@ import {
   type ModuleHost,
   type ModuleHostOptions,
 } from "../module-host/create-module-host.ts";
+import { FrameTaps } from "../processes/frame-taps.ts";
 import { ScratchFolders } from "../plugin-folders/scratch-folders.ts";
 import { Pool } from "../pool/pool.ts";
 import { failedAnswer } from "../ports/answer.ts";
@@ -42,6 +43,7 @@ import { refuseRequest } from "./refuse-request.ts";
 import type { RunnerOptions } from "./runner-options.ts";
 import { shutDown } from "./shut-down.ts";
 import { createSourceBuilds } from "./source-builds.ts";
+import { type ProgramRequest, type StartedProgram, startProgram } from "./start-program.ts";
 
 const NO_GUARD: InlineGuard = { runAsPlugin: (_who, work) => work(), runAsGateway: (work) => work() };
 
@@ -51,6 +53,8 @@ export interface ProcessRunner extends Runner {
   moduleHost(options: ModuleHostOptions): ModuleHost;
   readonly installScripts: InstallScripts;
   readonly sourceBuilds: SourceBuilds;
+  /** Starts a process whose pipes belong to the caller. Kill it before the runner is closed. */
+  startProgram(request: ProgramRequest): Promise<StartedProgram>;
 }
 
 export function createRunner(options: RunnerOptions): ProcessRunner {
@@ -81,6 +85,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   const copies = new PrivateCopies(join(options.scratch_root, "own"));
   const notices = new Set<(notice: RunnerNotice) => void>();
   const egress = createEgress({ clock, ...options.egress });
+  const taps = new FrameTaps();
   const pool = new Pool({
     clock,
     confinement,
@@ -92,6 +97,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     log,
     environment,
     scratch,
+    taps,
     timeouts,
     trees,
     watchdog,
@@ -152,6 +158,9 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     }),
 
     sourceBuilds: createSourceBuilds({ confinement, deadlines, scratch }),
+
+    startProgram: (request) =>
+      startProgram({ confinement, deadlines, egress, environment, trees, watchdog }, request),
 
     run(request, listener) {
       if (confinement.opening !== null) {
@@ -230,6 +239,12 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     },
 
     servers: () => pool.servers(),
+
+    observe(binding_ids, observer) {
+      const stop = taps.observe(binding_ids, observer);
+      for (const id of binding_ids) pool.retire(id);
+      return stop;
+    },
 
     onNotice(listener) {
       notices.add(listener);

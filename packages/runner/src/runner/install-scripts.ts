@@ -35,25 +35,25 @@ export function createInstallScripts(parts: InstallScriptParts): InstallScripts 
         ...(await toolsFor(parts.node, npm_cli)),
         folder,
         signal,
-        what: `Running the install scripts of ${packages.join(", ")}`,
+        subject: `Running the install scripts of ${packages.join(", ")}`,
         fix: "They have no network: a prebuilt file cannot be downloaded. To compile it, install make, g++ and python3 on this machine.",
       });
     },
   };
 }
 
-/** Otherwise node-gyp would download the headers of Node, which are usually installed beside Node. */
+/** Without a header folder, node-gyp would download the headers of Node, which are usually installed beside it. */
 async function toolsFor(node: string, npm_cli: string): Promise<Pick<ConfineRequest, "env" | "binds">> {
   const program = await realpath(node);
   const headers = join(dirname(program), "..", "include");
-  const shown = (source: string, target: string) => ({ source, target, writable: false });
-  const found = existsSync(join(headers, "node", "node.h"));
+  const readOnly = (source: string, target: string) => ({ source, target, writable: false });
+  const has_headers = existsSync(join(headers, "node", "node.h"));
   return {
-    env: found ? { npm_config_nodedir: HEADERS } : {},
+    env: has_headers ? { npm_config_nodedir: HEADERS } : {},
     binds: [
-      shown(program, `${BIN}/node`),
-      shown(dirname(dirname(await realpath(npm_cli))), NPM),
-      ...(found ? [shown(await realpath(headers), `${HEADERS}/include`)] : []),
+      readOnly(program, `${BIN}/node`),
+      readOnly(dirname(dirname(await realpath(npm_cli))), NPM),
+      ...(has_headers ? [readOnly(await realpath(headers), `${HEADERS}/include`)] : []),
     ],
   };
 }

@@ -13,8 +13,8 @@ export function refuseRequest(
   confinement: Confinement,
 ): BackplaneError | null {
   const { protocol } = request.package.runtime;
-  const untrustedError = checkTrust(request);
-  if (untrustedError !== null) return untrustedError;
+  const trustError = checkTrust(request);
+  if (trustError !== null) return trustError;
   if (request.class === "inline") {
     return new BackplaneError(
       "class.unsupported",
@@ -51,6 +51,6 @@ function checkTrust(request: Pick<RunRequest, "binding_id" | "class" | "package"
   const isolation = runtime.instrument?.isolation ?? "InProcess";
   return new BackplaneError(
     "plugin.untrusted",
-    `${package_id} wants to run in the gateway's own process (${isolation}), and no operator has trusted it. Run it as External, in its own process, with \`backplane binding set ${request.binding_id} --class worker\`; or, if you trust its code with everything, with --class inline.`,
+    `${package_id} is built to run in the gateway's own process (${isolation}), and no operator has trusted it. Run it as External, in its own process, with \`backplane binding set ${request.binding_id} --class worker\`; or, if you trust its code with everything, with --class inline.`,
   );
 }

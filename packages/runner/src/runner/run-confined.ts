@@ -1,6 +1,6 @@
 /**
- * Runs a program that an installation needs in the sandbox until it ends: with one writable folder, without network and
- * without secrets.
+ * Runs a program of an installation in the sandbox, with one writable folder and without network or secrets, and waits
+ * for its exit.
  */
 import { chmod, readdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
@@ -21,12 +21,12 @@ export interface ConfinedRunParts {
 interface ConfinedRun extends Pick<ConfineRequest, "env" | "binds"> {
   file: string;
   args: readonly string[];
-  /** Its home, and the only folder that it can write to. */
+  /** The home of the program, and the only folder that it can write to. */
   folder: string;
   signal: AbortSignal;
   limit_ms?: number | undefined;
-  /** The start of the message if it fails, such as "The build of x". */
-  what: string;
+  /** The subject of the error message, such as "The build of x". */
+  subject: string;
   fix: string;
 }
 
@@ -90,7 +90,7 @@ async function unlockFolders(folder: string): Promise<void> {
 async function waitForExit(
   confined: ConfinedProcess,
   deadlines: Deadlines,
-  { signal: stop, limit_ms = LIMIT_MS, what, fix }: ConfinedRun,
+  { signal: stop, limit_ms = LIMIT_MS, subject, fix }: ConfinedRun,
 ): Promise<void> {
   const output = new StderrRing(OUTPUT_BYTES);
   const { child } = confined;
@@ -100,9 +100,9 @@ async function waitForExit(
   }
   child.stdin.on("error", () => {});
   child.stdin.end();
-  let late = false;
+  let timed_out = false;
   const deadline = deadlines.set(limit_ms, () => {
-    late = true;
+    timed_out = true;
     confined.kill("timeout");
   });
   const kill = () => confined.kill();
@@ -113,13 +113,17 @@ async function waitForExit(
   stop.removeEventListener("abort", kill);
   if (stop.aborted) throw new BackplaneError("request.cancelled");
   if (code === 0) return;
-  const outcome = late
-    ? `it did not end within ${limit_ms} ms`
+  const outcome = timed_out
+    ? `it did not exit within ${limit_ms} ms`
     : signal === null
       ? `exit code ${code ?? "unknown"}`
       : signal;
   const text = describeStderr(output.since(0, OUTPUT_BYTES).toString("utf8")) ?? "There was no output.";
-  throw new BackplaneError("plugin.install_failed", `${what} failed in the sandbox (${outcome}). ${text}`, {
-    fix,
-  });
+  throw new BackplaneError(
+    "plugin.install_failed",
+    `${subject} failed in the sandbox (${outcome}). ${text}`,
+    {
+      fix,
+    },
+  );
 }

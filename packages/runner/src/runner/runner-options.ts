@@ -9,7 +9,7 @@ import type { PackageLimits, SandboxLimits } from "../sandbox/limits.ts";
 
 export interface RunnerOptions {
   files: PackageFiles;
-  /** Stores files that answers refer to; without it such answers are refused. */
+  /** Stores files that answers refer to. Without this option such answers are refused. */
   artifacts?: ArtifactFiles;
   clock: Clock;
   /** A folder for the runner alone. Files of an earlier run in it are removed. */
@@ -36,9 +36,9 @@ export interface RunnerOptions {
   programs?: HostPrograms;
   /** A folder for the persistent data of plugins. */
   data_root?: string;
-  /** Models for instrument plugins inside the gateway; without it they have none. */
+  /** Models for instrument plugins inside the gateway. Without this option they have none. */
   services?: InstrumentServices;
-  /** Checks connections of plugins inside the gateway; without it they are not restricted. */
+  /** Checks connections of plugins inside the gateway. Without this option they are not restricted. */
   guard?: InlineGuard;
   log: Logger;
 }

@@ -31,7 +31,7 @@ else:
     backend.build_wheel(out, None, None)
 `;
 
-/** The same time for all files, so that the same sources give the same wheel with backends that respect it. */
+/** The same time for all files, so that backends that respect it build the same wheel from the same sources. */
 const ENV = { SOURCE_DATE_EPOCH: "315532800" };
 
 export function createSourceBuilds(parts: ConfinedRunParts): SourceBuilds {
@@ -45,7 +45,7 @@ export function createSourceBuilds(parts: ConfinedRunParts): SourceBuilds {
         folder,
         signal,
         limit_ms,
-        what: `The build of ${name}`,
+        subject: `The build of ${name}`,
         fix: "It has no network, and only the build requirements that it declares. To compile native code, install gcc, g++, make and python3-dev on this machine, or use a version that is published as a wheel.",
       });
     },

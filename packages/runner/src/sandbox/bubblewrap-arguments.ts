@@ -1,6 +1,6 @@
 /**
- * Builds the command line of bwrap from a plan. It is used only where the system lets bwrap create user namespaces
- * but not the gateway's user; root never runs it (docs/decisions/0025-the-embedded-sandbox.md). Pure.
+ * Builds the command line of bwrap from a plan. bwrap is used only where the system lets it create user namespaces but
+ * refuses them to the gateway's user; root never runs it (docs/decisions/0025-the-embedded-sandbox.md). Pure.
  */
 import { INSIDE, INSIDE_UID, type SandboxPlan } from "./plan.ts";
 

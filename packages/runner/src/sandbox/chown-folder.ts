@@ -15,9 +15,9 @@ export async function chownFolder(folder: string, uid: number): Promise<void> {
   try {
     fchownSync(fd, uid, uid);
     // Node has no openat, so the path of the descriptor in /proc is used instead.
-    const here = `/proc/self/fd/${fd}`;
-    for (const name of await readdir(here)) {
-      const path = join(here, name);
+    const opened_path = `/proc/self/fd/${fd}`;
+    for (const name of await readdir(opened_path)) {
+      const path = join(opened_path, name);
       const info = await lstat(path).catch(() => null);
       if (info === null) continue;
       if (info.isDirectory()) await chownFolder(path, uid);
@@ -28,7 +28,7 @@ export async function chownFolder(folder: string, uid: number): Promise<void> {
   }
 }
 
-/** Null if it is no longer a folder. */
+/** Null if the path is no longer a folder. */
 function openFolder(path: string): number | null {
   try {
     return openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);

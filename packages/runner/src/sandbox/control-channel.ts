@@ -108,7 +108,7 @@ export class ControlChannel {
     return this.#send(`put ${folderName(name)}/${file} ${bytes.length}\n`, bytes);
   }
 
-  /** Called when the plugin's process has exited; PID 1 may wait for last requests. */
+  /** Called when the plugin's process has exited; PID 1 may still wait for final requests. */
   onEnded(run: () => void): void {
     this.#onEnded = run;
   }
@@ -223,7 +223,7 @@ export class ControlChannel {
 
   #onClose(): void {
     this.#onStart({ started: false, errno: null });
-    for (const question of this.#waiting.splice(0)) question.answer(EPIPE);
+    for (const pending of this.#waiting.splice(0)) pending.answer(EPIPE);
   }
 }
 

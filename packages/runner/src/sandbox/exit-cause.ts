@@ -20,7 +20,7 @@ export interface Evidence {
   report: EndReport | null;
   /** The exit status of the outer process. */
   exit: { code: number | null; signal: string | null };
-  /** Since the start of the process; null without cgroups. */
+  /** Counted since the start of the process; null without cgroups. */
   counted: CgroupCounters | null;
   /** CPU time was limited, as for a one-call process. */
   cpu_bounded: boolean;
@@ -74,7 +74,7 @@ export function determineExitCause(
   return exitCause("exit", `It exited with code ${code ?? "unknown"}.`);
 }
 
-/** For operators: plugins cannot change their limits. */
+/** A hint for operators, because plugins cannot change their limits. */
 export function raiseLimit(keys: string, package_id: string | undefined): string {
   const section = package_id === undefined ? "limits" : `package_limits.${JSON.stringify(package_id)}`;
   return `If it needs more, raise ${keys} in [sandbox.${section}] of backplane.toml and restart the gateway.`;

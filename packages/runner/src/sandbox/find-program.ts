@@ -20,9 +20,9 @@ export async function findProgram(
   if (label === "node") return { kind: "node", file, args };
   const real = await realpath(file);
   if (SYSTEM.some((folder) => real.startsWith(folder))) return { kind: "system", file, args };
-  const shown = home !== "/" && real.startsWith(`${home}/`) ? `~${real.slice(home.length)}` : real;
+  const path_text = home !== "/" && real.startsWith(`${home}/`) ? `~${real.slice(home.length)}` : real;
   throw new BackplaneError(
     "launch_failed",
-    `The program "${label}" at ${file} is a link to ${shown}, which is not visible in the sandbox. Install it system-wide, below /usr.`,
+    `The program "${label}" at ${file} is a link to ${path_text}, which is not visible in the sandbox. Install it system-wide, below /usr.`,
   );
 }

@@ -46,7 +46,7 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
   return { system, links };
 }
 
-/** /etc/hosts with additional names. The same names give the same file. */
+/** /etc/hosts with additional names. The same names always result in the same file. */
 export function hostsFile(
   copies: PrivateCopies,
   names: readonly { address: string; name: string }[],

@@ -27,10 +27,10 @@ import { openTrafficCounter, type TrafficCounter } from "./traffic-counter.ts";
 import { userNamespaceFix } from "./user-namespaces.ts";
 
 export interface ConfinedProcess {
-  /** Its streams are the plugin's own. Its pid is the outer process, which exits after the sandbox. */
+  /** The streams are those of the plugin. The pid is that of the outer process, which exits after the sandbox. */
   child: SpawnedProcess["child"];
   pid: number;
-  /** Null if it was launched without egress. */
+  /** Null if the process was launched without egress. */
   egress: EgressSession | null;
   /** Create and remove a scratch folder. False if that failed; the process must then not be used again. */
   makeScratch(name: string): Promise<boolean>;
@@ -58,7 +58,7 @@ export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "netwo
   image?: { root: string; workdir: string };
   /** A persistent folder on the host that the process owns. */
   state?: string;
-  /** Without it there is no egress, whatever the grant says. */
+  /** If absent, there is no egress, whatever the grant says. */
   egress?: EgressSession;
   /** The id of a package or the name of a kernel plugin. An operator may have set limits for it. */
   package_id?: string;
@@ -79,12 +79,12 @@ export async function launchConfined(parts: SandboxParts, request: ConfineReques
 }
 
 async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promise<ConfinedProcess> {
-  const { egress = null, state: folder, image: asked_image, package_id, ...asked } = request;
+  const { egress = null, state: folder, image: requested_image, package_id, ...requested } = request;
   const limits = parts.limitsOf(package_id);
   const image =
-    asked_image === undefined
+    requested_image === undefined
       ? {}
-      : { image: { ...asked_image, entries: readImageEntries(asked_image.root) } };
+      : { image: { ...requested_image, entries: readImageEntries(requested_image.root) } };
   const hosts_file =
     egress === null || egress.hosts.length === 0 ? null : hostsFile(parts.tools.copies, egress.hosts);
   const network =
@@ -94,21 +94,21 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   const prepared = await parts.prepared.take(uid, limits);
   const { slot } = prepared;
   let spawned: SpawnedProcess;
-  let shown: string[];
+  let own_files: string[];
   try {
     // A link does not count: its target has another name, or is outside the package.
     const assets = lstatSync(join(request.folder, "assets"), { throwIfNoEntry: false });
     const has_assets = assets?.isDirectory() ?? false;
     const planned = plan(
-      { ...asked, ...network, ...state, ...image, slot: slot.index, has_assets },
+      { ...requested, ...network, ...state, ...image, slot: slot.index, has_assets },
       { ...parts.host, limits },
     );
-    assertMounted(asked.grant.mounts);
-    for (const { source, writable } of asked.binds ?? []) {
+    assertMounted(requested.grant.mounts);
+    for (const { source, writable } of requested.binds ?? []) {
       if (writable && planned.uid !== null) await chownFolder(source, planned.uid);
     }
-    shown = [parts.tools.init, ...planned.mounts.map(({ source }) => source)];
-    parts.tools.copies.verify(shown);
+    own_files = [parts.tools.init, ...planned.mounts.map(({ source }) => source)];
+    parts.tools.copies.verify(own_files);
     spawned = spawnPlanned(parts, prepared, planned);
   } catch (error) {
     await parts.prepared.discard(prepared);
@@ -151,7 +151,7 @@ async function launchWithin(parts: SandboxParts, request: ConfineRequest): Promi
   };
   if (!start.started) await end(() => startError(start.errno, spawned.errorOutput(), limits, package_id));
   if (listenerError !== null) await end(() => listenerError);
-  if (!parts.tools.copies.verify(shown)) await end(ownFilesChanged);
+  if (!parts.tools.copies.verify(own_files)) await end(ownFilesChanged);
   let reported: string | null = null;
   return {
     child,
@@ -233,7 +233,7 @@ function startError(
   if (errno === EDQUOT) {
     return new BackplaneError(
       "launch_failed",
-      `${keptFolderFull(limits)} It is not started until files are removed.`,
+      `${keptFolderFull(limits)} The plugin is not started until files are removed.`,
       {
         details: { cause: "disk" },
         fix: `Remove files from it. ${raiseLimit("kept_bytes and kept_files", package_id)}`,

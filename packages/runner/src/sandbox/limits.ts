@@ -16,7 +16,7 @@ export interface SandboxLimits {
   kept_files: number;
 }
 
-/** Limits of single packages, by package id. For every other limit the general one applies. */
+/** Limits of individual packages, by package id. The general limits apply to everything else. */
 export type PackageLimits = Readonly<Record<string, Partial<SandboxLimits>>>;
 
 const MIB = 1024 * 1024;

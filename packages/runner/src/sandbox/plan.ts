@@ -1,7 +1,7 @@
 /**
  * Turns a grant into everything that a sandboxed process gets. Pure. Invariant: the process sees system programs,
  * its own package, its scratch and state, the folders that the operator mounts, and nothing else of this machine.
- * It can write to scratch, to its state and to mounts that the grant makes writable.
+ * The process can write to scratch, to its state and to mounts that the grant makes writable.
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
@@ -85,7 +85,7 @@ export interface SandboxRequest {
   hidden?: readonly string[];
   /** A persistent folder on the host, which is its home. `uid` owns it if the gateway is root. */
   state?: { source: string; uid: number | null };
-  /** Without it there is no egress, whatever the grant says. */
+  /** If absent, there is no egress, whatever the grant says. */
   network?: PlannedNetwork;
 }
 
@@ -130,16 +130,16 @@ export interface SandboxPlan {
 export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
   const { folder_at = INSIDE.plugin, grant, image, state, network } = request;
   const scratch = grant.filesystem === "scratch";
-  const ours = { writable: false, system: false };
+  const read_only = { writable: false, system: false };
   return {
     uid: state?.uid ?? (host.first_uid === null ? null : host.first_uid + request.slot),
     mounts: [
       ...planSystem(image, host),
       ...host.files
         .filter(({ target }) => image === undefined || IMAGE_FILES.includes(target))
-        .map((file) => ({ ...file, ...ours, source: planHosts(network, file) ?? file.source })),
-      ...(image === undefined ? [{ source: request.folder, target: folder_at, ...ours }] : []),
-      ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
+        .map((file) => ({ ...file, ...read_only, source: planHosts(network, file) ?? file.source })),
+      ...(image === undefined ? [{ source: request.folder, target: folder_at, ...read_only }] : []),
+      ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...read_only }] : []),
       ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
       ...(state === undefined
         ? []

@@ -1,6 +1,6 @@
 /**
  * Slots with processes that were started ahead of the next launches, because forking the gateway, joining cgroups
- * and creating namespaces takes milliseconds (bench sandbox.cold). One is kept ready, and more after a burst. bwrap
+ * and creating namespaces takes milliseconds (benchmark sandbox.cold). One is kept ready, and more after a burst. bwrap
  * needs the whole plan at its start, so nothing is prepared for it.
  */
 import type { SandboxLimits } from "./limits.ts";
@@ -46,7 +46,7 @@ export class PreparedSlots {
     const waiting = this.#ready.shift();
     if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MAX_PREPARED);
     const prepared = (await waiting) ?? (await this.#make());
-    if (prepared.staged !== null && hasEnded(prepared.staged)) {
+    if (prepared.staged !== null && hasExited(prepared.staged)) {
       this.#slots.release(prepared.slot);
       return await this.#make();
     }
@@ -54,7 +54,7 @@ export class PreparedSlots {
     return prepared;
   }
 
-  /** Called when a launch is under way, to prepare the next. */
+  /** Called during a launch, to prepare the next one. */
   refill(): void {
     if (this.#closed) return;
     // The number shrinks by one at a time after a burst.
@@ -74,7 +74,7 @@ export class PreparedSlots {
   }
 
   async discard({ slot, staged }: PreparedSlot): Promise<void> {
-    if (staged !== null && !hasEnded(staged)) {
+    if (staged !== null && !hasExited(staged)) {
       const { child } = staged;
       staged.keepAlive(true);
       const closed = new Promise((resolve) => child.once("close", resolve));
@@ -99,8 +99,8 @@ export class PreparedSlots {
   ): Promise<PreparedSlot> {
     const slot = await this.#slots.take(limits);
     try {
-      const slots = this.#stageOf(slot);
-      const stage = slots && (uid === null ? slots : { ...slots, uid, gid: uid });
+      const own = this.#stageOf(slot);
+      const stage = own && (uid === null ? own : { ...own, uid, gid: uid });
       return { slot, staged: stage && spawnConfined(stageCommand(stage), this.#tools) };
     } catch (error) {
       this.#slots.release(slot);
@@ -109,6 +109,6 @@ export class PreparedSlots {
   }
 }
 
-function hasEnded({ child }: SpawnedProcess): boolean {
+function hasExited({ child }: SpawnedProcess): boolean {
   return child.exitCode !== null || child.signalCode !== null;
 }

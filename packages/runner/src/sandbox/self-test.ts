@@ -47,8 +47,8 @@ export async function selfTest(parts: SandboxParts, checks: SandboxCheck[]): Pro
   const late = setTimeout(() => probe.kill(), TEST_MS);
   const [status] = await Promise.all([textOf(probe), probe.exitCause]);
   clearTimeout(late);
-  const wrong = checkProbe(status, INSIDE_UID);
-  if (wrong !== null) throw sandboxError(wrong, "Report this with the output of `backplane doctor`.");
+  const problem = checkProbe(status, INSIDE_UID);
+  if (problem !== null) throw sandboxError(problem, "Report this with the output of `backplane doctor`.");
   const { untraced } = probe;
   checks.push({
     name: "trace",

@@ -19,7 +19,7 @@ const NO_COUNTS: CgroupCounters = { oom: 0, pids: 0 };
 export class SlotTable {
   readonly #cgroups: Cgroups | null;
   readonly #default_limits: SandboxLimits;
-  /** By their limits: the kernel may refuse to lower the limits of a used cgroup. */
+  /** Free slots by their limits, because the kernel may refuse to lower the limits of a used cgroup. */
   readonly #free = new Map<SandboxLimits, Slot[]>();
   readonly #all: Slot[] = [];
   #next = 0;

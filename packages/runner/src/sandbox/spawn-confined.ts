@@ -24,7 +24,7 @@ export interface SandboxTools {
 }
 
 export interface SpawnedProcess {
-  /** Its standard streams are the plugin's. Its pid is the outer process, which exits after the sandbox. */
+  /** The standard streams are those of the plugin. The pid is that of the outer process, which exits after the sandbox. */
   child: ChildProcessWithoutNullStreams;
   pid: number;
   control: ControlChannel;
@@ -45,8 +45,8 @@ export function spawnConfined(
   tools: Pick<SandboxTools, "filter" | "copies">,
 ): SpawnedProcess {
   const [program, ...args] = line as [string, ...string[]];
-  const ours = [program];
-  tools.copies.verify(ours);
+  const own_programs = [program];
+  tools.copies.verify(own_programs);
   // A new open file description per spawn, because a shared one would share its offset.
   const filter = openSync(`/proc/self/fd/${tools.filter}`, "r");
   let child: ChildProcess;
@@ -68,7 +68,7 @@ export function spawnConfined(
   }
   const outer = child.pid;
   // When spawn returns, the program has been executed, so it was read between the two checks.
-  if (!tools.copies.verify(ours)) {
+  if (!tools.copies.verify(own_programs)) {
     sendKill(-outer);
     throw ownFilesChanged();
   }

@@ -5,7 +5,7 @@
 import { INSIDE_UID, type PlannedMount, type SandboxPlan } from "./plan.ts";
 
 export interface Stage {
-  /** The slot's user if the gateway is root, else the gateway's own. */
+  /** The slot's user if the gateway is root, otherwise the gateway's own. */
   uid: number;
   gid: number;
   init: string;

@@ -15,15 +15,15 @@ export interface SandboxStatus {
   checks: SandboxCheck[];
 }
 
-/** Optional checks. If one fails the boundary is weaker, which the status says. */
+/** Optional checks. If one fails, the boundary is weaker, which the status reports. */
 const OPTIONAL = new Set(["cgroups", "users", "trace"]);
 
 export function statusOf(checks: readonly SandboxCheck[]): SandboxStatus {
-  const sandboxError = checks.find(({ name, ok }) => !ok && !OPTIONAL.has(name));
+  const failed = checks.find(({ name, ok }) => !ok && !OPTIONAL.has(name));
   const weak = checks.find(({ ok }) => !ok);
-  if (sandboxError !== undefined || checks.length === 0) {
-    const fix = sandboxError?.fix ?? null;
-    const reason = sandboxError?.message ?? "The sandbox has not been checked.";
+  if (failed !== undefined || checks.length === 0) {
+    const fix = failed?.fix ?? null;
+    const reason = failed?.message ?? "The sandbox has not been checked.";
     return { available: false, reason, fix, checks: [...checks] };
   }
   const parts = checks.filter(({ name }) => name !== "system").map(({ message }) => message);
@@ -31,8 +31,8 @@ export function statusOf(checks: readonly SandboxCheck[]): SandboxStatus {
 }
 
 /**
- * Checks what the kernel reports about a process in the sandbox. Any other value means that the boundary is not in
- * place.
+ * Checks what the kernel reports about a process in the sandbox. A value other than the expected one means that the boundary
+ * is not in place.
  */
 export function checkProbe(status: string, inside_uid: number): string | null {
   const field = (name: string) => new RegExp(`^${name}:\\s*(.*)$`, "m").exec(status)?.[1] ?? "absent";

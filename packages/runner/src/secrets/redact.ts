@@ -23,12 +23,12 @@ const NO_REDACTION: CallRedactor = {
   excerpt: (value) => value,
 };
 
-/** Most calls have no secrets, and then this allocates nothing (bench runner.warm-call). */
+/** Most calls have no secrets, and then this allocates nothing (benchmark runner.warm-call). */
 export function redactorFor(context: InvocationContext): CallRedactor {
   if (context.gateway.delegation_token === undefined) {
-    let any = false;
-    for (const _slot in context.secrets) any = true;
-    if (!any) return NO_REDACTION;
+    let hasSecrets = false;
+    for (const _slot in context.secrets) hasSecrets = true;
+    if (!hasSecrets) return NO_REDACTION;
   }
   return createCallRedactor(secretsOf(context));
 }
@@ -42,8 +42,8 @@ export function secretsOf(context: InvocationContext): string[] {
 }
 
 export function createCallRedactor(secrets: readonly string[]): CallRedactor {
-  const found = createRedactor(secrets);
-  return found === null ? NO_REDACTION : { active: true, ...found };
+  const redactor = createRedactor(secrets);
+  return redactor === null ? NO_REDACTION : { active: true, ...redactor };
 }
 
 /** For requested host names, which are lower case when they are refused. */
@@ -52,8 +52,8 @@ export function refusalRedactor(secrets: readonly string[]): CallRedactor {
 }
 
 /**
- * Bytes are stored unchanged, so a file with a secret is refused where text would be redacted. They may be text in UTF-8
- * between bytes of another kind, or text with one byte per character.
+ * Bytes are stored unchanged, so a file with a secret is refused where text would be redacted. They may contain UTF-8
+ * text between other bytes, or text with one byte per character.
  */
 export function hasSecret(content: Buffer, redactor: CallRedactor): boolean {
   if (!redactor.active) return false;
@@ -67,7 +67,7 @@ export function hasSecret(content: Buffer, redactor: CallRedactor): boolean {
 const REMEMBERED = 8;
 
 /**
- * For a call on a process that served other calls: their values can appear in its output as well, e.g. the one
+ * For a call on a process that served other calls: their values can appear in its output as well, e.g. the value
  * before a rotation. Adds the values of this call to `recent`. Usually `recent` contains nothing else, and `own` is
  * returned.
  */

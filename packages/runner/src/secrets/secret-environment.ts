@@ -36,9 +36,9 @@ export function secretsKnownAtStart(
 export class ProcessKeys {
   readonly #salt = randomBytes(32);
 
-  derive(pool_key: string, known: Record<string, string> | null): string {
-    if (known === null) return pool_key;
-    const digest = createHmac("sha256", this.#salt).update(JSON.stringify(known)).digest("hex");
+  derive(pool_key: string, secrets: Record<string, string> | null): string {
+    if (secrets === null) return pool_key;
+    const digest = createHmac("sha256", this.#salt).update(JSON.stringify(secrets)).digest("hex");
     return `${pool_key}/${digest}`;
   }
 }

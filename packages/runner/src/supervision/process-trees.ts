@@ -1,7 +1,7 @@
 /**
  * Plain processes with all their descendants. A descendant that creates its own session and loses its parents is
  * not reached by a kill of the process group. So a tree is found by four signs: the random mark in the environment,
- * the cgroup if there is one, parents, and sessions and groups. It is killed until nothing is found.
+ * the cgroup if there is one, parents, and sessions and groups. It is killed repeatedly until no process is found.
  */
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
@@ -87,10 +87,10 @@ export class ProcessTree {
    */
   async #killAll(clean: number): Promise<void> {
     for (let round = 0, empty = 0; round < MAX_ROUNDS; round++) {
-      const found = await this.#find();
-      empty = found.size === 0 ? empty + 1 : 0;
+      const pids = await this.#find();
+      empty = pids.size === 0 ? empty + 1 : 0;
       if (empty >= clean) return;
-      for (const pid of found) kill(pid);
+      for (const pid of pids) kill(pid);
       await wait(ROUND_WAIT_MS);
     }
     this.#log.error({ pid: this.#pid }, "descendants of a plugin process could not be killed");

@@ -1,7 +1,7 @@
 /**
  * A cgroup per plain process, used only to find its descendants: no process leaves a cgroup by forking, creating a
- * session or clearing its environment. Only available to root with a writable cgroup tree. The janitor removes them
- * after a gateway was killed.
+ * session or clearing its environment. Only available to root with a writable cgroup tree. The janitor removes the
+ * cgroups of a gateway that was killed.
  */
 import { closeSync, mkdirSync, openSync, readFileSync, write, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

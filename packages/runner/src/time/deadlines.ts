@@ -1,6 +1,6 @@
 /**
- * All deadlines of the runner on a single timer: a binary heap whose entries know their position, so that setting and
- * clearing take O(log n) and a warm call creates no timer (bench runner.warm-call). Invariant: the timer fires no later
+ * All deadlines of the runner on a single timer: a binary heap whose entries store their position, so that setting and
+ * clearing take O(log n) and a warm call creates no timer (benchmark runner.warm-call). Invariant: the timer fires no later
  * than the first entry, and is not set without entries.
  */
 import type { Clock, Timer } from "@backplane/ports";

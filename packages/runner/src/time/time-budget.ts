@@ -1,5 +1,5 @@
 /**
- * The part of a time limit that a process used itself. Wall time would penalise it on a busy machine: a process
+ * Measures how much of a time limit a process has used itself. Wall time would penalise it on a busy machine: a process
  * that is runnable but not scheduled, waits for a disk or is stopped is charged only its processor time. A process
  * that waits for something else is charged the wait, reduced by the load, because what it waits for is slow as
  * well. An upper bound in wall time, which grows with the load, applies to all.

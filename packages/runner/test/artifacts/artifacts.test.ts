@@ -12,11 +12,11 @@ const SHA256 = hash("sha256", BYTES, "hex");
 const grant = { filesystem: "scratch" as const };
 
 /** Keeps artifacts in memory, by hash. */
-function memoryStore(): ArtifactFiles & { kept: Map<string, Uint8Array> } {
-  const kept = new Map<string, Uint8Array>();
+function memoryStore(): ArtifactFiles & { stored: Map<string, Uint8Array> } {
+  const stored = new Map<string, Uint8Array>();
   return {
-    kept,
-    keep: async (sha256, bytes) => void kept.set(sha256, bytes),
+    stored,
+    keep: async (sha256, bytes) => void stored.set(sha256, bytes),
     open: async () => null,
     sweep: async () => 0,
   };
@@ -46,11 +46,11 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
       artifacts.testRunner.run(
         vai("artifact", { class: artifacts.class, grant, input: input as never, ...change }),
       );
-    return { ...artifacts, run, kept: store.kept };
+    return { ...artifacts, run, stored: store.stored };
   }
 
   verifies("inv.artifacts", "stores a scratch file that an answer refers to", async () => {
-    const { run, kept } = start();
+    const { run, stored } = start();
     for (const [plant, path] of [
       ["file", "made"],
       ["deep", "a/b/made"],
@@ -62,14 +62,14 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
         structured_output: { list: [1, 2] },
       });
     }
-    expect([...kept]).toEqual([[SHA256, Buffer.from(BYTES)]]);
+    expect([...stored]).toEqual([[SHA256, Buffer.from(BYTES)]]);
   });
 
   verifies(
     "inv.artifacts",
     "refuses a reference to a path outside scratch or to anything but a regular file",
     async () => {
-      const { run, kept } = start();
+      const { run, stored } = start();
       const cases: [plant: string, reference: object, reason: string][] = [
         ["file", { path: "../made" }, "bad_path"],
         ["file", { path: "a/../../made" }, "bad_path"],
@@ -109,7 +109,7 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
         });
         expect(violations).toBe(1);
       }
-      expect(kept.size).toBe(0);
+      expect(stored.size).toBe(0);
     },
   );
 
@@ -118,10 +118,10 @@ describe.each(Object.entries(WAYS))("%s", (_name, make) => {
     ["secret", "canary-in-ä-filé"],
     ["encoded_secret", "canary-in-a-file"],
   ])("refuses a file that contains a secret of the call: %s %s", async (plant, token) => {
-    const { run, kept } = start();
+    const { run, stored } = start();
     const { error } = await run({ plant }, { context: { secrets: { token } } });
     expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
-    expect(kept.size).toBe(0);
+    expect(stored.size).toBe(0);
   });
 
   test("refuses a reference from a call without scratch", async () => {

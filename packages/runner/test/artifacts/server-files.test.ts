@@ -16,9 +16,9 @@ const PNG = Buffer.from("89504e470d0a1a0a0000", "hex");
 const sha256 = (content: string | Buffer) => hash("sha256", content, "hex");
 
 function start(limits = {}, create: (options: object) => TestRunner = createConfinedTestRunner) {
-  const kept = new Map<string, Uint8Array>();
+  const stored = new Map<string, Uint8Array>();
   const artifacts: ArtifactFiles = {
-    keep: async (digest, bytes) => void kept.set(digest, bytes),
+    keep: async (digest, bytes) => void stored.set(digest, bytes),
     open: async () => null,
     sweep: async () => 0,
   };
@@ -37,7 +37,7 @@ function start(limits = {}, create: (options: object) => TestRunner = createConf
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
     return (outcome.result as { content: JsonObject[] }).content;
   };
-  return { run, kept, testRunner };
+  return { run, stored, testRunner };
 }
 
 const SANDBOX = { roots: ["/tmp", "/sandbox/scratch"] } as const;
@@ -52,7 +52,7 @@ const fileBlock = (path: string, content: string | Buffer): JsonObject => ({
 });
 
 verifies("server.files", "stores a file that the answer names by path, URI or resource link", async () => {
-  const { run, kept } = start();
+  const { run, stored } = start();
   for (const answer of [
     says("Saved to /tmp/out/report.md."),
     says("Saved to file:///sandbox/scratch/out/report.md (new)"),
@@ -73,7 +73,7 @@ verifies("server.files", "stores a file that the answer names by path, URI or re
       },
     ]);
   }
-  expect([...kept.keys()]).toEqual([sha256("# Report")]);
+  expect([...stored.keys()]).toEqual([sha256("# Report")]);
 });
 
 verifies("server.files", "stores files whose names have spaces or letters outside ASCII", async () => {
@@ -126,7 +126,7 @@ verifies(
   "server.files",
   "neither follows links nor leaves scratch, and ignores paths without a file",
   async () => {
-    const { run, kept } = start();
+    const { run, stored } = start();
     const text = "/tmp/link /tmp/../etc/passwd /etc/passwd /tmp/none /var/tmp/other /tmp/folder/";
     const content = await run({
       write: { "/tmp/folder/x": "x" },
@@ -140,30 +140,30 @@ verifies(
         text: "[Files that cannot be opened: /tmp/link: it is a link or is reached through one.]",
       },
     ]);
-    expect(kept.size).toBe(0);
+    expect(stored.size).toBe(0);
   },
 );
 
 test("limits the size of files, and does not store a secret", async () => {
-  const { run, kept } = start({ artifact_bytes: 100 });
+  const { run, stored } = start({ artifact_bytes: 100 });
   const big = "x".repeat(101);
   const content = await run(
     { write: { "/tmp/big": big, "/tmp/key": "the canary" }, answer: says("/tmp/big /tmp/key") },
     { context: { secrets: { token: "canary" } } },
   );
   expect(content.at(-1)!.text).toMatch(/\/tmp\/big: it is larger.*\/tmp\/key: it contains a secret/);
-  expect(kept.size).toBe(0);
+  expect(stored.size).toBe(0);
 });
 
 test("stores nothing without scratch", async () => {
-  const { run, kept } = start();
+  const { run, stored } = start();
   const answer = says("/tmp/a");
   expect(await run({ answer }, { grant: { filesystem: "none" } })).toEqual(answer.content);
-  expect(kept.size).toBe(0);
+  expect(stored.size).toBe(0);
 });
 
 verifies("server.files", "stores files in the temporary folder of a server without a sandbox", async () => {
-  const { run, kept, testRunner } = start({}, createTestRunner);
+  const { run, stored, testRunner } = start({}, createTestRunner);
   const plain: RequestChange = { class: "worker" };
   await run({ answer: says("started") }, plain);
   const name = readdirSync(testRunner.scratch_root).find((each) => each.startsWith("proc_"))!;
@@ -171,11 +171,11 @@ verifies("server.files", "stores files in the temporary folder of a server witho
   const content = await run({ write: { [`${home}/a.md`]: "# A" }, answer: says(`See ${home}/a.md.`) }, plain);
   expect(content[1]).toEqual(fileBlock("a.md", "# A"));
   expect(content[2]).toMatchObject({ resource: { uri: `file://${home}/a.md`, text: "# A" } });
-  expect([...kept.keys()]).toEqual([sha256("# A")]);
+  expect([...stored.keys()]).toEqual([sha256("# A")]);
 });
 
 test("stores no file of the host for a server without a sandbox", async () => {
-  const { run, kept, testRunner } = start({}, createTestRunner);
+  const { run, stored, testRunner } = start({}, createTestRunner);
   const outside = join(emptyFolder(), "secret.txt");
   writeFileSync(outside, "of the host");
   await run({ answer: says("started") }, { class: "worker" });
@@ -186,7 +186,7 @@ test("stores no file of the host for a server without a sandbox", async () => {
   expect(content.slice(1)).toEqual([
     { type: "text", text: `[Files that cannot be opened: ${link}: it is a link or is reached through one.]` },
   ]);
-  expect(kept.size).toBe(0);
+  expect(stored.size).toBe(0);
 });
 
 test("finds each path once and at most 32, in linear time", () => {

@@ -1,4 +1,4 @@
-/** A process that is still starting is ended when every call that waits for it has been cancelled. */
+/** A process that is still starting is stopped when every call that waits for it has been cancelled. */
 import type { ProgressReport } from "@backplane/contract";
 import type { Operation } from "@backplane/ports";
 import { expect, test } from "vitest";
@@ -6,7 +6,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { requestOf } from "../support/request.ts";
 import { createTestRunner, processesWith, type TestRunner } from "../support/runner.ts";
 
-/** Its program never completes a handshake. */
+/** A package whose program never completes a handshake. */
 const SLEEPS = { entrypoint: ["node", "./slow.mjs", "sleeps"], timeout_ms: 100_000 };
 const SLEEPING_SERVER = { ...SLEEPS, protocol: "mcp.stdio" } as const;
 
@@ -27,7 +27,7 @@ function describeServer({ runner, mark }: TestRunner, operation: Operation) {
 
 verifies(
   "run.progress",
-  "reports the steps of a launch, and ends it when its only waiter is cancelled",
+  "reports the steps of a launch, and stops it when its only waiter is cancelled",
   async () => {
     const t = createTestRunner();
     const operation = createOperation();
@@ -67,11 +67,15 @@ test("starts no process for a request that is already cancelled", async () => {
   expect(processesWith(t.mark)).toEqual([]);
 });
 
-verifies("run.progress", "a call that is cancelled while its process starts ends the process", async () => {
-  const t = createTestRunner();
-  const ended = t.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
-  await expect.poll(() => processesWith(t.mark)).not.toEqual([]);
-  expect(t.runner.cancel("inv_cancelled", "user")).toBe(true);
-  expect(await ended).toMatchObject({ status: "cancelled", dispatched: false });
-  await expect.poll(() => processesWith(t.mark)).toEqual([]);
-});
+verifies(
+  "run.progress",
+  "stops the process of a call that is cancelled while the process starts",
+  async () => {
+    const t = createTestRunner();
+    const ended = t.run({ ...SLEEPS, invocation_id: "inv_cancelled" });
+    await expect.poll(() => processesWith(t.mark)).not.toEqual([]);
+    expect(t.runner.cancel("inv_cancelled", "user")).toBe(true);
+    expect(await ended).toMatchObject({ status: "cancelled", dispatched: false });
+    await expect.poll(() => processesWith(t.mark)).toEqual([]);
+  },
+);

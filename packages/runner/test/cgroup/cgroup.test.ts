@@ -28,7 +28,7 @@ test("finds both cgroup versions, alone or side by side", () => {
 });
 
 /** A folder that looks like a cgroup. The test does what the kernel would do. */
-function looksLikeCgroup(folder: string, offered: string, handed: string): void {
+function createCgroupFolder(folder: string, offered: string, handed: string): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "cgroup.controllers"), offered);
   writeFileSync(join(folder, "cgroup.subtree_control"), handed);
@@ -36,21 +36,21 @@ function looksLikeCgroup(folder: string, offered: string, handed: string): void 
 
 test("version 2: opens no cgroups without a parent that delegates memory and pids", async () => {
   const mount = emptyFolder();
-  looksLikeCgroup(mount, "cpu io", "cpu");
-  looksLikeCgroup(join(mount, "a"), "memory", "");
+  createCgroupFolder(mount, "cpu io", "cpu");
+  createCgroupFolder(join(mount, "a"), "memory", "");
   expect(await openCgroupsV2(mount, join(mount, "a"), "ours")).toBeNull();
   expect(existsSync(join(mount, "a/ours"))).toBe(false);
 });
 
 test("version 2: sets limits below the nearest delegating parent and reads counters from its events", async () => {
   const mount = emptyFolder();
-  looksLikeCgroup(mount, "cpu memory pids", "cpu memory pids");
-  looksLikeCgroup(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");
+  createCgroupFolder(mount, "cpu memory pids", "cpu memory pids");
+  createCgroupFolder(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");
   // The gateway's own cgroup has processes, so the kernel does not let it delegate controllers.
-  looksLikeCgroup(join(mount, "system.slice/gateway"), "", "");
+  createCgroupFolder(join(mount, "system.slice/gateway"), "", "");
   const files = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max"];
   const cgroups = await openCgroupsV2(mount, join(mount, "system.slice/gateway"), "ours", async (folder) => {
-    looksLikeCgroup(folder, "cpu memory pids", "cpu memory pids");
+    createCgroupFolder(folder, "cpu memory pids", "cpu memory pids");
     for (const name of files) writeFileSync(join(folder, name), "");
     writeFileSync(join(folder, "memory.events"), "low 0\noom 2\noom_kill 1\n");
     writeFileSync(join(folder, "pids.events"), "max 7\n");

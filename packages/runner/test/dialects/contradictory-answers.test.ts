@@ -69,7 +69,7 @@ const rpcCases = (result: JsonObject) =>
     "neither result nor error": { ...RPC },
     "the id as a string": { ...RPC, id: "$text", result },
     "the id as a string, and an error": { ...RPC, id: "$text", error: RPC_ERROR },
-    "the id as a string and neither": { ...RPC, id: "$text" },
+    "the id as a string, and neither result nor error": { ...RPC, id: "$text" },
     "an error without a message": { ...RPC, error: { code: 1 } },
     "another version of the protocol": { ...RPC, jsonrpc: "1.0", result },
     "both a method and a result": { ...RPC, method: "invoke", result },

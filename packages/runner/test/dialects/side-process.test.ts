@@ -94,7 +94,7 @@ verifies(
     });
     const started = performance.now();
     expect(await testRunner.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
-    // It would stay for a minute.
+    // The process would stay for a minute.
     expect(performance.now() - started).toBeLessThan(40_000);
     expect(await testRunner.run(side("dies-on-request"))).toMatchObject({
       status: "failed",
@@ -190,7 +190,7 @@ verifies(
       const started = performance.now();
       const outcome = await testRunner.run(side(behaviour, { timeout_ms: 400 }));
       expect(outcome).toMatchObject({ status: "failed", result: null, error: { code: "timeout" } });
-      // It would stall for a minute.
+      // The process would stall for a minute.
       expect(performance.now() - started).toBeLessThan(40_000);
     }
   },

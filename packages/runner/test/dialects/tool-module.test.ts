@@ -20,7 +20,7 @@ beforeAll(async () => {
 
 function toolFolder(files: Record<string, string>): string {
   const folder = mkdtempSync(join(tmpdir(), "tool-module-"));
-  // As in the content store: the sandbox runs as another user.
+  // The sandbox runs as another user, which must be able to read the folder.
   chmodSync(folder, 0o755);
   mkdirSync(join(folder, "tools"));
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, "tools", name), text);
@@ -37,7 +37,7 @@ const tool = (export_id: string, change: RequestChange = {}): RequestChange => (
   ...change,
 });
 
-const question = (): DescribeRequest => requestOf(tool("*"));
+const describeAll = (): DescribeRequest => requestOf(tool("*"));
 const textOf = ({ result, error }: RunOutcome): string | undefined =>
   (result as { content?: { text?: string }[] } | null)?.content?.[0]?.text ?? error?.message;
 
@@ -64,7 +64,7 @@ test("describes tool files as exports with their schemas", async () => {
     "bad name!.js": "throw 1;",
   });
   const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  const { exports, schemas, info } = await testRunner.runner.describe!(question());
+  const { exports, schemas, info } = await testRunner.runner.describe!(describeAll());
   for (const item of exports) ToolExportSchema.parse(item);
   expect(
     exports.map(({ id, tool: { risk, target, category, native_name } }) => [
@@ -105,24 +105,24 @@ verifies(
   },
 );
 
-const COUNTS =
+const COUNTER =
   "let calls = 0; export default { execute: () => ({ content: String(++calls) + ' ' + process.pid }) };";
 
-const answers = async (testRunner: TestRunner, change: RequestChange) => {
+const countTwice = async (testRunner: TestRunner, change: RequestChange) => {
   const first = textOf(await testRunner.run(tool("count", change)));
   const second = textOf(await testRunner.run(tool("count", change)));
   return [first, second].map((text) => text?.split(" ")[0]);
 };
 
 test("uses an isolated process once and keeps a worker", async () => {
-  const folder = toolFolder({ "count.js": COUNTS });
+  const folder = toolFolder({ "count.js": COUNTER });
   const testRunner = createConfinedTestRunner({ folder, programs: { tool_files: PROGRAM } });
-  expect(await answers(testRunner, {})).toEqual(["1", "1"]);
-  expect(await answers(testRunner, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
+  expect(await countTwice(testRunner, {})).toEqual(["1", "1"]);
+  expect(await countTwice(testRunner, { class: "worker", pool_key: "one" })).toEqual(["1", "2"]);
 });
 
 test("reports a missing host program", async () => {
-  const testRunner = createTestRunner({ folder: toolFolder({ "count.js": COUNTS }) });
+  const testRunner = createTestRunner({ folder: toolFolder({ "count.js": COUNTER }) });
   const outcome = await testRunner.run(tool("count", { class: "worker" }));
   expect(outcome.error).toMatchObject({
     code: "launch_failed",
@@ -130,7 +130,7 @@ test("reports a missing host program", async () => {
   });
 });
 
-test("cuts texts that are too long, so that one tool does not affect the others", () => {
+test("truncates texts that are too long, so that one tool does not affect the others", () => {
   const { exports } = describeTools(
     {
       tools: [

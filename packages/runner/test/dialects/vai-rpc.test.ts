@@ -305,7 +305,7 @@ test("redacts secrets from results, events, errors and stderr in every spelling"
   const outcome = await testRunner.run(vai("repeats-secrets", { context, input: {} }));
   const failed = await testRunner.run(vai("repeats-secrets", { context, input: { fail: true } }));
   expect(failed.error?.message).toBe("bad [redacted]");
-  const shown = JSON.stringify([outcome, failed, testRunner.events]);
+  const recorded = JSON.stringify([outcome, failed, testRunner.events]);
   const bare = Buffer.from(token).toString("base64").slice(0, 20);
   for (const spelling of [
     "s3cr3t",
@@ -313,7 +313,7 @@ test("redacts secrets from results, events, errors and stderr in every spelling"
     encodeURIComponent(token),
     Buffer.from(token).toString("base64url"),
   ]) {
-    expect(shown).not.toContain(spelling);
+    expect(recorded).not.toContain(spelling);
   }
   expect(outcome.stderr_tail).toBe('log [redacted] and [redacted] and "[redacted]"\n');
 });

@@ -27,7 +27,7 @@ afterAll(() => rmSync(base, { recursive: true, force: true }));
 
 interface Setup {
   testRunner: TestRunner;
-  asked: unknown[];
+  requests: unknown[];
   log: () => string[];
 }
 
@@ -52,7 +52,7 @@ function setUp(): Setup {
   onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
   const file = join(data_root, "plugins/inline-demo/org_1/org/log");
   const log = () => (existsSync(file) ? readFileSync(file, "utf8").trimEnd().split("\n") : []);
-  return { testRunner, asked: requests, log };
+  return { testRunner, requests, log };
 }
 
 function plugin(isolation: IsolationMode, change: RequestChange = {}): RequestChange {
@@ -162,7 +162,7 @@ describe("instr.context", () => {
     "instr.context",
     "provides id, data folder, flat config, version, logger, cognition and embedding",
     async () => {
-      const { asked, log, testRunner } = setUp();
+      const { requests, log, testRunner } = setUp();
       const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
       const outcome = await testRunner.run(plugin("InProcess", { context }));
       expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
@@ -175,7 +175,7 @@ describe("instr.context", () => {
       );
       expect(structured(answered)).toEqual({ summary: "short", float32: true, size: 2 });
       const who = { org_id: "org_1", project_id: null, binding_id: "bind_1", plugin_id: "inline-demo" };
-      expect(asked).toEqual([
+      expect(requests).toEqual([
         [who, "Summarize: long", 50],
         [who, "short"],
       ]);

@@ -12,7 +12,7 @@ import {
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { bundlePrograms } from "../../../../test/support/bundle-programs.ts";
+import { BUNDLED_HOST } from "../../../../test/support/plugin-host.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../../gateway/src/host/clock.ts";
@@ -25,14 +25,10 @@ import { sandboxOptions } from "../support/sandbox.ts";
 
 const NO_NETWORK = { allowed_domains: [] };
 let root: string;
-let host_module: string;
 const hosts: ModuleHost[] = [];
 
-beforeAll(async () => {
+beforeAll(() => {
   root = mkdtempSync(join(tmpdir(), "backplane-modules-"));
-  const programs = join(root, "programs");
-  await bundlePrograms(programs, { host: new URL("../../../sdk/src/host/main.ts", import.meta.url) });
-  host_module = join(programs, "host.js");
 });
 afterEach(async () => {
   for (const host of hosts.splice(0)) await host.close();
@@ -43,7 +39,7 @@ function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
   const host = createModuleHost({
     node: process.execPath,
     node_args: ["--conditions=backplane-source"],
-    host_module,
+    host_module: BUNDLED_HOST,
     clock: systemClock(),
     log: createTestLogger(),
     ...options,
@@ -244,11 +240,15 @@ test("exits when the gateway is killed, even if the module spins", async () => {
   const gateway = spawn(process.execPath, ["--conditions=backplane-source", program, module], {
     stdio: "ignore",
   });
-  await eventually(() => existsSync(mark), 20_000, "the plugin spins");
-  const pid = Number(readFileSync(mark, "utf8"));
-  expect(isAlive(pid)).toBe(true);
-  gateway.kill("SIGKILL");
-  await eventually(() => !isAlive(pid), 10_000, "the plugin is gone");
+  try {
+    await eventually(() => existsSync(mark), 60_000, "the plugin spins");
+    const pid = Number(readFileSync(mark, "utf8"));
+    expect(isAlive(pid)).toBe(true);
+    gateway.kill("SIGKILL");
+    await eventually(() => !isAlive(pid), 10_000, "the plugin is gone");
+  } finally {
+    gateway.kill("SIGKILL");
+  }
 });
 
 test("fails with sandbox.unavailable and the fix instead of starting a plain process", async () => {
@@ -257,7 +257,12 @@ test("fails with sandbox.unavailable and the fix instead of starting a plain pro
     "",
     `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`,
   );
-  const options = { node: process.execPath, host_module, clock: systemClock(), log: createTestLogger() };
+  const options = {
+    node: process.execPath,
+    host_module: BUNDLED_HOST,
+    clock: systemClock(),
+    log: createTestLogger(),
+  };
   const confinement = createConfinement(sandboxOptions({ init: "/nonexistent" }));
   const egress = createEgress({ clock: options.clock });
   const scratch = new ScratchFolders(mkdtempSync(join(root, "scratch-")), options.log);

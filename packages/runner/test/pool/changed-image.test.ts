@@ -6,7 +6,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { FIXTURES, side, vai } from "../support/request.ts";
 import { createTestRunner, processesWith, until } from "../support/runner.ts";
 
-/** An image that is intact until told otherwise. Counts checks and open handles. */
+/** An image that is intact until the test changes it. Counts checks and open handles. */
 function changing() {
   const state = { intact: true, checks: 0, opened: 0, released: 0 };
   const files: PackageFiles = {

@@ -51,10 +51,10 @@ verifies(
   "keeps a server whose binding disables the idle timeout, whatever the limit of the gateway",
   async () => {
     const testRunner = createTestRunner({ limits: { server_idle_ms: 50 } });
-    const kept = await callForPid(testRunner, withIdle(0));
+    const pid = await callForPid(testRunner, withIdle(0));
     const other = await callForPid(testRunner, { pool_key: "other" });
     await until(() => processes(testRunner) === 1);
-    expect(await callForPid(testRunner, withIdle(0))).toBe(kept);
+    expect(await callForPid(testRunner, withIdle(0))).toBe(pid);
     expect(await callForPid(testRunner, { pool_key: "other" })).not.toBe(other);
   },
 );
@@ -121,7 +121,7 @@ verifies("server.idle", "shows each running server with its memory", async () =>
     state: "ready",
     calls: 0,
   });
-  // A Node process without work has more than 4 MiB of its own.
+  // An idle Node process uses more than 4 MiB of private memory.
   expect(server!.memory_bytes).toBeGreaterThan(4 * 1024 * 1024);
 });
 

@@ -61,7 +61,7 @@ test("ends a queued call at its timeout and removes it from the queue", async ()
 
 test("lets calls finish on retire, stops the old generation and keeps the new one", async () => {
   const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 100 } });
-  const kept = await callForPid(testRunner, { pool_key: "new" });
+  const pid = await callForPid(testRunner, { pool_key: "new" });
   const slow = testRunner.run(
     vai("hangs-on-request", { pool_key: "old", input: { hang: true }, invocation_id: "inv_s" }),
   );
@@ -71,7 +71,7 @@ test("lets calls finish on retire, stops the old generation and keeps the new on
   testRunner.runner.cancel("inv_s", "user");
   expect((await slow).error?.code).toBe("cancelled");
   await until(() => testRunner.runner.health().processes === 1);
-  expect(await callForPid(testRunner, { pool_key: "new" })).toBe(kept);
+  expect(await callForPid(testRunner, { pool_key: "new" })).toBe(pid);
   testRunner.runner.retire("bind_1");
   await until(() => testRunner.runner.health().processes === 0);
 });
@@ -125,7 +125,7 @@ verifies(
 
 verifies(
   "fault.crash-loop",
-  "launches a failing plugin three times even for many calls at once",
+  "launches a failing plugin three times even for many concurrent calls",
   async () => {
     const testRunner = createTestRunner();
     const outcomes = await Promise.all(

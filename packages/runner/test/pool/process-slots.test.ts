@@ -27,13 +27,13 @@ test("does not let callers overtake the queue, and removes only the caller that 
   const cancelled = slots.take((cancelWait) => {
     cancel = cancelWait;
   });
-  const kept = slots.take(() => {});
+  const second = slots.take(() => {});
   cancel();
   expect(await cancelled).toBe(false);
   cancel();
   expect(slots.waiting).toBe(1);
   slots.release();
-  expect([await kept, slots.waiting]).toEqual([true, 0]);
+  expect([await second, slots.waiting]).toEqual([true, 0]);
 });
 
 test("limits the length of the queue", () => {

@@ -1,4 +1,4 @@
-/** Every sentence comes from real files and, where the system decides, from a real failed start. */
+/** Each explanation is made from real files and, where the system decides, from a real failed start. */
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -109,7 +109,7 @@ test("explains a script whose interpreter is missing", async () => {
     nowhere: "#!/opt/acme/bin/acmelang -u\n",
   });
   expect(await sentence(folder, ["./here"])).toMatch(
-    /names \/opt\/acme\/bin\/python3, which does not exist here\. There is .*\/python3; use #!\/usr\/bin\/env python3/,
+    /names \/opt\/acme\/bin\/python3, which does not exist here, but .*\/python3 does; use #!\/usr\/bin\/env python3/,
   );
   expect(await sentence(folder, ["./nowhere"])).toMatch(
     /acmelang, which does not exist here: acmelang is not on/,

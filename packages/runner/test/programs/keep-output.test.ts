@@ -24,7 +24,7 @@ async function read(child: ChildProcessWithoutNullStreams): Promise<string> {
 
 test("keeps the output of an exited child for a reader that is attached later", async () => {
   expect(await read(await exitedChild(({ stdout }) => keepOutput(stdout)))).toBe("early\n");
-  // Control: this is what Node does without it.
+  // Control: without keepOutput, Node discards the output.
   expect(await read(await exitedChild(() => {}))).toBe("");
 });
 

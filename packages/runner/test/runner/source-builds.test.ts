@@ -128,7 +128,7 @@ def build_wheel(directory, *args):
     await expect(run(late, { limit_ms: 3_000 })).rejects.toMatchObject({
       code: "plugin.install_failed",
       message: expect.stringContaining(
-        "The build of acme 1.0 failed in the sandbox (it did not end within 3000 ms)",
+        "The build of acme 1.0 failed in the sandbox (it did not exit within 3000 ms)",
       ),
     });
     await expect.poll(() => processesWith("876543")).toEqual([]);

@@ -17,7 +17,7 @@ test("gives sandbox-init the capabilities that it drops before the plugin starts
   const text = line().join(" ");
   const added = [...text.matchAll(/--cap-add (\w+)/g)].map(([, name]) => name);
   expect(added).toEqual(["CAP_NET_BIND_SERVICE", "CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_SETPCAP"]);
-  // They must come after the drop of all capabilities.
+  // The capabilities must be added after all capabilities were dropped.
   expect(text).toMatch(/--cap-drop ALL .*--cap-add/);
 });
 

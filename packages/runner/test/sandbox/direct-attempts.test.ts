@@ -69,8 +69,11 @@ test("reaches an address directly if the operator and the grant allow it", async
 test("counts repeated attempts at one target and lists a bounded number of targets", async () => {
   const testRunner = createConfinedTestRunner();
   const run = (input: object) => testRunner.run(vai("dials", { ...isolated, input } as never));
-  const again = await run({ tcp: [["10.0.0.5", 80]], times: 20 });
-  expect(again.egress).toMatchObject({ refused: 20, refusals: [{ host: "10.0.0.5", port: 80, count: 20 }] });
+  const repeated = await run({ tcp: [["10.0.0.5", 80]], times: 20 });
+  expect(repeated.egress).toMatchObject({
+    refused: 20,
+    refusals: [{ host: "10.0.0.5", port: 80, count: 20 }],
+  });
   const scan = await run({ tcp: Array.from({ length: 300 }, (_, at) => ["10.0.0.5", 1_000 + at]) });
   expect(scan.egress?.refused).toBe(300);
   expect(scan.egress?.refusals.length).toBeLessThanOrEqual(64);

@@ -149,8 +149,8 @@ test("counts egress limits per call and not per process", async () => {
     expect(outcome.egress).toBeNull();
   }
   const input = { fetch: [url, url, url] };
-  const much = await testRunner.run(vai("looks-out", { grant: egress("a.test"), input }));
-  expect(much).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
+  const overLimit = await testRunner.run(vai("looks-out", { grant: egress("a.test"), input }));
+  expect(overLimit).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
 });
 
 test("tells the plugin the gateway's address inside the sandbox, and only with a scope", async () => {

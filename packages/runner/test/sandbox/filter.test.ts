@@ -10,7 +10,7 @@ import {
 } from "../../src/sandbox/seccomp/system-calls.ts";
 
 const ARCH = { x64: 0xc000003e, arm64: 0xc00000b7 } as const;
-const BOTH = ["x64", "arm64"] as const;
+const ARCHITECTURES = ["x64", "arm64"] as const;
 const ALLOW = 0x7fff0000;
 const KILL = 0x80000000;
 const errno = (number: number) => 0x00050000 | number;
@@ -50,7 +50,7 @@ function decide(
 const examined = (name: keyof typeof EXAMINED_CALLS, arch: FilteredArch) =>
   findCallNumber(EXAMINED_CALLS[name], arch)!;
 
-test.each(BOTH)("%s: refuses every forbidden call and allows ordinary ones", (arch) => {
+test.each(ARCHITECTURES)("%s: refuses every forbidden call and allows ordinary ones", (arch) => {
   for (const numbers of Object.values(FORBIDDEN_CALLS)) {
     const number = findCallNumber(numbers, arch);
     if (number !== null) expect(decide(arch, number)).toBe(EPERM);
@@ -59,7 +59,7 @@ test.each(BOTH)("%s: refuses every forbidden call and allows ordinary ones", (ar
   for (const number of ordinary) expect(decide(arch, number)).toBe(ALLOW);
 });
 
-test.each(BOTH)("%s: allows every call that is neither forbidden, examined nor unknown", (arch) => {
+test.each(ARCHITECTURES)("%s: allows every call that is neither forbidden, examined nor unknown", (arch) => {
   const listed = new Set([
     ...Object.values(FORBIDDEN_CALLS).map((numbers) => findCallNumber(numbers, arch)),
     ...Object.values(EXAMINED_CALLS).map((numbers) => findCallNumber(numbers, arch)),
@@ -72,7 +72,7 @@ test.each(BOTH)("%s: allows every call that is neither forbidden, examined nor u
   }
 });
 
-test.each(BOTH)("%s: decides every call after a few comparisons", (arch) => {
+test.each(ARCHITECTURES)("%s: decides every call after a few comparisons", (arch) => {
   for (let call = 0; call <= LAST_KNOWN_CALL; call++) {
     const steps = { count: 0 };
     decide(arch, call, [], ARCH[arch], steps);
@@ -80,15 +80,18 @@ test.each(BOTH)("%s: decides every call after a few comparisons", (arch) => {
   }
 });
 
-test.each(BOTH)("%s: kills calls of another architecture and answers unknown calls with ENOSYS", (arch) => {
-  expect(decide(arch, 0, [], 0x40000003)).toBe(KILL);
-  expect(decide(arch, 0, [], ARCH[arch === "x64" ? "arm64" : "x64"])).toBe(KILL);
-  if (arch === "x64") expect(decide(arch, 0x40000000)).toBe(KILL);
-  expect(decide(arch, LAST_KNOWN_CALL + 1)).toBe(ENOSYS);
-  expect(decide(arch, examined("clone3", arch))).toBe(ENOSYS);
-});
+test.each(ARCHITECTURES)(
+  "%s: kills calls of another architecture and answers unknown calls with ENOSYS",
+  (arch) => {
+    expect(decide(arch, 0, [], 0x40000003)).toBe(KILL);
+    expect(decide(arch, 0, [], ARCH[arch === "x64" ? "arm64" : "x64"])).toBe(KILL);
+    if (arch === "x64") expect(decide(arch, 0x40000000)).toBe(KILL);
+    expect(decide(arch, LAST_KNOWN_CALL + 1)).toBe(ENOSYS);
+    expect(decide(arch, examined("clone3", arch))).toBe(ENOSYS);
+  },
+);
 
-test.each(BOTH)("%s: allows threads and forks but no new namespaces", (arch) => {
+test.each(ARCHITECTURES)("%s: allows threads and forks but no new namespaces", (arch) => {
   const clone = examined("clone", arch);
   expect(decide(arch, clone, [17])).toBe(ALLOW);
   expect(decide(arch, clone, [0x003d0f00])).toBe(ALLOW);
@@ -99,7 +102,7 @@ test.each(BOTH)("%s: allows threads and forks but no new namespaces", (arch) => 
   }
 });
 
-test.each(BOTH)("%s: allows four socket families only", (arch) => {
+test.each(ARCHITECTURES)("%s: allows four socket families only", (arch) => {
   for (const call of [examined("socket", arch), examined("socketpair", arch)]) {
     for (let family = 0; family < 64; family++) {
       expect(decide(arch, call, [family, 1, 0])).toBe([1, 2, 10, 16].includes(family) ? ALLOW : EAFNOSUPPORT);
@@ -109,7 +112,7 @@ test.each(BOTH)("%s: allows four socket families only", (arch) => {
   }
 });
 
-test.each(BOTH)("%s: refuses ioctls that type into a terminal", (arch) => {
+test.each(ARCHITECTURES)("%s: refuses ioctls that insert input into a terminal", (arch) => {
   const ioctl = examined("ioctl", arch);
   expect(decide(arch, ioctl, [0, 0x5412])).toBe(EPERM);
   expect(decide(arch, ioctl, [0, 0x541c])).toBe(EPERM);
@@ -137,9 +140,9 @@ test("uses the numbers of the system's headers", () => {
   };
   const native = read("sys/syscall.h");
   const generic = read("asm-generic/unistd.h");
-  const here = filteredArch(process.arch)!;
+  const own_arch = filteredArch(process.arch)!;
   for (const name of names) {
-    expect([name, native.get(name) ?? null]).toEqual([name, findCallNumber(calls[name], here)]);
+    expect([name, native.get(name) ?? null]).toEqual([name, findCallNumber(calls[name], own_arch)]);
     // The generic list is that of arm64.
     expect([name, generic.get(name) ?? null]).toEqual([name, findCallNumber(calls[name], "arm64")]);
   }

@@ -23,9 +23,9 @@ async function run(sandbox: Sandbox, kind: Kind, folder: string, script: string)
   const inside = kind === "data" ? "/data" : "/sandbox/state";
   const code = `import os, time\nos.chdir("${inside}")\n${script}`;
   const program = { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] };
-  const kept =
+  const folders =
     kind === "data" ? { binds: [{ source: folder, target: inside, writable: true }] } : { state: folder };
-  const launch = request(await packageFolder(), { program, lifetime: "pooled", ...kept });
+  const launch = request(await packageFolder(), { program, lifetime: "pooled", ...folders });
   return await finish(await sandbox.launch(launch));
 }
 
@@ -45,10 +45,10 @@ verifies("sandbox.limits", "limits what a plugin keeps and reports disk as the e
     const many = Array.from({ length: 3 }, (_, at) => file(`file-${at}`, 3)).join("");
     const { exitCause } = await run(sandbox, kind, folder, many + WAIT);
     expect(exitCause).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
-    // It cannot be started again to write more.
+    // The plugin cannot be started again to write more.
     await expect(run(sandbox, kind, folder, WAIT)).rejects.toMatchObject({
       code: "launch_failed",
-      message: `${MESSAGE} It is not started until files are removed.`,
+      message: `${MESSAGE} The plugin is not started until files are removed.`,
       fix: expect.stringContaining("kept_bytes"),
       details: { cause: "disk" },
     });

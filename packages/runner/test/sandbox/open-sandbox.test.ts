@@ -19,11 +19,11 @@ import {
 } from "../support/sandbox.ts";
 
 function ourCgroups(): string[] {
-  const mine = `backplane-${process.pid}-`;
+  const prefix = `backplane-${process.pid}-`;
   return readdirSync("/sys/fs/cgroup").flatMap((controller) => {
     const folder = join("/sys/fs/cgroup", controller);
     try {
-      return readdirSync(folder).filter((name) => name.startsWith(mine));
+      return readdirSync(folder).filter((name) => name.startsWith(prefix));
     } catch {
       return [];
     }
@@ -69,7 +69,7 @@ test("is unavailable with a program that confines nothing: the self-test checks 
 });
 
 test("gives plugins umask 022 under a gateway with umask 077, and shows them its files", async () => {
-  const usual = process.umask(0o077);
+  const previous_umask = process.umask(0o077);
   try {
     const cache_dir = emptyFolder();
     const sandbox = await openTestSandbox({ cache_dir });
@@ -83,7 +83,7 @@ test("gives plugins umask 022 under a gateway with umask 077, and shows them its
     }
     expect(entries.some((name) => name.endsWith("/sandbox-init"))).toBe(true);
   } finally {
-    process.umask(usual);
+    process.umask(previous_umask);
   }
 });
 
@@ -119,7 +119,7 @@ test("reports a program that cannot be started as the plugin's failure", async (
   });
 });
 
-test("replaces a prepared process that was killed, and stops it on close", async () => {
+test("replaces a prepared process that was killed, and stops the new one on close", async () => {
   const sandbox = await openSandbox(sandboxOptions());
   expect((await sh(sandbox, "echo one")).out).toBe("one\n");
   const before = waitingSandboxes();
@@ -173,7 +173,7 @@ test("shows assets only with a grant for files", async () => {
   expect(await seen("none")).toBe("read-only\n");
 });
 
-test("mounts folders of the operator at their targets, writable only if the grant says so", async () => {
+test("mounts folders of the operator at their targets, writable only if the grant allows it", async () => {
   const sandbox = await openTestSandbox();
   // Readable by the gateway only, like a home folder; its contents are readable.
   const closed = emptyFolder();
@@ -199,7 +199,7 @@ test("reports a missing mount as an error of the binding with its fix", async ()
     message: `The binding mounts ${JSON.stringify(source)}: the folder does not exist on the gateway's machine.`,
     fix: expect.stringContaining("backplane binding set ID --mount"),
   });
-  // Its slot is free again, and the next start works as usual.
+  // The slot of the failed start is free again, and the next start works as usual.
   expect((await sh(sandbox, "echo on", {})).out).toBe("on\n");
 });
 

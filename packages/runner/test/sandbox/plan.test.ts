@@ -132,11 +132,11 @@ verifies("source.image", "shows the files of an image and no system files of the
     ...HOST,
     files: [...HOST.files, { source: "/cache/flags", target: "/etc/chromium.d/sandbox" }],
   });
-  const ours = { writable: false, system: false };
+  const read_only = { writable: false, system: false };
   expect(planned.mounts).toEqual([
-    { source: "/images/x-root/app", target: "/app", ...ours },
-    { source: "/images/x-root/etc", target: "/etc", ...ours },
-    { source: "/cache/passwd", target: "/etc/passwd", ...ours },
+    { source: "/images/x-root/app", target: "/app", ...read_only },
+    { source: "/images/x-root/etc", target: "/etc", ...read_only },
+    { source: "/cache/passwd", target: "/etc/passwd", ...read_only },
   ]);
   expect(planned.links).toEqual([{ path: "/bin", target: "usr/bin" }]);
   expect(planned).toMatchObject({ cwd: "/app", command: ["/app/server", "x"], hidden: [], uid: 59_003 });

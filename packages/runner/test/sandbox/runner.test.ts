@@ -22,9 +22,9 @@ verifies("sandbox.env", "sets exactly the documented environment and no variable
   const context = { secrets: { token: "canary-of-the-call" } };
   const proxy = "http://127.0.0.1:3128";
   const direct = "127.0.0.1,localhost,::1";
-  const usual = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, ALL_PROXY: proxy, NO_PROXY: direct };
-  const lower = Object.fromEntries(Object.entries(usual).map(([name, value]) => [name.toLowerCase(), value]));
-  const proxied = { ...usual, ...lower, NODE_USE_ENV_PROXY: "1" };
+  const upper = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, ALL_PROXY: proxy, NO_PROXY: direct };
+  const lower = Object.fromEntries(Object.entries(upper).map(([name, value]) => [name.toLowerCase(), value]));
+  const proxied = { ...upper, ...lower, NODE_USE_ENV_PROXY: "1" };
   for (const [confined, network] of [
     [isolated, "none"],
     [isolated, "egress"],
@@ -162,7 +162,7 @@ test("refuses an isolated call and names the fix if there is no sandbox, and nev
   await confinement.close();
 });
 
-test("explains a program that cannot start in the same words as without a sandbox", async () => {
+test("explains a program that cannot start with the same message as without a sandbox", async () => {
   const testRunner = createConfinedTestRunner();
   const outcome = await testRunner.run({ ...isolated, entrypoint: ["./frames.mjs"] });
   expect(outcome).toMatchObject({ status: "failed", error: { code: "launch_failed" } });

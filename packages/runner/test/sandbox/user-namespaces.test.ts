@@ -1,4 +1,4 @@
-/** Systems that refuse user namespaces to the gateway: the fallback, or the error with the command that fixes it. */
+/** On a system that refuses user namespaces, the gateway uses bwrap or names the command that allows them. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -16,16 +16,16 @@ const NOBODY = 65_534;
 
 /** Runs a gateway's sandbox as an ordinary user, through `before`, a program that executes its arguments. */
 function readStatus(init: string[], before: string[] = []): { status: SandboxStatus; out: string } {
-  const line = [...before, process.execPath, "--conditions=backplane-source", FIXTURE, ...init];
+  const command = [...before, process.execPath, "--conditions=backplane-source", FIXTURE, ...init];
   const user = process.getuid!() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
   const env = { PATH: "/usr/bin:/bin", TMPDIR: tmpdir() };
-  const { stdout, stderr } = spawnSync(line[0]!, line.slice(1), { ...user, env, encoding: "utf8" });
+  const { stdout, stderr } = spawnSync(command[0]!, command.slice(1), { ...user, env, encoding: "utf8" });
   expect(stdout, stderr).toMatch(/^\{/);
   return JSON.parse(stdout) as { status: SandboxStatus; out: string };
 }
 
-/** Enters a user namespace that allows no further one, and executes its arguments there without any privileges. */
-const FORBID = `import ctypes, os, sys
+/** Enters a user namespace that allows no nested one, and executes its arguments there without any privileges. */
+const FORBID_NESTED_NAMESPACES = `import ctypes, os, sys
 uid, gid = os.getuid(), os.getgid()
 assert ctypes.CDLL(None).unshare(0x10000000) == 0
 for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
@@ -40,7 +40,7 @@ verifies("sandbox.embedded", "an ordinary user needs neither bwrap nor a privile
 });
 
 test("names the command that allows user namespaces if the system allows none", () => {
-  const { status, out } = readStatus([], ["/usr/bin/python3", "-c", FORBID]);
+  const { status, out } = readStatus([], ["/usr/bin/python3", "-c", FORBID_NESTED_NAMESPACES]);
   expect(status).toMatchObject({
     available: false,
     reason: expect.stringMatching(/^a sandbox could not be created: sandbox-init: user namespace: /),
@@ -49,8 +49,8 @@ test("names the command that allows user namespaces if the system allows none", 
   expect(out).toBe("");
 });
 
-/** sandbox-init as on a system whose security module lets only known programs create user namespaces. */
-function forbiddenToUs(): string {
+/** Builds a sandbox-init that fails as if the security module let only known programs create user namespaces. */
+function buildRefusedInit(): string {
   const { init } = weakened([
     "stage.c",
     "if (!user.is_other) enter_user_namespace(proc, user.uid, user.gid);",
@@ -60,8 +60,8 @@ function forbiddenToUs(): string {
   return init;
 }
 
-test("uses the system's bwrap where only bwrap may create user namespaces, and says so", () => {
-  const { status, out } = readStatus([forbiddenToUs()]);
+test("uses the system's bwrap where only bwrap may create user namespaces, and reports it", () => {
+  const { status, out } = readStatus([buildRefusedInit()]);
   expect(status).toMatchObject({
     available: true,
     reason: expect.stringMatching(

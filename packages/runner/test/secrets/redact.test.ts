@@ -34,7 +34,7 @@ test("redacts values and keys and copies only what it changes", () => {
   expect(dirty.a[1]).toBe(`x${SECRET}y`);
 });
 
-test("keeps a key named __proto__ a plain key", () => {
+test("keeps a key named __proto__ as a plain key", () => {
   const value = JSON.parse(`{"__proto__": {"polluted": true}, "s": ${JSON.stringify(SECRET)}}`);
   const clean = redactor.json(value);
   expect(Object.getPrototypeOf(clean)).toBe(Object.prototype);

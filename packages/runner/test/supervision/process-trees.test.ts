@@ -1,4 +1,4 @@
-/** Without a sandbox: no descendant outlives a plugin process, not even a daemon. */
+/** Without a sandbox, no descendant outlives a plugin process, not even a daemon. */
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -16,7 +16,7 @@ import { FIXTURES, type RequestChange } from "../support/request.ts";
 import { createTestRunner, isAlive, type TestRunner, until } from "../support/runner.ts";
 import { SkippingClock } from "../support/skipping-clock.ts";
 
-const LONG_MS = 30_000;
+const WAIT_MS = 30_000;
 
 interface Daemon {
   input: { daemon: { file: string; clear: boolean }; messages: [] };
@@ -25,7 +25,7 @@ interface Daemon {
   gone(): Promise<void>;
 }
 
-function daemon(clear = false): Daemon {
+function createDaemon(clear = false): Daemon {
   const folder = mkdtempSync(join(tmpdir(), "backplane-daemon-"));
   const file = join(folder, "pid");
   onTestFinished(() => {
@@ -37,33 +37,33 @@ function daemon(clear = false): Daemon {
   return {
     input: { daemon: { file, clear }, messages: [] },
     pid,
-    started: () => until(() => existsSync(file) && isAlive(pid()), LONG_MS),
-    gone: () => until(() => !isAlive(pid()), LONG_MS),
+    started: () => until(() => existsSync(file) && isAlive(pid()), WAIT_MS),
+    gone: () => until(() => !isAlive(pid()), WAIT_MS),
   };
 }
 
-const plain = (dialect: "vai" | "side"): RequestChange => ({
+const plainCall = (dialect: "vai" | "side"): RequestChange => ({
   protocol: dialect === "vai" ? "vai.rpc.v1" : "rterm.plugin.v1",
   entrypoint: ["node", "./replies.mjs", dialect],
   timeout_ms: 600_000,
 });
 
 for (const dialect of ["vai", "side"] as const) {
-  describe(plain(dialect).protocol!, () => {
+  describe(plainCall(dialect).protocol!, () => {
     verifies(
       "launch.tree",
       "kills a daemon that forked twice into its own session when the call is cancelled",
       async () => {
         const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
-        const child = daemon();
+        const child = createDaemon();
         const invocation_id = `inv_cancel_${dialect}`;
-        const run = testRunner.run({ ...plain(dialect), invocation_id, input: child.input });
+        const run = testRunner.run({ ...plainCall(dialect), invocation_id, input: child.input });
         await child.started();
         testRunner.runner.cancel(invocation_id, "user");
         expect(await run).toMatchObject({ status: "cancelled" });
         await child.gone();
       },
-      LONG_MS,
+      WAIT_MS,
     );
 
     verifies(
@@ -72,15 +72,15 @@ for (const dialect of ["vai", "side"] as const) {
       async () => {
         const clock = new SkippingClock();
         const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 }, clock });
-        const child = daemon();
-        const call = plain(dialect);
+        const child = createDaemon();
+        const call = plainCall(dialect);
         const run = testRunner.run({ ...call, input: child.input });
         await child.started();
         clock.skip(call.timeout_ms!);
         expect(await run).toMatchObject({ error: { code: "timeout" } });
         await child.gone();
       },
-      LONG_MS,
+      WAIT_MS,
     );
   });
 }
@@ -94,14 +94,14 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
     "kills a descendant that cleared its environment",
     async () => {
       const testRunner = createTestRunner({ timeouts: { cancel_grace_ms: 50 } });
-      const child = daemon(true);
-      const run = testRunner.run({ ...plain("vai"), invocation_id: "inv_clear", input: child.input });
+      const child = createDaemon(true);
+      const run = testRunner.run({ ...plainCall("vai"), invocation_id: "inv_clear", input: child.input });
       await child.started();
       testRunner.runner.cancel("inv_clear", "user");
       expect(await run).toMatchObject({ status: "cancelled" });
       await child.gone();
     },
-    LONG_MS,
+    WAIT_MS,
   );
 });
 
@@ -109,21 +109,27 @@ test(
   "kills the daemons of a process that exits on its own",
   async () => {
     const testRunner = createTestRunner();
-    const child = daemon();
+    const child = createDaemon();
     const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
-    const outcome = await testRunner.run({ ...plain("side"), input: { ...child.input, messages: [answer] } });
+    const outcome = await testRunner.run({
+      ...plainCall("side"),
+      input: { ...child.input, messages: [answer] },
+    });
     expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
-    await until(() => existsSync(child.input.daemon.file), LONG_MS);
+    await until(() => existsSync(child.input.daemon.file), WAIT_MS);
     await child.gone();
   },
-  LONG_MS,
+  WAIT_MS,
 );
 
 test("kills the daemons of an idle worker when the runner shuts down", async () => {
   const testRunner: TestRunner = createTestRunner();
-  const child = daemon();
+  const child = createDaemon();
   const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
-  const outcome = await testRunner.run({ ...plain("vai"), input: { ...child.input, messages: [succeeded] } });
+  const outcome = await testRunner.run({
+    ...plainCall("vai"),
+    input: { ...child.input, messages: [succeeded] },
+  });
   expect(outcome.status).toBe("succeeded");
   await child.started();
   await testRunner.runner.close(200);
@@ -134,7 +140,7 @@ verifies(
   "launch.tree",
   "kills the daemons of plugins after the gateway was killed",
   async () => {
-    const child = daemon();
+    const child = createDaemon();
     const host = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));
     const gateway = spawn(
       process.execPath,
@@ -153,7 +159,7 @@ verifies(
     await child.gone();
     expect(isAlive(child.pid())).toBe(false);
   },
-  LONG_MS,
+  WAIT_MS,
 );
 
 test("finds descendants by parent, session and group", () => {
@@ -204,7 +210,7 @@ verifies(
   async () => {
     for (const killed of [true, false]) {
       const tree = new ProcessTree(null, createTestLogger());
-      const child = daemon();
+      const child = createDaemon();
       const { file } = child.input.daemon;
       const script = `python3 ${FIXTURES}/daemon.py ${file} keep; ${killed ? "sleep 600" : "exit 0"}`;
       const env = { PATH: "/usr/local/bin:/usr/bin:/bin", ...tree.env };
@@ -218,21 +224,21 @@ verifies(
       expect(isAlive(child.pid())).toBe(false);
     }
   },
-  LONG_MS * 2,
+  WAIT_MS * 2,
 );
 
 test("does not kill processes of another tree", async () => {
   const trees = new ProcessTrees(createTestLogger());
-  const [mine, other] = [trees.begin(), trees.begin()];
+  const [killed_tree, other] = [trees.begin(), trees.begin()];
   const start = (env: Record<string, string>) =>
     spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore", env });
-  const first = start(mine.env);
+  const first = start(killed_tree.env);
   const second = start(other.env);
-  mine.track(first.pid!);
+  killed_tree.track(first.pid!);
   other.track(second.pid!);
-  mine.kill();
+  killed_tree.kill();
   await once(first, "exit");
-  await mine.end();
+  await killed_tree.end();
   expect(isAlive(second.pid!)).toBe(true);
   other.kill();
   await once(second, "exit");
@@ -241,7 +247,7 @@ test("does not kill processes of another tree", async () => {
 });
 
 test.runIf(cgroups !== null)(
-  "does not put a process into the cgroup of an ended process with the same pid",
+  "does not put a process into the cgroup of an exited process with the same pid",
   async () => {
     const tracking = openTrackingCgroups(`backplane-test-${randomUUID()}`)!;
     const child = spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore" });

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { JsonObject } from "@backplane/contract";
 import type { Runner, RunOutcome } from "@backplane/ports";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { realTimeClock } from "@backplane/test-kit/real-time-clock";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { expect, onTestFinished } from "vitest";
 import { isAlive, processesWith } from "../../../../test/support/processes.ts";
 import { createRunner, type RunnerOptions } from "../../src/index.ts";
@@ -19,7 +19,7 @@ export interface TestRunner {
   runner: Runner;
   scratch_root: string;
   logs: string[];
-  /** In the environment of every process of this test runner. */
+  /** A value in the environment of every process of this test runner. */
   mark: string;
   /** Events of the last `run`. */
   events: (JsonObject & { type: string })[];
@@ -40,7 +40,7 @@ export function createTestRunner(options: Partial<RunnerOptions> & { folder?: st
       logs.push(`${level} ${message} ${JSON.stringify(fields)}`),
     ),
     ...rest,
-    // Prewarmed processes of calls that a test never makes would count as left behind.
+    // Processes that are prewarmed for calls that a test never makes would count as left behind.
     limits: { prewarmed: 0, ...rest.limits },
   });
   const testRunner: TestRunner = {

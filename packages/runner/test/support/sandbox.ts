@@ -1,4 +1,4 @@
-/** A real sandbox for tests. Everything is closed with the test. */
+/** A real sandbox for tests. It is closed when the test ends. */
 import { execFileSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -6,8 +6,8 @@ import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { noGrant } from "@backplane/test-kit/no-grant";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { onTestFinished } from "vitest";
 import { PLUGIN_PATH } from "../../src/index.ts";
 import type { ExitCause } from "../../src/sandbox/exit-cause.ts";
@@ -15,10 +15,10 @@ import type { ConfinedProcess, ConfineRequest } from "../../src/sandbox/launch-c
 import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
 import type { SandboxOptions } from "../../src/sandbox/sandbox-parts.ts";
 
-/** Limits the wait for an end of output that never comes. */
+/** Limits the wait for output that never ends. */
 const UNREAD_MS = 5_000;
 
-/** For private copies of our files. Every user has its own. */
+/** Holds private copies of our files. Each user has a separate folder. */
 export const CACHE = join(tmpdir(), `backplane-sandbox-${process.getuid!()}`);
 
 export function sandboxOptions(change: Partial<SandboxOptions> = {}): SandboxOptions {
@@ -68,7 +68,7 @@ export async function finish({ child, exitCause }: ConfinedProcess): Promise<Pro
   child.stderr.on("data", (chunk: Buffer) => {
     if (output.err.length < 1_000_000) output.err += chunk.toString("utf8");
   });
-  // The exit may be known before the last output was read.
+  // The exit may be reported before the last output is read.
   const unread = [child.stdout, child.stderr].filter((stream) => !stream.readableEnded && !stream.destroyed);
   const read = unread.map((stream) => once(stream, "end"));
   child.stdin.end();

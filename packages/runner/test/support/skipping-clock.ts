@@ -8,8 +8,8 @@ interface SkippedTimer {
 }
 
 /**
- * Real time that a test can advance. A call whose deadline passes this way has done what the test waited for, however slow
- * the machine is.
+ * Real time that a test can advance. A test first waits for the state that it needs and then skips to the deadline, so
+ * a slow machine does not matter.
  */
 export class SkippingClock implements Clock {
   #skipped = 0;

@@ -10,7 +10,7 @@ import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter
 import { descendantsOf } from "./process-tree.ts";
 import { CACHE } from "./sandbox.ts";
 
-/** A user that no slot has. */
+/** A user id that no slot uses. */
 const OTHER_UID = 59_990;
 export const STAGE_UID = process.getuid!() === 0 ? OTHER_UID : process.getuid!();
 const STAGE_GID = process.getuid!() === 0 ? OTHER_UID : process.getgid!();
@@ -43,10 +43,19 @@ export function startStage(): { child: ChildProcess; control: Duplex } {
   });
   for (const stream of child.stdio) stream?.on("error", () => {});
   onTestFinished(() => {
-    for (const pid of descendantsOf(child.pid!)) process.kill(pid, "SIGKILL");
+    for (const pid of descendantsOf(child.pid!)) killIfRunning(pid);
     child.kill("SIGKILL");
   });
   return { child, control: child.stdio[3] as unknown as Duplex };
+}
+
+function killIfRunning(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch (error) {
+    // The process has exited since it was listed.
+    if ((error as NodeJS.ErrnoException).code !== "ESRCH") throw error;
+  }
 }
 
 /** A plan without files; the commands of the stage are sent separately. */

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { type Deadline, Deadlines } from "../../src/time/deadlines.ts";
 import { ManualClock } from "../support/manual-clock.ts";
 
-test("runs each deadline at its time and in order, whatever is set and cleared before", () => {
+test("runs each deadline on time and in order, even if others are cleared", () => {
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(500), fc.boolean()), { maxLength: 60 }), (plan) => {
       const clock = new ManualClock();

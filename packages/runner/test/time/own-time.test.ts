@@ -46,7 +46,7 @@ describe("the budget of a process", () => {
     expect(starved).toEqual([LIMIT * 20, "busy"]);
   });
 
-  test("ends a process that is never scheduled at an upper bound that grows with the load", () => {
+  test("ends a process that is never scheduled, after a limit that grows with the load", () => {
     expect(judge(() => ({ held_up: true }))).toEqual([LIMIT * 10, "starved"]);
     expect(judge(() => ({ held_up: true, load: 3 }))).toEqual([LIMIT * 30, "starved"]);
     expect(judge(() => ({ held_up: true, load: 100 }))).toEqual([120_000, "starved"]);
@@ -68,9 +68,9 @@ describe("the budget of a process", () => {
 });
 
 test.runIf(process.platform === "linux")("samples a process tree from /proc", () => {
-  const mine = sampleTree(process.pid, 7);
-  expect(mine).toMatchObject({ at: 7, held_up: true });
-  expect(mine.cpu_ms).toBeGreaterThan(0);
+  const sample = sampleTree(process.pid, 7);
+  expect(sample).toMatchObject({ at: 7, held_up: true });
+  expect(sample.cpu_ms).toBeGreaterThan(0);
   expect(sampleTree(null, 7)).toMatchObject({ cpu_ms: null, held_up: false });
   expect(sampleTree(2 ** 22 + 1, 7).cpu_ms).toBeNull();
   expect(loadPerProcessor()).toBeGreaterThanOrEqual(1);

@@ -1,7 +1,8 @@
 /**
  * Keeps definitions up to date while the gateway runs (mcp.client). A binding whose tools only the running process can
  * list is described at start, again after a pause if that failed, and soon after a server announces changed tools. The
- * result is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`.
+ * result is published on the bus as `x.mcp.server.ready` or `x.mcp.server.error`. A server that keeps failing is reported
+ * once, until it is ready or its binding changes.
  */
 
 import { boundServerName, type Definitions, isDescribed, MCP_BRIDGE_SESSION } from "@backplane/contract";
@@ -21,7 +22,7 @@ export interface DefinitionsRefresher {
  * back a plugin that fails at launch.
  */
 const RETRY_MS = [2_000, 10_000, 60_000, 330_000];
-/** A server that changes ten tools sends ten notifications. */
+/** A server may send one notification per changed tool. */
 const DEBOUNCE_MS = 200;
 const CONCURRENCY = 4;
 /**
@@ -44,6 +45,8 @@ const CONFIG_ERRORS: ReadonlySet<string> = new Set([
 
 interface Watch {
   failures: number;
+  /** The generation of the binding whose failure was published; null if the server was ready since. */
+  reported: number | null;
   /** Notifications in a row, each within the window of the one before. */
   notices: number;
   notified_at: number;
@@ -61,7 +64,13 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
     const { binding_id, scope, generation } = bound.binding;
     const known = bindings.get(binding_id);
     if (known === undefined || known.binding.generation <= generation) bindings.set(binding_id, bound);
-    const watch = watched.get(binding_id) ?? { failures: 0, notices: 0, notified_at: 0, timer: null };
+    const watch = watched.get(binding_id) ?? {
+      failures: 0,
+      reported: null,
+      notices: 0,
+      notified_at: 0,
+      timer: null,
+    };
     watched.set(binding_id, watch);
     // If the server announced a change while it was described, the scheduled description stays.
     if (row.error !== null || watch.failures > 0) {
@@ -74,7 +83,9 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
       watch.failures++;
       scheduleDescription(binding_id, watch, pause);
     }
-    publishResult(bound, row, watch.failures, scope);
+    const repeated = row.error !== null && watch.reported === generation;
+    watch.reported = row.error === null ? null : generation;
+    if (!repeated) publishResult(bound, row, watch.failures, scope);
   }
 
   function publishResult(
@@ -144,12 +155,12 @@ export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): 
         scheduleDescription(binding_id, watch, DEBOUNCE_MS * 2 ** doublings);
       }) ?? (() => {});
     // Instrument plugins may depend on each other, so instruments/ describes them one by one, dependencies first.
-    const all = (await store.bindings.whole()).filter(
+    const described = (await store.bindings.whole()).filter(
       ({ package: { manifest } }) =>
         isDescribed(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
     );
     const describeNext = async () => {
-      for (let bound = all.pop(); bound !== undefined && service !== null; bound = all.pop()) {
+      for (let bound = described.pop(); bound !== undefined && service !== null; bound = described.pop()) {
         bindings.set(bound.binding.binding_id, bound);
         await service.describe(bound);
       }

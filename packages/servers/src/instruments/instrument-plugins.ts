@@ -17,13 +17,13 @@ export async function readInstrumentPlugins(
   bindings: Pick<BindingStore, "discover">,
   scope: Scope,
 ): Promise<Map<string, BoundPackage>> {
-  const found = new Map<string, BoundPackage>();
+  const plugins = new Map<string, BoundPackage>();
   for (const bound of await bindings.discover(scope, "tool")) {
     const info = instrumentOf(bound);
     if (info === null) continue;
-    const other = found.get(info.plugin_id);
-    if (other === undefined || other.binding.created_at < bound.binding.created_at)
-      found.set(info.plugin_id, bound);
+    const existing = plugins.get(info.plugin_id);
+    if (existing === undefined || existing.binding.created_at < bound.binding.created_at)
+      plugins.set(info.plugin_id, bound);
   }
-  return found;
+  return plugins;
 }

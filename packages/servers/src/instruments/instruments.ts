@@ -14,6 +14,7 @@ import {
   type Package,
   type SourceInspection,
 } from "@backplane/contract";
+import { INSTRUMENT_COLLISION } from "@backplane/door";
 import {
   type BoundPackage,
   type Caller,
@@ -125,16 +126,24 @@ export function createInstruments({
     return toView(binding, pack, row);
   }
 
+  async function viewAll(caller: Caller, plugins: readonly BoundPackage[]): Promise<InstrumentPluginView[]> {
+    const views = await Promise.all(plugins.map(view));
+    const lost = (await catalog.entries(caller, { all: true })).filter(
+      ({ status }) => status === "failed" || status === "skipped",
+    );
+    return views.map((view) => addLostNames(view, lost));
+  }
+
+  async function viewOne(caller: Caller, binding: Binding, pack: Package): Promise<InstrumentPluginView> {
+    return (await viewAll(caller, [{ binding, package: pack }]))[0]!;
+  }
+
   return {
     facade: {
       async list(caller) {
         requireAdmin(caller, "list plugins");
         const plugins = await readInstrumentPlugins(store.bindings, caller.scope);
-        const views = await Promise.all([...plugins.values()].map(view));
-        const lost = (await catalog.entries(caller, { all: true })).filter(
-          ({ status }) => status === "failed" || status === "skipped",
-        );
-        return views.map((view) => addLostNames(view, lost));
+        return await viewAll(caller, [...plugins.values()]);
       },
       async health(caller, question) {
         requireAdmin(caller, "ask plugins for their health");
@@ -163,7 +172,7 @@ export function createInstruments({
         const unloaded = binding.status === "disabled" && !keep_unloaded;
         const added: Partial<typeof settings> = change === "unchanged" ? settings : {};
         // Installing the same plugin again, as at every start, changes nothing and interrupts no calls.
-        if (!unloaded && Object.keys(added).length === 0) return await view({ binding, package: pack });
+        if (!unloaded && Object.keys(added).length === 0) return await viewOne(caller, binding, pack);
         const policy = { ...binding.policy, ...added.policy };
         const changed = await bindings.patch(
           caller,
@@ -171,7 +180,7 @@ export function createInstruments({
           { ...added, policy, ...(unloaded ? { status: "active" as const } : {}) },
           binding.generation,
         );
-        return await view({ binding: changed, package: pack });
+        return await viewOne(caller, changed, pack);
       },
       async unload(caller, plugin_id) {
         requireAdmin(caller, "unload plugins");
@@ -188,8 +197,8 @@ export function createInstruments({
     },
     async loadAll(stopping) {
       try {
-        const all = (await store.bindings.whole()).filter((bound) => instrumentOf(bound) !== null);
-        const scopes = new Map(all.map(({ binding: { scope } }) => [scopeKey(scope), scope]));
+        const plugins = (await store.bindings.whole()).filter((bound) => instrumentOf(bound) !== null);
+        const scopes = new Map(plugins.map(({ binding: { scope } }) => [scopeKey(scope), scope]));
         // Org-wide plugins load first, because plugins of a project may depend on them.
         for (const [key, scope] of [...scopes].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
           for (const bound of sortForLoading(await readInstrumentPlugins(store.bindings, scope))) {
@@ -215,11 +224,19 @@ function scopeKey({ org_id, project_id }: Scope): string {
   return `${org_id}/${project_id ?? ""}`;
 }
 
-/** A running plugin may have lost tool names to others (instr.collision). */
+/**
+ * A plugin may have lost names to others (instr.collision). Losing one to another user plugin is an error of the plugin;
+ * its other instruments are still offered.
+ */
 function addLostNames(view: InstrumentPluginView, lost: readonly CatalogEntry[]): InstrumentPluginView {
-  const own = lost.filter(({ binding_id }) => binding_id === view.binding_id);
-  const warnings = own.map(({ name, reason }) => `${name} is not offered: ${reason}`);
-  return { ...view, warnings: [...view.warnings, ...warnings] };
+  const lost_names = lost.filter(({ binding_id }) => binding_id === view.binding_id);
+  const warnings = lost_names.map(({ name, reason }) => `${name} is not offered: ${reason}`);
+  const shown = { ...view, warnings: [...view.warnings, ...warnings] };
+  const collided = lost_names.find(({ reason }) => reason?.startsWith(INSTRUMENT_COLLISION));
+  if (view.error !== null || collided === undefined) return shown;
+  const { fix, reason } = collided;
+  const error = { code: "tool.collision", message: reason!, ...(fix === null ? {} : { fix }) };
+  return { ...shown, state: "skipped", error };
 }
 
 function toView(

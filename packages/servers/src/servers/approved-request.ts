@@ -1,8 +1,8 @@
 /**
- * Requests to MCP servers that need approval. Such a request runs as an invocation of the core tool
- * `server_request` on behalf of the caller, so that the approval and the record are those of any call. The server
- * receives nothing before the approval. Models are not offered the tool, and it runs only requests that the gateway
- * received from a client that is still waiting. As with any resource, the content that was read is not recorded.
+ * Requests to MCP servers that need approval. Such a request runs as an invocation of the core tool `server_request` on
+ * behalf of the caller, so that it is approved and recorded like any other call. The server receives nothing before the
+ * approval. Models are not offered the tool, and it runs only requests that the gateway received from a client that is
+ * still waiting. As with any resource, the content that was read is not recorded.
  */
 
 import {
@@ -51,7 +51,7 @@ export function createApprovedRequest(door: Door): {
     request,
   ) => {
     const request_id = door.deps.ids.next("request");
-    // The answer goes to the client only, so it is passed around the invocation and not through it.
+    // The answer goes only to the client, so it bypasses the invocation and its record.
     let outcome: { answer: Json } | { error: unknown } | null = null;
     open.set(request_id, async () => {
       try {

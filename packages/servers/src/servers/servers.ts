@@ -115,14 +115,14 @@ export function createServers(
   async function list(caller: Caller): Promise<readonly ServerInfo[]> {
     const servers = await listCached(caller);
     const policy = await policies.of(caller.scope);
-    const shown: ServerInfo[] = [];
+    const visible: ServerInfo[] = [];
     for (const server of servers) {
       const bound = boundOf.get(server)!;
       const planOf = (part: ServerFeature) => planServerFeature(bound, part, caller.scope, deps.host);
       const capabilities = filterCapabilities(server.capabilities, planOf, caller, policy);
-      shown.push(capabilities === server.capabilities ? server : { ...server, capabilities });
+      visible.push(capabilities === server.capabilities ? server : { ...server, capabilities });
     }
-    return shown.every((server, i) => server === servers[i]) ? servers : shown;
+    return visible.every((server, i) => server === servers[i]) ? servers : visible;
   }
 
   async function listCached(caller: Caller): Promise<readonly ServerInfo[]> {
@@ -149,9 +149,9 @@ export function createServers(
     const visible = (await listCached(caller)).some((server) => server.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
-    const part = findFeature(method, params);
-    if (part === null) return { bound, why: null };
-    const plan = planServerFeature(bound, part, caller.scope, deps.host);
+    const feature = findFeature(method, params);
+    if (feature === null) return { bound, why: null };
+    const plan = planServerFeature(bound, feature, caller.scope, deps.host);
     try {
       const policy = await policies.of(caller.scope);
       return { bound, why: await admitServerRequest(plan, caller, policy, state, method, params) };
@@ -288,8 +288,8 @@ function allowsServers({ origins, roles }: EffectivePolicy, { role }: Caller): b
 
 /** Drops the org's binding of a package that the project has bound itself. */
 function withoutShadowed(bound: readonly BoundPackage[]): BoundPackage[] {
-  const own = bound.filter(({ binding }) => binding.scope.project_id !== null);
-  const packages = new Set(own.map(({ binding }) => binding.package_id));
+  const project_bindings = bound.filter(({ binding }) => binding.scope.project_id !== null);
+  const packages = new Set(project_bindings.map(({ binding }) => binding.package_id));
   return sortProjectFirst(bound).filter(
     ({ binding }) => binding.scope.project_id !== null || !packages.has(binding.package_id),
   );

@@ -28,9 +28,9 @@ export interface DiscoveredServer {
   server: AuthorizationServer;
 }
 
-const PROTECTED = "/.well-known/oauth-protected-resource";
-const OAUTH = "/.well-known/oauth-authorization-server";
-const OPENID = "/.well-known/openid-configuration";
+const RESOURCE_METADATA_PATH = "/.well-known/oauth-protected-resource";
+const OAUTH_METADATA_PATH = "/.well-known/oauth-authorization-server";
+const OPENID_METADATA_PATH = "/.well-known/openid-configuration";
 
 export async function discoverAuthorization(
   fetch: OAuthFetch,
@@ -40,29 +40,34 @@ export async function discoverAuthorization(
   requireSafeUrl(server.href, "the address of a server with a sign-in");
   const metadata = await fetchResourceMetadata(fetch, server, challenge?.resource_metadata ?? null);
   if (metadata === null) {
-    const found = (await fetchServerMetadata(fetch, server.origin)) ?? defaultEndpoints(server.origin);
-    return { resource: resourceFor(server), scopes: null, server: found };
+    const metadata_of_origin =
+      (await fetchServerMetadata(fetch, server.origin)) ?? defaultEndpoints(server.origin);
+    return { resource: resourceFor(server), scopes: null, server: metadata_of_origin };
   }
   const resource = checkResource(metadata, server);
   const named = Array.isArray(metadata.authorization_servers) ? metadata.authorization_servers[0] : undefined;
   const issuer = named ?? server.origin;
   requireSafeUrl(issuer, "the authorization server that the server names");
-  const found = await fetchServerMetadata(fetch, issuer as string);
-  if (found === null) throw signInFailed(`${excerpt(issuer)} publishes no authorization server metadata`);
-  return { resource, scopes: stringsIn(metadata.scopes_supported), server: found };
+  const server_metadata = await fetchServerMetadata(fetch, issuer as string);
+  if (server_metadata === null)
+    throw signInFailed(`${excerpt(issuer)} publishes no authorization server metadata`);
+  return { resource, scopes: stringsIn(metadata.scopes_supported), server: server_metadata };
 }
 
 async function fetchResourceMetadata(
   fetch: OAuthFetch,
   server: URL,
-  named: string | null,
+  metadata_url: string | null,
 ): Promise<JsonObject | null> {
   const path = server.pathname.replace(/\/$/, "");
-  const usual = [`${server.origin}${PROTECTED}${path}`, `${server.origin}${PROTECTED}`];
-  for (const url of named === null ? new Set(usual) : [named]) {
+  const default_urls = [
+    `${server.origin}${RESOURCE_METADATA_PATH}${path}`,
+    `${server.origin}${RESOURCE_METADATA_PATH}`,
+  ];
+  for (const url of metadata_url === null ? new Set(default_urls) : [metadata_url]) {
     const { status, json } = await fetch.get(url);
     if (status === 200 && json !== null) return json;
-    if (named !== null)
+    if (metadata_url !== null)
       throw signInFailed(`the server names the metadata ${excerpt(url)}, which cannot be read`);
   }
   return null;
@@ -93,7 +98,9 @@ async function fetchServerMetadata(fetch: OAuthFetch, issuer: string): Promise<A
   const url = new URL(issuer);
   const path = url.pathname.replace(/\/$/, "");
   const paths =
-    path === "" ? [`${OAUTH}`, `${OPENID}`] : [`${OAUTH}${path}`, `${OPENID}${path}`, `${path}${OPENID}`];
+    path === ""
+      ? [`${OAUTH_METADATA_PATH}`, `${OPENID_METADATA_PATH}`]
+      : [`${OAUTH_METADATA_PATH}${path}`, `${OPENID_METADATA_PATH}${path}`, `${path}${OPENID_METADATA_PATH}`];
   for (const candidate of paths) {
     const { status, json } = await fetch.get(`${url.origin}${candidate}`);
     if (status !== 200 || json === null) continue;

@@ -53,21 +53,21 @@ export async function prepareLogin(
   const { grant = "authorization_code" } = options;
   checkOptions(options);
   if (options.private_key !== undefined) parsePrivateKey(options.private_key);
-  const found = await discoverAuthorization(fetch, server, challenge);
-  const same = before?.issuer === found.server.issuer ? before : null;
-  const client = await chooseClient(fetch, found.server, options, urls, same);
-  const scope = chooseScope(options.scope, challenge, found, same?.scope ?? null);
+  const discovered = await discoverAuthorization(fetch, server, challenge);
+  const same = before?.issuer === discovered.server.issuer ? before : null;
+  const client = await chooseClient(fetch, discovered.server, options, urls, same);
+  const scope = chooseScope(options.scope, challenge, discovered, same?.scope ?? null);
   const source: TokenSource = {
-    issuer: found.server.issuer,
-    resource: found.resource,
-    token_endpoint: found.server.token_endpoint,
-    revocation_endpoint: found.server.revocation_endpoint,
-    auth_methods: found.server.auth_methods,
+    issuer: discovered.server.issuer,
+    resource: discovered.resource,
+    token_endpoint: discovered.server.token_endpoint,
+    revocation_endpoint: discovered.server.revocation_endpoint,
+    auth_methods: discovered.server.auth_methods,
     client,
     grant,
     scope,
   };
-  return { source, found };
+  return { source, found: discovered };
 }
 
 export interface StartedLogin {
@@ -150,7 +150,7 @@ export async function redeemCode(
   if (error !== null) {
     const description = parameters.get("error_description");
     throw signInFailed(
-      `the authorization server answered ${excerpt(error, 80)}${description === null ? "" : ` (${excerpt(description)})`}`,
+      `the authorization server returned ${excerpt(error, 80)}${description === null ? "" : ` (${excerpt(description)})`}`,
     );
   }
   const code = parameters.get("code");

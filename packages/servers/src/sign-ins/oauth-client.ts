@@ -1,7 +1,7 @@
 /**
  * The client that the gateway uses at an authorization server, in the order of the MCP specification: a client that
  * a person registered there, the client metadata document at the gateway's public address, or dynamic registration.
- * A client is used only with the issuer that knows it.
+ * A client is used only with the issuer that it was registered with.
  */
 
 import { BackplaneError, type JsonObject } from "@backplane/contract";

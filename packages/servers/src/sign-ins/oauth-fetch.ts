@@ -78,15 +78,15 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
   return {
     get: (url) => request("GET", url, {}, null),
     postForm(url, form, headers = {}, timeout_ms) {
-      const all = { "content-type": "application/x-www-form-urlencoded", ...headers };
-      return request("POST", url, all, form.toString(), timeout_ms);
+      const form_headers = { "content-type": "application/x-www-form-urlencoded", ...headers };
+      return request("POST", url, form_headers, form.toString(), timeout_ms);
     },
     postJson: (url, body) =>
       request("POST", url, { "content-type": "application/json" }, JSON.stringify(body)),
   };
 }
 
-/** Also used for URLs that a browser is sent to: http(s) only, without user and password. */
+/** Accepts only http and https URLs without user and password. Also checks URLs that a browser is redirected to. */
 export function requireSafeUrl(text: Json | undefined, label: string): URL {
   const url = typeof text === "string" && URL.canParse(text) ? new URL(text) : null;
   if (url === null || url.username !== "" || url.password !== "" || !isSafe(url)) {

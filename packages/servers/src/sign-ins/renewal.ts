@@ -80,7 +80,7 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     const at = clock.monotonic();
     const failures = (backoffs.get(binding_id)?.failures ?? 0) + 1;
     // Entries that expired long ago are removed.
-    for (const [other, { until }] of backoffs) if (until + MAX_BACKOFF_MS < at) backoffs.delete(other);
+    for (const [id, { until }] of backoffs) if (until + MAX_BACKOFF_MS < at) backoffs.delete(id);
     const pause = Math.min(BACKOFF_MS * 2 ** (failures - 1), MAX_BACKOFF_MS);
     backoffs.set(binding_id, { failures, until: at + pause });
   }
@@ -89,18 +89,18 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
     const key = bindingKeyOf(bound);
     const until = clock.monotonic() + 2 * RENEW_MS;
     while (clock.monotonic() < until) {
-      const found = await readStoredSignIn(deps, key.org_id, key.binding_id);
-      const session = found?.record.session ?? null;
-      if (found === null || session === null) return false;
+      const stored = await readStoredSignIn(deps, key.org_id, key.binding_id);
+      const session = stored?.record.session ?? null;
+      if (stored === null || session === null) return false;
       if (session.access_token !== refused) return true;
       if (!isRenewable(session)) return false;
-      if (found.row.renewing_until > clock.now()) {
+      if (stored.row.renewing_until > clock.now()) {
         await waitForPoll();
         continue;
       }
       const renewing_until = clock.now() + RENEW_MS;
-      if (!(await writeSignIn(deps, key, found, found.record, { renewing_until }))) continue;
-      const held = { record: found.record, row: { ...found.row, revision: found.row.revision + 1 } };
+      if (!(await writeSignIn(deps, key, stored, stored.record, { renewing_until }))) continue;
+      const held = { record: stored.record, row: { ...stored.row, revision: stored.row.revision + 1 } };
       const requested = scope === null ? session : { ...session, scope };
       try {
         const fetch = oauthFetch(deps, bound.binding.scope);
@@ -110,8 +110,8 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
         const permanent = isPermanentRefusal(error);
         const { message } = error as Error;
         const record = permanent
-          ? { ...found.record, needed: message, session: { ...session, refresh_token: null } }
-          : found.record;
+          ? { ...stored.record, needed: message, session: { ...session, refresh_token: null } }
+          : stored.record;
         await writeSignIn(deps, key, held, record);
         if (permanent) return false;
         throw error;
@@ -131,17 +131,17 @@ export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "rev
   ): Promise<boolean> {
     const key = bindingKeyOf(bound);
     const before = held.record.session?.access_token;
-    let found: StoredSignIn | null = held;
+    let current: StoredSignIn | null = held;
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const { challenge, needed } = attempt === 0 ? EMPTY_SIGN_IN : found.record;
-      if (await writeSignIn(deps, key, found, { challenge, needed, session })) return true;
-      found = await readStoredSignIn(deps, key.org_id, key.binding_id);
+      const { challenge, needed } = attempt === 0 ? EMPTY_SIGN_IN : current.record;
+      if (await writeSignIn(deps, key, current, { challenge, needed, session })) return true;
+      current = await readStoredSignIn(deps, key.org_id, key.binding_id);
       // A sign-out or a new sign-in takes precedence.
-      if (found === null || found.record.session === null) {
+      if (current === null || current.record.session === null) {
         void revocation.revoke(bound.binding, session);
         return false;
       }
-      if (found.record.session.access_token !== before) return true;
+      if (current.record.session.access_token !== before) return true;
     }
     return false;
   }

@@ -7,7 +7,7 @@ import type { ServerChallenge } from "@backplane/ports";
 import type { DiscoveredServer } from "./discovery.ts";
 import { signInFailed } from "./oauth-fetch.ts";
 
-const OFFLINE = "offline_access";
+const OFFLINE_ACCESS = "offline_access";
 /** The limit for scopes that a person enters; they become part of a URL, the record and the audit log. */
 const SCOPE_CHARS = 4_096;
 /** The characters that RFC 6749 allows in a scope. */
@@ -24,7 +24,7 @@ export function chooseScope(
   if (wanted === "") return null;
   if (wanted.length > SCOPE_CHARS)
     throw signInFailed("the server names more scopes than fit into a request; choose some with --scope");
-  return server.scopes?.includes(OFFLINE) ? unionScopes(wanted, OFFLINE) : wanted;
+  return server.scopes?.includes(OFFLINE_ACCESS) ? unionScopes(wanted, OFFLINE_ACCESS) : wanted;
 }
 
 /** Whether the token is valid but its scope is not sufficient. */
@@ -34,11 +34,11 @@ export function isStepUp(challenge: ServerChallenge | null): boolean {
 
 /** Returns the scopes of both, each once. */
 export function unionScopes(first: string | null, second: string | null): string {
-  const words = `${first ?? ""} ${second ?? ""}`.split(" ").filter((word) => SCOPE.test(word));
-  return [...new Set(words)].join(" ");
+  const scopes = `${first ?? ""} ${second ?? ""}`.split(" ").filter((scope) => SCOPE.test(scope));
+  return [...new Set(scopes)].join(" ");
 }
 
 export function includesScopes(granted: string | null, wanted: string | null): boolean {
-  const has = new Set((granted ?? "").split(" "));
-  return (wanted ?? "").split(" ").every((word) => !SCOPE.test(word) || has.has(word));
+  const granted_scopes = new Set((granted ?? "").split(" "));
+  return (wanted ?? "").split(" ").every((scope) => !SCOPE.test(scope) || granted_scopes.has(scope));
 }

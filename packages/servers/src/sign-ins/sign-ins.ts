@@ -146,7 +146,7 @@ export function createSignIns(
     const login = await store.sign_ins.openLogin(tokenHash(ticket), tokenHash(secret), now);
     if (login === null) throw new BackplaneError("sign_in.expired");
     const first = isOpenedBy(login, [secret]);
-    if (!first && !isOpenedBy(login, browser)) throw otherBrowser(login);
+    if (!first && !isOpenedBy(login, browser)) throw refuseOtherBrowser(login);
     const { authorization_url, redirect_uri } = openPendingLogin(deps, login);
     return {
       authorization_url,
@@ -165,7 +165,7 @@ export function createSignIns(
     if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
-    if ("browser" in by && !isOpenedBy(waiting, by.browser)) throw otherBrowser(waiting);
+    if ("browser" in by && !isOpenedBy(waiting, by.browser)) throw refuseOtherBrowser(waiting);
     const login = await store.sign_ins.takeLogin(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };
@@ -179,8 +179,8 @@ export function createSignIns(
         await revocation.revoke(bound.binding, { ...source, ...tokens });
         throw new BackplaneError("sign_in.expired");
       }
-      const { issuer, client, scope: asked } = source;
-      const details = { issuer, client_id: excerpt(client.id), scope: asked };
+      const { issuer, client, scope: requested_scope } = source;
+      const details = { issuer, client_id: excerpt(client.id), scope: requested_scope };
       await storeSession(
         bound,
         login.actor,
@@ -197,7 +197,7 @@ export function createSignIns(
     }
   }
 
-  function otherBrowser({ binding_id, actor }: Login): BackplaneError {
+  function refuseOtherBrowser({ binding_id, actor }: Login): BackplaneError {
     deps.log.warn({ binding_id, actor }, "login was refused because another browser opened it");
     return new BackplaneError("sign_in.other_browser");
   }

@@ -10,7 +10,7 @@ import { excerpt, type OAuthFetch, signInFailed } from "./oauth-fetch.ts";
 
 type Parts = Pick<KernelDeps, "clock" | "random">;
 
-const ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+const ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /** Errors after which the same request cannot succeed. */
 const PERMANENT_ERRORS: ReadonlySet<string> = new Set([
   "invalid_grant",
@@ -58,8 +58,8 @@ export async function revokeToken(
 }
 
 export function isPermanentRefusal(error: unknown): boolean {
-  const word = (error as BackplaneError).details?.oauth_error;
-  return typeof word === "string" && PERMANENT_ERRORS.has(word);
+  const oauth_error = (error as BackplaneError).details?.oauth_error;
+  return typeof oauth_error === "string" && PERMANENT_ERRORS.has(oauth_error);
 }
 
 function authenticateClient(
@@ -82,7 +82,7 @@ function authenticateClient(
       now: parts.clock.now(),
       jti: randomToken(parts),
     };
-    form.set("client_assertion_type", ASSERTION);
+    form.set("client_assertion_type", ASSERTION_TYPE);
     form.set("client_assertion", signClientAssertion(client.private_key!, claims));
   }
   return {};
@@ -128,14 +128,14 @@ function tokenRefusal(
   status: number,
   json: JsonObject | null,
 ): BackplaneError {
-  const word = typeof json?.error === "string" ? excerpt(json.error, 80) : null;
+  const oauth_error = typeof json?.error === "string" ? excerpt(json.error, 80) : null;
   const description =
     typeof json?.error_description === "string" ? `: ${excerpt(json.error_description)}` : "";
-  const message = `${excerpt(issuer)} refused the token request (HTTP ${status}${word === null ? "" : `, ${word}`})${description}`;
+  const message = `${excerpt(issuer)} refused the token request (HTTP ${status}${oauth_error === null ? "" : `, ${oauth_error}`})${description}`;
   const known = [grant_params.code, grant_params.code_verifier, grant_params.refresh_token, client.secret];
   const clean = createRedactor(known.filter((secret) => secret !== undefined))?.excerpt(message) ?? message;
   return new BackplaneError("sign_in.failed", clean, {
-    details: { http_status: status, ...(word === null ? {} : { oauth_error: word }) },
+    details: { http_status: status, ...(oauth_error === null ? {} : { oauth_error }) },
     retryable: status >= 500 || status === 429,
   });
 }

@@ -42,9 +42,9 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     const session = findSession(bound, await readStoredSignIn(deps, org_id, binding_id));
     if (session === null) return undefined;
     const { access_token, expires_at } = session;
-    const left = expires_at === null ? Number.POSITIVE_INFINITY : expires_at - deps.clock.now();
-    if (left > RENEW_AHEAD_MS || !isRenewable(session)) return access_token;
-    if (left > 0) {
+    const remaining_ms = expires_at === null ? Number.POSITIVE_INFINITY : expires_at - deps.clock.now();
+    if (remaining_ms > RENEW_AHEAD_MS || !isRenewable(session)) return access_token;
+    if (remaining_ms > 0) {
       renewal.renewInBackground(bound, access_token);
       return access_token;
     }
@@ -65,15 +65,15 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       return await recordNeeded(
         bound,
         challenge,
-        `The MCP server of ${binding.package_id} asks for a sign-in`,
+        `The MCP server of ${binding.package_id} requires a sign-in`,
       );
     }
     // The connection used an older token or none, so a retry with the current one may succeed.
     if (challenge.shown !== digestCredential(session.access_token)) return null;
     if (isStepUp(challenge)) return await handleStepUp(bound, challenge, session);
     if (await renewal.renew(bound, session.access_token, null)) return null;
-    const found = await readStoredSignIn(deps, org_id, binding_id);
-    const reason = found?.record.needed ?? "its token was refused and cannot be renewed";
+    const stored = await readStoredSignIn(deps, org_id, binding_id);
+    const reason = stored?.record.needed ?? "its token was refused and cannot be renewed";
     return await recordNeeded(
       bound,
       challenge,
@@ -93,11 +93,11 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     const { package_id } = bound.binding;
     const wanted = unionScopes(session.scope, challenge.scope);
     if (challenge.scope === null || includesScopes(session.scope, challenge.scope)) {
-      const words =
+      const suffix =
         challenge.scope === null ? "" : ` although the scope ${excerpt(challenge.scope)} was requested`;
       return new BackplaneError(
         "plugin_failed",
-        `The MCP server of ${package_id} refuses the request${words}.`,
+        `The MCP server of ${package_id} refuses the request${suffix}.`,
         {
           details: { http_status: challenge.status },
         },
@@ -105,11 +105,11 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
     }
     const machine = session.grant === "client_credentials";
     if (machine && (await renewal.renew(bound, session.access_token, wanted))) return null;
-    const more = excerpt(challenge.scope);
+    const scope = excerpt(challenge.scope);
     return await recordNeeded(
       bound,
       challenge,
-      `The MCP server of ${package_id} asks for more scope (${more})`,
+      `The MCP server of ${package_id} requires a wider scope (${scope})`,
     );
   }
 
@@ -123,15 +123,15 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
   ): Promise<BackplaneError> {
     const key = bindingKeyOf(bound);
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const found = await readStoredSignIn(deps, key.org_id, key.binding_id);
+      const stored = await readStoredSignIn(deps, key.org_id, key.binding_id);
       const record = {
-        ...(found?.record ?? EMPTY_SIGN_IN),
+        ...(stored?.record ?? EMPTY_SIGN_IN),
         challenge: { ...challenge, shown: null },
         needed: reason,
       };
-      if (found !== null && JSON.stringify(found.record) === JSON.stringify(record)) break;
-      const renewing_until = found?.row.renewing_until ?? 0;
-      if (await writeSignIn(deps, key, found, record, { renewing_until })) break;
+      if (stored !== null && JSON.stringify(stored.record) === JSON.stringify(record)) break;
+      const renewing_until = stored?.row.renewing_until ?? 0;
+      if (await writeSignIn(deps, key, stored, record, { renewing_until })) break;
     }
     return signInNeeded(bound, reason, challenge);
   }
@@ -141,8 +141,8 @@ export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation,
       const secrets =
         grant.secret_slots.length === 0 ? {} : await readBindingSecrets(deps, bound.binding, grant);
       if (!isRemote(bound) || hasOwnCredential(bound)) return secrets;
-      const found = await readToken(bound);
-      return found === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: found };
+      const token = await readToken(bound);
+      return token === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: token };
     },
     handleChallenge: challenged,
     async sendWithSecrets(bound, grant, answerRequest) {
@@ -190,13 +190,13 @@ function credentialRefused({ binding }: BoundPackage, { status }: ServerChalleng
 }
 
 function parseChallenge(details: unknown): ServerChallenge {
-  const found = (details as { challenge?: Partial<ServerChallenge> } | undefined)?.challenge ?? {};
+  const challenge = (details as { challenge?: Partial<ServerChallenge> } | undefined)?.challenge ?? {};
   const text = (value: unknown) => (typeof value === "string" ? value : null);
   return {
-    status: found.status === 403 ? 403 : 401,
-    error: text(found.error),
-    scope: text(found.scope),
-    resource_metadata: text(found.resource_metadata),
-    shown: text(found.shown),
+    status: challenge.status === 403 ? 403 : 401,
+    error: text(challenge.error),
+    scope: text(challenge.scope),
+    resource_metadata: text(challenge.resource_metadata),
+    shown: text(challenge.shown),
   };
 }

@@ -50,12 +50,12 @@ verifies(
   async () => {
     const events: BusEvent[] = [];
     const fixture = await createTestKernel({ plugins: [listener(events)] });
-    fixture.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
+    fixture.runner.description = () => Promise.reject(new BackplaneError("crashed", "it exited immediately"));
     const { binding_id } = await fixture.bind(SERVER);
     fixture.runner.description = () => answer("Weather today");
     await until(() => events.length === 2);
     const about = { server: "weather", binding_id, package_id: "acme/weather" };
-    const failure = { kind: "boot_failed", code: "crashed", message: "it died at once", attempt: 1 };
+    const failure = { kind: "boot_failed", code: "crashed", message: "it exited immediately", attempt: 1 };
     const tools = [{ name: "mcp_weather_0", mcp_name: "Weather/now", description: "Weather today" }];
     expect(events.map(({ kind, session_id, payload }) => [session_id, kind, payload])).toEqual([
       ["_bridge:mcp-bridge", "x.mcp.server.error", { ...about, ...failure }],
@@ -64,6 +64,38 @@ verifies(
     expect(await fixture.kernel.exports.discover(user, "tool")).toHaveLength(1);
   },
 );
+
+test("reports a failing server once until it is ready or its binding changes", () => {
+  const published: string[] = [];
+  const deps = { clock: {}, log: {}, runner: {}, store: {} } as unknown as KernelDeps;
+  const refresher = createDefinitionsRefresher(deps, {
+    tryPublish: (kind: string) => void published.push(kind.replace("x.mcp.server.", "")),
+  } as never);
+  const record = (generation: number, error: Definitions["error"]) =>
+    refresher.recordResult(
+      {
+        binding: {
+          binding_id: "b1",
+          package_id: "acme/weather",
+          config: {},
+          generation,
+          scope: { org_id: "o", project_id: null },
+        },
+        package: { manifest: SERVER },
+      } as unknown as BoundPackage,
+      { error, exports: [], quarantined: [] } as unknown as Definitions,
+    );
+  const failure = { code: "crashed" as const, message: "it exited immediately" };
+  for (let attempt = 0; attempt < 6; attempt++) record(1, failure);
+  expect(published.splice(0)).toEqual(["error"]);
+  record(2, failure);
+  record(2, failure);
+  expect(published.splice(0)).toEqual(["error"]);
+  record(2, null);
+  record(2, failure);
+  record(2, failure);
+  expect(published).toEqual(["ready", "error"]);
+});
 
 verifies("mcp.client", "distinguishes an invalid configuration of a server from a failed start", async () => {
   const events: BusEvent[] = [];

@@ -35,6 +35,8 @@ function plugin(
 class Plugins extends ScriptedRunner {
   asked: string[] = [];
   broken = new Set<string>();
+  /** The instrument of a plugin, where it is not `<plugin>_tool`. */
+  names = new Map<string, string>();
   override describe = async ({ package: pack }: DescribeRequest): Promise<Description> => {
     const id = pack.runtime.instrument!.plugin_id;
     this.asked.push(id);
@@ -48,7 +50,7 @@ class Plugins extends ScriptedRunner {
     return {
       exports: [
         {
-          id: `${id.replaceAll("-", "_")}_tool`,
+          id: this.names.get(id) ?? `${id.replaceAll("-", "_")}_tool`,
           kind: "tool",
           description: "x",
           default_timeout_ms: 1_000,
@@ -260,18 +262,37 @@ describe("instr.admin", () => {
     ]);
   });
 
-  test("warns about names that a running plugin lost to another plugin", async () => {
+  verifies("instr.collision", "lists the second plugin with a name as failed, with both names", async () => {
     const { bind, fixture } = await open();
-    await bind("one-name");
-    await bind("one_name");
-    const seen = (await fixture.kernel.instruments.list(admin)).map(({ state, warnings }) => [
-      state,
-      warnings,
+    const { binding_id } = await bind("one-name");
+    fixture.clock.wall_offset += 1_000;
+    const { path } = fixture.importer.add(plugin("one_name")) as { path: string };
+    const installed = await fixture.kernel.instruments.install(admin, path);
+    const listed = await fixture.kernel.instruments.list(admin);
+    expect(listed.map(({ plugin_id, state, error }) => [plugin_id, state, error])).toEqual([
+      ["one-name", "running", null],
+      [
+        "one_name",
+        "skipped",
+        {
+          code: "tool.collision",
+          message: expect.stringMatching(/^InstrumentNameCollision: hefty\/one_name .* hefty\/one-name/),
+          fix: `backplane binding disable ${binding_id}`,
+        },
+      ],
     ]);
-    expect(seen).toContainEqual(["running", []]);
-    expect(seen).toContainEqual([
-      "running",
-      [expect.stringMatching(/^one_name_tool is not offered: InstrumentNameCollision: hefty\/one_name /)],
+    expect(listed[1]!.warnings).toEqual([
+      expect.stringMatching(/^one_name_tool is not offered: InstrumentNameCollision: hefty\/one_name /),
+    ]);
+    expect(installed).toEqual(listed[1]);
+  });
+
+  test("only warns about an instrument that lost its name to a core tool", async () => {
+    const { bind, fixture, runner } = await open();
+    runner.names.set("shadow", "tool_search");
+    await bind("shadow");
+    expect(await fixture.kernel.instruments.list(admin)).toMatchObject([
+      { state: "running", error: null, warnings: [expect.stringMatching(/^tool_search is not offered: /)] },
     ]);
   });
 

@@ -99,7 +99,7 @@ test("sends a request to the process that runs the server's tools and redacts se
   expect(requests[0]!.pool_key).toBe(fixture.runner.requests[0]!.pool_key);
 });
 
-test("audits reads and not lists", async () => {
+test("audits reads but not lists", async () => {
   const fixture = await open(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const { servers, audit } = fixture.kernel;
@@ -111,7 +111,7 @@ test("audits reads and not lists", async () => {
   ]);
 });
 
-test("forwards questions of a plugin during a call only to the caller", async () => {
+test("forwards a server's requests during a call only to the caller", async () => {
   const fixture = await open(async () => ({}));
   const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
@@ -260,9 +260,9 @@ test("applies the policy's host level to server requests and descriptions", asyn
   );
   await fixture.kernel.definitions.refresh(admin, binding_id);
   await fixture.call({ export_id: "mcp_weather_today", input: {} });
-  const asked = [requests[0]!, fixture.runner.describe_requests.at(-1)!, fixture.runner.requests[0]!];
-  expect(asked.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
-  expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
+  const sent = [requests[0]!, fixture.runner.describe_requests.at(-1)!, fixture.runner.requests[0]!];
+  expect(sent.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
+  expect(new Set(sent.map(({ pool_key }) => pool_key)).size).toBe(1);
 });
 
 test("lists servers in the order of their bindings, so that a later binding cannot take a name", async () => {
@@ -421,7 +421,7 @@ const CHANGES: [what: string, changed: string[], change: Change][] = [
 for (const [label, changed, change] of CHANGES) {
   verifies(
     "approval.digest",
-    `does not read a resource with an approval from before ${label} of its server changed`,
+    `does not read a resource if ${label} of its server changed after the approval was requested`,
     async () => {
       const { fixture, received, binding_id, question, read } = await openWithApprovals();
       const reading = read();

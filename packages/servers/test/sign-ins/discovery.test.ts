@@ -40,16 +40,16 @@ const challenge = (resource_metadata: string): ServerChallenge => ({
 });
 
 test("requests metadata in the order of the specification", async () => {
-  const found = web({
+  const discovered = web({
     [PRM]: resource({ resource: "https://mcp.example", scopes_supported: ["a", "b"] }),
     "https://as.example/t1/.well-known/openid-configuration": metadata("https://as.example/t1"),
   });
-  expect(await discoverAuthorization(found, SERVER, null)).toMatchObject({
+  expect(await discoverAuthorization(discovered, SERVER, null)).toMatchObject({
     resource: "https://mcp.example",
     scopes: ["a", "b"],
     server: { issuer: "https://as.example/t1", registration_endpoint: null, sends_issuer: false },
   });
-  expect(found.asked).toEqual([
+  expect(discovered.asked).toEqual([
     `${PRM}/team/mcp`,
     PRM,
     "https://as.example/.well-known/oauth-authorization-server/t1",
@@ -60,13 +60,13 @@ test("requests metadata in the order of the specification", async () => {
 
 test("requests only the metadata URL that the server names", async () => {
   const named = "https://mcp.example/custom.json";
-  const found = web({
+  const discovered = web({
     [named]: resource({ authorization_servers: ["https://as.example"] }),
     "https://as.example/.well-known/oauth-authorization-server": metadata("https://as.example"),
   });
-  await discoverAuthorization(found, SERVER, challenge(named));
-  expect(found.asked[0]).toBe(named);
-  expect(found.asked).toHaveLength(2);
+  await discoverAuthorization(discovered, SERVER, challenge(named));
+  expect(discovered.asked[0]).toBe(named);
+  expect(discovered.asked).toHaveLength(2);
   await expect(
     discoverAuthorization(web({ [PRM]: resource() }), SERVER, challenge(named)),
   ).rejects.toMatchObject({
@@ -93,11 +93,11 @@ const good = metadata("https://as.example/t1");
 test.each<[string, Record<string, JsonObject>]>([
   ["another resource", { [PRM]: resource({ resource: "https://evil.example/team/mcp" }), [AS]: good }],
   [
-    "a resource beside the server",
+    "a resource at a sibling path of the server",
     { [PRM]: resource({ resource: "https://mcp.example/team/mcp2" }), [AS]: good },
   ],
   [
-    "a resource below the server",
+    "a resource at a subpath of the server",
     { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good },
   ],
   ["another issuer", { [PRM]: resource(), [AS]: metadata("https://evil.example") }],

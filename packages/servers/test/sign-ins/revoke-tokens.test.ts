@@ -8,10 +8,10 @@ test("stays signed out and revokes the tokens when the sign-out happens during t
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   await signIn(fixture, as, binding_id);
-  const { back, browser } = await visit(fixture, as, binding_id);
+  const { redirect, browser } = await visit(fixture, as, binding_id);
   as.token_delay_ms = 300;
   const before = as.issued_secrets.length;
-  const trading = signIns.complete(browser, back);
+  const trading = signIns.complete(browser, redirect);
   trading.catch(() => undefined);
   await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
   await signIns.end(admin, binding_id);

@@ -2,7 +2,8 @@ import { expect, test } from "vitest";
 import type { DiscoveredServer } from "../../src/sign-ins/discovery.ts";
 import { chooseScope, includesScopes, unionScopes } from "../../src/sign-ins/scope.ts";
 
-const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as DiscoveredServer;
+const discoveredWith = (scopes: string[]) =>
+  ({ scopes, server: { scopes: null } }) as unknown as DiscoveredServer;
 
 test("drops scopes with characters that RFC 6749 does not allow", () => {
   expect(unionScopes("notes", 'a\u202e b"c d\ne write')).toBe("notes write");
@@ -11,11 +12,11 @@ test("drops scopes with characters that RFC 6749 does not allow", () => {
     true,
     false,
   ]);
-  expect(chooseScope(undefined, null, found(["read", "x\u0000", "öl"]), null)).toBe("read");
+  expect(chooseScope(undefined, null, discoveredWith(["read", "x\u0000", "öl"]), null)).toBe("read");
 });
 
-test("refuses an overlong list of scopes and asks for --scope", () => {
+test("refuses an overlong list of scopes and suggests --scope", () => {
   const many = Array.from({ length: 2_000 }, (_, i) => `scope-${i}`);
-  expect(() => chooseScope(undefined, null, found(many), null)).toThrow("--scope");
-  expect(chooseScope("scope-1", null, found(many), null)).toBe("scope-1");
+  expect(() => chooseScope(undefined, null, discoveredWith(many), null)).toThrow("--scope");
+  expect(chooseScope("scope-1", null, discoveredWith(many), null)).toBe("scope-1");
 });

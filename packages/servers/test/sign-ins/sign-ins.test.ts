@@ -57,13 +57,13 @@ test("limits requests in size and time, and to the domains of the host policy", 
 test("expires a login after ten minutes, or when a newer one begins", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
-  const { back, browser, expires_at } = await visit(fixture, as, binding_id);
+  const { redirect, browser, expires_at } = await visit(fixture, as, binding_id);
   expect(Date.parse(expires_at) - fixture.clock.now()).toBeGreaterThan(590_000);
   fixture.clock.wall_offset = 10 * 60_000;
-  await expect(signIns.complete(browser, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(signIns.complete(browser, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
   fixture.clock.wall_offset = 0;
   await signIns.begin(admin, binding_id, {});
-  await expect(signIns.complete(browser, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(signIns.complete(browser, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(as.token_requests).toEqual([]);
 });
 
@@ -118,14 +118,14 @@ test("accepts a redirect once, from the caller who started the login, with the r
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);
-  const back = await begin();
+  const redirect = await begin();
   const other = { ...admin, actor: "key_other" };
-  await expect(signIns.complete(other, back)).rejects.toMatchObject({ code: "sign_in.expired" });
-  expect(await signIns.complete(admin, back)).toMatchObject({
+  await expect(signIns.complete(other, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
+  expect(await signIns.complete(admin, redirect)).toMatchObject({
     status: "signed_in",
     login: { status: "done" },
   });
-  await expect(signIns.complete(admin, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(signIns.complete(admin, redirect)).rejects.toMatchObject({ code: "sign_in.expired" });
   for (const change of [
     (answer: URL) => answer.searchParams.delete("iss"),
     (answer: URL) => answer.searchParams.set("iss", `${as.issuer}/`),
@@ -163,37 +163,37 @@ test("binds a login to the first browser and refuses others without ending the l
   expect(new URL(start_url!).origin).toBe(new URL(redirect_uri!).origin);
   const ticket = ticketOf(start_url);
   const first = await signIns.open(ticket, { browser: ["of-another-login"] });
-  const mine = { browser: ["of-another-login", first.secret!] };
+  const cookies = { browser: ["of-another-login", first.secret!] };
   expect(first).toMatchObject({ secure: false });
   expect(first.lasts_ms).toBeGreaterThan(590_000);
   // The same browser may reload the page; somebody who stole the URL is too late.
-  expect(await signIns.open(ticket, mine)).toMatchObject({
+  expect(await signIns.open(ticket, cookies)).toMatchObject({
     authorization_url: first.authorization_url,
     secret: null,
   });
   const refused = { code: "sign_in.other_browser" };
   for (const browser of [[], ["of-another-login"]])
     await expect(signIns.open(ticket, { browser })).rejects.toMatchObject(refused);
-  const back = await as.visit(first.authorization_url);
+  const redirect = await as.visit(first.authorization_url);
   for (const browser of [[], ["of-another-login"]])
-    await expect(signIns.complete({ browser }, back)).rejects.toMatchObject(refused);
+    await expect(signIns.complete({ browser }, redirect)).rejects.toMatchObject(refused);
   expect(as.token_requests).toEqual([]);
   expect(fixture.logged.filter(({ message }) => message.includes("another browser"))).toHaveLength(4);
-  expect(await signIns.complete(mine, back)).toMatchObject({ status: "signed_in" });
-  await expect(signIns.open(ticket, mine)).rejects.toMatchObject({ code: "sign_in.expired" });
+  expect(await signIns.complete(cookies, redirect)).toMatchObject({ status: "signed_in" });
+  await expect(signIns.open(ticket, cookies)).rejects.toMatchObject({ code: "sign_in.expired" });
 });
 
 test("accepts a login that skipped the start page only from the caller who started it, not from a browser", async () => {
   const { as, fixture, binding_id } = await open();
   const { signIns } = fixture.kernel;
   const { authorization_url } = await signIns.begin(admin, binding_id, {});
-  const back = await as.visit(authorization_url!);
-  const { state } = Object.fromEntries(new URL(back).searchParams);
+  const redirect = await as.visit(authorization_url!);
+  const { state } = Object.fromEntries(new URL(redirect).searchParams);
   await expect(signIns.open(state!, { browser: [] })).rejects.toMatchObject({ code: "sign_in.expired" });
-  await expect(signIns.complete({ browser: [state!] }, back)).rejects.toMatchObject({
+  await expect(signIns.complete({ browser: [state!] }, redirect)).rejects.toMatchObject({
     code: "sign_in.other_browser",
   });
-  expect(await signIns.complete(admin, back)).toMatchObject({ status: "signed_in" });
+  expect(await signIns.complete(admin, redirect)).toMatchObject({ status: "signed_in" });
 });
 
 test("marks the login cookie secure behind TLS", async () => {

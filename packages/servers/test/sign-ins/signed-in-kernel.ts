@@ -28,7 +28,7 @@ const TOOL = ToolExportSchema.parse({
   tool: { effect_class: "non_idempotent_write", native_name: "read" },
 });
 
-/** Sends real requests, except for the metadata of the MCP server, which does not exist. */
+/** Sends real requests, except to the MCP server, which does not exist and whose metadata is scripted. */
 export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
   fetched: HostRequest[];
   away: boolean;
@@ -85,8 +85,14 @@ export function refusal(
   scope: string,
   token: string | undefined,
 ): RunOutcome {
-  const shown = token === undefined ? null : hash("sha256", `Bearer ${token}`, "hex");
-  const challenge: ServerChallenge = { status, error, scope, resource_metadata: null, shown };
+  const credential_hash = token === undefined ? null : hash("sha256", `Bearer ${token}`, "hex");
+  const challenge: ServerChallenge = {
+    status,
+    error,
+    scope,
+    resource_metadata: null,
+    shown: credential_hash,
+  };
   return ended("failed", "sign_in.needed", {
     error: { code: "sign_in.needed", message: "no", details: { challenge: { ...challenge } } },
   });
@@ -112,8 +118,8 @@ export const ticketOf = (start_url: string | null) => new URL(start_url!).search
 export async function visit({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
   const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
   const opened = await kernel.signIns.open(ticketOf(start_url), { browser: [] });
-  const back = await as.visit(opened.authorization_url);
-  return { back, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
+  const redirect = await as.visit(opened.authorization_url);
+  return { redirect, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
 }
 
 export async function signIn(
@@ -121,8 +127,8 @@ export async function signIn(
   as: AuthorizationServer,
   binding_id: string,
 ): Promise<void> {
-  const { back, browser } = await visit(fixture, as, binding_id);
-  await fixture.kernel.signIns.complete(browser, back);
+  const { redirect, browser } = await visit(fixture, as, binding_id);
+  await fixture.kernel.signIns.complete(browser, redirect);
 }
 
 /** Counts the refresh requests that were sent, answered or not. */

@@ -15,16 +15,16 @@ import type {
   PluginRegistration,
 } from "./bus-port.ts";
 import { checkRegistration, type RegisteredPlugin } from "./check-registration.ts";
-import { Dispatch, type HandlerFailure } from "./dispatch.ts";
+import { Dispatch } from "./dispatch.ts";
 import { type Draft, Port, type PortHost } from "./port.ts";
 import { PublishRules } from "./publish-rules.ts";
-import { Requests } from "./requests.ts";
+import { type HandlerFailure, Requests } from "./requests.ts";
 import { Routes, type Subscriber } from "./routes.ts";
 import { type ScopeSessions, SessionQueue } from "./session-queue.ts";
 
 /** Handlers of these kinds have the deadline of their call, all others the limit of their category (bus.isolation). */
 const KINDS_WITH_CALL_TIMEOUT: ReadonlySet<string> = new Set(["tool.call.request", "llm.call.request"]);
-/** `RESOLVED.then(run)` schedules a microtask like `queueMicrotask(run)`, but is cheaper (bench row bus.dispatch). */
+/** `RESOLVED.then(run)` schedules a microtask like `queueMicrotask(run)`, but is cheaper (benchmark bus.dispatch). */
 const RESOLVED = Promise.resolve();
 
 export function createBus(deps: BusDeps): Bus {

@@ -15,13 +15,13 @@ export interface RegisteredPlugin {
 /** Returns the prefixes that the plugin owns from now on. */
 export function checkRegistration(
   registration: PluginRegistration,
-  others: Iterable<RegisteredPlugin | null>,
+  registered: Iterable<RegisteredPlugin | null>,
 ): readonly string[] {
   const { name, category, bundled = false } = registration;
   if (name.length > 64 || !/^[a-z][a-z0-9]*(-[a-z0-9]+)*$/.test(name)) {
     throw new BackplaneError(
       "request.invalid",
-      `"${name}" is not a plugin name; use kebab-case, as in tool-bash`,
+      `"${name}" is not a plugin name; use kebab-case, as in tool-bash.`,
     );
   }
   if (name === "kernel" || name.startsWith("kernel-")) {
@@ -31,25 +31,25 @@ export function checkRegistration(
     );
   }
   if (!PLUGIN_CATEGORIES.includes(category)) {
-    throw new BackplaneError("request.invalid", `"${String(category)}" is not a plugin category`);
+    throw new BackplaneError("request.invalid", `"${String(category)}" is not a plugin category.`);
   }
   const prefixes = [...new Set([name, ...(registration.prefixes ?? [])])];
   const reserved: readonly string[] = BUNDLED_PREFIXES;
   for (const prefix of prefixes) {
     if (!bundled && (prefix !== name || reserved.includes(prefix))) {
-      throw new BackplaneError("policy.denied", `${name} may not register the prefix x.${prefix}`, {
+      throw new BackplaneError("policy.denied", `${name} may not register the prefix x.${prefix}.`, {
         fix: `Publish as x.${name}.<kind>; other prefixes are for bundled plugins.`,
       });
     }
   }
-  for (const other of others) {
+  for (const other of registered) {
     if (other === null || !overlaps(registration.scope, other.registration.scope)) continue;
     const taken = prefixes.find((prefix) => other.prefixes.includes(prefix));
     if (taken === undefined) continue;
     const owner = other.registration.name;
     throw new BackplaneError(
       "policy.denied",
-      `${name} may not register x.${taken}: ${owner} owns the prefix`,
+      `${name} may not register x.${taken}: ${owner} owns the prefix.`,
       {
         fix: `Detach ${owner} first, or rename one of the two plugins.`,
       },

@@ -1,6 +1,6 @@
 /**
  * Delivers queued events to their handlers, one event of a session at a time: all handlers of an event start in
- * order, and the next event starts when the last of them ended or timed out. Delivery runs in a microtask and never
+ * order, and the next event starts when the last of them has ended or timed out. Delivery runs in a microtask and never
  * inside `publish`. After EVENTS_PER_TURN events all sessions yield to I/O and timers.
  *
  * The next event does not wait for a handler that answers a call (`ANSWERED_KIND`): a model call or a tool call may
@@ -10,7 +10,7 @@
 import type { BusEvent, PluginCategory } from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
 import type { BusLimits } from "./bus-port.ts";
-import type { Requests } from "./requests.ts";
+import type { HandlerFailure, Requests } from "./requests.ts";
 import type { BusSubscription, Routes } from "./routes.ts";
 import { type RunningHandler, RunningHandlers } from "./running-handlers.ts";
 import type { SessionQueue } from "./session-queue.ts";
@@ -24,11 +24,6 @@ const ANSWERED_KIND: Partial<Record<PluginCategory, string>> = {
   strategy: "strategy.decide.request",
   memory: "memory.query",
 };
-
-export interface HandlerFailure {
-  message: string;
-  timed_out: boolean;
-}
 
 export interface DispatchDeps {
   clock: Clock;
@@ -188,6 +183,7 @@ export class Dispatch {
       }
     }
     if (failure === null) return;
+    this.#deps.requests.handlerFailed(event, owner.name, failure);
     const { message } = failure;
     log.warn(
       { plugin: owner.name, kind: event.kind, event_id: event.id, failure: message },

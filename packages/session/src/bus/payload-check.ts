@@ -1,6 +1,6 @@
 /**
  * Compiles payload schemas into plain predicates: checking an event costs a few `typeof`s instead of a parse that
- * builds a second copy (bench row bus.dispatch). A predicate returns true only where the schema accepts the value; the
+ * builds a second copy (benchmark bus.dispatch). A predicate returns true only where the schema accepts the value; the
  * schema itself decides every other case.
  */
 import { isObject } from "@backplane/contract";

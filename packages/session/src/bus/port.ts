@@ -149,8 +149,15 @@ export class Port implements KernelPort {
   #draft(kind: string, payload: unknown, options: AnyOptions, call_ms = options.call_ms): Draft {
     this.#checkAttached();
     const { session_id } = options;
-    const kept = this.#rules.check(kind, payload, session_id);
-    return { kind, payload: kept, session_id, source: this.name, scope: this.#scope(options), call_ms };
+    const checked_payload = this.#rules.check(kind, payload, session_id);
+    return {
+      kind,
+      payload: checked_payload,
+      session_id,
+      source: this.name,
+      scope: this.#scope(options),
+      call_ms,
+    };
   }
 
   /** Returns null when the queue is full. A publisher with a handler that blocks a session may use the reserve. */

@@ -1,6 +1,6 @@
 /**
  * Decides which kinds a port may publish on which sessions. The rules of a port are computed once, so that a valid
- * publish costs one lookup; everything slow is on the error path (bench row bus.dispatch).
+ * publish costs one lookup; everything slow is on the error path (benchmark bus.dispatch).
  */
 import {
   AGENT_SEPARATOR,
@@ -47,11 +47,11 @@ export class PublishRules {
   readonly #kinds = new Map<string, KindRule>();
   #extensions = 0;
 
-  constructor(who: Publisher) {
-    this.#who = who;
+  constructor(publisher: Publisher) {
+    this.#who = publisher;
     for (const [kind, spec] of Object.entries(BUS_KINDS) as [BusKind, BusKindSpec][]) {
-      if (!mayPublish(who.category, kind, spec)) continue;
-      const never_in_child = who.category !== null && kind.startsWith("user.");
+      if (!mayPublish(publisher.category, kind, spec)) continue;
+      const never_in_child = publisher.category !== null && kind.startsWith("user.");
       const fits = PAYLOAD_TESTS.get(kind)!;
       this.#kinds.set(kind, { session: spec.session, never_in_child, payload: BUS_PAYLOADS[kind], fits });
     }
@@ -61,9 +61,9 @@ export class PublishRules {
   check(kind: string, payload: unknown, session_id: string): Readonly<Record<string, unknown>> {
     const rule = this.#kinds.get(kind) ?? this.#extension(kind);
     this.#checkSession(rule, kind, session_id);
-    const kept = snapshot(payload);
-    if (rule.payload !== null && !rule.fits(kept)) {
-      const parsed = rule.payload.safeParse(kept);
+    const copy = snapshot(payload);
+    if (rule.payload !== null && !rule.fits(copy)) {
+      const parsed = rule.payload.safeParse(copy);
       if (!parsed.success) {
         throw new BackplaneError("request.invalid", `The payload of ${kind} does not match its schema.`, {
           details: {
@@ -72,7 +72,7 @@ export class PublishRules {
         });
       }
     }
-    return kept;
+    return copy;
   }
 
   #extension(kind: string): KindRule {
@@ -113,6 +113,10 @@ export class PublishRules {
       throw deny(
         `${this.#who.name} may not publish on ${session_id}: the session is private to another plugin`,
       );
+    }
+    // A turn on the session of a bridge would fail in plugins that may not publish there, and count against them.
+    if (kind === "user.message.received" && session_id.startsWith(BRIDGE_PREFIX)) {
+      throw deny(`${kind} may not be published on ${session_id}: the session of a bridge has no turns`);
     }
     if (rule.never_in_child && session_id.includes(AGENT_SEPARATOR)) {
       throw deny(`only the kernel may publish ${kind} on the session of a sub-agent`);

@@ -2,13 +2,19 @@
  * Requests that wait for an answer. An event answers a request when it carries the request's id, has one of the
  * requested kinds, is on the same session in the same scope, and comes from the requested plugin where `from` is set.
  * Answers are matched when they are delivered, so every event published before the answer has been handled by then.
- * All other events, including late answers, are ignored.
+ * All other events, including late answers, are ignored. If the handler of the requested plugin fails, the request fails
+ * with it.
  */
 
 import { BackplaneError, type BusEvent, IdTable } from "@backplane/contract";
 import type { Clock, Timer } from "@backplane/ports";
 import type { RequestOptions } from "./bus-port.ts";
 import type { Subscriber } from "./routes.ts";
+
+export interface HandlerFailure {
+  message: string;
+  timed_out: boolean;
+}
 
 /** A request from its call to its end; `sent` sets the id that answers refer to. */
 export interface OpenRequest {
@@ -19,7 +25,7 @@ export interface OpenRequest {
 }
 
 /**
- * A class because an object literal with accessors would create a hidden class per request (bench row bus.dispatch).
+ * A class because an object literal with accessors would create a hidden class per request (benchmark bus.dispatch).
  */
 class PendingRequest implements OpenRequest {
   readonly by: Subscriber;
@@ -92,6 +98,11 @@ class PendingRequest implements OpenRequest {
     );
   }
 
+  /** Whether only this plugin can answer. */
+  asks(plugin: string): boolean {
+    return this.#options.from === plugin;
+  }
+
   #timedOut(): void {
     const { timeout_ms } = this.#options;
     this.end(new BackplaneError("timeout", `No answer to ${this.#kind} within ${timeout_ms} ms.`));
@@ -138,6 +149,17 @@ export class Requests {
     if (typeof request_id !== "string") return;
     const pending = this.#pending.get(request_id);
     if (pending?.accepts(event) === true) pending.settle(event);
+  }
+
+  /** Called when the handler of a plugin failed: a plugin that threw does not answer the event. */
+  handlerFailed(event: BusEvent, plugin: string, { message, timed_out }: HandlerFailure): void {
+    const pending = this.#pending.get(event.id);
+    if (pending?.asks(plugin) !== true) return;
+    pending.end(
+      timed_out
+        ? new BackplaneError("timeout", `${plugin}: ${message}`)
+        : new BackplaneError("plugin_failed", `${plugin} failed: ${message}`),
+    );
   }
 
   /** Ends the requests of one port, or all requests. */

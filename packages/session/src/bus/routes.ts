@@ -77,11 +77,11 @@ export class Routes {
     }
     const known = cache.kinds.get(kind);
     if (known !== undefined) return known;
-    const found = [...this.#allSessions].filter(
+    const subscribers = [...this.#allSessions].filter(
       (subscription) => canSee(subscription.owner.scope, cache, kind) && matches(subscription, kind),
     );
-    cache.kinds.set(kind, found);
-    return found;
+    cache.kinds.set(kind, subscribers);
+    return subscribers;
   }
 
   /** Subscriptions to the session that the event belongs to. */

@@ -1,6 +1,6 @@
 /**
  * Asynchronous handlers in progress. One timer sweeps the list for handlers past their deadline and stops when the
- * list is empty: a timer and a record per handler are measurable in the bench row bus.dispatch, so a record is reused
+ * list is empty: a timer and a record per handler are measurable in the benchmark bus.dispatch, so a record is reused
  * if its handler ended before the deadline.
  */
 
@@ -104,12 +104,12 @@ export class RunningHandlers {
     this.#timer = null;
     if (this.#first === null) return;
     this.#startTimer();
-    const late: RunningHandler[] = [];
+    const expired: RunningHandler[] = [];
     for (let handler: RunningHandler | null = this.#first; handler !== null; handler = handler.next) {
-      if (handler.deadline <= this.#now) late.push(handler);
+      if (handler.deadline <= this.#now) expired.push(handler);
     }
     // The list starts with the newest handler; timeouts are reported oldest first.
-    for (const handler of late.reverse()) {
+    for (const handler of expired.reverse()) {
       this.#unlink(handler);
       handler.timed_out = true;
       this.#onTimeout(handler);

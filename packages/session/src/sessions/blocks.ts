@@ -110,7 +110,7 @@ export function entryOfBlock(block: Block, date: string): NewEntry {
   }
 }
 
-/** Text becomes one text block, content blocks stay as they are, any other value becomes its JSON text. */
+/** Text becomes one text block, content blocks are kept unchanged, and any other value becomes its JSON text. */
 function contentOf(value: Json | undefined): Content {
   if (value === undefined || value === null || value === "") return [];
   if (typeof value === "string") return [{ type: "text", text: value }];

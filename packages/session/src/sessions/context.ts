@@ -78,7 +78,7 @@ export class ContextBuilder {
   }
 
   #rendered(): ChatMessage[] {
-    this.#open ??= this.#group === null ? [] : rendered(this.#group).map(share);
+    this.#open ??= this.#group === null ? [] : renderGroup(this.#group).map(share);
     return this.#open;
   }
 
@@ -171,7 +171,7 @@ export function contextOf(entries: readonly Entry[]): ChatMessage[] {
   return builder.messages();
 }
 
-function rendered({ content, calls, results }: Group): ChatMessage[] {
+function renderGroup({ content, calls, results }: Group): ChatMessage[] {
   return [
     { role: "assistant", content, tool_calls: calls },
     ...calls.map(
@@ -217,14 +217,14 @@ function isInTexts(value: Json, texts: readonly (Json | undefined)[]): boolean {
 /** The blocks of a `tool_result` entry, as a new list. An entry without blocks has its display, error or value as text. */
 export function resultContentOf(payload: JsonObject): ContentBlock[] {
   // Blocks added by a client were kept as error or value before entries had content.
-  const own =
+  const content =
     payload.content ?? (payload.envelope === undefined ? (payload.error ?? payload.value) : undefined);
-  if (isContent(own)) return [...own];
+  if (isContent(content)) return [...content];
   const text = resultText(payload);
   return text === "" ? [] : [{ type: "text", text }];
 }
 
-/** The text of a result for the model: the display text if there is one, else the error, else the value. */
+/** The text of a result for the model: the display text if there is one, otherwise the error, otherwise the value. */
 export function resultText({ envelope, error, value }: JsonObject): string {
   const display = isObject(envelope) ? envelope.display : undefined;
   if (isObject(display)) {

@@ -14,7 +14,7 @@ interface Use {
 }
 
 export class LiveSessions {
-  /** Nested by org and project, so that no string key has to be built per event (bench row loop.turn). */
+  /** Nested by org and project, so that no string key has to be built per event (benchmark loop.turn). */
   readonly #scopes = new Map<string, Map<string | null, IdTable<Use>>>();
 
   /** Returns a function that releases the session; calls after the first have no effect. */

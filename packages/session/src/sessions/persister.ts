@@ -145,7 +145,7 @@ export function createPersister(deps: PersisterDeps): Persister {
     for (const listener of listeners) listener(key, items);
   };
 
-  /** Puts writes back at the front of the queue, after the transaction that included them did not happen. */
+  /** Puts writes back at the front of the queue if the transaction that included them was not committed. */
   const requeue = (queue: TapeQueue, batch: readonly QueuedWrite[]): void => {
     queue.writes.unshift(...batch);
     for (const { done } of batch) if (done === null) queue.best_effort++;
@@ -155,9 +155,9 @@ export function createPersister(deps: PersisterDeps): Persister {
   const onOutage = (queue: TapeQueue, batch: readonly QueuedWrite[], error: unknown): void => {
     const now = deps.clock.monotonic();
     queue.outage ??= { since: now, delay: MIN_RETRY_DELAY_MS };
-    const kept = batch.filter(({ done }) => done === null);
-    if (now - queue.outage.since < RETRY_WINDOW_MS) requeue(queue, kept);
-    else if (kept.length > 0) reportLoss(queue, kept.length, error);
+    const best_effort = batch.filter(({ done }) => done === null);
+    if (now - queue.outage.since < RETRY_WINDOW_MS) requeue(queue, best_effort);
+    else if (best_effort.length > 0) reportLoss(queue, best_effort.length, error);
     for (const { done } of batch) done?.reject(error);
   };
 
@@ -189,15 +189,15 @@ export function createPersister(deps: PersisterDeps): Persister {
   };
 
   /** Resolves to false if the store is unavailable. */
-  const writeBatch = async (queue: TapeQueue, taken: QueuedWrite[]): Promise<boolean> => {
+  const writeBatch = async (queue: TapeQueue, writes: QueuedWrite[]): Promise<boolean> => {
     const { key } = queue;
     const held = holds.get(queue.name);
-    const batch = held?.lost === true ? taken.filter(({ done }) => done !== null) : taken;
+    const batch = held?.lost === true ? writes.filter(({ done }) => done !== null) : writes;
     if (batch.length === 0) return true;
     const transactional = batch.at(-1)!.transaction === null ? null : batch.pop()!;
     const before = batch.flatMap(({ items }) => items);
-    const all = transactional === null ? before : [...before, ...transactional.items];
-    const entries = all.map(({ entry }) => entry);
+    const items = transactional === null ? before : [...before, ...transactional.items];
+    const entries = items.map(({ entry }) => entry);
     const tape: TapeWrite =
       held === undefined || held.lost ? { key, entries } : { key, entries, hold: held.hold };
     try {
@@ -211,10 +211,10 @@ export function createPersister(deps: PersisterDeps): Persister {
         transactional?.done?.resolve(null);
         return true;
       }
-      notify(key, all, ids.first_id);
+      notify(key, items, ids.first_id);
       for (const { done } of batch) done?.resolve(ids);
-      const own = transactional?.items.length ?? 0;
-      transactional?.done?.resolve({ ...ids, first_id: ids.last_id - own + 1 });
+      const count = transactional?.items.length ?? 0;
+      transactional?.done?.resolve({ ...ids, first_id: ids.last_id - count + 1 });
       return true;
     } catch (error) {
       // The turn ended or was lost during the write: the entries are written again without its hold.
@@ -297,9 +297,9 @@ export function createPersister(deps: PersisterDeps): Persister {
       holds.delete(name);
       holds.set(name, { hold, lost: true });
       if (holds.size > MAX_LOST_HOLDS) {
-        for (const [old, { lost }] of holds) {
+        for (const [oldest, { lost }] of holds) {
           if (!lost) continue;
-          holds.delete(old);
+          holds.delete(oldest);
           break;
         }
       }
@@ -313,10 +313,10 @@ export function createPersister(deps: PersisterDeps): Persister {
       for (const listener of listeners) listener(key, items);
     },
     async drain(key) {
-      const own = key === undefined ? undefined : queues.get(sessionMapKey(key));
-      const all = key === undefined ? queues.values() : own === undefined ? [] : [own];
-      for (const queue of all) start(queue);
-      await Promise.all(all.map((queue) => queue.draining ?? Promise.resolve()));
+      const requested = key === undefined ? undefined : queues.get(sessionMapKey(key));
+      const drained = key === undefined ? queues.values() : requested === undefined ? [] : [requested];
+      for (const queue of drained) start(queue);
+      await Promise.all(drained.map((queue) => queue.draining ?? Promise.resolve()));
     },
   };
 }

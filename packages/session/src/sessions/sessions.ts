@@ -70,7 +70,7 @@ export interface ChainCompaction {
   tokens_after?: number;
   /** Recent entries that stay in the context; they follow the anchor. */
   seed?: readonly NewEntry[];
-  /** Describes who compacted and what was lost, for people. */
+  /** States, for people, who compacted the session and what was lost. */
   record?: JsonObject;
 }
 
@@ -129,7 +129,7 @@ export interface Sessions {
     once?: IdempotencyClaim,
     cause?: ChangeCause,
   ): Promise<Chain>;
-  /** Without `archive` the old chain is closed all the same, but not announced as an archive. */
+  /** Without `archive` the old chain is closed too, but not announced as an archive. */
   reset(key: SessionKey, archive?: boolean, cause?: ChangeCause): Promise<ResetSession>;
   /** Appends an anchor; the model's context begins there. Throws session.busy while a turn runs. */
   handoff(key: SessionKey, name: string, state: JsonObject): Promise<Entry>;
@@ -258,11 +258,11 @@ export function createSessions({ store, clock, ids, publish = () => {} }: Sessio
         events.unshift({ ...archived, ids: { ...archived.ids, chain_id: head_chain_id } });
       }
       const first = [startAnchor(chain)];
-      const made = requireUnchanged(await sessions.reset(key, head_chain_id, chain, first, { events }));
+      const new_chain = requireUnchanged(await sessions.reset(key, head_chain_id, chain, first, { events }));
       const archive_path = archive ? `chain:${head_chain_id}` : null;
       if (archive_path !== null) publish("session.archived", scope, { session_id, archive_path });
       publish("session.reset", scope, { session_id, archive_path });
-      return { chain: made, archive_path };
+      return { chain: new_chain, archive_path };
     },
     async handoff(key, name, state) {
       const entry = anchor(name, state, new Date(clock.now()).toISOString());

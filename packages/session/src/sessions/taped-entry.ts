@@ -109,7 +109,7 @@ function withReferences(payload: JsonObject): JsonObject {
 
 /**
  * JSON of shared messages, which every model call of a session repeats: the digest of a long context would otherwise
- * serialize the whole context again for each call (bench row loop.turn).
+ * serialize the whole context again for each call (benchmark loop.turn).
  */
 const texts = new WeakMap<object, string>();
 const MAX_CACHED_LENGTH = 4_096;
@@ -135,7 +135,7 @@ function withoutLoadedData(this: unknown, key: string, value: unknown): unknown 
 }
 
 function pick(from: JsonObject, keys: readonly string[]): JsonObject {
-  const found: Record<string, Json> = {};
-  for (const key of keys) if (from[key] !== undefined) found[key] = from[key];
-  return found;
+  const fields: Record<string, Json> = {};
+  for (const key of keys) if (from[key] !== undefined) fields[key] = from[key];
+  return fields;
 }

@@ -8,7 +8,7 @@ type PlainObject = Record<string, unknown>;
 
 /**
  * The depth of each copy made by `share`. Every model call repeats the messages and tools of its session; they
- * are copied once instead of once per event (bench row loop.turn).
+ * are copied once instead of once per event (benchmark loop.turn).
  */
 const shared = new WeakMap<object, number>();
 
@@ -30,8 +30,8 @@ export function isShared(value: object): boolean {
 
 function isReusable(item: unknown, depth: number): boolean {
   if (typeof item !== "object" || item === null || !Object.isFrozen(item)) return false;
-  const own = shared.get(item);
-  return own !== undefined && depth + own <= WIRE_LIMITS.json_depth;
+  const shared_depth = shared.get(item);
+  return shared_depth !== undefined && depth + shared_depth <= WIRE_LIMITS.json_depth;
 }
 
 export function snapshot(payload: unknown): Readonly<PlainObject> {

@@ -59,12 +59,12 @@ export class CallProgressFeed {
     };
   }
 
-  /** Sends what is left, before the result. */
+  /** Sends the pending update before the result. */
   close(): void {
     if (this.#timer === null) return;
     this.#timer.stop();
     this.#send();
-    // An update that does not fit now is in the entry of the result.
+    // An update that the full queue rejects is still part of the result's entry.
     this.#timer?.stop();
     this.#timer = null;
   }

@@ -39,7 +39,8 @@ export interface CallProgress {
 export function toToolOutcome(ids: CallIds, row: SettledCall, progress?: CallProgress): ToolOutcomeEvent {
   const { error, tool_result } = row;
   const rejection = error === null ? null : refusalKind(error.code);
-  if (rejection !== null) return toolErrorOutcome(ids, rejection, error!.message, error!.details);
+  if (rejection !== null)
+    return toolErrorOutcome(ids, rejection, error!.message, buildErrorDetail(rejection, error!.details));
   const { content = [], structured_output, status, yield_to_user } = tool_result ?? {};
   const failure = failureOf(row);
   const payload: BusPayload<"tool.call.result"> = { ...ids, ok: failure === null };
@@ -94,6 +95,13 @@ export function toolErrorOutcome(
     kind: "tool.error",
     payload: { ...ids, kind, brief, ...(detail === undefined ? {} : { detail }) },
   };
+}
+
+/** Events name the invalid fields `errors`, responses name them `issues`. */
+function buildErrorDetail(kind: BusPayload<"tool.error">["kind"], details: JsonObject | undefined) {
+  return kind === "validation" && details?.issues !== undefined
+    ? { ...details, errors: details.issues }
+    : details;
 }
 
 function isEnvelope(value: Json | undefined): value is JsonObject {

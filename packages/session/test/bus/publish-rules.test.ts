@@ -135,7 +135,7 @@ verifies(
 
 verifies(
   "bus.reserved",
-  "accepts only kinds of the kernel session there, and from plugins only an adapter's approval.response",
+  "accepts only its own kinds on the kernel session, and from plugins only an adapter's approval.response",
   () => {
     const { bus, plug } = openBus();
     const kernel = bus.kernel();
@@ -185,6 +185,13 @@ verifies(
       expect([foreign, on(foreign)]).toEqual([foreign, "policy.denied"]);
     }
     expect(on("s::agent::1")).toBe("policy.denied");
+    // A message begins a turn, in which other plugins would have to publish on the bridge.
+    for (const port of [web, plug("helper", "skill")])
+      expect(
+        codeOfThrown(() =>
+          port.tryPublish("user.message.received", { text: "hi" }, { session_id: `_bridge:${port.name}:1` }),
+        ),
+      ).toBe("policy.denied");
     expect(on("")).toBe("request.invalid");
     expect(on("s".repeat(1_025))).toBe("request.invalid");
     // The tools of a sub-agent publish their results on its session.

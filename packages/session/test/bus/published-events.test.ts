@@ -1,4 +1,4 @@
-/** The event tables of the published kernel protocol, row by row and byte for byte. */
+/** Checks every row of the event tables of the published kernel protocol. */
 import { readFileSync } from "node:fs";
 import { BUS_KINDS, isBusKind } from "@backplane/contract";
 import { BUS_PAYLOADS } from "@backplane/contract/schema";
@@ -39,7 +39,7 @@ function parseRow(line: string): Row {
   for (const part of line.slice(start + 1, end - 1).split(/,(?![^[{]*[\]}])/)) {
     const [name = "", type] = part.split(/:(.*)/).map((word) => word.trim());
     if (name === "" || name === "...") continue;
-    const types = type === undefined ? [] : type.split("\\|").map((one) => one.trim());
+    const types = type === undefined ? [] : type.split("\\|").map((text) => text.trim());
     fields.push({ name: name.replace("?", ""), optional: name.endsWith("?"), types });
   }
   return { kind, fields };
@@ -97,13 +97,13 @@ verifies("bus.closed", "accepts every published payload, with and without its op
     if (!isBusKind(kind)) expect.fail(kind);
     const fits = payloadTest(BUS_PAYLOADS[kind]);
     const added = ADDED[kind] ?? {};
-    const whole = { ...payloadOf(fields), ...added };
-    expect(fits(whole), `${kind} ${JSON.stringify(whole)}`).toBe(true);
-    const least = { ...payloadOf(fields.filter(({ optional }) => !optional)), ...added };
-    expect(fits(least), `${kind} ${JSON.stringify(least)}`).toBe(true);
+    const complete = { ...payloadOf(fields), ...added };
+    expect(fits(complete), `${kind} ${JSON.stringify(complete)}`).toBe(true);
+    const minimal = { ...payloadOf(fields.filter(({ optional }) => !optional)), ...added };
+    expect(fits(minimal), `${kind} ${JSON.stringify(minimal)}`).toBe(true);
     for (const { name, types } of fields) {
       for (const type of types) {
-        expect(fits({ ...whole, [name]: exampleOfType(type) }), `${kind}.${name} as ${type}`).toBe(true);
+        expect(fits({ ...complete, [name]: exampleOfType(type) }), `${kind}.${name} as ${type}`).toBe(true);
       }
     }
   }
@@ -113,15 +113,15 @@ verifies("bus.closed", "refuses a payload without a required field or with a fie
   for (const { kind, fields } of PUBLIC) {
     if (!isBusKind(kind)) expect.fail(kind);
     const fits = payloadTest(BUS_PAYLOADS[kind]);
-    const whole: Record<string, unknown> = { ...payloadOf(fields), ...ADDED[kind] };
+    const complete: Record<string, unknown> = { ...payloadOf(fields), ...ADDED[kind] };
     for (const { name, optional, types } of fields) {
-      const { [name]: _field, ...rest } = whole;
+      const { [name]: _field, ...rest } = complete;
       expect(fits(rest), `${kind} without ${name}`).toBe(optional);
       if (types.includes("Any")) continue;
       // No published type is a list of numbers.
-      expect(fits({ ...whole, [name]: [1] }), `${kind} with a wrong ${name}`).toBe(false);
+      expect(fits({ ...complete, [name]: [1] }), `${kind} with a wrong ${name}`).toBe(false);
       if (types.every((type) => type.startsWith('"')) && types.length > 0)
-        expect(fits({ ...whole, [name]: "unpublished" }), `${kind}.${name} is a closed list`).toBe(false);
+        expect(fits({ ...complete, [name]: "unpublished" }), `${kind}.${name} is a closed list`).toBe(false);
     }
   }
 });
@@ -132,16 +132,20 @@ const TAPED = published("tape-table.txt").map((line) => {
   return { kind, entry };
 });
 
-verifies("tape.append-only", "records every public event as the published persistence table says", () => {
-  const rule = (kind: string) =>
-    TAPED.find((row) => row.kind === kind) ??
-    TAPED.find((row) => row.kind.endsWith("*") && kind.startsWith(row.kind.slice(0, -1))) ??
-    TAPED.find((row) => row.kind === "any other public kind")!;
-  expect(TAPED).toHaveLength(8);
-  for (const { kind, fields } of PUBLIC) {
-    const event = { id: "evt_1", kind, ts: 1, source: "kernel", payload: payloadOf(fields) };
-    const taped = toTapedEntry({ ...event, session_id: "s" });
-    expect(taped?.entry.kind ?? "(skipped)", kind).toBe(rule(kind).entry);
-    expect(toTapedEntry({ ...event, session_id: "kernel" })).toBeNull();
-  }
-});
+verifies(
+  "tape.append-only",
+  "records every public event as the published persistence table specifies",
+  () => {
+    const rule = (kind: string) =>
+      TAPED.find((row) => row.kind === kind) ??
+      TAPED.find((row) => row.kind.endsWith("*") && kind.startsWith(row.kind.slice(0, -1))) ??
+      TAPED.find((row) => row.kind === "any other public kind")!;
+    expect(TAPED).toHaveLength(8);
+    for (const { kind, fields } of PUBLIC) {
+      const event = { id: "evt_1", kind, ts: 1, source: "kernel", payload: payloadOf(fields) };
+      const taped = toTapedEntry({ ...event, session_id: "s" });
+      expect(taped?.entry.kind ?? "(skipped)", kind).toBe(rule(kind).entry);
+      expect(toTapedEntry({ ...event, session_id: "kernel" })).toBeNull();
+    }
+  },
+);

@@ -174,3 +174,20 @@ test("an abort signal, a detached port and a full queue end a request immediatel
   await clock.advance(500);
   expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
 });
+
+test("fails a request immediately if the plugin that has to answer it throws, and no other request", async () => {
+  const { bus, plug } = openBus();
+  const kernel = bus.kernel();
+  // It throws for every query, and before the other plugin receives it.
+  plug("broken", "memory").subscribe("memory.query", () => {
+    throw new Error("no disk");
+  });
+  const works = plug("works", "memory");
+  works.subscribe("memory.query", ({ id }) =>
+    works.publish("memory.result", { hits: [], request_id: id }, { session_id: "s" }),
+  );
+  const answered = await kernel.request("memory.query", QUERY, { ...options, from: "works" });
+  expect(answered.source).toBe("works");
+  const failed = kernel.request("memory.query", QUERY, { ...options, from: "broken" });
+  await expect(failed).rejects.toMatchObject({ code: "plugin_failed", message: "broken failed: no disk" });
+});

@@ -14,7 +14,7 @@ const entry = (kind: Entry["kind"], payload: Entry["payload"]): Entry => ({
 });
 
 test("converts every entry with a VAI equivalent into its block", () => {
-  const shown: [Entry, Partial<Block> | null][] = [
+  const cases: [Entry, Partial<Block> | null][] = [
     [entry("message", { role: "system", content: "s" }), { kind: "system", content: text("s") }],
     [entry("message", { role: "user", content: "u" }), { kind: "input", content: text("u") }],
     [entry("message", { role: "assistant", content: "" }), { kind: "response", content: [] }],
@@ -79,7 +79,7 @@ test("converts every entry with a VAI equivalent into its block", () => {
     ],
     [entry("event", { name: "memory.query", data: {} }), null],
   ];
-  for (const [tape_entry, block] of shown) {
+  for (const [tape_entry, block] of cases) {
     expect(blockOf(tape_entry)).toEqual(block === null ? null : { entry_id: 7, ...block });
   }
 });

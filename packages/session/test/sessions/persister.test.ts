@@ -21,7 +21,7 @@ const event = (kind: string, payload: object): TapedEvent => ({
   payload: payload as Record<string, unknown>,
 });
 const user = (text: string) => event("user.message.received", { text });
-const seen = (n: number) => event("memory.query", { query: String(n), k: 1 });
+const query = (n: number) => event("memory.query", { query: String(n), k: 1 });
 
 /** A persister on a store whose writes the test settles. */
 function setUp() {
@@ -78,11 +78,11 @@ verifies("tape.durable", "acknowledges a message only after it is on disk", asyn
 
 test("keeps entries in order and writes best-effort entries together with the next essential one", async () => {
   const { persister, writes, settled } = setUp();
-  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), query(1));
   const first = persister.write(key("s"), user("a"));
-  await persister.write(key("s"), seen(2));
+  await persister.write(key("s"), query(2));
   const second = persister.write(key("s"), user("b"));
-  await persister.write(key("s"), seen(3));
+  await persister.write(key("s"), query(3));
   const other = persister.write(key("t"), user("c"));
   await settled();
   expect(writes.map((write) => [write.session_id, write.entries])).toEqual([
@@ -102,12 +102,12 @@ test("keeps entries in order and writes best-effort entries together with the ne
 
 test("writes best-effort entries after the batch delay, and drain waits for them", async () => {
   const { persister, writes, clock } = setUp();
-  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), query(1));
   await persister.write(key("s"), event("llm.call.delta", { content: "x" }));
   await expect.poll(() => writes.length).toBe(1);
   writes[0]!.end();
   await persister.drain();
-  await persister.write(key("s"), seen(2));
+  await persister.write(key("s"), query(2));
   const drained = persister.drain();
   expect(writes[1]?.entries).toEqual(["2"]);
   writes[1]!.end();
@@ -120,7 +120,7 @@ verifies(
   "logs and reports lost best-effort entries without blocking their publisher",
   async () => {
     const { persister, writes, logged, lost } = setUp();
-    await persister.write(key("s"), seen(1));
+    await persister.write(key("s"), query(1));
     const message = persister.write(key("s"), user("a"));
     writes[0]!.end(new BackplaneError("internal", "the schema refuses it"));
     await expect(message).rejects.toMatchObject({ code: "internal" });
@@ -130,7 +130,7 @@ verifies(
 
     // While a write hangs, the number of queued best-effort entries is bounded.
     void persister.write(key("s"), user("b"));
-    for (let n = 0; n < 1_010; n++) await persister.write(key("s"), seen(n));
+    for (let n = 0; n < 1_010; n++) await persister.write(key("s"), query(n));
     expect(lost).toHaveLength(11);
     expect(lost.at(-1)).toMatchObject({ ...loss, entries: 1 });
     writes[1]!.end();
@@ -146,17 +146,17 @@ test("writes the entries queued before a transaction even if the transaction is 
   const first = persister.write(key("s"), user("a"));
   await settled();
   const beside = persister.write(key("s"), user("b"));
-  await persister.write(key("s"), seen(1));
-  const tried: number[] = [];
+  await persister.write(key("s"), query(1));
+  const batch_sizes: number[] = [];
   const transaction = persister.appendInTransaction(key("s"), [], ({ entries }) => {
-    tried.push(entries.length);
+    batch_sizes.push(entries.length);
     return Promise.reject(new BackplaneError("idempotency.in_progress"));
   });
   writes[0]!.end();
   await first;
   await expect(transaction).rejects.toMatchObject({ code: "idempotency.in_progress" });
   await settled();
-  expect(tried).toEqual([2]);
+  expect(batch_sizes).toEqual([2]);
   expect(writes[1]?.entries).toEqual(["b", "1"]);
   writes[1]!.end();
   await beside;
@@ -207,7 +207,7 @@ test("gives a transaction the ids of its own entries, and listeners the id of ea
 
 test("reports no loss for events of a session that does not exist", async () => {
   const { persister, writes, lost } = setUp();
-  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), query(1));
   const drained = persister.drain();
   writes[0]!.end(new BackplaneError("session.not_found"));
   await drained;
@@ -216,11 +216,11 @@ test("reports no loss for events of a session that does not exist", async () => 
 
 test("keeps best-effort entries in order during an outage and rejects essential ones immediately", async () => {
   const { persister, writes, lost } = setUp();
-  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), query(1));
   const message = persister.write(key("s"), user("a"));
   writes[0]!.end(new BackplaneError("store.unavailable"));
   await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
-  await persister.write(key("s"), seen(2));
+  await persister.write(key("s"), query(2));
   await expect.poll(() => writes.length).toBe(2);
   expect(writes[1]!.entries).toEqual(["1", "2"]);
   writes[1]!.end(new BackplaneError("store.unavailable"));
@@ -231,12 +231,12 @@ test("keeps best-effort entries in order during an outage and rejects essential 
   expect(lost).toEqual([]);
 });
 
-test("writes carry the hold of the running turn; after a takeover late best-effort entries are dropped", async () => {
+test("writes with the hold of the running turn, and drops its late best-effort entries after a takeover", async () => {
   const { persister, writes, lost, taken, settled } = setUp();
   const hold = { run_id: "run_1", fence: 3 };
   persister.hold(key("s"), hold);
   const message = persister.write(key("s"), user("a"));
-  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), query(1));
   expect(writes[0]!.hold).toEqual(hold);
   writes[0]!.end(new BackplaneError("run.taken_over"));
   await expect(message).rejects.toMatchObject({ code: "run.taken_over" });
@@ -245,18 +245,18 @@ test("writes carry the hold of the running turn; after a takeover late best-effo
   writes[1]!.end(new BackplaneError("run.taken_over"));
   await settled();
   persister.release(key("s"), hold, "lost");
-  await persister.write(key("s"), seen(2));
+  await persister.write(key("s"), query(2));
   await persister.drain();
   expect(writes).toHaveLength(2);
   // A new message does not belong to the lost turn and is written without its late entries.
-  await persister.write(key("s"), seen(3));
+  await persister.write(key("s"), query(3));
   const next = persister.write(key("s"), user("b"));
   expect(writes[2]).toMatchObject({ entries: ["b"] });
   expect(writes[2]!.hold).toBeUndefined();
   writes[2]!.end();
   await next;
   persister.hold(key("s"), { run_id: "run_2", fence: 0 });
-  await persister.write(key("s"), seen(4));
+  await persister.write(key("s"), query(4));
   void persister.drain();
   expect(writes[3]).toMatchObject({ entries: ["4"], hold: { run_id: "run_2", fence: 0 } });
   writes[3]!.end();
@@ -267,7 +267,7 @@ test("writes an event that arrives just after its turn ended", async () => {
   const { persister, writes, lost, taken, settled } = setUp();
   const hold = { run_id: "run_1", fence: 0 };
   persister.hold(key("s"), hold);
-  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), query(1));
   const drained = persister.drain();
   await settled();
   expect(writes.map((write) => write.hold)).toEqual([hold]);

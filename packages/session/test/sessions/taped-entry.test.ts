@@ -148,12 +148,16 @@ verifies(
 
 test("the digest of shared messages equals the digest of their JSON on repeated calls", () => {
   const question = share({ role: "user", content: "hi" });
-  const asked = share({ role: "assistant", content: "", tool_calls: [{ id: "1", name: "n", args: {} }] });
+  const tool_request = share({
+    role: "assistant",
+    content: "",
+    tool_calls: [{ id: "1", name: "n", args: {} }],
+  });
   for (const messages of [
     [],
     [question],
-    [{ role: "system", content: "be brief" }, question, asked],
-    [question, asked],
+    [{ role: "system", content: "be brief" }, question, tool_request],
+    [question, tool_request],
   ]) {
     const digest = `sha256:${hash("sha256", JSON.stringify(messages))}`;
     const payload = { provider: "p", model: "m", messages, params: {} };

@@ -5,11 +5,11 @@ import { codeOfThrown } from "../bus/open-bus.ts";
 
 test("copies and freezes a payload, so later changes by its publisher have no effect", () => {
   const history = [{ role: "user", content: "hi" }];
-  const kept = snapshot({ messages: history, tools: undefined }) as { messages: typeof history };
+  const copy = snapshot({ messages: history, tools: undefined }) as { messages: typeof history };
   history.push({ role: "user", content: "later" });
   history[0]!.content = "changed";
-  expect(kept).toEqual({ messages: [{ role: "user", content: "hi" }] });
-  expect(Object.isFrozen(kept) && Object.isFrozen(kept.messages) && Object.isFrozen(kept.messages[0])).toBe(
+  expect(copy).toEqual({ messages: [{ role: "user", content: "hi" }] });
+  expect(Object.isFrozen(copy) && Object.isFrozen(copy.messages) && Object.isFrozen(copy.messages[0])).toBe(
     true,
   );
   expect(Object.isFrozen(history)).toBe(false);
@@ -52,16 +52,16 @@ test("rejects values that are not plain data", () => {
 });
 
 test("a shared value is copied once and later payloads contain that copy", () => {
-  const mine = { role: "user", content: [{ text: "hi" }] };
-  const message = share(mine);
-  mine.content[0]!.text = "changed";
+  const original = { role: "user", content: [{ text: "hi" }] };
+  const message = share(original);
+  original.content[0]!.text = "changed";
   expect(message).toEqual({ role: "user", content: [{ text: "hi" }] });
   expect(Object.isFrozen(message) && Object.isFrozen(message.content[0])).toBe(true);
   const { messages } = snapshot({ messages: [message, { ...message }] }) as { messages: unknown[] };
   expect(messages[0]).toBe(message);
   expect(messages[1]).not.toBe(message);
   expect(messages[1]).toEqual(message);
-  expect([isShared(message), isShared(mine), isShared(Object.freeze({}))]).toEqual([true, false, false]);
+  expect([isShared(message), isShared(original), isShared(Object.freeze({}))]).toEqual([true, false, false]);
 });
 
 test("shared values do not bypass the limits of a payload", () => {

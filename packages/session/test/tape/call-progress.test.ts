@@ -50,7 +50,7 @@ verifies("content.progress", "bounds status and output, whatever a tool reports"
   expect(feed.summary!.output).toMatch(/99$/);
 });
 
-test("repeats an update that did not fit into the queue of the session", () => {
+test("sends an update that did not fit into the session queue with the next one", () => {
   const clock = createClock();
   const sent: JsonObject[] = [];
   let full = true;

@@ -98,7 +98,7 @@ verifies(
   },
 );
 
-verifies("content.errors", "passes the failure of the record on, with the author's blocks", () => {
+verifies("content.errors", "includes the recorded failure and the author's blocks in the result", () => {
   const failure = {
     kind: "failed" as const,
     code: "plugin_failed",

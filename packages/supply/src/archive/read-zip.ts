@@ -18,7 +18,7 @@ import {
 
 const LOCAL_BYTES = 30;
 const DESCRIPTOR_MAGIC = 0x08074b50;
-const inflated = promisify(inflateRaw) as unknown as (
+const inflateWithInfo = promisify(inflateRaw) as unknown as (
   bytes: Buffer,
   options: ZlibOptions,
 ) => Promise<{ buffer: Buffer; engine: InflateRaw }>;
@@ -129,7 +129,7 @@ async function inflate(entry: ZipEntry, packed: Buffer): Promise<Buffer> {
   try {
     // One byte more than announced: zlib does not accept a limit of zero, and the size check detects the extra byte.
     const maxOutputLength = entry.size + 1;
-    const { buffer, engine } = await inflated(packed, { info: true, maxOutputLength });
+    const { buffer, engine } = await inflateWithInfo(packed, { info: true, maxOutputLength });
     if (engine.bytesWritten === packed.length) return buffer;
   } catch (error) {
     if ((error as { code?: string }).code === "ERR_BUFFER_TOO_LARGE") {

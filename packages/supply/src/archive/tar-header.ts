@@ -21,9 +21,9 @@ export function readHeader(block: Buffer): TarHeader {
   const magic = block.toString("latin1", 257, 265);
   const isUstar = magic.startsWith("ustar\0");
   if (!isUstar && magic !== "ustar  \0") throw unsafe("garbage", "a header is of an unknown tar format");
-  const own = readText(block, 0, 100);
+  const suffix = readText(block, 0, 100);
   const prefix = isUstar ? readText(block, 345, 155) : "";
-  const name = prefix === "" ? own : `${prefix}/${own}`;
+  const name = prefix === "" ? suffix : `${prefix}/${suffix}`;
   const type = block[156] === 0 ? "0" : String.fromCharCode(block[156] as number);
   return { name, type, size: readOctal(block, 124, 12, name), mode: readOctal(block, 100, 8, name) };
 }

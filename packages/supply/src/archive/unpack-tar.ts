@@ -82,7 +82,7 @@ async function writeEntries(
       }
     }
   } finally {
-    // Also after a failure, because the folder may be removed only after the last write.
+    // Waits even after a failure, because the folder may be removed only after the last write.
     await writes.idle();
   }
   if (index !== expected.length) {

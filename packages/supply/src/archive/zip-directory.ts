@@ -77,14 +77,14 @@ async function findEnd(
   if (bytes < END_BYTES) throw unsafe("truncated", "it is truncated");
   const length = Math.min(bytes, END_BYTES + MAX_COMMENT);
   const tail = await readAt(bytes - length, length);
-  const found: number[] = [];
+  const offsets: number[] = [];
   for (let at = tail.length - END_BYTES; at >= 0; at--) {
     if (tail.readUInt32LE(at) !== END_MAGIC) continue;
-    if (at + END_BYTES + tail.readUInt16LE(at + 20) === tail.length) found.push(at);
+    if (at + END_BYTES + tail.readUInt16LE(at + 20) === tail.length) offsets.push(at);
   }
-  if (found.length === 0) throw unsafe("truncated", "its end record is missing, or data follows it");
-  if (found.length > 1) throw unsafe("ambiguous", "its comment can be read as another end record");
-  const at = found[0] as number;
+  if (offsets.length === 0) throw unsafe("truncated", "its end record is missing, or data follows it");
+  if (offsets.length > 1) throw unsafe("ambiguous", "its comment can be read as another end record");
+  const at = offsets[0] as number;
   const end = bytes - length + at;
   if (at >= 20 && tail.readUInt32LE(at - 20) === LOCATOR64_MAGIC) throw zip64();
   const [disk, first, here, count] = [4, 6, 8, 10].map((field) => tail.readUInt16LE(at + field)) as [

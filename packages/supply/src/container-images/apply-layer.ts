@@ -58,7 +58,7 @@ export async function applyLayer(
       if (headers > limits.header_bytes)
         throw unsafe(
           "extended-header",
-          `a layer has more than ${limits.header_bytes} bytes that are not files`,
+          `a layer has more than ${limits.header_bytes} bytes that do not belong to a file`,
         );
       hash.update(chunk);
       yield chunk;
@@ -69,7 +69,7 @@ export async function applyLayer(
   const failures = results.flatMap((side) => (side.status === "rejected" ? [side.reason as unknown] : []));
   if (failures.length > 0)
     throw (
-      failures.find((each) => codeOf(each) !== undefined || diskFault(each) !== null) ??
+      failures.find((failure) => codeOf(failure) !== undefined || diskFault(failure) !== null) ??
       toLayerError(failures[0])
     );
   return `sha256:${hash.digest("hex")}`;

@@ -35,7 +35,7 @@ export function readImageConfig(bytes: Uint8Array, shown: string): ImageConfig {
   const own = isObject(config) ? (config as Record<string, unknown>) : {};
   const words = (value: unknown, field: string): string[] => {
     if (value === undefined || value === null) return [];
-    if (!Array.isArray(value) || value.length > MAX_WORDS || !value.every((each) => typeof each === "string"))
+    if (!Array.isArray(value) || value.length > MAX_WORDS || !value.every((item) => typeof item === "string"))
       return fail(`${field} is not a list of at most ${MAX_WORDS} strings`);
     return value as string[];
   };

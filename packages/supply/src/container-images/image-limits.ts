@@ -6,7 +6,7 @@ export interface ImageLimits {
   unpacked_bytes: number;
   /** The names and the targets of links. */
   text_bytes: number;
-  /** The steps of all paths. An entry needs about ten; long chains of links need more. */
+  /** The path components that are resolved in total. An entry needs about ten; long chains of links need more. */
   steps: number;
   /** The bytes before, between and after the files of a layer: extended headers and padding. */
   header_bytes: number;

@@ -1,5 +1,5 @@
 /**
- * References of container images as `docker run` accepts them: `mcp/time`, `ghcr.io/acme/server:1.2`, `name@sha256:…`.
+ * References to container images as `docker run` accepts them: `mcp/time`, `ghcr.io/acme/server:1.2`, `name@sha256:…`.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { OciReference } from "../oci/reference.ts";

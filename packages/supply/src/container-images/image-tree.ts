@@ -17,7 +17,7 @@ export type ImageNode =
       kind: "folder";
       layer: number;
       children: Map<string, ImageNode>;
-      /** The last layer that has removed everything of the layers below. */
+      /** The last layer that has removed everything from the layers below. */
       cleared?: number;
     }
   | { kind: "file"; layer: number; executable: boolean; content: StoredContent }
@@ -68,7 +68,7 @@ export class ImageTree {
     this.#place(path, { kind: "link", layer, target });
   }
 
-  /** A hard link becomes a second name of the same content. */
+  /** A hard link becomes a second name for the same content. */
   addHardLink(path: string, target: string, layer: number): void {
     const parts = partsOf(target);
     const name = parts.pop();
@@ -131,8 +131,8 @@ export class ImageTree {
   }
 
   #makeFolder(parts: readonly string[], layer: number, path: string): ImageFolder {
-    const found = this.#walk(parts, layer);
-    if (found?.kind === "folder") return found;
+    const node = this.#walk(parts, layer);
+    if (node?.kind === "folder") return node;
     throw unsafe("file-and-folder", "its folder is a file, or a link that leads nowhere", path);
   }
 
@@ -157,7 +157,7 @@ export class ImageTree {
         this.#put(folder, part, next);
       }
       if (next.kind === "folder") {
-        // Links lead deeper than the path itself says.
+        // Links can lead deeper than the path itself suggests.
         if (ancestors.push(next) > MAX_PARTS)
           throw unsafe("path-too-deep", `it is nested deeper than ${MAX_PARTS} folders`, parts.join("/"));
       } else if (next.kind === "file") return left.length === 0 ? next : undefined;

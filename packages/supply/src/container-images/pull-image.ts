@@ -25,7 +25,7 @@ export interface PulledImage {
   manifest: ImageManifest;
   config: ImageConfig;
   tree: ImageTree;
-  /** The contents of its files. */
+  /** The contents of the files of the image. */
   spool: LayerSpool;
 }
 
@@ -42,13 +42,13 @@ export async function pullImage(
   operation: Operation,
   limits: ImageLimits = IMAGE_LIMITS,
 ): Promise<PulledImage> {
-  const late = AbortSignal.timeout(limits.pull_ms);
-  const signal = AbortSignal.any([operation.signal, late]);
+  const timeout = AbortSignal.timeout(limits.pull_ms);
+  const signal = AbortSignal.any([operation.signal, timeout]);
   try {
     const limited: Operation = { signal, report: (progress) => operation.report(progress) };
     return await pullWithin(registry, reference, host, folder, limited, limits);
   } catch (error) {
-    if (!late.aborted || operation.signal.aborted) throw error;
+    if (!timeout.aborted || operation.signal.aborted) throw error;
     throw unreachableRegistry(reference.registry, "pulling the image took too long", error);
   }
 }
@@ -61,25 +61,25 @@ async function pullWithin(
   operation: Operation,
   limits: ImageLimits,
 ): Promise<PulledImage> {
-  const shown = formatImageReference(reference);
+  const reference_text = formatImageReference(reference);
   const { signal } = operation;
-  operation.report({ step: "resolve", message: `Reading the manifest of ${shown}` });
-  const { digest, manifest } = await findManifest(registry, reference, host, shown, signal);
+  operation.report({ step: "resolve", message: `Reading the manifest of ${reference_text}` });
+  const { digest, manifest } = await findManifest(registry, reference, host, reference_text, signal);
   const total = manifest.layers.reduce((sum, { size }) => sum + size, 0);
   if (total > limits.unpacked_bytes)
     throw new BackplaneError(
       "package.unsafe",
-      `${shown} has ${total} bytes; the limit is ${limits.unpacked_bytes}.`,
+      `${reference_text} has ${total} bytes; the limit is ${limits.unpacked_bytes}.`,
     );
   const config = readImageConfig(
     await registry.readBlob(reference, manifest.config, MAX_CONFIG_BYTES, { signal }),
-    shown,
+    reference_text,
   );
-  requirePlatform(config, host, shown);
+  requirePlatform(config, host, reference_text);
   if (config.diff_ids.length !== manifest.layers.length)
     throw new BackplaneError(
       "package.invalid",
-      `${shown} lists different numbers of layers in its manifest and in its configuration.`,
+      `${reference_text} lists different numbers of layers in its manifest and in its configuration.`,
     );
   const spool: LayerSpool = {
     handle: await open(join(folder, "spool"), "wx+", 0o600),
@@ -93,16 +93,20 @@ async function pullWithin(
     for (const [index, layer] of manifest.layers.entries()) {
       requireNotCancelled(operation);
       if (!LAYER.test(layer.media_type))
-        throw new BackplaneError("package.invalid", `${shown} has a layer of the type ${layer.media_type}.`);
-      const message = `Downloading ${shown}, layer ${index + 1} of ${manifest.layers.length}`;
+        throw new BackplaneError(
+          "package.invalid",
+          `${reference_text} has a layer of the type ${layer.media_type}.`,
+        );
+      const message = `Downloading ${reference_text}, layer ${index + 1} of ${manifest.layers.length}`;
       const received = (bytes: number) =>
         operation.report({ step: "download", message, done: before + bytes, total, unit: "bytes" });
       const file = join(folder, `layer-${index}`);
       await registry.fetchBlob(reference, layer, file, { signal, received });
       before += layer.size;
-      operation.report({ step: "unpack", message: `Unpacking layer ${index + 1} of ${shown}` });
+      operation.report({ step: "unpack", message: `Unpacking layer ${index + 1} of ${reference_text}` });
       const diff_id = await applyLayer(tree, index, createReadStream(file), spool, limits);
-      if (diff_id !== config.diff_ids[index]) throw wrongLayer(shown, config.diff_ids[index]!, diff_id);
+      if (diff_id !== config.diff_ids[index])
+        throw wrongLayer(reference_text, config.diff_ids[index]!, diff_id);
       await rm(file);
     }
     return { reference, digest, manifest, config, tree, spool };
@@ -116,49 +120,57 @@ async function findManifest(
   registry: RegistryClient,
   reference: OciReference,
   host: HostPlatform,
-  shown: string,
+  reference_text: string,
   signal: AbortSignal,
 ): Promise<{ digest: string; manifest: ImageManifest }> {
   const first = await registry.fetchManifest(reference, { signal });
   if (first.document.kind === "manifest") return { digest: first.digest, manifest: first.document };
   const { manifests } = first.document;
-  const found = manifests.find(
+  const match = manifests.find(
     ({ platform }) => platform?.os === host.os && platform.architecture === host.arch,
   );
-  if (found === undefined) {
+  if (match === undefined) {
     const supported = manifests.flatMap(({ platform }) =>
       platform === null || platform.os === "unknown" ? [] : [`${platform.os}/${platform.architecture}`],
     );
-    throw wrongPlatform(shown, host, supported);
+    throw wrongPlatform(reference_text, host, supported);
   }
-  const own = await registry.fetchManifest({ ...reference, digest: found.digest }, { signal });
-  if (own.bytes.length !== found.size)
+  const platform_manifest = await registry.fetchManifest({ ...reference, digest: match.digest }, { signal });
+  if (platform_manifest.bytes.length !== match.size)
     throw new BackplaneError(
       "package.invalid",
-      `The manifest of ${shown} has ${own.bytes.length} bytes instead of ${found.size}.`,
+      `The manifest of ${reference_text} has ${platform_manifest.bytes.length} bytes instead of ${match.size}.`,
     );
-  if (own.document.kind !== "manifest")
-    throw new BackplaneError("package.invalid", `${shown} is an index of indexes.`);
-  return { digest: own.digest, manifest: own.document };
+  if (platform_manifest.document.kind !== "manifest")
+    throw new BackplaneError("package.invalid", `${reference_text} is an index of indexes.`);
+  return { digest: platform_manifest.digest, manifest: platform_manifest.document };
 }
 
-function requirePlatform({ os, architecture }: ImageConfig, host: HostPlatform, shown: string): void {
+function requirePlatform(
+  { os, architecture }: ImageConfig,
+  host: HostPlatform,
+  reference_text: string,
+): void {
   if (os !== host.os || architecture !== host.arch)
-    throw wrongPlatform(shown, host, [`${os}/${architecture}`]);
+    throw wrongPlatform(reference_text, host, [`${os}/${architecture}`]);
 }
 
-function wrongPlatform(shown: string, host: HostPlatform, supported: readonly string[]): BackplaneError {
+function wrongPlatform(
+  reference_text: string,
+  host: HostPlatform,
+  supported: readonly string[],
+): BackplaneError {
   return new BackplaneError(
     "package.platform",
-    `${shown} does not run on ${host.os}/${host.arch}; it supports ${supported.join(", ") || "no platform"}.`,
+    `${reference_text} does not run on ${host.os}/${host.arch}; it supports ${supported.join(", ") || "no platform"}.`,
     { details: { host: `${host.os}/${host.arch}`, supported: [...supported] } },
   );
 }
 
-function wrongLayer(shown: string, expected: string, actual: string): BackplaneError {
+function wrongLayer(reference_text: string, expected: string, actual: string): BackplaneError {
   return new BackplaneError(
     "package.digest_mismatch",
-    `A layer of ${shown} does not match the configuration of the image.`,
+    `A layer of ${reference_text} does not match the configuration of the image.`,
     { details: { expected, actual } },
   );
 }

@@ -1,5 +1,5 @@
 /**
- * The root file system of an image inside a package: a list of its files, and their contents one after the other. Packages
+ * The root file system of an image inside a package: a list of its files, and their contents one after another. Packages
  * contain no links, so the links of an image exist only in the list until the root is expanded for a process.
  */
 import { chmod, type FileHandle, mkdir, open, readFile, symlink } from "node:fs/promises";
@@ -77,7 +77,10 @@ export async function expandRoot(folder: string, into: string): Promise<string[]
   const entries = JSON.parse(await readFile(join(folder, ROOT_LIST), "utf8")) as RootEntry[];
   for (const [path] of entries) {
     if (partsOf(path).join("/") !== path)
-      throw new BackplaneError("package.corrupt", `The image lists the path ${JSON.stringify(path)}.`);
+      throw new BackplaneError(
+        "package.corrupt",
+        `The image lists the invalid path ${JSON.stringify(path)}.`,
+      );
   }
   await makeFolder(into);
   const data = await open(join(folder, ROOT_DATA), "r");

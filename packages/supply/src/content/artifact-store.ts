@@ -65,8 +65,8 @@ export function openArtifactStore(dir: string): ArtifactFiles {
       let removed = 0;
       for (const name of await readdir(folder)) {
         if (!HEX.test(name)) continue;
-        const found = await stat(join(folder, name)).catch(() => null);
-        if (found === null || Date.now() - found.mtimeMs < min_age_ms) continue;
+        const info = await stat(join(folder, name)).catch(() => null);
+        if (info === null || Date.now() - info.mtimeMs < min_age_ms) continue;
         await rm(join(folder, name), { force: true });
         removed++;
       }
@@ -98,8 +98,8 @@ async function sizeIfIntact(file: FileHandle, sha256: string): Promise<number | 
 }
 
 /**
- * Not a generator: one that was never started would not close the file when its reader gives up, and Node ends the process
- * when it collects an open file.
+ * Not a generator: one that was never started would not close the file when its reader gives up, and Node exits
+ * when it garbage-collects an open file.
  */
 function contentOf(file: FileHandle): AsyncIterableIterator<Uint8Array> {
   let at = 0;

@@ -38,13 +38,13 @@ export interface Staging {
 }
 
 export interface ContentStore {
-  /** The folder of the digest, after every byte was verified. Throws `package.corrupt`. */
+  /** The folder of the digest, after every byte was verified. Throws `package.corrupt` or `package.files_missing`. */
   verified(digest: string): Promise<string>;
   /** The folder of the digest, which may be missing. Nothing runs from it, see package-images.ts. */
   treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
-  /** The files of the digest. Throws `package.corrupt` when it is missing. */
+  /** The files of the digest. Throws `package.files_missing` when it is missing. */
   listing(digest: string): Promise<TreeFile[]>;
   /** Ends the protection by one `install`: the package row exists, or there will be none. */
   release(digest: string): void;
@@ -112,12 +112,12 @@ export function openContentStore(dir: string): ContentStore {
     const folder = folderOf(digest);
     const difference = await checkFolder(folder, digest);
     if (difference === null) return join(folder, "tree");
-    throw (await isThere(folder)) ? corrupt(digest, difference) : absent(digest);
+    throw (await folderExists(folder)) ? corrupt(digest, difference) : absent(digest);
   };
 
   const isOld = async (digest: string, min_age_ms: number): Promise<boolean> => {
-    const found = await stat(folderOf(digest)).catch(() => null);
-    return found !== null && Date.now() - found.mtimeMs >= min_age_ms;
+    const info = await stat(folderOf(digest)).catch(() => null);
+    return info !== null && Date.now() - info.mtimeMs >= min_age_ms;
   };
 
   return {
@@ -133,7 +133,7 @@ export function openContentStore(dir: string): ContentStore {
       }
       return removed;
     },
-    has: (digest) => isThere(folderOf(digest)),
+    has: (digest) => folderExists(folderOf(digest)),
     async listing(digest) {
       const text = await readFile(join(folderOf(digest), "listing"), "utf8").catch(() => null);
       if (text === null) throw absent(digest);
@@ -202,7 +202,7 @@ export async function checkFolder(folder: string, digest: string): Promise<Diffe
   return await findDifference(join(folder, "tree"), listing);
 }
 
-function isThere(folder: string): Promise<boolean> {
+function folderExists(folder: string): Promise<boolean> {
   return stat(folder).then(
     () => true,
     () => false,
@@ -211,17 +211,23 @@ function isThere(folder: string): Promise<boolean> {
 
 /** A gateway that shares its database with others has only the files of packages that were installed on it. */
 function absent(digest: string): BackplaneError {
-  return new BackplaneError("package.corrupt", `The files of ${digest} are not in this gateway's home.`, {
-    details: { digest, what: "missing" },
-  });
+  return new BackplaneError(
+    "package.files_missing",
+    `The files of ${digest} are not in this gateway's home.`,
+    {
+      details: { digest, what: "missing" },
+    },
+  );
 }
 
 export function corrupt(digest: string, difference: Difference): BackplaneError {
-  const { file, what } = difference;
+  const { file, what, expected, actual } = difference;
   const change = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
+  const digests =
+    expected === undefined || actual === undefined ? "" : ` (expected ${expected}, found ${actual})`;
   return new BackplaneError(
     "package.corrupt",
-    `The installed files of ${digest} have changed: ${JSON.stringify(file)} ${change}.`,
+    `The installed files of ${digest} have changed: ${JSON.stringify(file)} ${change}${digests}.`,
     { details: { digest, ...difference } },
   );
 }

@@ -14,14 +14,14 @@ export interface InspectedTree {
 
 /** `dir` is the home's `blobs` folder. Changes nothing. A tree that is removed meanwhile is skipped. */
 export async function* inspectContent(dir: string): AsyncGenerator<InspectedTree, void> {
-  const read = async () =>
+  const listTrees = async () =>
     (await readdir(join(dir, "sha256")).catch(() => [])).filter((name) => TREE.test(name));
-  const names = await read();
-  for (const [at, name] of names.entries()) {
+  const names = await listTrees();
+  for (const [position, name] of names.entries()) {
     const digest = `sha256:${name}`;
     const difference = await checkFolder(join(dir, "sha256", name), digest);
-    if (difference !== null && !(await read()).includes(name)) continue;
-    yield { digest, difference, count: names.length, index: at + 1 };
+    if (difference !== null && !(await listTrees()).includes(name)) continue;
+    yield { digest, difference, count: names.length, index: position + 1 };
   }
 }
 

@@ -52,7 +52,7 @@ const CONTENTS: readonly { pattern: RegExp; why: string }[] = [
   { pattern: /\bAIza[A-Za-z0-9_-]{35}\b/, why: "it contains a Google API key" },
 ];
 
-/** One of these begins or is part of each match of the patterns above. Searching for them first is several times faster. */
+/** Every match of a pattern above contains one of these. Searching for them first is several times faster. */
 const ANCHOR =
   /PRIVATE KEY|A(?:KI|SI)A|gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|hooks\.slack\.com|sk-(?:ant|proj|svcacct)-|k_live_|npm_|pypi-AgE|hf_|AIza/;
 
@@ -102,7 +102,7 @@ export interface CredentialCheck {
 
 /** Scans all files of a package. */
 export function createCredentialCheck(): CredentialCheck {
-  // Only what was found is kept: a scan holds a part of its file.
+  // Only the findings are kept, because a scan holds a part of its file.
   const reasons = new Map<string, string>();
   return {
     scan(path) {
@@ -120,8 +120,8 @@ export function createCredentialCheck(): CredentialCheck {
       };
     },
     assertNone(where) {
-      const found = [...reasons].map(([file, why]) => ({ file, why })).sort(byFile);
-      if (found.length > 0) throw refuseCredentials(found, where);
+      const files = [...reasons].map(([file, why]) => ({ file, why })).sort(byFile);
+      if (files.length > 0) throw refuseCredentials(files, where);
     },
   };
 }

@@ -26,7 +26,7 @@ export async function writeCheckedJson(file: string, value: Record<string, unkno
   await writeJson(file, { ...value, sum: checksumOf(value) });
 }
 
-/** Throws when the checksum does not match. A file without one was written by hand or by an earlier version. */
+/** Throws if the checksum does not match. A file without a checksum was written by hand or by an earlier version. */
 export function parseCheckedJson(text: string): Record<string, unknown> {
   const { sum, ...value } = JSON.parse(text) as Record<string, unknown>;
   if (sum !== undefined && sum !== checksumOf(value)) {

@@ -1,6 +1,6 @@
 /**
  * Copies a listed tree into a new folder and verifies the copy. The fingerprint of the copy is taken before its content is
- * hashed, so the fingerprint stands for the verified content. The copy never uses hard links or shared extents, because a
+ * hashed, so the fingerprint identifies the verified content. The copy never uses hard links or shared extents, because a
  * write to the original must not change the copy.
  */
 import { constants } from "node:fs";
@@ -55,7 +55,7 @@ function foldersOf(files: readonly TreeFile[]): string[] {
   return [...folders].sort();
 }
 
-/** False if it is clear without hashing that this is not the listed file. */
+/** Returns false if the source differs from the listed file in a way that needs no hashing to detect. */
 async function copyFile(from: string, to: string, { mode, size }: TreeFile): Promise<boolean> {
   const source = await open(from, READ).catch(() => null);
   if (source === null) return false;

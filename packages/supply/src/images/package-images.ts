@@ -33,7 +33,7 @@ export interface PackageImagesOptions {
 }
 
 export interface PackageImages extends PackageFiles {
-  /** Removes every image. None may be in use any more. */
+  /** Removes every image. None may still be in use. */
   close(): Promise<void>;
 }
 
@@ -42,7 +42,7 @@ const MAX_IMAGES = 256;
 /** A package with at least this many files and folders is checked less often. */
 const LARGE = 512;
 const LARGE_CHECK_MS = 5_000;
-/** How many images one start creates when they keep being changed. */
+/** How many times one start creates an image that keeps being changed. */
 const MAX_TRIES = 3;
 
 interface Image {
@@ -58,7 +58,7 @@ interface Image {
   store_checked_at: number;
   users: number;
   used_at: number;
-  /** No start uses the image any more; it is removed after its last user. */
+  /** The image is no longer used for a start and is removed after its last user. */
   dropped: boolean;
 }
 
@@ -146,7 +146,7 @@ class Images implements PackageImages {
       folder,
       paths.map((path) => ({ path })),
     );
-    // The contents came from a copy that nobody has changed while it was read.
+    // Confirms that the copy did not change while its contents were read.
     if ((await image.own.changed()) !== null) throw changedInUse(image.digest, ROOT_DATA);
     image.bytes *= 2;
     return { folder, fingerprint };
@@ -219,7 +219,7 @@ class Images implements PackageImages {
   /** A damaged store is an error although the image is intact, so that the operator learns of the damage. */
   async #confirmStore(image: Image): Promise<void> {
     const now = performance.now();
-    // The check only reports damage, so a large package does not pay for it with each of many starts in a row.
+    // The check only reports damage, so for a large package it is not repeated at every start.
     if (image.store.size > LARGE && now - image.store_checked_at < LARGE_CHECK_MS) return;
     if ((await image.store.changed()) !== null) {
       const { store } = this.#options;
@@ -246,7 +246,7 @@ class Images implements PackageImages {
     const { digest, folder } = image;
     this.#options.log.error(
       { digest, file: join(folder, file) },
-      "the verified image of a package was changed by another process and is not used any more",
+      "the verified image of a package was changed by another process and is no longer used",
     );
     this.#removeIfUnused(image);
   }

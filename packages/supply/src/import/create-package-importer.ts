@@ -82,13 +82,13 @@ export interface ImporterParts {
   host: HostPlatform;
   npm?: Npm;
   pip?: Pip;
-  /** Without it the install scripts of npm packages never run. */
+  /** If absent, the install scripts of npm packages never run. */
   scripts?: InstallScripts | null;
-  /** Without it no Python package is built from its source archive. */
+  /** If absent, no Python package is built from its source archive. */
   builds?: SourceBuilds | null;
-  /** Without it the provenance of npm packages is not checked. */
+  /** If absent, the provenance of npm packages is not checked. */
   provenance?: CheckProvenance;
-  /** How OCI registries are reached; without it, none can be used. */
+  /** How OCI registries are reached. If absent, none can be used. */
   registries?: Omit<RegistryClientOptions, "credentials">;
   limits?: UnpackLimits;
 }
@@ -203,14 +203,14 @@ export function createPackageImporter({
   ): Promise<ImportedPackage> =>
     inStaging(async (staging) => {
       const { tree } = staging;
-      let found: Provenance | undefined;
+      let verified_provenance: Provenance | undefined;
       const accept: NpmServerOptions["accept"] = async (locked) => {
-        found = await provenance?.(locked, tree, operation);
+        verified_provenance = await provenance?.(locked, tree, operation);
       };
       const listing = await npmServer(npm, { ...options, accept }, tree, operation);
       const staged = await readStaged(staging, listing, {}, null);
       const imported = await installStaged(staged, "npm", null, operation);
-      return found === undefined ? imported : { ...imported, provenance: found };
+      return verified_provenance === undefined ? imported : { ...imported, provenance: verified_provenance };
     });
 
   const importPython = (options: PythonServerOptions, operation: Operation): Promise<ImportedPackage> =>
@@ -250,10 +250,10 @@ export function createPackageImporter({
     operation: Operation,
     { registryLogin, changing = false }: Pick<OpenOptions, "registryLogin" | "changing">,
   ): PartImport => ({
-    npm: async (spec, secret_slots) => {
+    npm: async ({ spec, program, secret_slots }) => {
       const notes: string[] = [];
       const note = (text: string) => void notes.push(text);
-      const options = { spec, secret_slots, allowed: allowed.scripts, scripts, note };
+      const options = { spec, program, secret_slots, allowed: allowed.scripts, scripts, note };
       return { ...(await importNpm(options, operation)), notes };
     },
     pypi: (source) => importPython({ ...source, allowed: allowed.builds, builds }, operation),
@@ -399,6 +399,7 @@ export function createPackageImporter({
       if (bytes === null) throw corrupt(digest, { file: wanted, what: "changed" });
       return bytes;
     },
+    has: (digest) => store.has(digest),
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     import: async (source) => {
       const operation = unwatchedOperation();

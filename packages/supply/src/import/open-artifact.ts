@@ -28,9 +28,9 @@ export function requireSameFiles(artifact: PluginArtifact, { digest, files }: Tr
 }
 
 function firstDifference(expected: readonly TreeFile[], actual: readonly TreeFile[]): string | null {
-  const found = new Map(actual.map((file) => [file.path, file]));
+  const actual_files = new Map(actual.map((file) => [file.path, file]));
   const differs = expected.find(({ path, sha256, mode }) => {
-    const file = found.get(path);
+    const file = actual_files.get(path);
     return file?.sha256 !== sha256 || file.mode !== mode;
   });
   return differs?.path ?? null;

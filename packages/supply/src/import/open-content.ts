@@ -102,7 +102,7 @@ export async function inspectNpm(
   return { ...content, parts };
 }
 
-/** Asks the index for the version, without the dependencies of the package. */
+/** Queries the index for the version, without the dependencies of the package. */
 export async function inspectPython(
   pip: Pip,
   source: Extract<InstallationSource, { kind: "pypi" }>,
@@ -135,7 +135,7 @@ const NOT_IMPORTED: PartImport = {
   manifest: unsupported,
 };
 
-/** A folder of kernel plugins is recognized before it is packed, because it may hold a large node_modules. */
+/** A folder of kernel plugins is recognized before it is packed, because it may contain a large node_modules. */
 export async function kernelPluginFolder(path: string): Promise<SourceContent | null> {
   const text = await readFile(join(path, PACKAGE_JSON), "utf8").catch(() => "");
   if (!declaresPlugins(text) || existsSync(join(path, MANIFEST_FILE))) return null;
@@ -168,8 +168,8 @@ export async function readListedText(
   { files }: TreeListing,
   path: string,
 ): Promise<string | null> {
-  const found = files.find((file) => file.path === path);
-  if (found === undefined || found.size > MAX_JSON_BYTES) return null;
+  const listed_file = files.find((file) => file.path === path);
+  if (listed_file === undefined || listed_file.size > MAX_JSON_BYTES) return null;
   return await readFile(join(tree, path), "utf8");
 }
 
@@ -195,14 +195,15 @@ export function packageContent(
 ): SourceContent {
   const { name, package_id, version, runtime, exports } = manifest;
   const whole = isDescribed(runtime.protocol) || runtime.protocol === "skills";
-  const permissions = [runtime.permissions, ...exports.map((each) => each.permissions)];
+  const permissions = [runtime.permissions, ...exports.map((item) => item.permissions)];
   const preview = {
     name,
     package_id,
     version,
-    secret_slots: [...new Set(permissions.flatMap((each) => each?.secret_slots ?? []))],
+    secret_slots: [...new Set(permissions.flatMap((item) => item?.secret_slots ?? []))],
     exports: whole ? [WHOLE_PACKAGE] : exports.map(({ id }) => id),
     binds: isDescribed(runtime.protocol),
+    manifest,
   };
   const part = {
     kind: "package",

@@ -1,4 +1,4 @@
-/** Opens a source as an archive and returns it with the hints that the source gives. A folder is packed first. */
+/** Opens a source as an archive and returns it with the hints that the source provides. A folder is packed first. */
 import { createReadStream, readFileSync, statSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute, join } from "node:path";
@@ -35,15 +35,15 @@ export async function openSource(
   }
   const { path } = source;
   if (!isAbsolute(path)) throw invalidSource(`${path} is not an absolute path`);
-  const found = await stat(path).catch(() => null);
-  if (found === null) throw invalidSource(`There is no folder or archive ${path}`);
+  const info = await stat(path).catch(() => null);
+  if (info === null) throw invalidSource(`There is no folder or archive ${path}`);
   // Some file systems store no creation time and return the epoch.
-  const created_at = found.birthtimeMs > 0 ? found.birthtime.toISOString() : null;
+  const created_at = info.birthtimeMs > 0 ? info.birthtime.toISOString() : null;
   const name = basename(path);
-  if (source.kind === "folder" && found.isFile() && ARCHIVE.test(path)) {
+  if (source.kind === "folder" && info.isFile() && ARCHIVE.test(path)) {
     return { bytes: createReadStream(path), hints: {}, created_at };
   }
-  if (!found.isDirectory()) throw invalidSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
+  if (!info.isDirectory()) throw invalidSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
   if (source.kind === "workspace") {
     const bytes = await workspaceBytes(source, store);
     const { package_id } = source;
@@ -60,9 +60,9 @@ export async function openSource(
 /** The signature that is kept beside the files of a folder. Null stands for one that cannot be read. */
 export function readFolderSignature(folder: string): unknown[] {
   const file = join(folder, SIGNATURE_FILE);
-  const found = statSync(file, { throwIfNoEntry: false });
-  if (found === undefined) return [];
-  if (!found.isFile() || found.size > MAX_SIGNATURE_BYTES) return [null];
+  const info = statSync(file, { throwIfNoEntry: false });
+  if (info === undefined) return [];
+  if (!info.isFile() || info.size > MAX_SIGNATURE_BYTES) return [null];
   try {
     return [JSON.parse(readFileSync(file, "utf8"))];
   } catch {
@@ -74,13 +74,16 @@ async function workspaceBytes(
   { path, whole, keep, digest }: WorkspaceSource,
   store: ContentStore,
 ): Promise<AsyncIterable<Uint8Array>> {
-  const found = await surveyFolder(path, whole ? "" : TOOLS_FOLDER);
+  const listing = await surveyFolder(path, whole ? "" : TOOLS_FOLDER);
   // Only the reviewed content may be loaded.
-  if (found.digest !== digest) throw new BackplaneError("workspace.changed");
-  if (keep === null) return tarOf(() => path, found);
-  const kept = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));
-  const names = new Set(kept.map((file) => file.path));
+  if (listing.digest !== digest) throw new BackplaneError("workspace.changed");
+  if (keep === null) return tarOf(() => path, listing);
+  const kept_files = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));
+  const names = new Set(kept_files.map((file) => file.path));
   const tree = await store.verified(keep.digest);
-  const mixed: TreeListing = listTree([...found.files.filter((file) => !names.has(file.path)), ...kept]);
+  const mixed: TreeListing = listTree([
+    ...listing.files.filter((file) => !names.has(file.path)),
+    ...kept_files,
+  ]);
   return tarOf((file) => (names.has(file) ? tree : path), mixed);
 }

@@ -26,7 +26,7 @@ export interface PluginSourcesOptions {
   /** Folders of the packages that are bundled with the gateway, in order. */
   bundled_roots: readonly string[];
   npm?: Npm;
-  /** Without it the provenance of npm packages is not checked. */
+  /** If absent, the provenance of npm packages is not checked. */
   provenance?: CheckProvenance;
   /** Conditions for `exports`; default: those of this process. */
   conditions?: readonly string[];
@@ -35,7 +35,7 @@ export interface PluginSourcesOptions {
 export interface PluginSources {
   discover(): Promise<DiscoveredPlugins>;
   inspect(source: string, operation?: Operation): Promise<PluginEntry[]>;
-  /** Cancelling the operation leaves everything as it was. */
+  /** Cancelling the operation leaves everything unchanged. */
   install(source: string, options: { editable: boolean }, operation?: Operation): Promise<PluginEntry[]>;
   remove(name: string): Promise<void>;
 }

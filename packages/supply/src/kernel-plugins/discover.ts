@@ -13,25 +13,25 @@ export interface DiscoverParts {
 }
 
 export async function discoverPlugins(parts: DiscoverParts): Promise<DiscoveredPlugins> {
-  const found = new Map<string, PluginEntry>();
+  const entries_by_name = new Map<string, PluginEntry>();
   const problems: DiscoveredPlugins["problems"] = [];
   const add = (source: string, origin: PluginOrigin, { entries, problems: errors }: PackageReading) => {
     for (const error of errors) problems.push({ source, error });
     for (const entry of entries) {
-      const known = found.get(entry.name);
+      const known = entries_by_name.get(entry.name);
       // Plugins of the same origin have no order.
       if (known?.origin === origin && known.source !== entry.source) {
         problems.push({ source, error: `${entry.name} is already a plugin of ${known.source}` });
         continue;
       }
-      found.delete(entry.name);
-      found.set(entry.name, entry);
+      entries_by_name.delete(entry.name);
+      entries_by_name.set(entry.name, entry);
     }
   };
   await addBundled(parts, add);
   await addInstalled(parts, problems, add);
   await addLocal(parts, problems, add);
-  return { entries: [...found.values()], problems };
+  return { entries: [...entries_by_name.values()], problems };
 }
 
 type Add = (source: string, origin: PluginOrigin, reading: PackageReading) => void;
@@ -56,7 +56,7 @@ async function addInstalled(
       const entries = await Promise.all(reading.entries.map((entry) => withProvenance(tree, entry)));
       add(name, "installed", { ...reading, entries });
     }
-    // It is a dependency of another package, and nobody agreed to run it as a plugin.
+    // The package is a dependency of another package, and nobody agreed to run it as a plugin.
     else
       problems.push({
         source: name,
@@ -76,7 +76,7 @@ async function addLocal(
     const dir = folderPath(plugins_dir, folder);
     const source = folder.from ?? dir;
     const reading = await readPluginPackage(dir, { origin: "local", source, conditions });
-    if (reading === null) problems.push({ source, error: "the folder has no package.json any more" });
+    if (reading === null) problems.push({ source, error: "the folder no longer has a package.json" });
     else add(source, "local", requireDeclaration(reading));
   }
 }

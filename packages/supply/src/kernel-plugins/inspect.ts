@@ -104,7 +104,7 @@ export async function inspectArchive(
   );
 }
 
-/** Also null for names that npm would refuse, because the name becomes a path. */
+/** Null if there is no name, or for a name that npm would refuse, because the name becomes a path. */
 function nameOf(manifest: string): string | null {
   try {
     const { name } = JSON.parse(manifest) as { name?: unknown };

@@ -49,7 +49,7 @@ async function createdAt(dir: string): Promise<string | undefined> {
   }
 }
 
-/** With an unreadable file only the dates are lost. */
+/** If the file is unreadable, only the dates are lost. */
 async function readDates(plugins_dir: string): Promise<Dates> {
   try {
     const value = JSON.parse(await readFile(join(plugins_dir, FILE), "utf8")) as unknown;

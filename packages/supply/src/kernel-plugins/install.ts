@@ -18,7 +18,7 @@ import { readPluginPackage } from "./read-package.ts";
 
 export interface InstallParts extends InspectParts {
   tree: NpmTree;
-  /** Without it the provenance of packages is not checked. */
+  /** If absent, the provenance of packages is not checked. */
   provenance?: CheckProvenance;
   /** The plugins that are already installed. */
   present(): Promise<PluginEntry[]>;
@@ -60,20 +60,20 @@ async function installPackage(
     return requirePlugins(name, reading).entries;
   };
   await parts.tree.change(async (staging) => {
-    let found: Parameters<typeof recordProvenance>[2] = null;
+    let recorded: Parameters<typeof recordProvenance>[2] = null;
     const accept = async (locked: LockedPackage) => {
       const { provenance: check } = parts;
       if (source.kind !== "npm" || check === undefined) return;
       const provenance = await check(locked, staging, operation);
-      found = { version: locked.version, provenance };
+      recorded = { version: locked.version, provenance };
     };
     const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
     const own = (from: string) => OWN_ARCHIVE.test(from);
     const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
     await npmInstall(parts.npm, staging, { name, spec, own, manifest, accept }, operation);
-    await recordProvenance(staging, name, found);
+    await recordProvenance(staging, name, recorded);
     await requireUnusedNames(await read(join(staging, "node_modules", name)), parts);
-    // The staged copy becomes the tree after this.
+    // After this check the staged copy replaces the tree.
     requireNotCancelled(operation);
     operation.report({ step: "store", message: `Storing ${name}` });
   });
@@ -126,12 +126,12 @@ async function installFolder(
     await writeLocalList(plugins_dir, [...others, { path: copy, editable: false, from: path }]);
     return copied;
   } catch (error) {
-    for (const left of [draft, dir]) await rm(left, { recursive: true, force: true });
+    for (const path of [draft, dir]) await rm(path, { recursive: true, force: true });
     throw diskFault(error, "the gateway's home (plugins)") ?? error;
   }
 }
 
-/** With two packages for one plugin it would be undefined which one runs. */
+/** If two packages provided the same plugin, it would be undefined which one runs. */
 async function requireUnusedNames(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
   const present = await parts.present();
   for (const { name, origin, source } of entries) {
@@ -172,9 +172,9 @@ export async function removeEntry(entry: PluginEntry, parts: InstallParts): Prom
 export async function sweepCopies(plugins_dir: string): Promise<void> {
   const { folders, problem } = await readLocalList(plugins_dir);
   if (problem !== null) return;
-  const kept = new Set(folders.map((folder) => folderPath(plugins_dir, folder)));
+  const used_folders = new Set(folders.map((folder) => folderPath(plugins_dir, folder)));
   for (const name of await readdir(join(plugins_dir, COPIES)).catch(() => [])) {
     const dir = join(plugins_dir, COPIES, name);
-    if (!kept.has(dir)) await rm(dir, { recursive: true, force: true });
+    if (!used_folders.has(dir)) await rm(dir, { recursive: true, force: true });
   }
 }

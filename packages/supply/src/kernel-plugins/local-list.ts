@@ -4,7 +4,7 @@ import { isAbsolute, join } from "node:path";
 import { parseCheckedJson, writeCheckedJson } from "../files/checked-json.ts";
 
 export interface LocalFolder {
-  /** Absolute when it is linked, else relative to the plugins folder. */
+  /** Absolute when it is linked, otherwise relative to the plugins folder. */
   path: string;
   editable: boolean;
   /** The source of a copy. */

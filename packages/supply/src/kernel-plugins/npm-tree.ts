@@ -25,7 +25,7 @@ import { PROVENANCE_FILE, readProvenance } from "./provenance-record.ts";
 export interface InstalledPackage {
   name: string;
   dir: string;
-  /** False if it is installed only as a dependency of another package. */
+  /** False if the package is installed only as a dependency of another package. */
   direct: boolean;
 }
 
@@ -57,7 +57,7 @@ export class NpmTree {
     return root === null ? undefined : await readProvenance(root, name, version);
   }
 
-  /** `work` changes the given copy. When it throws, the tree stays as it was. */
+  /** `work` changes the given copy. When it throws, the tree stays unchanged. */
   async change<T>(work: (staging: string) => Promise<T>): Promise<T> {
     const generations = join(this.#dir, GENERATIONS);
     await mkdir(generations, { recursive: true, mode: 0o700 });

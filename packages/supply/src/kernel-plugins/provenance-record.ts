@@ -33,7 +33,7 @@ export async function readProvenance(
   return parsed.success ? parsed.data : undefined;
 }
 
-/** Without a readable file nothing is known. */
+/** An unreadable file counts as empty. */
 async function readRecords(folder: string): Promise<Record<string, unknown>> {
   try {
     const value: unknown = JSON.parse(await readFile(join(folder, PROVENANCE_FILE), "utf8"));

@@ -64,10 +64,10 @@ export async function readPackageJson(
   if (Object.keys(group).length > MAX_PLUGINS) {
     return { ...reading, problems: [`its package.json has more than ${MAX_PLUGINS} plugins`] };
   }
-  for (const [name, about] of Object.entries(group)) {
-    const found = await readEntry({ dir, locate, manifest, ...options }, name, about);
-    if (typeof found === "string") reading.problems.push(found);
-    else reading.entries.push(found);
+  for (const [name, declaration] of Object.entries(group)) {
+    const entry = await readEntry({ dir, locate, manifest, ...options }, name, declaration);
+    if (typeof entry === "string") reading.problems.push(entry);
+    else reading.entries.push(entry);
   }
   return reading;
 }
@@ -80,14 +80,14 @@ export function declaresPlugins(text: string): boolean {
 async function readEntry(
   parts: ReadOptions & { dir: string; locate: Locate; manifest: PackageJson },
   name: string,
-  about: unknown,
+  declaration: unknown,
 ): Promise<PluginEntry | string> {
   const { conditions, dir, locate, manifest, origin, source } = parts;
   if (!isPluginName(name)) {
     return `the plugin name ${JSON.stringify(name.slice(0, 80))} is not in kebab-case or is longer than 64 characters`;
   }
-  if (!isObject(about)) return `the entry of ${name} is not an object; write {"category": "…"}`;
-  const { category, module } = about;
+  if (!isObject(declaration)) return `the entry of ${name} is not an object; write {"category": "…"}`;
+  const { category, module } = declaration;
   if (!(PLUGIN_CATEGORIES as readonly unknown[]).includes(category)) {
     return `the category of ${name} is not one of ${PLUGIN_CATEGORIES.join(", ")}`;
   }
@@ -96,8 +96,8 @@ async function readEntry(
   if (module !== undefined && typeof module !== "string") return `the module of ${name} is not a path`;
   const path = module ?? findModuleEntry(manifest, conditions);
   if (path === null) return `its package.json exports nothing as "."`;
-  const found = await locate(path);
-  if ("problem" in found) return found.problem;
+  const file = await locate(path);
+  if ("problem" in file) return file.problem;
   return {
     name,
     version: manifest.version,
@@ -105,7 +105,7 @@ async function readEntry(
     origin,
     source: source ?? (typeof manifest.name === "string" ? manifest.name : dir),
     dir,
-    module: found.file,
+    module: file.file,
   };
 }
 

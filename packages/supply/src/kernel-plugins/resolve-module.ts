@@ -1,6 +1,6 @@
 /**
- * Resolves the entry file of a package: the `.` of its `exports` under the conditions of this process, else its `main`. The
- * file must exist, and its real path must be inside the package. Nothing is executed.
+ * Resolves the entry file of a package: the `.` of its `exports` under the conditions of this process, otherwise its
+ * `main`. The file must exist, and its real path must be inside the package. Nothing is executed.
  */
 import { realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
@@ -9,14 +9,14 @@ import type { PackageJson } from "../npm/package-json.ts";
 
 /** The values of `--conditions` and `-C`. */
 export function conditionsOf(execArgv: readonly string[]): string[] {
-  const found: string[] = [];
+  const names: string[] = [];
   for (let i = 0; i < execArgv.length; i++) {
     const match = /^(?:--conditions|-C)(?:=(.+))?$/.exec(execArgv[i]!);
     if (match === null) continue;
     const value = match[1] ?? execArgv[++i];
-    if (value !== undefined && !found.includes(value)) found.push(value);
+    if (value !== undefined && !names.includes(value)) names.push(value);
   }
-  return found;
+  return names;
 }
 
 /** A path relative to the package; null when there is no entry. */
@@ -54,16 +54,16 @@ function target(value: unknown, active: ReadonlySet<string>): string | null {
   if (typeof value === "string") return value.startsWith("./") ? value : null;
   if (Array.isArray(value)) {
     for (const item of value) {
-      const found = target(item, active);
-      if (found !== null) return found;
+      const resolved = target(item, active);
+      if (resolved !== null) return resolved;
     }
     return null;
   }
   if (typeof value !== "object" || value === null) return null;
   for (const [condition, inner] of Object.entries(value)) {
     if (!active.has(condition)) continue;
-    const found = target(inner, active);
-    if (found !== null) return found;
+    const resolved = target(inner, active);
+    if (resolved !== null) return resolved;
   }
   return null;
 }

@@ -1,5 +1,5 @@
 /** Turns a schema issue into sentences of the form "WHERE is WHAT; write THIS". */
-import { EXPORT_KINDS, isObject } from "@backplane/contract";
+import { EXPORT_KINDS, isObject, isRemoteProtocol, PROTOCOLS, type Protocol } from "@backplane/contract";
 import type { ManifestSchema } from "@backplane/contract/schema";
 import { fieldsAt, mostSimilar, tableDefining } from "./known-fields.ts";
 import { pathText, type TomlPath } from "./toml-lines.ts";
@@ -51,17 +51,29 @@ export function explainIssue(issue: SchemaIssue, manifest: unknown): Finding[] {
   return [{ path, message: `${subject(path, manifest)}; ${remedy(issue, path, manifest)}` }];
 }
 
+/** The only transport that packages of this protocol can use. */
+export function transportOf(protocol: Protocol): "stdio" | "http" {
+  return isRemoteProtocol(protocol) ? "http" : "stdio";
+}
+
 /** `runtime.os is "bsd"` or `runtime.os is missing`. */
 export function subject(path: TomlPath, manifest: unknown): string {
   const value = valueAt(path, manifest);
   return `${pathText(path)} is ${value === undefined ? "missing" : shortValue(value)}`;
 }
 
+function whenMissing(field: string, manifest: unknown): string {
+  const protocol = protocolOf(manifest);
+  if (field === "entrypoint" && protocol !== undefined && isRemoteProtocol(protocol))
+    return 'write entrypoint = ["https://host/mcp"], the URL of the server';
+  return WHEN_MISSING[field] ?? "write it";
+}
+
 function remedy(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
-  if (issue.code === "invalid_value") return oneOf(issue.values.map(String));
-  if (issue.code === "invalid_union") return oneOf(EXPORT_KINDS);
+  if (issue.code === "invalid_value") return oneOf(usableValues(issue.values.map(String), path, manifest));
+  if (issue.code === "invalid_union") return oneOf(usableValues(EXPORT_KINDS, path, manifest));
   if (valueAt(path, manifest) === undefined) {
-    return WHEN_MISSING[String(path.at(-1))] ?? "write it";
+    return whenMissing(String(path.at(-1)), manifest);
   }
   if (issue.code === "invalid_type") return `write ${TYPE_DESCRIPTIONS[issue.expected] ?? issue.expected}`;
   if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "write another name";
@@ -70,6 +82,23 @@ function remedy(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
     return `write at least ${String(issue.minimum)}${unit(issue.origin)}`;
   }
   return issue.message;
+}
+
+/** The values that the manifest's protocol accepts. The schema lists those of all protocols. */
+function usableValues(values: readonly string[], path: TomlPath, manifest: unknown): readonly string[] {
+  const protocol = protocolOf(manifest);
+  if (protocol === undefined) return values;
+  if (pathText(path) === "runtime.transport") return [transportOf(protocol)];
+  return protocol === "rterm.plugin.v1" && isExportKind(path) ? ["tool"] : values;
+}
+
+function isExportKind(path: TomlPath): boolean {
+  return path.length === 3 && path[0] === "exports" && path[2] === "kind";
+}
+
+function protocolOf(manifest: unknown): Protocol | undefined {
+  const stated = valueAt(["runtime", "protocol"], manifest);
+  return PROTOCOLS.find((known) => known === stated);
 }
 
 function unit(origin: string): string {
@@ -90,8 +119,8 @@ function explainUnknown(path: TomlPath, key: string, manifest: unknown): string 
     const header = [...path.filter((part) => typeof part === "string"), table].join(".");
     return `${where} is not a field here; write it in the table [${header}]`;
   }
-  const near = mostSimilar(key, known);
-  if (near !== undefined) return `${where} is not a known field; write ${near}`;
+  const similar_field = mostSimilar(key, known);
+  if (similar_field !== undefined) return `${where} is not a known field; write ${similar_field}`;
   return `${where} is not a known field; remove it; known fields are ${known.join(", ")}`;
 }
 

@@ -1,6 +1,6 @@
 /** Rules for a manifest beyond its schema. Each rule checks a manifest that the schema has accepted. */
 import { isDescribed, isRemoteProtocol, type Manifest } from "@backplane/contract";
-import { type Finding, subject } from "./explain-issue.ts";
+import { type Finding, subject, transportOf } from "./explain-issue.ts";
 
 type Rule = (manifest: Manifest) => Finding[];
 
@@ -52,7 +52,7 @@ function validServerUrl(manifest: Manifest, program: string): Finding[] {
 }
 
 function transportFits(manifest: Manifest): Finding[] {
-  const needed = manifest.runtime.protocol === "mcp.http" ? "http" : "stdio";
+  const needed = transportOf(manifest.runtime.protocol);
   if (manifest.runtime.transport === needed) return [];
   const path = ["runtime", "transport"];
   return [
@@ -114,10 +114,10 @@ function noImporterFields(manifest: Manifest): Finding[] {
       : [{ path: ["runtime", "image"], message: "runtime.image is set only by the gateway; remove it" }];
   const tools = manifest.exports.flatMap((item, index) => {
     if (item.kind !== "tool") return [];
-    const found = (["hints", "rules", "native_name", "param_headers", "load_error"] as const).filter(
+    const fields = (["hints", "rules", "native_name", "param_headers", "load_error"] as const).filter(
       (field) => item.tool[field] !== undefined,
     );
-    return found.map((field) => {
+    return fields.map((field) => {
       const path = ["exports", index, "tool", field];
       return { path, message: `${subject(path, manifest)}, which only the gateway sets; remove it` };
     });

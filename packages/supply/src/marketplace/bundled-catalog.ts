@@ -1,6 +1,6 @@
 /**
  * The entries that come with the gateway. An entry is `available` only when its artifact is published, pinned and
- * signed; until then it says what is missing.
+ * signed; until then it states what is missing.
  */
 import { MARKETPLACE_FORMAT, type MarketplaceCatalog } from "@backplane/contract/schema";
 
@@ -81,7 +81,7 @@ export const BUNDLED_CATALOG: MarketplaceCatalog = {
       id: "thread-weave",
       name: "Thread Weave Compactor",
       description:
-        "Keeps recent coding context as it is; older history becomes one block per topic that names its entries.",
+        "Keeps recent coding context unchanged; older history becomes one block per topic that names its entries.",
       status: "contract-ready",
       reason:
         "No signed artifact has been published yet. " +

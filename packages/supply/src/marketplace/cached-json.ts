@@ -67,7 +67,7 @@ export class DocumentCache {
     const response = await this.#requests.send({ method: "GET", url, headers, signal });
     if (response.status !== 200) {
       response.body.destroy();
-      throw new Error(`${url.host} answered ${response.status}.`);
+      throw new Error(`${url.host} returned HTTP ${response.status}.`);
     }
     const bytes = await readBody(response, MAX_BYTES, url.host);
     try {

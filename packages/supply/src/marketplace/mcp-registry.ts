@@ -31,7 +31,7 @@ export function readListedServers(json: unknown): ListedServer[] {
 
 function readServer(item: unknown): ListedServer | null {
   if (!isObject(item)) return null;
-  // Registries have wrapped the server since 2025-09; older ones send it as it is.
+  // Registries have wrapped the server since 2025-09; older ones send it unwrapped.
   const server = isObject(item.server) ? item.server : item;
   const { name, description, version, repository } = server;
   if (typeof name !== "string" || name === "") return null;
@@ -43,8 +43,8 @@ function readServer(item: unknown): ListedServer | null {
     version: plain(version),
     repository: isObject(repository) ? webUrl(repository.url) : null,
     sources: [
-      ...packages.flatMap((each) => sourceOf(each) ?? []),
-      ...remotes.flatMap((each) => readRemote(each, name) ?? []),
+      ...packages.flatMap((item) => sourceOf(item) ?? []),
+      ...remotes.flatMap((item) => readRemote(item, name) ?? []),
     ],
     variables: variablesOf(packages),
   };
@@ -76,18 +76,18 @@ function readRemote(item: Record<string, unknown>, name: string): string | null 
 }
 
 function variablesOf(packages: readonly Record<string, unknown>[]): ListedServer["variables"] {
-  const found = new Map<string, boolean>();
+  const secret_flags = new Map<string, boolean>();
   for (const item of packages)
     for (const variable of listOf(item.environmentVariables ?? item.environment_variables)) {
       const { name } = variable;
       if (typeof name !== "string" || !VARIABLE.test(name) || variable.isRequired !== true) continue;
-      found.set(name, variable.isSecret === true);
+      secret_flags.set(name, variable.isSecret === true);
     }
-  return [...found].slice(0, MAX_VARIABLES).map(([name, secret]) => ({ name, secret }));
+  return [...secret_flags].slice(0, MAX_VARIABLES).map(([name, secret]) => ({ name, secret }));
 }
 
 function listOf(value: unknown): Record<string, unknown>[] {
-  return Array.isArray(value) ? value.filter((each) => isObject(each)) : [];
+  return Array.isArray(value) ? value.filter((item) => isObject(item)) : [];
 }
 
 function plain(value: unknown): string {

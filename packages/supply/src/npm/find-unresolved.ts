@@ -40,8 +40,8 @@ export async function findUnresolved(
 
 async function readMetadata(folder: string): Promise<Map<string, Versions>> {
   const seen = new Map<string, Versions>();
-  const found = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
-  for (const entry of found) {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  for (const entry of entries) {
     if (!entry.isFile()) continue;
     const file = join(entry.parentPath, entry.name);
     if ((await stat(file)).size > MAX_BYTES) continue;

@@ -22,14 +22,14 @@ const LOCK_FILE = "package-lock.json";
 /** The installed packages that have install scripts, sorted by name. */
 export async function findInstallScripts(dir: string): Promise<ScriptedPackage[]> {
   const { packages = {} } = JSON.parse(await readFile(join(dir, LOCK_FILE), "utf8")) as ScriptLock;
-  const found = new Map<string, ScriptedPackage>();
+  const scripted = new Map<string, ScriptedPackage>();
   for (const [location, { version = "", hasInstallScript }] of Object.entries(packages)) {
     // The lock also contains optional packages of other platforms, which are not installed.
     if (location === "" || hasInstallScript !== true || !existsSync(join(dir, location))) continue;
     const name = location.slice(location.lastIndexOf("node_modules/") + "node_modules/".length);
-    found.set(`${name}@${version}`, { name, version });
+    scripted.set(`${name}@${version}`, { name, version });
   }
-  return [...found.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+  return [...scripted.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
 /** The packages whose install scripts an operator allows, for all dependency trees of one source. */

@@ -1,5 +1,5 @@
 /**
- * Accepts what may be installed: a package of the npm registry by name, or a path on this machine. Everything else that
+ * Accepts the allowed sources: a package of the npm registry by name, or a path on this machine. Everything else that
  * npm would accept (URLs, git, aliases, options) is refused before npm is called (plug.install).
  */
 import { homedir } from "node:os";
@@ -22,7 +22,7 @@ export function validateInstallSource(source: string): InstallSource {
   if (hasControl(source)) throw refused("The source contains a line break or another control character.");
   if (source !== source.trim()) throw refused("The source begins or ends with a space.");
   if (source.startsWith("-")) throw refused(`${show(source)} is an option, not a source.`);
-  if (isPath(source)) return { kind: "path", path: absolute(source) };
+  if (isPath(source)) return { kind: "path", path: toAbsolutePath(source) };
   const scheme = /^[A-Za-z][A-Za-z0-9+.-]*:/.exec(source)?.[0];
   if (scheme !== undefined) throw refused(`Plugins cannot be installed from ${show(scheme)} sources.`);
   return npmSource(source);
@@ -50,7 +50,7 @@ function isPath(source: string): boolean {
   return isAbsolute(source) || /^(?:\.{1,2}|~)(?:[/\\]|$)/.test(source);
 }
 
-function absolute(source: string): string {
+function toAbsolutePath(source: string): string {
   return source.startsWith("~") ? join(homedir(), source.slice(1)) : resolve(source);
 }
 

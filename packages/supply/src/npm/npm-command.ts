@@ -1,5 +1,5 @@
 /**
- * Runs npm: the one that belongs to this Node, else the one on the PATH. It runs without a shell, package scripts or
+ * Runs npm: the one that belongs to this Node, otherwise the one on the PATH. It runs without a shell, package scripts or
  * git, with only the environment variables that it needs for its registry, and without access to any other host.
  */
 import { access, realpath } from "node:fs/promises";
@@ -55,7 +55,7 @@ export const NPM_FLAGS = [
   "--loglevel=error",
 ] as const;
 
-/** The notifier would ask the registry for the newest npm. */
+/** The notifier would query the registry for the newest npm. */
 const SETTINGS_FLAGS = ["--json", "--loglevel=error", "--no-update-notifier"] as const;
 
 export function createNpm(options: NpmOptions = {}): Npm {
@@ -97,7 +97,12 @@ export function createNpm(options: NpmOptions = {}): Npm {
         const [first] = proxy.refused;
         if (!(error instanceof NpmFailure) || first === undefined) throw error;
         const message = `npm tried to fetch ${first.slice(0, 200)}, which is not on a configured registry.`;
-        throw new NpmFailure("package.dependency_refused", message, error.output, proxy.refused);
+        const { output, unresolved } = error;
+        throw new NpmFailure("package.dependency_refused", message, {
+          output,
+          refused: proxy.refused,
+          unresolved,
+        });
       } finally {
         await proxy.close();
       }

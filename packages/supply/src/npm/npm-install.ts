@@ -74,9 +74,10 @@ export async function npmInstall(
   const paused = await npm
     .install([...args, "--", spec], dir, (lock) => vet(lock as Lock), { ...resolving, received })
     .catch(async (error: unknown) => {
-      throw (
-        (watch === resolving ? await explainFailure(npm, dir, requested, operation, error) : null) ?? error
-      );
+      if (watch !== resolving) throw error;
+      // The tree that npm did resolve usually contains the spec that it could not fetch.
+      if (error instanceof NpmFailure && error.unresolved !== null) await check(error.unresolved as Lock);
+      throw (await explainFailure(npm, dir, requested, operation, error)) ?? error;
     });
   if (paused) {
     // Packages that another one bundles are known only after its archive was unpacked.
@@ -129,8 +130,8 @@ async function explainFailure(
   try {
     await npm.run(["install", ...INSTALL, ...only, "--", requested.spec], dir, { signal });
     return null;
-  } catch (again) {
-    return await explainUnresolved(again, cache, requested);
+  } catch (retry_error) {
+    return await explainUnresolved(retry_error, cache, requested);
   } finally {
     await rm(cache, { recursive: true, force: true });
   }
@@ -156,13 +157,13 @@ async function explainUnresolved(
   if (!(error instanceof NpmFailure)) return null;
   const { output, refused } = error;
   const root = { name, manifest: manifest === null ? null : (JSON.parse(manifest) as Dependencies) };
-  const found = await findUnresolved(cache, root, (spec) => {
+  const unresolved = await findUnresolved(cache, root, (spec) => {
     if (refused.some((url) => spec === url || originOf(spec) === originOf(url))) return true;
     // The message of npm contains the address, except when it could not start git.
     const plain = spec.replace(/^[a-z+]+:(?:\/\/)?/i, "");
     return output.includes(plain) || (/\bgit\b/.test(output) && !/^(?:https?|file|link):/.test(spec));
   });
-  return found === null ? null : refusedDependency(found.path, found.spec);
+  return unresolved === null ? null : refusedDependency(unresolved.path, unresolved.spec);
 }
 
 function originOf(text: string): string {

@@ -12,15 +12,26 @@ export class NpmFailure extends BackplaneError {
   readonly output: string;
   /** The URLs that npm tried to fetch from hosts other than the registries. */
   readonly refused: readonly string[];
+  /** The lock of the tree that npm could not resolve completely; null if it is not known. */
+  readonly unresolved: unknown;
 
-  constructor(code: ErrorCode, message: string, output = "", refused: readonly string[] = []) {
+  constructor(
+    code: ErrorCode,
+    message: string,
+    {
+      output = "",
+      refused = [],
+      unresolved = null,
+    }: { output?: string; refused?: readonly string[]; unresolved?: unknown } = {},
+  ) {
     super(code, message);
     this.output = output;
     this.refused = refused;
+    this.unresolved = unresolved;
   }
 }
 
-/** Checks the content of the lock file before a file of the tree is fetched. An error that it throws ends npm. */
+/** Checks the content of the lock file before a file of the tree is fetched. If it throws, npm is killed. */
 export type VetTree = (lock: unknown) => Promise<void>;
 
 interface NpmRun {
@@ -38,7 +49,7 @@ export interface NpmProcess {
 }
 
 const MAX_OUTPUT = 1024 * 1024;
-/** The exit code of a process that was asked to pause and cannot. */
+/** The exit code of a process that was told to pause and cannot. */
 const CANNOT_PAUSE = 86;
 
 /**
@@ -64,15 +75,25 @@ const waitForVetting = (tree) =>
       process.disconnect();
       resolve();
     });
-    process.send(tree.meta.commit());
+    process.send({ lock: tree.meta.commit(), resolved: true });
   });
+const showUnresolved = async ({ meta }) => {
+  const message = { lock: meta.commit(), resolved: false };
+  await new Promise((resolve) => process.send(message, resolve));
+};
 const fail = () => process.exit(1);
 let canPause = false;
 try {
   const { prototype } = load("@npmcli/arborist");
   const { buildIdealTree } = prototype;
   prototype.buildIdealTree = async function (options) {
-    const tree = await buildIdealTree.call(this, options);
+    let tree;
+    try {
+      tree = await buildIdealTree.call(this, options);
+    } catch (error) {
+      if (pauses) await showUnresolved(this.idealTree).catch(() => {});
+      throw error;
+    }
     if (pauses) await waitForVetting(tree);
     return tree;
   };
@@ -115,19 +136,19 @@ export function prepareNpm(command: readonly string[], where: NpmEnvironment): N
   const [program, file] = command as [string, string | undefined];
   const started =
     file === undefined ? null : new StartedNpm(program, ["-e", LOAD_AND_WAIT, file], where, true);
-  const requireWanted = (signal: AbortSignal | undefined) => {
+  const requireUncancelled = (signal: AbortSignal | undefined) => {
     if (!signal?.aborted) return;
     started?.kill();
     throw new BackplaneError("request.cancelled");
   };
   return {
     async run(args, options) {
-      requireWanted(options.signal);
+      requireUncancelled(options.signal);
       started?.send({ args, vetted: false });
       return await (started ?? new StartedNpm(program, args, where)).finish(options);
     },
     async install(args, vet, options) {
-      requireWanted(options.signal);
+      requireUncancelled(options.signal);
       if (started === null) return false;
       started.send({ args, vetted: true });
       return await started.finishVetted(vet, options);
@@ -140,8 +161,8 @@ class StartedNpm {
   readonly #child: ChildProcess;
   readonly #out: () => string;
   readonly #err: () => string;
-  /** An error if it could not be started, else its exit code. Never rejects. */
-  readonly #ended: Promise<Error | number | null>;
+  /** An error if the process could not be started, otherwise its exit code. Never rejects. */
+  readonly #exited: Promise<Error | number | null>;
 
   /** With `waits`, the process waits for its arguments, which are sent later. */
   constructor(program: string, args: readonly string[], { cwd, env }: NpmEnvironment, waits = false) {
@@ -157,7 +178,7 @@ class StartedNpm {
     this.#err = collect(child.stderr!);
     // A process that has exited does not read its arguments; its exit is reported.
     child.stdin!.on("error", () => {});
-    this.#ended = new Promise((resolve) => {
+    this.#exited = new Promise((resolve) => {
       child.once("error", resolve);
       child.once("close", resolve);
     });
@@ -175,7 +196,13 @@ class StartedNpm {
   async finishVetted(vet: VetTree, options: NpmRun): Promise<boolean> {
     let vetted = false;
     let refusal: unknown = null;
-    this.#child.once("message", (lock) => {
+    let unresolved: unknown = null;
+    this.#child.once("message", (message) => {
+      const { lock, resolved } = message as { lock: unknown; resolved: boolean };
+      if (!resolved) {
+        unresolved = lock;
+        return;
+      }
       vet(lock).then(
         () => {
           vetted = true;
@@ -192,9 +219,15 @@ class StartedNpm {
       await this.finish(options);
     } catch (error) {
       if (this.#child.exitCode === CANNOT_PAUSE) return false;
-      throw refusal ?? error;
+      if (refusal !== null) throw refusal;
+      if (unresolved === null || !(error instanceof NpmFailure)) throw error;
+      throw new NpmFailure(error.code, error.message, { output: error.output, unresolved });
     }
-    if (!vetted) throw new NpmFailure("plugin.install_failed", "npm did not show what it installed.");
+    if (!vetted)
+      throw new NpmFailure(
+        "plugin.install_failed",
+        "npm installed packages without reporting the resolved tree.",
+      );
     return true;
   }
 
@@ -207,7 +240,7 @@ class StartedNpm {
       kill();
     }, timeout_ms);
     signal?.addEventListener("abort", kill);
-    const ended = await this.#ended;
+    const ended = await this.#exited;
     clearTimeout(timer);
     signal?.removeEventListener("abort", kill);
     if (ended === 0) return this.#out();
@@ -220,7 +253,7 @@ class StartedNpm {
     const message = timed_out
       ? `npm did not finish within ${timeout_ms} ms.`
       : `npm failed: ${messageOf(output)}`;
-    throw new NpmFailure("plugin.install_failed", message, output);
+    throw new NpmFailure("plugin.install_failed", message, { output });
   }
 }
 
@@ -236,7 +269,7 @@ function killGroup(pid: number): void {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // The process has already ended.
+    // The process has already exited.
   }
 }
 
@@ -249,5 +282,5 @@ function messageOf(text: string): string {
       (line) => line !== "" && !/^(?:code|errno|syscall|path|A complete log of this run|\d{4}-)/.test(line),
     );
   const message = lines.slice(0, 4).join(" ");
-  return message === "" ? "it gave no reason" : message.slice(0, 500);
+  return message === "" ? "it reported no reason" : message.slice(0, 500);
 }

@@ -9,11 +9,13 @@ export interface NpmSettings {
 
 /** `json` is the output of `npm config list --json`. */
 export function readNpmSettings(json: string): NpmSettings {
-  const all = JSON.parse(json) as Record<string, unknown>;
-  const registries = Object.entries(all).filter(([key]) => key === "registry" || /^@.+:registry$/.test(key));
+  const config = JSON.parse(json) as Record<string, unknown>;
+  const registries = Object.entries(config).filter(
+    ([key]) => key === "registry" || /^@.+:registry$/.test(key),
+  );
   const origins = new Set(registries.flatMap(([, value]) => urlOf(value)?.origin ?? []));
-  const [http, https] = [urlOf(all.proxy), urlOf(all["https-proxy"] ?? all.proxy)];
-  const direct = [all.noproxy]
+  const [http, https] = [urlOf(config.proxy), urlOf(config["https-proxy"] ?? config.proxy)];
+  const direct_hosts = [config.noproxy]
     .flat()
     .flatMap((entry) =>
       typeof entry === "string" ? entry.split(",").map((name) => name.trim().replace(/^\*?\./, "")) : [],
@@ -23,17 +25,17 @@ export function readNpmSettings(json: string): NpmSettings {
     registryOf(name) {
       const scope = name.startsWith("@") ? name.split("/", 1)[0]! : null;
       return (
-        (scope === null ? null : urlOf(all[`${scope}:registry`])) ??
-        urlOf(all.registry) ??
+        (scope === null ? null : urlOf(config[`${scope}:registry`])) ??
+        urlOf(config.registry) ??
         new URL("https://registry.npmjs.org/")
       );
     },
     upstream(origin) {
       const { hostname, protocol } = new URL(origin);
-      const without = direct.some(
+      const bypasses_proxy = direct_hosts.some(
         (name) => name !== "" && (name === "*" || hostname === name || hostname.endsWith(`.${name}`)),
       );
-      return without ? null : protocol === "https:" ? https : http;
+      return bypasses_proxy ? null : protocol === "https:" ? https : http;
     },
   };
 }

@@ -65,10 +65,10 @@ export function vetLock(
 }
 
 export function refusedDependency(path: readonly string[], source: string): BackplaneError {
-  const shown = path.join(" > ");
+  const path_text = path.join(" > ");
   return new BackplaneError(
     "package.dependency_refused",
-    `${shown} comes from ${JSON.stringify(shorten(source))}, not from the npm registry.`,
+    `${path_text} comes from ${JSON.stringify(shorten(source))}, not from the npm registry.`,
     { details: { path: [...path], source: shorten(source) } },
   );
 }
@@ -87,10 +87,10 @@ function pathsOf(packages: Record<string, LockEntry>): Map<string, string[]> {
   const queue = [""];
   for (let from = queue.shift(); from !== undefined; from = queue.shift()) {
     for (const name of Object.keys(specsOf(packages[from] ?? {}))) {
-      const found = locate(packages, from, name);
-      if (found === null || paths.has(found)) continue;
-      paths.set(found, [...paths.get(from)!, name]);
-      queue.push(found);
+      const location = locate(packages, from, name);
+      if (location === null || paths.has(location)) continue;
+      paths.set(location, [...paths.get(from)!, name]);
+      queue.push(location);
     }
   }
   return paths;

@@ -39,7 +39,7 @@ export const ACCEPTED_TYPES = [...MANIFEST_TYPES, ...INDEX_TYPES].join(", ");
 const MAX_ANNOTATIONS = 256;
 const MAX_TEXT = 4_096;
 
-/** Throws an Error that says what is wrong. `descriptors` is the maximum length of a list. */
+/** Throws an Error that describes the problem. `descriptors` is the maximum length of a list. */
 export function readManifestDocument(bytes: Uint8Array, descriptors: number): ImageManifest | ImageIndex {
   const json = parseObject(bytes);
   if (json.schemaVersion !== 2) throw new Error("its schemaVersion is not 2");
@@ -82,7 +82,7 @@ function parseObject(bytes: Uint8Array): Record<string, unknown> {
 function readList(value: unknown, field: string, limit: number): Descriptor[] {
   if (!Array.isArray(value)) throw new Error(`its ${field} are not a list`);
   if (value.length > limit) throw new Error(`it has ${value.length} ${field}; the limit is ${limit}`);
-  return value.map((each, index) => readDescriptor(each, `${field}[${index}]`));
+  return value.map((item, index) => readDescriptor(item, `${field}[${index}]`));
 }
 
 function readDescriptor(value: unknown, field: string): Descriptor {

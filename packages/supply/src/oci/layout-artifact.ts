@@ -52,13 +52,13 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
   const index = parse(await readLimited(LAYOUT_INDEX, manifest_bytes), LAYOUT_INDEX, descriptors);
   if (index.kind !== "index") throw invalidArtifact(`${LAYOUT_INDEX} is not an index`);
   const [packages, referrers]: [Descriptor[], Descriptor[]] = [[], []];
-  for (const each of index.manifests) {
-    if (each.media_type === INDEX_TYPE) throw invalidArtifact("its index contains another index");
-    const { document } = await manifest(each);
+  for (const descriptor of index.manifests) {
+    if (descriptor.media_type === INDEX_TYPE) throw invalidArtifact("its index contains another index");
+    const { document } = await manifest(descriptor);
     const isReferrer = document.kind === "manifest" && document.subject !== null;
     (isReferrer ? referrers : packages).push({
-      ...each,
-      artifact_type: document.kind === "manifest" ? document.artifact_type : each.artifact_type,
+      ...descriptor,
+      artifact_type: document.kind === "manifest" ? document.artifact_type : descriptor.artifact_type,
     });
   }
   const sizeOf = (digest: string) => byPath.get(blobPath(digest))?.size ?? 0;
@@ -72,7 +72,7 @@ export async function openLayoutArtifact(dir: string, { files }: TreeListing): P
     manifest: (digest) => manifest({ digest, size: sizeOf(digest) }),
     read: async (blob, max_bytes) => await readLimited(locate(blob), max_bytes),
     file: async (blob) => join(dir, locate(blob)),
-    signatures: async () => referrers.filter((each) => each.artifact_type === SIGNATURE_TYPE),
+    signatures: async () => referrers.filter((referrer) => referrer.artifact_type === SIGNATURE_TYPE),
   };
 }
 

@@ -1,4 +1,4 @@
-/** Packs a folder as an OCI image layout. The same files give the same bytes with the same version of zlib. */
+/** Packs a folder as an OCI image layout. The same files result in the same bytes with the same version of zlib. */
 import { createHash, hash } from "node:crypto";
 import { createReadStream, createWriteStream } from "node:fs";
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";

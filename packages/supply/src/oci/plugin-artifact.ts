@@ -52,9 +52,9 @@ export interface PluginArtifact {
    */
   package_id: string | null;
   version: string | null;
-  /** Empty if it states none. */
+  /** Empty if the publisher states no source. */
   source: string;
-  /** The content of its signatures, unverified. */
+  /** The content of the signatures, unverified. */
   signatures: readonly unknown[];
   /** The manifests and blobs of these signatures. */
   signature_artifacts: readonly { manifest: FetchedManifest; config: Descriptor; blob: Descriptor }[];
@@ -99,16 +99,16 @@ async function pluginManifest(
   const root = await store.root();
   if (root.document.kind === "manifest") return { digest: root.digest, document: root.document };
   const plugins = root.document.manifests.filter(
-    (each) => each.artifact_type === null || each.artifact_type === PLUGIN_TYPE,
+    ({ artifact_type }) => artifact_type === null || artifact_type === PLUGIN_TYPE,
   );
-  const fitting = plugins.filter(
+  const matching = plugins.filter(
     ({ platform }) => platform === null || (platform.os === host.os && platform.architecture === host.arch),
   );
-  const chosen = fitting.find(({ platform }) => platform !== null) ?? fitting[0];
+  const chosen = matching.find(({ platform }) => platform !== null) ?? matching[0];
   if (chosen === undefined)
     throw invalidArtifact(`its index has no plugin package for ${host.os}/${host.arch}`);
-  if (chosen.platform === null && fitting.length > 1)
-    throw invalidArtifact(`its index has ${fitting.length} plugin packages; name one by its digest`);
+  if (chosen.platform === null && matching.length > 1)
+    throw invalidArtifact(`its index has ${matching.length} plugin packages; name one by its digest`);
   const { digest, bytes, document } = await store.manifest(chosen.digest);
   if (bytes.length !== chosen.size)
     throw invalidArtifact(`its manifest has ${bytes.length} bytes instead of ${chosen.size}`);
@@ -122,12 +122,12 @@ async function readSignatures(
   store: ArtifactStore,
   digest: string,
 ): Promise<(SignatureArtifact & { content: unknown })[]> {
-  const found = await store.signatures(digest);
-  if (found.length > MAX_SIGNATURES)
-    throw invalidArtifact(`it has ${found.length} signatures; the limit is ${MAX_SIGNATURES}`);
+  const artifacts = await store.signatures(digest);
+  if (artifacts.length > MAX_SIGNATURES)
+    throw invalidArtifact(`it has ${artifacts.length} signatures; the limit is ${MAX_SIGNATURES}`);
   const signatures: (SignatureArtifact & { content: unknown })[] = [];
-  for (const each of found) {
-    const manifest = await store.manifest(each.digest);
+  for (const signature of artifacts) {
+    const manifest = await store.manifest(signature.digest);
     const { document } = manifest;
     if (document.kind !== "manifest" || document.subject?.digest !== digest) continue;
     const [blob] = document.layers;

@@ -116,14 +116,14 @@ async function addToTag(
     const from = performance.now();
     try {
       const { known, condition } = await existingReferrers(client, { ...reference, tag, digest: null });
-      if (known.some((each) => each.digest === digest)) return;
+      if (known.some((entry) => entry.digest === digest)) return;
       const manifests = [...known, added];
       const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: INDEX_TYPE, manifests }));
       sent = JSON.stringify(condition);
       const options = sent === refused ? {} : { condition };
       await client.pushManifest(reference, tag, INDEX_TYPE, index, options);
     } catch (error) {
-      // A condition failed, or another client is writing the tag, in which case docker-registry answers 500.
+      // A condition failed, or another client is writing the tag, in which case docker-registry returns 500.
       if (codeOf(error) !== "registry.unreachable") throw error;
       // A condition that failed although the index is the same would fail again.
       if (isConditionFailed(error)) refused = sent;

@@ -36,7 +36,7 @@ export interface FetchedManifest {
   etag?: string;
 }
 
-/** Headers of RFC 9110. Most registries ignore them; a registry that evaluates them answers 412. */
+/** Headers of RFC 9110. Most registries ignore them; a registry that evaluates them returns 412. */
 export type UploadCondition = { "if-match": string } | { "if-none-match": "*" };
 
 /** Options of a download. */
@@ -141,27 +141,27 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
     });
   }
 
-  async function requireOk(place: OciReference, response: SessionResponse, what: string): Promise<void> {
+  async function requireOk(place: OciReference, response: SessionResponse, label: string): Promise<void> {
     if (response.status >= 200 && response.status < 300) return;
     await discardBody(response, limits.message_bytes);
     if (response.status === 404)
-      throw new BackplaneError("registry.not_found", `${place.registry} has no ${what}.`, {
+      throw new BackplaneError("registry.not_found", `${place.registry} has no ${label}.`, {
         details: { registry: place.registry, repository: place.repository },
       });
-    throw unreachableRegistry(place.registry, `it answered ${response.status} to the request for ${what}`);
+    throw unreachableRegistry(place.registry, `it returned HTTP ${response.status} for ${label}`);
   }
 
   const manifestAt = async (place: OciReference, signal: AbortSignal): Promise<FetchedManifest> => {
     const name = place.digest ?? place.tag!;
-    const shown = formatReference(place);
+    const reference_text = formatReference(place);
     const response = await get(place, `manifests/${name}`, { accept: ACCEPTED_TYPES }, signal);
-    await requireOk(place, response, shown);
+    await requireOk(place, response, reference_text);
     const bytes = await readBody(response, limits.manifest_bytes, place.registry);
     const digest = `sha256:${hash("sha256", bytes, "hex")}`;
     const header = response.headers["docker-content-digest"];
     const expected =
       place.digest ?? (typeof header === "string" && header.startsWith("sha256:") ? header : digest);
-    if (digest !== expected) throw digestMismatch(`The manifest of ${shown}`, expected, digest);
+    if (digest !== expected) throw digestMismatch(`The manifest of ${reference_text}`, expected, digest);
     try {
       const { etag } = response.headers;
       // A weak ETag never matches in a condition of an upload.
@@ -176,22 +176,22 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
   };
 
   const referrersAt = async (place: OciReference, digest: string, type: string, signal: AbortSignal) => {
-    const found: Descriptor[] = [];
+    const descriptors: Descriptor[] = [];
     let path: RepositoryRequest["path"] = `referrers/${digest}?artifactType=${encodeURIComponent(type)}`;
     for (let page = 1; ; page++) {
       const response = await get(place, path, { accept: ACCEPTED_TYPES }, signal);
-      // A registry without the API answers 404. Some answer 400 because they mistake the path for a name.
+      // A registry without the API returns 404. Some return 400 because they mistake the path for a name.
       if (page === 1 && [400, 404, 405].includes(response.status)) {
         await discardBody(response, limits.message_bytes);
         return await taggedReferrersAt(place, digest, signal);
       }
       await requireOk(place, response, "list of signatures");
       const bytes = await readBody(response, limits.manifest_bytes, place.registry);
-      found.push(...readIndex(place.registry, bytes));
-      if (found.length > limits.descriptors)
+      descriptors.push(...readIndex(place.registry, bytes));
+      if (descriptors.length > limits.descriptors)
         throw invalidResponse(place.registry, `lists more than ${limits.descriptors} referrers`);
       const next = nextPage(response);
-      if (next === null) return found;
+      if (next === null) return descriptors;
       if (page >= limits.pages)
         throw invalidResponse(place.registry, `lists more than ${limits.pages} pages of referrers`);
       path = next;
@@ -255,24 +255,24 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         pull(reference, async (place) => {
           const all = await referrersAt(place, digest, artifact_type, signal);
           // The filter of the API is optional for registries.
-          return all.filter((each) => each.artifact_type === artifact_type);
+          return all.filter((referrer) => referrer.artifact_type === artifact_type);
         }),
       ),
     pushBlob: ({ registry, repository }, { digest, size, bytes }, download) =>
       within(limits.blob_ms, download, async (signal) => {
-        const about = { registry, repository, action: "pull,push", signal } as const;
-        const known = await session.request({ ...about, method: "HEAD", path: `blobs/${digest}` });
+        const target = { registry, repository, action: "pull,push", signal } as const;
+        const known = await session.request({ ...target, method: "HEAD", path: `blobs/${digest}` });
         known.body.resume();
         if (known.status === 200) return false;
-        const begun = await session.request({ ...about, method: "POST", path: "blobs/uploads/" });
+        const begun = await session.request({ ...target, method: "POST", path: "blobs/uploads/" });
         await discardBody(begun, limits.message_bytes);
         const { location } = begun.headers;
         if (begun.status !== 202 || location === undefined || !URL.canParse(location, begun.url))
-          throw unreachableRegistry(registry, `it answered ${begun.status} to an upload`);
+          throw unreachableRegistry(registry, `it returned HTTP ${begun.status} for an upload`);
         const path = new URL(location, begun.url);
         path.searchParams.set("digest", digest);
         const ended = await session.request({
-          ...about,
+          ...target,
           method: "PUT",
           path,
           headers: { "content-type": "application/octet-stream" },
@@ -280,7 +280,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         });
         await discardBody(ended, limits.message_bytes);
         if (ended.status !== 201)
-          throw unreachableRegistry(registry, `it answered ${ended.status} to the upload of ${digest}`);
+          throw unreachableRegistry(registry, `it returned HTTP ${ended.status} for the upload of ${digest}`);
         return true;
       }),
     pushManifest: ({ registry, repository }, name, media_type, bytes, options) =>
@@ -305,7 +305,7 @@ export function createRegistryClient(options: RegistryClientOptions): RegistryCl
         if (status !== 201)
           throw unreachableRegistry(
             registry,
-            `it answered ${status} to the manifest ${repository}:${name}`,
+            `it returned HTTP ${status} for the manifest ${repository}:${name}`,
             undefined,
             { status },
           );

@@ -1,6 +1,6 @@
 import { BackplaneError } from "@backplane/contract";
 
-/** The registry breaks the protocol or a limit. */
+/** The registry violates the protocol or exceeds a limit. */
 export function invalidResponse(registry: string, problem: string): BackplaneError {
   return new BackplaneError("registry.invalid", `${registry} ${problem}.`, { details: { registry } });
 }

@@ -88,7 +88,7 @@ export class RegistrySession {
       typeof request.path === "string" ? new URL(`v2/${repository}/${request.path}`, base) : request.path;
     for (let hops = 0; ; hops++) {
       this.#requireAllowed(url, registry);
-      // Neither a redirect nor the address of an upload may lead from TLS to a connection without it.
+      // Neither a redirect nor an upload address may downgrade from TLS to plain HTTP.
       if (base.protocol === "https:" && url.protocol !== "https:")
         throw invalidResponse(registry, `leads to ${url.host} without TLS`);
       const headers = {
@@ -134,7 +134,7 @@ export class RegistrySession {
     throw invalidResponse(registry, `names ${url.protocol}//${url.host}, which is not an https URL`);
   }
 
-  /** The Authorization header for the challenge; null when no credential can answer it. */
+  /** The Authorization header for the challenge; null when no credential matches it. */
   async #authorize(request: RepositoryRequest, response: SessionResponse): Promise<string | null> {
     const { registry } = request;
     const base = this.#baseOf(registry);
@@ -172,7 +172,7 @@ export class RegistrySession {
     }
     if (response.status !== 200) {
       response.body.destroy();
-      throw unreachableRegistry(registry, `its token server ${url.host} answered ${response.status}`);
+      throw unreachableRegistry(registry, `its token server ${url.host} returned HTTP ${response.status}`);
     }
     const text = await readBody(response, this.#options.limits.message_bytes, `${url.host} (token server)`);
     let json: unknown;
@@ -246,7 +246,7 @@ function denied(registry: string, repository: string, used: boolean): BackplaneE
   return new BackplaneError(
     "registry.denied",
     used
-      ? `${registry} does not give this credential access to ${repository}.`
+      ? `${registry} does not grant this credential access to ${repository}.`
       : `${registry} requires a login for ${repository}, and no credential is stored for ${registry}.`,
     { details: { registry, repository } },
   );

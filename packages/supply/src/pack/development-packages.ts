@@ -20,24 +20,24 @@ export async function findDevelopmentPackages(dir: string): Promise<ReadonlySet<
     dir,
     NEEDED.flatMap((group) => Object.keys(root[group] ?? {})),
   );
-  const found = await collectPackages(dir, development);
-  for (const path of needed) found.delete(path);
-  return found;
+  const packages = await collectPackages(dir, development);
+  for (const path of needed) packages.delete(path);
+  return packages;
 }
 
 /** These packages and all their dependencies, resolved as in Node: from the folder of the package upwards. */
 async function collectPackages(dir: string, names: readonly string[]): Promise<Set<string>> {
-  const found = new Set<string>();
+  const packages = new Set<string>();
   const queue = names.map((name) => ({ name, from: "" }));
   for (let next = queue.pop(); next !== undefined; next = queue.pop()) {
     const path = await locate(dir, next.from, next.name);
-    if (path === null || found.has(path)) continue;
-    found.add(path);
+    if (path === null || packages.has(path)) continue;
+    packages.add(path);
     const json = await readPackageJson(dir, path);
     for (const group of NEEDED)
       for (const name of Object.keys(json[group] ?? {})) queue.push({ name, from: path });
   }
-  return found;
+  return packages;
 }
 
 async function locate(dir: string, from: string, name: string): Promise<string | null> {
@@ -58,8 +58,8 @@ type PackageGroups = Partial<Record<(typeof NEEDED)[number] | "devDependencies",
 
 async function readPackageJson(dir: string, path: string): Promise<PackageGroups> {
   const file = join(dir, path, "package.json");
-  const found = await stat(file).catch(() => null);
-  if (found === null || !found.isFile() || found.size > MAX_JSON_BYTES) return {};
+  const info = await stat(file).catch(() => null);
+  if (info === null || !info.isFile() || info.size > MAX_JSON_BYTES) return {};
   try {
     const json: unknown = JSON.parse(await readFile(file, "utf8"));
     if (!isObject(json)) return {};

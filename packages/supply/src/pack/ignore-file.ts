@@ -14,7 +14,7 @@ const ALWAYS_IGNORED = [
   "**/node_modules/.bin",
   "**/node_modules/.package-lock.json",
   `/${IGNORE_FILE}`,
-  // It signs the digest of the other files.
+  // The signature covers the digest of the other files.
   `/${SIGNATURE_FILE}`,
 ];
 
@@ -33,7 +33,7 @@ export type Ignores = (path: string, isFolder: boolean) => boolean;
 /** Throws `package.source_invalid` for patterns that could take too long. */
 export async function readIgnores(text: string, max_match_ms = MAX_MATCH_MS): Promise<Ignores> {
   checkPatterns(text);
-  // Loaded on first use, so that it does not delay the start of the gateway (bench row boot.ready).
+  // Loaded on first use, so that it does not delay the start of the gateway (benchmark boot.ready).
   const { default: createIgnore } = await import("ignore");
   const always = createIgnore({ ignorecase: false }).add(ALWAYS_IGNORED);
   const own = createIgnore({ ignorecase: false }).add(text);

@@ -18,7 +18,7 @@ export interface PackedFolder {
   files: string[];
 }
 
-/** Without `out` nothing is written; the result is what would be packed. */
+/** Without `out` nothing is written; the result describes what would be packed. */
 export async function packFolder(dir: string, out?: Writable): Promise<PackedFolder> {
   const listing = await surveyFolder(dir);
   if (out !== undefined)
@@ -77,15 +77,15 @@ async function addFile(pack: Pack, dir: string, file: TreeFile): Promise<void> {
     bytes += chunk.length;
     if (bytes > size) throw changed(path);
     sum.update(chunk);
-    if (!entry.write(chunk)) await drained(entry, written.promise);
+    if (!entry.write(chunk)) await waitForDrain(entry, written.promise);
   }
   if (bytes !== size || sum.digest("hex") !== file.sha256) throw changed(path);
   entry.end();
   await written.promise;
 }
 
-/** Resolves when the stream accepts data again, or when its reader has ended. */
-async function drained(entry: Writable, ended: Promise<void>): Promise<void> {
+/** Resolves when the stream accepts data again, or when its reader has finished. */
+async function waitForDrain(entry: Writable, ended: Promise<void>): Promise<void> {
   const stop = new AbortController();
   try {
     await Promise.race([once(entry, "drain", { signal: stop.signal }), ended]);

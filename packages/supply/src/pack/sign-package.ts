@@ -33,7 +33,7 @@ export function generateSigningKey(): SigningKey {
 
 /** `private_key` is PEM. */
 export function signPackage(
-  about: {
+  signed: {
     package_id: string;
     version: string;
     digest: string;
@@ -45,10 +45,10 @@ export function signPackage(
   const key = readPrivateKey(private_key);
   const fields = {
     format: SIGNATURE_FORMAT,
-    package_id: about.package_id,
-    version: about.version,
-    digest: about.digest,
-    dependency_lock: dependencyLockOf(about.files),
+    package_id: signed.package_id,
+    version: signed.version,
+    digest: signed.digest,
+    dependency_lock: dependencyLockOf(signed.files),
     key_id: keyIdOf(createPublicKey(key)),
     signed_at: now.toISOString(),
   } as const;
@@ -67,6 +67,6 @@ function readPrivateKey(pem: string): KeyObject {
     // Reported below.
   }
   throw new BackplaneError("cli.usage", "The key is not an Ed25519 private key in PEM.", {
-    fix: "Make one with `backplane key generate`.",
+    fix: "Create one with `backplane key generate`.",
   });
 }

@@ -39,9 +39,9 @@ export async function surveyFolder(dir: string, part = ""): Promise<TreeListing>
 /** Only a regular file of limited size is read, because a pipe or a device might never end. */
 async function ignoreText(dir: string): Promise<string> {
   const file = join(dir, IGNORE_FILE);
-  const found = await lstat(file).catch(() => null);
-  if (found === null) return "";
-  if (!found.isFile() || found.size > MAX_IGNORE_BYTES) {
+  const info = await lstat(file).catch(() => null);
+  if (info === null) return "";
+  if (!info.isFile() || info.size > MAX_IGNORE_BYTES) {
     throw unsafe(
       "special-file",
       `it is not a regular file of at most ${MAX_IGNORE_BYTES} bytes`,

@@ -36,24 +36,32 @@ export function createProvenanceCheck({
   return async (locked, folder, operation) => {
     const { name, version } = locked;
     operation.report({ step: "verify", message: `Checking the provenance of ${name} ${version}` });
-    const found = await readAttestations(await npm.settings(folder), locked, operation, request_ms);
+    const attestations = await readAttestations(await npm.settings(folder), locked, operation, request_ms);
     const checked_at = new Date(now()).toISOString();
-    if (found.state !== "found") {
-      const reason = found.state === "unavailable" ? found.reason : null;
+    if (attestations.state !== "found") {
+      const reason = attestations.state === "unavailable" ? attestations.reason : null;
       if (required.some((pattern) => covers(pattern, name))) throw missing(locked, reason);
-      return { state: found.state, reason, build: null, logged_at: null, checked_at, trust_root: null };
+      return {
+        state: attestations.state,
+        reason,
+        build: null,
+        logged_at: null,
+        checked_at,
+        trust_root: null,
+      };
     }
     const attested = { name, version, sha512: sha512Of(locked) };
     const { material, about } = await trust_root.load();
     const verified = [];
-    for (const bundle of found.bundles) verified.push(await verifyAttestation(bundle, attested, material));
+    for (const bundle of attestations.bundles)
+      verified.push(await verifyAttestation(bundle, attested, material));
     return { state: "verified", reason: null, ...verified[0]!, checked_at, trust_root: about };
   };
 }
 
 /** npm accepts an archive that matches any of the listed hashes, so there must be exactly one. */
 function sha512Of({ name, version, integrity }: LockedPackage): string {
-  const [only, ...more] = integrity.split(/\s+/).filter((each) => each.startsWith("sha512-"));
+  const [only, ...more] = integrity.split(/\s+/).filter((hash) => hash.startsWith("sha512-"));
   if (only === undefined || more.length > 0)
     throw invalidProvenance(
       { name, version },

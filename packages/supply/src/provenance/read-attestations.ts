@@ -41,7 +41,7 @@ export async function readAttestations(
     const path = `-/npm/v1/attestations/${escaped}@${encodeURIComponent(version)}`;
     const { status, json } = await read(path, MAX_BYTES);
     if (status === 200) return selectProvenance({ name, version }, json);
-    if (status !== 404) return { state: "unavailable", reason: `${registry.host} answered ${status}` };
+    if (status !== 404) return { state: "unavailable", reason: `${registry.host} returned HTTP ${status}` };
     return (await namesAttestations(() =>
       read(`${escaped}/${encodeURIComponent(version)}`, MAX_MANIFEST_BYTES),
     ))

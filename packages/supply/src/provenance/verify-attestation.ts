@@ -54,7 +54,7 @@ export async function verifyAttestation(
     if (entries > MAX_ENTRIES) throw new Error(`it has more than ${MAX_ENTRIES} log entries and timestamps`);
     signer = new Verifier(trust).verify(toSignedEntity(parsed));
     payload = Buffer.from(bytes);
-    // Only the time in a signed promise is vouched for by the log.
+    // The log vouches for the time only in a signed promise.
     const [entry] = tlogEntries.filter(({ inclusionPromise }) => inclusionPromise !== undefined);
     logged_at = entry === undefined ? null : new Date(Number(entry.integratedTime) * 1_000).toISOString();
   } catch (error) {
@@ -149,12 +149,12 @@ function requireStatement(attested: AttestedPackage, build: ProvenanceBuild, sta
   const purl = `pkg:npm/${name}@${version}`;
   const subjects = Array.isArray(statement.subject) ? (statement.subject as unknown[]) : [];
   const named = subjects.map(
-    (each) => (each ?? {}) as { name?: unknown; digest?: { sha512?: unknown } | null },
+    (subject) => (subject ?? {}) as { name?: unknown; digest?: { sha512?: unknown } | null },
   );
   const [first] = named;
-  if (!named.some((each) => decoded(each.name) === purl))
+  if (!named.some((subject) => decodePurl(subject.name) === purl))
     throw mismatch(attested, "subject", purl, shownText(first?.name));
-  const same = named.filter((each) => decoded(each.name) === purl);
+  const same = named.filter((subject) => decodePurl(subject.name) === purl);
   if (!same.some(({ digest }) => digest?.sha512 === sha512))
     throw mismatch(attested, "digest", sha512, shownText(same[0]?.digest?.sha512));
   const source = claimedSource(statement.predicate);
@@ -182,7 +182,7 @@ function shownText(value: unknown): string {
 }
 
 /** npm encodes the @ of a scope. */
-function decoded(purl: unknown): string | null {
+function decodePurl(purl: unknown): string | null {
   if (typeof purl !== "string") return null;
   try {
     return decodeURIComponent(purl);

@@ -3,7 +3,7 @@ import { BackplaneError } from "@backplane/contract";
 import { isPythonRequirement, normalizeProject } from "./requirement.ts";
 
 export class AllowedBuilds {
-  /** Normalized. */
+  /** The normalized names. */
   readonly names: readonly string[];
   readonly #built = new Set<string>();
 
@@ -22,7 +22,7 @@ export class AllowedBuilds {
     this.#built.add(name);
   }
 
-  /** A name that nothing was built for is probably a typing mistake. */
+  /** A name for which nothing was built is probably misspelled. */
   assertFound(): void {
     const unknown = this.names.find((name) => !this.#built.has(name));
     if (unknown === undefined) return;

@@ -71,11 +71,11 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
 
   async function unpackRequirements(tree: string, files: readonly string[]): Promise<void> {
     await mkdir(join(tree, "bin"), { recursive: true });
-    const rest = { ...limits };
+    const remaining = { ...limits };
     for (const file of files) {
-      const unpacked = await unpackWheel(file, tree, rest);
-      rest.entries -= unpacked.files;
-      rest.unpacked_bytes -= unpacked.bytes;
+      const unpacked = await unpackWheel(file, tree, remaining);
+      remaining.entries -= unpacked.files;
+      remaining.unpacked_bytes -= unpacked.bytes;
       await writePrograms(join(tree, "bin"), unpacked.scripts);
     }
   }
@@ -97,7 +97,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
     };
   }
 
-  /** A backend may ask for further requirements. In that case, the folder that it has seen is not used again. */
+  /** A backend may request further requirements. In that case, the folder that it had access to is not used again. */
   async function buildIn(work: string, source: LockedFile, archive: string): Promise<BuiltWheel> {
     const { name, version } = source;
     if (builds === null) throw new BackplaneError("sandbox.unavailable", "Builds need the sandbox.");
@@ -126,7 +126,7 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
       more = more === null ? await readRequires(join(box, "out"), name) : null;
       if (more === null) return { wheel: await takeWheel(box, work, source), source, requires };
     }
-    throw new Error("the second pass of a build asks for nothing");
+    throw new Error("the second pass of a build requests nothing");
   }
 
   async function takeWheel(box: string, work: string, source: LockedFile): Promise<string> {
@@ -176,10 +176,10 @@ export async function createWheelBuilder(parts: WheelBuilderParts): Promise<Sour
 
 /** Throws unless the archive is a file of the index with a SHA-256. */
 function lockSource(
-  { name: given, file, url, sha256 }: NeededSource,
+  { name: unnormalized, file, url, sha256 }: NeededSource,
   origins: ReadonlySet<string>,
 ): LockedFile {
-  const name = normalizeProject(given);
+  const name = normalizeProject(unnormalized);
   const plain = withoutPassword(url);
   if (!URL.canParse(url) || !origins.has(new URL(url).origin)) throw refusedPythonDependency([name], plain);
   if (sha256 === null || !/^[0-9a-f]{64}$/.test(sha256))
@@ -228,7 +228,7 @@ async function readBuildSystem(folder: string, name: string): Promise<BuildSyste
   return { requires: checkRequirements(requires, name), module, attribute, path };
 }
 
-/** Further requirements that the backend has asked for, or null. */
+/** Further requirements that the backend has requested, or null. */
 async function readRequires(out: string, name: string): Promise<string[] | null> {
   if (!(await namesIn(out)).includes("requires.json")) return null;
   const handle = await open(join(out, "requires.json"), READ).catch(() => null);
@@ -240,7 +240,7 @@ async function readRequires(out: string, name: string): Promise<string[] | null>
     return checkRequirements(parsed, name);
   } catch (error) {
     if (error instanceof BackplaneError) throw error;
-    throw new BackplaneError("package.invalid", `The build of ${name} asks for invalid requirements.`);
+    throw new BackplaneError("package.invalid", `The build of ${name} requests invalid requirements.`);
   } finally {
     await handle?.close();
   }
@@ -253,7 +253,7 @@ function checkRequirements(requirements: readonly string[], name: string): strin
       "package.invalid",
       `${name} has more than ${MAX_REQUIREMENTS} build requirements.`,
     );
-  const refused = requirements.find((each) => !isBuildRequirement(each));
+  const refused = requirements.find((requirement) => !isBuildRequirement(requirement));
   if (refused !== undefined)
     throw refusedPythonDependency([name, "build requirement"], refused, "a package of the Python index");
   return [...requirements];
@@ -306,7 +306,7 @@ function headerOf(metadata: string | null, name: string): string {
 }
 
 function isStrings(value: unknown): value is string[] {
-  return Array.isArray(value) && value.every((each) => typeof each === "string");
+  return Array.isArray(value) && value.every((item) => typeof item === "string");
 }
 
 /** Backends start tools such as ninja and cython by name. */

@@ -27,7 +27,7 @@ export interface PythonOptions {
   file_origins?: readonly string[];
   env?: Readonly<Record<string, string | undefined>>;
   timeout_ms?: number;
-  /** The limit for what the index sends to one run of pip. */
+  /** The limit for the bytes that the index sends to one run of pip. */
   max_bytes?: number;
 }
 
@@ -116,7 +116,7 @@ const VISIBLE = /^\/(?:usr|bin|sbin|lib|lib64)\//;
 const KEPT_ENV = /^(?:HOME|LANG|TMPDIR|SSL_CERT_(?:FILE|DIR)|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE)$/;
 
 /**
- * Arguments: the folder of pip, a file that says why it was stopped, the names of packages whose source archives it may
+ * Arguments: the folder of pip, a file for the reason why it was stopped, the names of packages whose source archives it may
  * choose and the file for such an archive (both as JSON), and the arguments of pip.
  */
 const WRAPPER = `
@@ -227,9 +227,9 @@ export function createPip(options: PythonOptions): Pip {
   let known: { found: FoundPip; at: number } | undefined;
   const find = async () => {
     if (known !== undefined && performance.now() - known.at < FOUND_MS) return known.found;
-    const found = await findPip(path, env.PATH ?? "", clean);
-    known = { found, at: performance.now() };
-    return found;
+    const pip = await findPip(path, env.PATH ?? "", clean);
+    known = { found: pip, at: performance.now() };
+    return pip;
   };
   return {
     index_url,
@@ -356,11 +356,11 @@ async function describePython(
 async function firstProgram(folders: readonly string[], name: string): Promise<string | null> {
   for (const folder of folders) {
     const file = join(folder, name);
-    const found = await access(file, constants.X_OK).then(
+    const is_executable = await access(file, constants.X_OK).then(
       () => true,
       () => false,
     );
-    if (found) return file;
+    if (is_executable) return file;
   }
   return null;
 }
@@ -371,7 +371,7 @@ function missing(problem: string, fix: string): BackplaneError {
   });
 }
 
-interface EndedProgram {
+interface ProgramResult {
   code: number | null;
   /** Standard output, then standard error. */
   output: string;
@@ -381,7 +381,7 @@ interface EndedProgram {
 async function runProgram(
   { file, args }: { file: string; args: readonly string[] },
   options: { cwd: string; env: Record<string, string>; timeout_ms: number; signal?: AbortSignal },
-): Promise<EndedProgram> {
+): Promise<ProgramResult> {
   const { cwd, env, timeout_ms, signal } = options;
   if (signal?.aborted) throw new BackplaneError("request.cancelled");
   const child = spawn(file, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
@@ -397,7 +397,7 @@ async function runProgram(
     try {
       if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
     } catch {
-      // The process has already ended.
+      // The process has already exited.
     }
   };
   const timer = setTimeout(() => {
@@ -435,5 +435,5 @@ function messageOf(output: string): string {
     .filter((line) => /^(?:ERROR: |error: )/.test(line))
     .map((line) => line.replace(/^(?:ERROR|error): /, "").trim());
   const message = lines.slice(0, 3).join(" ");
-  return message === "" ? "it gave no reason" : message.slice(0, 500);
+  return message === "" ? "it reported no reason" : message.slice(0, 500);
 }

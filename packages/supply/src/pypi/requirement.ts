@@ -18,15 +18,15 @@ const SPEC = new RegExp(
 
 /** `NAME`, `NAME==VERSION` or, as uvx writes it, `NAME@VERSION`, each with optional extras. */
 export function parsePythonRequirement(spec: string): PythonRequirement {
-  const found = spec.length > 256 ? null : SPEC.exec(spec);
-  if (found === null) {
+  const match = spec.length > 256 ? null : SPEC.exec(spec);
+  if (match === null) {
     throw new BackplaneError(
       "plugin.source_invalid",
       `${JSON.stringify(spec.slice(0, 80))} is not a package name of the Python index.`,
       { fix: "Write pypi:NAME or pypi:NAME==VERSION. URLs, git and version ranges are not accepted." },
     );
   }
-  const { name = "", extras, version = "latest" } = found.groups as Record<string, string | undefined>;
+  const { name = "", extras, version = "latest" } = match.groups as Record<string, string | undefined>;
   const exact = version === "latest" ? null : version;
   return {
     name: normalizeProject(name),
@@ -45,7 +45,7 @@ const BUILD_REQUIREMENT = new RegExp(
   `^\\s*${NAME}\\s*(?:\\[\\s*(?:${NAME}(?:\\s*,\\s*${NAME})*)?\\s*\\])?\\s*(?:${CLAUSES}|\\(\\s*${CLAUSES}\\s*\\))?\\s*(?:;[\\w\\s.'"()<>=!~,+*-]+)?$`,
 );
 
-/** A requirement of PEP 508 with version ranges and markers, but without a URL. The author of a package has written it. */
+/** A requirement of PEP 508 with version ranges and markers, but without a URL. It was written by the author of a package. */
 export function isBuildRequirement(text: string): boolean {
   return text.length <= 500 && BUILD_REQUIREMENT.test(text);
 }
@@ -62,11 +62,11 @@ const PRE: Record<string, string> = { a: "alpha", alpha: "alpha", b: "beta", bet
  * does not have, such as `.post1`, become build metadata. Versions that differ stay different.
  */
 export function semanticVersionOf(version: string): string {
-  const found =
+  const match =
     /^v?(?:(?<epoch>\d+)!)?(?<release>\d+(?:\.\d+)*)(?:[-_.]?(?<pre>alpha|beta|preview|pre|rc|a|b|c)[-_.]?(?<number>\d*))?(?<rest>.*)$/i.exec(
       version,
     );
-  const groups = (found?.groups ?? {}) as Record<string, string | undefined>;
+  const groups = (match?.groups ?? {}) as Record<string, string | undefined>;
   const [major = 0, minor = 0, patch = 0, ...more] = (groups.release ?? "0").split(".").map(Number);
   const pre = groups.pre?.toLowerCase();
   const build = [

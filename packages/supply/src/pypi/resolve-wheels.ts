@@ -124,8 +124,9 @@ export async function findVersion(
     await run();
   } catch (error) {
     if (!(error instanceof PipFailure)) throw error;
+    if (!SKIPPED_SOURCE.test(error.log)) throw explainFailure(error, wanted, await pip.python(), []);
     const stopped = await run({ names: [wanted.name], into: null, wheels: dir }).catch(
-      (other: unknown) => other,
+      (failure: unknown) => failure,
     );
     const source = stopped instanceof PipFailure ? stopped.source : null;
     const version = source === null ? null : sourceVersionOf(source.file, wanted.name);
@@ -137,6 +138,8 @@ export async function findVersion(
   return { version: locked!.version, built: false };
 }
 
+/** In the log of pip: there is a source archive, which it may not use. */
+const SKIPPED_SOURCE = /No sources permitted for/;
 const SOURCE_FILE = /^([A-Za-z0-9._+!-]+?)(?:\.tar\.gz|\.tgz|\.zip|\.tar\.bz2|\.tar\.xz|\.tar)$/;
 
 /** The version in the name of a source archive; null if the name is not `NAME-VERSION.tar.gz` or the like. */
@@ -223,11 +226,11 @@ export function refusedPythonDependency(
   source: string,
   expected = "a file of the Python index",
 ): BackplaneError {
-  const shown = source.length > 200 ? `${source.slice(0, 200)}…` : source;
+  const source_text = source.length > 200 ? `${source.slice(0, 200)}…` : source;
   return new BackplaneError(
     "package.dependency_refused",
-    `${path.join(" > ")} comes from ${JSON.stringify(shown)}, which is not ${expected}.`,
-    { details: { path: [...path], source: shown } },
+    `${path.join(" > ")} comes from ${JSON.stringify(source_text)}, which is not ${expected}.`,
+    { details: { path: [...path], source: source_text } },
   );
 }
 
@@ -269,7 +272,7 @@ function pathsOf(items: readonly ReportItem[], root: string): Map<string, string
   return paths;
 }
 
-/** The message of pip says only that nothing matches; its log says which files it has skipped and why. */
+/** The message of pip reports only that nothing matches; its log lists the files that it has skipped and why. */
 function explainFailure(
   error: unknown,
   { name, spec }: WantedWheels,
@@ -294,7 +297,7 @@ function explainFailure(
   const tags = [...log.matchAll(/none of the wheel's tags \(([^)]+)\)/g)].flatMap(([, list]) =>
     list!.split(", "),
   );
-  const has_source = /No sources permitted for/.test(log);
+  const has_source = SKIPPED_SOURCE.test(log);
   const command = buildCommand(spec, [...allowed, normalizeProject(wanted)]);
   if (tags.length > 0) {
     const supported = [...new Set(tags)].sort();

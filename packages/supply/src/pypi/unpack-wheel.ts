@@ -15,7 +15,7 @@ import type { TreeFile } from "../tree/tree-listing.ts";
 export interface UnpackedWheel {
   /** Console scripts: the object that each one calls, by name. */
   scripts: Map<string, EntryPoint>;
-  /** Whether it contains code for one version of Python or one platform. */
+  /** Whether the wheel contains code for one version of Python or one platform. */
   native: boolean;
   /** The text of METADATA. */
   metadata: string | null;
@@ -83,9 +83,10 @@ export async function unpackWheel(
 
 function infoFolderOf(files: readonly TreeFile[]): string {
   const folders = new Set(files.map(({ path }) => path.split("/")[0] as string));
-  const found = [...folders].filter((name) => name.endsWith(".dist-info"));
-  if (found.length !== 1) throw unsafe("record", `it has ${found.length} .dist-info folders instead of one`);
-  return found[0]!;
+  const info_folders = [...folders].filter((name) => name.endsWith(".dist-info"));
+  if (info_folders.length !== 1)
+    throw unsafe("record", `it has ${info_folders.length} .dist-info folders instead of one`);
+  return info_folders[0]!;
 }
 
 /** Every file must be listed with its hash, and every listed file must exist. */
@@ -105,7 +106,7 @@ function checkRecord(files: readonly TreeFile[], info: string, record: string): 
     if (hash === undefined) throw unsafe("record", "RECORD does not list it", path);
     const expected = `sha256=${Buffer.from(sha256, "hex").toString("base64url")}`;
     if (hash.replace(/=+$/, "") !== expected)
-      throw unsafe("record", "its content is not what RECORD says", path);
+      throw unsafe("record", "its content does not match RECORD", path);
   }
   const [absent] = [...listed.keys()].filter((path) => !own.has(path));
   if (absent !== undefined)
@@ -114,9 +115,9 @@ function checkRecord(files: readonly TreeFile[], info: string, record: string): 
 
 /** A line of CSV with three fields, of which only the path may be quoted. */
 function parseLine(line: string): [path: string, hash: string] {
-  const found = /^(?:"((?:[^"]|"")*)"|([^",]*)),([^",]*),[^",]*$/.exec(line);
-  if (found === null) throw unsafe("record", "RECORD has an invalid line", line);
-  return [found[1]?.replaceAll('""', '"') ?? found[2]!, found[3]!];
+  const match = /^(?:"((?:[^"]|"")*)"|([^",]*)),([^",]*),[^",]*$/.exec(line);
+  if (match === null) throw unsafe("record", "RECORD has an invalid line", line);
+  return [match[1]?.replaceAll('""', '"') ?? match[2]!, match[3]!];
 }
 
 /** The path in the package; null for files that it does not contain. */
@@ -154,9 +155,10 @@ async function readText(
   path: string,
   below = "",
 ): Promise<string | null> {
-  const found = files.find((file) => file.path === path);
-  if (found === undefined) return null;
-  if (found.size > MAX_TEXT) throw unsafe("file-too-large", `it is larger than ${MAX_TEXT} bytes`, path);
+  const listed_file = files.find((file) => file.path === path);
+  if (listed_file === undefined) return null;
+  if (listed_file.size > MAX_TEXT)
+    throw unsafe("file-too-large", `it is larger than ${MAX_TEXT} bytes`, path);
   return await readFile(join(dir, below, path), "utf8");
 }
 

@@ -105,7 +105,7 @@ function forward(
     response.writeHead(upstream_response.statusCode ?? 502, upstream_response.headers);
     upstream_response.on("data", count).pipe(response);
   });
-  // The client has gone, or the limit is reached: the registry must not go on sending.
+  // The client has disconnected, or the limit is reached, so the registry must stop sending.
   response.once("close", () => outgoing.destroy());
   outgoing.once("error", () => {
     if (response.headersSent) response.destroy();

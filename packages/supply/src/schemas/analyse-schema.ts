@@ -92,14 +92,15 @@ function inspectNode(node: Record<string, unknown>, root: unknown, shape: Schema
 }
 
 function subschemas(node: Record<string, unknown>): unknown[] {
-  const found: unknown[] = [];
-  for (const key of SINGLE) if (Object.hasOwn(node, key) && !Array.isArray(node[key])) found.push(node[key]);
-  for (const key of LISTS) if (Array.isArray(node[key])) found.push(...(node[key] as unknown[]));
+  const subschemas: unknown[] = [];
+  for (const key of SINGLE)
+    if (Object.hasOwn(node, key) && !Array.isArray(node[key])) subschemas.push(node[key]);
+  for (const key of LISTS) if (Array.isArray(node[key])) subschemas.push(...(node[key] as unknown[]));
   for (const key of TABLES) {
     const table = node[key];
-    if (typeof table === "object" && table !== null) found.push(...Object.values(table));
+    if (typeof table === "object" && table !== null) subschemas.push(...Object.values(table));
   }
-  return found;
+  return subschemas;
 }
 
 function definitions(root: unknown): unknown[] {
@@ -108,15 +109,15 @@ function definitions(root: unknown): unknown[] {
 }
 
 function referenced(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
-  const found: unknown[] = [];
+  const subschemas: unknown[] = [];
   for (const key of ["$ref", "$dynamicRef"]) {
     const ref = node[key];
     if (typeof ref !== "string") continue;
     const target = resolve(ref, root);
     if (key === "$dynamicRef" || target === undefined) shape.recursive = true;
-    if (target !== undefined) found.push(target);
+    if (target !== undefined) subschemas.push(target);
   }
-  return found;
+  return subschemas;
 }
 
 /** Resolves references within the document. References to other documents are refused, because nothing is fetched. */

@@ -1,6 +1,6 @@
 /**
  * Ajv with a linear-time regular expression engine. Loaded on first use, so that an idle gateway does not need it
- * (bench row boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so it may import other modules only
+ * (benchmark boot.rss). Runs in the worker and, for vetted schemas, in the gateway, so it may import other modules only
  * for their types.
  */
 import type { SchemaIssue } from "@backplane/ports";

@@ -1,6 +1,6 @@
 /**
  * Plugin-supplied JSON Schemas (pkg.schema-files). The size of a schema is checked, then it is compiled and tried in a
- * worker, and only then used. Small inputs of cheap schemas are validated in the gateway (bench row http.invoke),
+ * worker, and only then used. Small inputs of cheap schemas are validated in the gateway (benchmark http.invoke),
  * everything else in a worker with a time limit.
  */
 import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/ports";
@@ -15,7 +15,7 @@ export interface SchemasOptions {
   worker?: URL;
   vet_ms?: number;
   check_ms?: number;
-  /** An idle worker ends after this time. */
+  /** An idle worker is terminated after this time. */
   idle_ms?: number;
 }
 

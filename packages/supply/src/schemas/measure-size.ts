@@ -2,7 +2,7 @@
 export interface ValueSize {
   bytes: number;
   values: number;
-  /** The estimate stopped early, and the figures are lower bounds. */
+  /** Whether the estimate stopped early, so that the figures are lower bounds. */
   large: boolean;
 }
 

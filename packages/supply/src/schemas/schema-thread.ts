@@ -1,5 +1,5 @@
 /**
- * Runs schema tasks in a worker thread that is started on demand and ended when it has been idle for a while. Tasks run
+ * Runs schema tasks in a worker thread that is started on demand and terminated when it has been idle for a while. Tasks run
  * one after another, so the task that exceeds its time limit is known; its time is measured from the start of the task.
  * On a busy machine the thread may wait a long time for a processor, so the limit applies to the CPU time of this
  * process, which is an upper bound for that of the thread.
@@ -15,7 +15,7 @@ export interface SchemaThread {
 }
 
 const START_MS = 30_000;
-/** The limit in wall time, for a thread that computes nothing and never answers. */
+/** The limit in wall time, for a thread that computes nothing and never replies. */
 const MAX_WAIT_MS = 120_000;
 const LIMITS = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
 
@@ -35,7 +35,7 @@ export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
   const start = async (): Promise<Worker | ThreadReply> => {
     if (worker !== null) return worker;
     const started = new Worker(file, { resourceLimits: LIMITS, execArgv: [], env: {}, name: "schemas" });
-    // Without a listener, a late error of a thread that is being ended would be an uncaught exception.
+    // Without a listener, a late error of a thread that is being terminated would be an uncaught exception.
     started.on("error", () => {});
     worker = started;
     const first = await nextAnswer(started, START_MS);
@@ -94,17 +94,17 @@ function nextAnswer(worker: Worker, limit_ms: number): Promise<Answer> {
       worker.off("exit", onExit);
       resolve(answer);
     };
-    const onExit = () => settle(new Error("the thread ended"));
+    const onExit = () => settle(new Error("the thread exited"));
     const began = performance.now();
     const before = process.cpuUsage();
-    const look = () => {
+    const checkTime = () => {
       const { user, system } = process.cpuUsage(before);
       const left_ms = limit_ms - (user + system) / 1_000;
       // An answer that has already arrived is read first, because this thread may be late.
       if (left_ms <= 0 || performance.now() - began >= MAX_WAIT_MS) setImmediate(() => settle("too_slow"));
-      else timer = setTimeout(look, Math.max(left_ms, 1));
+      else timer = setTimeout(checkTime, Math.max(left_ms, 1));
     };
-    let timer = setTimeout(look, limit_ms);
+    let timer = setTimeout(checkTime, limit_ms);
     worker.on("message", settle);
     worker.on("error", settle);
     worker.on("exit", onExit);

@@ -27,19 +27,19 @@ async function readTree(dir: string): Promise<TreeListing> {
 }
 
 export async function findFiles(dir: string, below = ""): Promise<FoundTree> {
-  const found: FoundTree = { files: [], irregular: [] };
+  const tree: FoundTree = { files: [], irregular: [] };
   const entries = await readdir(join(dir, below), { withFileTypes: true });
-  if (entries.length === 0 && below !== "") found.irregular.push(below);
+  if (entries.length === 0 && below !== "") tree.irregular.push(below);
   for (const entry of entries) {
     const path = below === "" ? entry.name : `${below}/${entry.name}`;
-    if (entry.isFile()) found.files.push(path);
+    if (entry.isFile()) tree.files.push(path);
     else if (entry.isDirectory()) {
       const inner = await findFiles(dir, path);
-      found.files.push(...inner.files);
-      found.irregular.push(...inner.irregular);
-    } else found.irregular.push(path);
+      tree.files.push(...inner.files);
+      tree.irregular.push(...inner.irregular);
+    } else tree.irregular.push(path);
   }
-  return found;
+  return tree;
 }
 
 export async function readTreeFile(dir: string, path: string): Promise<TreeFile> {

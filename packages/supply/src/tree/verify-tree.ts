@@ -18,21 +18,21 @@ export async function findDifference(dir: string, listing: readonly TreeFile[]):
   return compared.find((difference) => difference !== null) ?? null;
 }
 
-/** Compares names and kinds only: files that are missing, were added, or are not files any more. */
+/** Compares names and kinds only: files that are missing, were added, or are no longer files. */
 export async function findNameDifference(
   dir: string,
   listing: readonly TreeFile[],
 ): Promise<Difference | null> {
-  const found = await findFiles(dir).catch(() => null);
-  if (found === null) return { file: ".", what: "missing" };
+  const tree = await findFiles(dir).catch(() => null);
+  if (tree === null) return { file: ".", what: "missing" };
   const listed = new Map(listing.map((file) => [file.path, file]));
-  const existing = new Set(found.files);
+  const existing = new Set(tree.files);
   const missing = listing.find((file) => !existing.has(file.path));
   // A listed path that is now a link or a folder counts as changed, not as missing.
   if (missing !== undefined) {
-    return { file: missing.path, what: found.irregular.includes(missing.path) ? "changed" : "missing" };
+    return { file: missing.path, what: tree.irregular.includes(missing.path) ? "changed" : "missing" };
   }
-  const extra = [...found.files, ...found.irregular].find((path) => !listed.has(path));
+  const extra = [...tree.files, ...tree.irregular].find((path) => !listed.has(path));
   return extra === undefined ? null : { file: extra, what: "extra" };
 }
 

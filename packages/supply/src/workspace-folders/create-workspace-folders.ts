@@ -28,10 +28,10 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
     async survey(path, kind) {
       const listing = await survey(path, kind);
       const files = listing.files.map(({ path: name, size, sha256 }) => ({ path: name, size, sha256 }));
-      const found = { digest: listing.digest, files };
-      if (kind === "plugin" && (await isOtherPlugin(path, listing))) return { ...found, tool_files: false };
+      const content = { digest: listing.digest, files };
+      if (kind === "plugin" && (await isOtherPlugin(path, listing))) return { ...content, tool_files: false };
       if (files.some((file) => file.path.startsWith("tools/") && isToolFile(file.path.slice(6)))) {
-        return { ...found, tool_files: true };
+        return { ...content, tool_files: true };
       }
       throw notFound(
         kind === "plugin"
@@ -40,8 +40,8 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
       );
     },
     async text(path, file, sha256) {
-      const found = await lstat(join(path, file)).catch(() => null);
-      if (found === null || !found.isFile() || found.size > MAX_TEXT_BYTES) return null;
+      const info = await lstat(join(path, file)).catch(() => null);
+      if (info === null || !info.isFile() || info.size > MAX_TEXT_BYTES) return null;
       const bytes = await readFile(join(path, file));
       // The text that is reviewed must be the text that will be trusted.
       if (sha256 !== undefined && hash("sha256", bytes, "hex") !== sha256)

@@ -43,17 +43,17 @@ export function watchFolder(path: string, parts: readonly string[] | null, chang
     for (const target of watchers.keys()) if (target !== path && !existing.has(target)) drop(target);
     for (const target of existing) add(target, true);
   };
-  const seen = () => [...watchers].map(([target, { inode }]) => `${inode} ${target}`).join("\n");
+  const describeWatched = () => [...watchers].map(([target, { inode }]) => `${inode} ${target}`).join("\n");
   rescan();
-  const again = setInterval(() => {
-    const before = seen();
+  const rescanTimer = setInterval(() => {
+    const before = describeWatched();
     rescan();
-    if (seen() !== before) report();
+    if (describeWatched() !== before) report();
   }, RESCAN_MS);
-  again.unref();
+  rescanTimer.unref();
   return () => {
     clearTimeout(quiet);
-    clearInterval(again);
+    clearInterval(rescanTimer);
     for (const target of watchers.keys()) drop(target);
   };
 }

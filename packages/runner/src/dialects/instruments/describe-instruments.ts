@@ -72,12 +72,12 @@ function toExport(
   const only = SYSTEMS[metadata.platform ?? "All"];
   const input_schema = keep(metadata.inputSchema);
   const output_schema = keep(metadata.outputSchema);
-  const usual = defaultTimeoutMs ?? INVOCATION_LIMITS.default_timeout_ms;
+  const timeout_ms = defaultTimeoutMs ?? INVOCATION_LIMITS.default_timeout_ms;
   return {
     id: name,
     kind: "tool",
     description,
-    default_timeout_ms: Math.min(usual, maxTimeoutMs ?? usual),
+    default_timeout_ms: Math.min(timeout_ms, maxTimeoutMs ?? timeout_ms),
     ...(maxTimeoutMs === undefined ? {} : { max_timeout_ms: maxTimeoutMs }),
     ...(accessMode === "Exclusive" ? { max_concurrency: 1 } : {}),
     permissions,

@@ -69,7 +69,7 @@ export const instrumentRpc: Dialect = {
   connect: (link) => new InstrumentSession(link),
 };
 
-/** The same for a module that could run inside the gateway but was placed in a process by the operator. */
+/** The same dialect for a module that could run inside the gateway but was placed in a process by the operator. */
 export const instrumentModule: Dialect = { ...instrumentRpc, protocol: "module.instrument" };
 
 /** The plugin's classes come after those of the host, so that it cannot replace them. */
@@ -110,7 +110,7 @@ class InstrumentSession implements DialectSession {
 
   async open(): Promise<void> {
     const { request } = this.#link;
-    if (request === null) throw new BackplaneError("internal", "An instrument plugin belongs to a binding.");
+    if (request === null) throw new BackplaneError("internal", "An instrument plugin requires a binding.");
     await this.#host.initialize(initializeParams(request, this.#dataDir), INITIALIZE_MS);
   }
 

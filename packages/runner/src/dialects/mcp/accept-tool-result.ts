@@ -1,6 +1,6 @@
 /**
  * Converts the result of `tools/call` to a tool result. Content is kept as the server wrote it. Output over the
- * limit is cut, with a note for the model. A result with `isError` does not fail the call, because the model must see
+ * limit is truncated, with a note for the model. A result with `isError` does not fail the call, because the model must see
  * its text.
  */
 import {
@@ -24,7 +24,7 @@ export function acceptCall(result: Json, output_bytes: number): PluginAnswer {
   if (!Array.isArray(content)) return malformed("content is not a list");
   for (const block of content) {
     if (!isObject(block) || typeof block.type !== "string" || block.type === "") {
-      return malformed("content contains something other than blocks with a type");
+      return malformed("content contains an item that is not a block with a type");
     }
   }
   if (typeof isError !== "boolean") return malformed("isError is not a boolean");
@@ -54,24 +54,24 @@ function malformed(rule: string): PluginAnswer {
  * as left out.
  */
 function cut(value: JsonObject, limit: number): JsonObject {
-  const kept: ContentBlock[] = [];
+  const content: ContentBlock[] = [];
   const notes: string[] = [];
   let left = limit;
   for (const block of value.content as ContentBlock[]) {
     const after = remainingJsonBudget(withoutData(block), left, SCALAR_CHARS);
     if (after >= 0) {
-      kept.push(block);
+      content.push(block);
       left = after;
     } else if (block.type === "text" && typeof block.text === "string") {
       const text = block.text.slice(0, Math.max(0, Math.floor(left / 2))).toWellFormed();
-      if (text !== "") kept.push({ ...block, text });
+      if (text !== "") content.push({ ...block, text });
       notes.push(`a text block was cut after ${text.length} of ${block.text.length} characters`);
       left = 0;
     } else {
       notes.push(`${describe(block)} was left out`);
     }
   }
-  const result: JsonObject = { ...value, content: kept };
+  const result: JsonObject = { ...value, content };
   const { structured_output } = value;
   if (structured_output !== undefined && remainingJsonBudget(structured_output, limit, SCALAR_CHARS) < 0) {
     delete result.structured_output;
@@ -79,7 +79,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
   }
   if (notes.length === 0) return result;
   const text = `[Output over the limit of ${limit} bytes: ${notes.slice(0, 20).join("; ")}.]`;
-  kept.push({ type: "text", text });
+  content.push({ type: "text", text });
   return result;
 }
 

@@ -43,7 +43,7 @@ export async function describeTools(
   sendRequest: SendRequest,
 ): Promise<Description> {
   const warnings: string[] = [];
-  const listed = "tools" in agreement.capabilities ? await allTools(sendRequest, warnings) : [];
+  const listed = "tools" in agreement.capabilities ? await listAllTools(sendRequest, warnings) : [];
   const headers = new Map<Tool, ParamHeaders>();
   const tools = listed.filter((tool) => {
     const read = with_headers ? readParamHeaders(tool.inputSchema) : [];
@@ -74,7 +74,7 @@ interface Tool extends JsonObject {
   inputSchema: JsonObject;
 }
 
-async function allTools(sendRequest: SendRequest, warnings: string[]): Promise<Tool[]> {
+async function listAllTools(sendRequest: SendRequest, warnings: string[]): Promise<Tool[]> {
   const tools: Tool[] = [];
   const names = new Set<string>();
   let size = 0;
@@ -115,11 +115,11 @@ async function allTools(sendRequest: SendRequest, warnings: string[]): Promise<T
 function findToolProblem(tool: Json, names: Set<string>): string | null {
   if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "")
     return "A tool without a name is left out.";
-  const shown = JSON.stringify(tool.name.slice(0, 80));
+  const name_text = JSON.stringify(tool.name.slice(0, 80));
   if (tool.name.length > NAME_CHARS)
-    return `The tool ${shown} is left out because its name is longer than ${NAME_CHARS} characters.`;
-  if (names.has(tool.name)) return `The tool ${shown} is listed twice; the first entry is used.`;
-  if (!isObject(tool.inputSchema)) return `The tool ${shown} has no inputSchema and is left out.`;
+    return `The tool ${name_text} is left out because its name is longer than ${NAME_CHARS} characters.`;
+  if (names.has(tool.name)) return `The tool ${name_text} is listed twice; the first entry is used.`;
+  if (!isObject(tool.inputSchema)) return `The tool ${name_text} has no inputSchema and is left out.`;
   names.add(tool.name);
   return null;
 }
@@ -133,11 +133,13 @@ function toExport(
 ): ManifestToolExport {
   const { name, title, description, inputSchema, outputSchema, annotations } = tool;
   const hints = isObject(annotations) ? annotations : {};
-  const shown = typeof title === "string" ? title : hints.title;
+  const title_text = typeof title === "string" ? title : hints.title;
   return {
     id,
     kind: "tool",
-    ...(typeof shown === "string" && shown !== "" ? { display_name: shown.slice(0, 120) } : {}),
+    ...(typeof title_text === "string" && title_text !== ""
+      ? { display_name: title_text.slice(0, 120) }
+      : {}),
     ...(typeof description === "string" ? { description: description.slice(0, DESCRIPTION_CHARS) } : {}),
     default_timeout_ms: 60_000,
     permissions,

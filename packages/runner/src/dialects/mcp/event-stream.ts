@@ -21,12 +21,12 @@ export interface AnswerStream {
 export type StreamEvents = Pick<TransportEvents, "receive" | "violation">;
 
 const RETRY_MS = 1_000;
-/** A server that asks for no delay must not keep the gateway busy. */
+/** A server that requests no delay must not keep the gateway busy. */
 const MIN_RETRY_MS = 100;
 const MAX_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
 
-/** Reads until the stream ends or carries its answer. Throws when a limit is exceeded. */
+/** Reads until the stream ends or has delivered its answer. Throws when a limit is exceeded. */
 export async function followStream(
   response: IncomingMessage,
   stream: AnswerStream,
@@ -77,12 +77,12 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
   }
 }
 
-/** True if the server sent event ids and not too many attempts failed. */
+/** True if the server sent event ids and the limit of failed attempts is not reached. */
 export function canResume({ last_event, tries }: AnswerStream): boolean {
   return last_event !== null && tries < MAX_TRIES;
 }
 
-/** The delay before the next attempt: what the server asked for, or exponential backoff. */
+/** The delay before the next attempt: the value that the server requested, or exponential backoff. */
 export function retryDelayMs({ retry_ms, tries }: AnswerStream): number {
   return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), MAX_RETRY_MS);
 }

@@ -26,7 +26,7 @@ export function readRpcError(text: Buffer): RpcFailure | null {
 }
 
 /**
- * A server of an older revision knows neither the method nor its headers and may answer with any of these statuses.
+ * A server of an older revision supports neither the method nor its headers and may return any of these statuses.
  */
 export function isRefusedProbe({ method }: JsonObject, status: number): boolean {
   return method === "server/discover" && status >= 400 && status < 500 && status !== 401 && status !== 403;
@@ -36,7 +36,7 @@ export function probeRejection(status: number): RpcFailure {
   return { code: MCP_ERRORS.method_not_found, message: `HTTP ${status}` };
 }
 
-/** The sign-in that the server asks for: 401, or 403 with insufficient scope. Null for other responses. */
+/** The sign-in that the server requires: 401, or 403 with insufficient scope. Null for other responses. */
 export function signInError(
   status: number,
   header: string | undefined,
@@ -44,24 +44,24 @@ export function signInError(
 ): BackplaneError | null {
   const challenge = readChallenge(header);
   if (status !== 401 && !(status === 403 && challenge.error === "insufficient_scope")) return null;
-  const shown = credential === undefined ? null : hash("sha256", credential, "hex");
+  const credential_hash = credential === undefined ? null : hash("sha256", credential, "hex");
   const description = status === 401 ? "requires a sign-in" : "requires more scope";
   return new BackplaneError("sign_in.needed", `The MCP server ${description} (HTTP ${status}).`, {
-    details: { challenge: { status, ...challenge, shown } },
+    details: { challenge: { status, ...challenge, shown: credential_hash } },
   });
 }
 
 /** Reads the first Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728). */
 function readChallenge(header = ""): Omit<ServerChallenge, "status" | "shown"> {
   const start = /(?:^|[\s,])Bearer(?=[\s,]|$)/i.exec(header.slice(0, CHALLENGE_CHARS));
-  const found = new Map<string, string>();
+  const parameters = new Map<string, string>();
   const param = /[\s,]*([A-Za-z0-9_.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/y;
   param.lastIndex = start === null ? header.length : start.index + start[0].length;
   for (let match = param.exec(header); match !== null; match = param.exec(header)) {
     const name = match[1]!.toLowerCase();
-    if (!found.has(name)) found.set(name, match[2]?.replaceAll(/\\(.)/g, "$1") ?? match[3]!);
+    if (!parameters.has(name)) parameters.set(name, match[2]?.replaceAll(/\\(.)/g, "$1") ?? match[3]!);
   }
-  const text = (name: string) => found.get(name)?.slice(0, PARAM_CHARS) ?? null;
+  const text = (name: string) => parameters.get(name)?.slice(0, PARAM_CHARS) ?? null;
   return { error: text("error"), scope: text("scope"), resource_metadata: text("resource_metadata") };
 }
 

@@ -45,11 +45,11 @@ export function bindingHeaders(
     if (!NAME.test(name) || RESERVED.test(name))
       throw invalidConfig(name, "a binding cannot set this header");
     if (typeof value !== "string") throw invalidConfig(name, "its value is not a string");
-    headers[name.toLowerCase()] = filled(name, value, secrets);
+    headers[name.toLowerCase()] = fillHeader(name, value, secrets);
   }
   const token = secrets[AUTHORIZATION];
   if (token !== undefined && headers[AUTHORIZATION] === undefined) {
-    headers[AUTHORIZATION] = checked(
+    headers[AUTHORIZATION] = checkValue(
       AUTHORIZATION,
       /\s/.test(token.trim()) ? token.trim() : `Bearer ${token.trim()}`,
     );
@@ -57,24 +57,28 @@ export function bindingHeaders(
   return headers;
 }
 
-function filled(name: string, value: string, secrets: Readonly<Record<string, string>>): string {
+function fillHeader(name: string, value: string, secrets: Readonly<Record<string, string>>): string {
   const secretOf = (slot: string) => {
     const secret = secrets[slot];
     if (secret === undefined) throw invalidConfig(name, `its secret slot ${slot} is not bound`);
     return secret;
   };
-  return checked(name, fillPlaceholders(value, secretOf));
+  return checkValue(name, fillPlaceholders(value, secretOf));
 }
 
 /** The error message must not contain the value. */
-function checked(name: string, value: string): string {
+function checkValue(name: string, value: string): string {
   if (/[^\t\x20-\x7e\x80-\xff]/.test(value))
     throw invalidConfig(name, "its value contains characters that are not allowed in a header");
   return value;
 }
 
 function invalidConfig(name: string, reason: string): BackplaneError {
-  return new BackplaneError("launch_failed", `The header ${name.slice(0, 80)} of the binding: ${reason}.`, {
-    fix: "Correct config.headers or the secrets of the binding.",
-  });
+  return new BackplaneError(
+    "launch_failed",
+    `The binding's header ${name.slice(0, 80)} is invalid: ${reason}.`,
+    {
+      fix: "Correct config.headers or the secrets of the binding.",
+    },
+  );
 }

@@ -21,10 +21,10 @@ export class HttpRequests {
     headers: Record<string, string>,
     body: string | null,
     onRequest: (request: ClientRequest) => void,
-    evenClosed = false,
+    allowWhenClosed = false,
   ): Promise<IncomingMessage> {
     const request = await this.#guarded.open({ method, headers });
-    if (this.#closed && !evenClosed) request.destroy();
+    if (this.#closed && !allowWhenClosed) request.destroy();
     this.#open.add(request);
     request.once("close", () => this.#open.delete(request));
     onRequest(request);

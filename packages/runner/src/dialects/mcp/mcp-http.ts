@@ -1,6 +1,6 @@
 /**
  * `mcp.http`: a remote MCP server that the gateway itself connects to over streamable HTTP. The manifest's
- * entrypoint is its URL. The grant decides whether it may be reached, like any egress of a plugin.
+ * entrypoint is its URL. The grant decides whether the gateway may connect, as for any egress of a plugin.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { ProcessRequest } from "@backplane/ports";
@@ -19,11 +19,11 @@ export function mcpHttp(outbound: OutboundRules): Dialect {
     remote: true,
     unsupportedReason: (request) =>
       request.op === "tool.invoke" ? null : `An MCP server supports tools only, not ${request.op}.`,
-    connect: (link) => sessionTo(link, outbound),
+    connect: (link) => openSession(link, outbound),
   };
 }
 
-function sessionTo(link: ProcessLink, outbound: OutboundRules): McpDialectSession {
+function openSession(link: ProcessLink, outbound: OutboundRules): McpDialectSession {
   const request = link.request!;
   const { grant, context } = request;
   const url = urlOf(request);

@@ -18,7 +18,7 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const MAX_ARGS = 64;
 const MAX_TEXT = 4_096;
 const MAX_IDLE_S = 86_400;
-/** Packages that are remembered because their server exited or hung on `server/discover`; its next start skips it. */
+/** The number of packages remembered because their server exited or hung on `server/discover`. */
 const MAX_WITHOUT_DISCOVERY = 1_000;
 
 export function mcpStdio(): Dialect {
@@ -62,7 +62,7 @@ function launchOf(request: ProcessRequest): DialectLaunch {
   return {
     entrypoint: [
       ...pack.runtime.entrypoint,
-      ...(fillsOwnArguments(request) ? args : args.map((one) => fillSecrets(one, request))),
+      ...(fillsOwnArguments(request) ? args : args.map((argument) => fillSecrets(argument, request))),
     ],
     env: {
       ...pack.runtime.env,

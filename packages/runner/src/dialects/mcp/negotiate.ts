@@ -1,6 +1,6 @@
 /**
  * Agrees on a revision with the server: `server/discover` first, as in the stateless revision, then `initialize`
- * for servers that do not know it. A server that exits or hangs on `server/discover` is started without it the next
+ * for servers that do not support it. A server that exits or hangs on `server/discover` is started without it the next
  * time.
  */
 import {
@@ -33,7 +33,7 @@ export interface NegotiationOptions {
   strayText(): string;
 }
 
-/** Adds what the server printed to the error, because it often explains the failure. */
+/** Adds the stray output of the server to the error, because it often explains the failure. */
 export async function negotiate(options: NegotiationOptions): Promise<Agreement> {
   return await agree(options).catch((error: BackplaneError) => {
     throw withStray(error, options.strayText());
@@ -44,8 +44,8 @@ async function agree(options: NegotiationOptions): Promise<Agreement> {
   const capabilities = { ...CLIENT_CAPABILITIES, roots: {} };
   const { client } = options;
   if (!options.skip_discovery) {
-    const found = await discover(options, { _meta: envelope(client, capabilities) });
-    if (found !== null) return found;
+    const discovered = await discover(options, { _meta: envelope(client, capabilities) });
+    if (discovered !== null) return discovered;
   }
   const params = { protocolVersion: MCP_NEGOTIATED[0], capabilities, clientInfo: client };
   const reply = await options.request("initialize", params, options.initialize_ms);

@@ -11,7 +11,7 @@ export interface Requester {
   /** Returns the id of the request, or 0 if it could not be sent and `lost` was called. */
   send(pending: AnsweringRequest, params: JsonObject): number;
   withdraw(id: number, reason: string): void;
-  answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
+  collectInput(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
   after(ms: number, run: () => void): () => void;
 }
 
@@ -29,16 +29,20 @@ export async function sendNonToolRequest(
 ): Promise<Json> {
   let params = first_params;
   for (let round = 0; round <= MAX_ROUNDS; round++) {
-    const result = await once(session, method, params, listener, signal);
+    const result = await sendOnce(session, method, params, listener, signal);
     if (!needsInput(session.stateless, result)) return result;
     const answerRequest: AnswerRequest | null =
-      listener === null ? null : (what, about, key) => listener.answerRequest(what, about, key);
-    params = retryParams(first_params, result, await session.answers(result.inputRequests, answerRequest));
+      listener === null ? null : (name, input, key) => listener.answerRequest(name, input, key);
+    params = retryParams(
+      first_params,
+      result,
+      await session.collectInput(result.inputRequests, answerRequest),
+    );
   }
   throw tooManyRounds(method);
 }
 
-function once(
+function sendOnce(
   session: Requester,
   method: string,
   params: JsonObject,
@@ -53,10 +57,10 @@ function once(
       session.withdraw(id, "timeout");
       pending.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
     };
-    const late = session.after(MAX_DURATION_MS, timeOut);
+    const clearTimer = session.after(MAX_DURATION_MS, timeOut);
     signal?.addEventListener("abort", timeOut, { once: true });
     pending.stop = () => {
-      late();
+      clearTimer();
       signal?.removeEventListener("abort", timeOut);
     };
   });
@@ -81,7 +85,7 @@ export class NonToolRequest implements AnsweringRequest {
     this.method = method;
     this.#listener = listener;
     this.answerRequest =
-      listener === null ? null : (what, about, key) => listener.answerRequest(what, about, key);
+      listener === null ? null : (name, input, key) => listener.answerRequest(name, input, key);
     this.#resolve = resolve;
     this.#reject = reject;
   }

@@ -15,7 +15,7 @@ const MAX = 64;
 
 /** Returns a description of the problem if the schema is invalid. */
 export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
-  const found: ParamHeaders = [];
+  const headers: ParamHeaders = [];
   let marks = 0;
   const count = (value: Json, isSchema: boolean): void => {
     if (Array.isArray(value)) for (const child of value) count(child, true);
@@ -34,9 +34,9 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
         if (typeof header !== "string" || !NAME.test(header))
           return `the ${MARK} of ${key} is not a valid header name`;
         if (!PLAIN.has(value.type)) return `${key} has an ${MARK} but is not a string, integer or boolean`;
-        if (found.some((other) => other.header.toLowerCase() === header.toLowerCase()))
+        if (headers.some((other) => other.header.toLowerCase() === header.toLowerCase()))
           return `two arguments have the ${MARK} ${header}`;
-        found.push({ header, path: at });
+        headers.push({ header, path: at });
       }
       const problem = walk(value, at);
       if (problem !== null) return problem;
@@ -47,8 +47,8 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
   if (problem !== null) return problem;
   count(schema, true);
   // Inside lists and alternatives the argument is ambiguous.
-  if (marks !== found.length) return `an ${MARK} is at a position that is not a single argument`;
-  return found.length > MAX ? `it has more than ${MAX} arguments with an ${MARK}` : found;
+  if (marks !== headers.length) return `an ${MARK} is at a position that is not a single argument`;
+  return headers.length > MAX ? `it has more than ${MAX} arguments with an ${MARK}` : headers;
 }
 
 export function paramHeaders(wanted: ParamHeaders, input: JsonObject): Record<string, string> {

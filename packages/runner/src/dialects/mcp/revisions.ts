@@ -1,5 +1,5 @@
 /**
- * The two kinds of MCP revisions. Up to 2025-11-25 a connection begins with `initialize` and keeps what was agreed.
+ * The two kinds of MCP revisions. Up to 2025-11-25 a connection begins with `initialize` and keeps what it agreed on.
  * From 2026-07-28 on each request names its client and revision, and no state is kept.
  */
 import { isObject, type Json, type JsonObject, MCP_META, MCP_STATELESS } from "@backplane/contract";
@@ -13,7 +13,7 @@ export interface Agreement {
   instructions: string | null;
 }
 
-/** Client capabilities that the server may use. Whether a caller can answer is only known when the server asks. */
+/** Client capabilities that the server may use. Whether a caller can answer is known only when the server sends a request. */
 export const CLIENT_CAPABILITIES: JsonObject = { sampling: {}, elicitation: { form: {}, url: {} } };
 
 /** The request metadata of the stateless revision. It names only capabilities that the caller of this request has. */

@@ -76,7 +76,7 @@ export class RpcChannel implements TransportEvents {
   readonly #oneWay = new OneWayMessages();
   readonly transport: McpTransport;
   #nextId = 1;
-  #onRequest = 0;
+  #requestsInProgress = 0;
   #failure: BackplaneError | null = null;
 
   constructor(createTransport: (events: TransportEvents) => McpTransport, events: RpcChannelEvents) {
@@ -228,14 +228,20 @@ export class RpcChannel implements TransportEvents {
   /** Handles a reply whose id matches no open request. */
   #receiveMisdirected(message: JsonObject, origin: number | null): void {
     const { id } = message;
-    const meant = typeof id === "number" ? id : idFromText(id);
-    const isOpen = meant !== undefined && this.#open.has(meant);
-    if (meant !== undefined && !isOpen && Number.isInteger(meant) && meant >= 1 && meant < this.#nextId) {
+    const intended = typeof id === "number" ? id : idFromText(id);
+    const isOpen = intended !== undefined && this.#open.has(intended);
+    if (
+      intended !== undefined &&
+      !isOpen &&
+      Number.isInteger(intended) &&
+      intended >= 1 &&
+      intended < this.#nextId
+    ) {
       // A late answer after a cancel is allowed by the protocol; a second answer is a violation.
-      if (this.#settled.get(String(meant)) === "replied") this.#events.violation("second_reply");
+      if (this.#settled.get(String(intended)) === "replied") this.#events.violation("second_reply");
       return;
     }
-    const request = isOpen ? meant : origin;
+    const request = isOpen ? intended : origin;
     if (request !== null && this.#open.has(request)) {
       this.#loseMalformed(request, `its id is ${shownId(id)} instead of the number ${request}`);
       return;
@@ -282,16 +288,16 @@ export class RpcChannel implements TransportEvents {
   }
 
   async #answerTo(method: string, params: JsonObject, from: PendingRequest | null): Promise<JsonObject> {
-    if (this.#onRequest >= MAX_SERVER_REQUESTS) {
+    if (this.#requestsInProgress >= MAX_SERVER_REQUESTS) {
       return { error: { code: MCP_ERRORS.internal_error, message: "too many requests at once" } };
     }
-    this.#onRequest++;
+    this.#requestsInProgress++;
     try {
       return { result: await this.#events.onRequest(method, params, from) };
     } catch (error) {
       return { error: { ...rpcFailureOf(error) } };
     } finally {
-      this.#onRequest--;
+      this.#requestsInProgress--;
     }
   }
 }

@@ -40,7 +40,7 @@ export interface McpOptions {
 }
 
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
-/** Delay before the repetition of a call whose server asked for no input. */
+/** Delay before repeating a call whose server reported missing input but requested none. */
 const PAUSE_MS = 250;
 
 export class McpDialectSession implements DialectSession, ToolCallSession, Requester {
@@ -73,7 +73,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
       send: (pending, params) => this.#channel.send(pending, () => this.#withEnvelope(params, {})),
       withdraw: (id) => this.withdraw(id, "replaced"),
       later: (run) => this.#link.after(this.#link.timeouts.alive_ms, run),
-      over: () => this.#closed || this.#channel.failed !== null,
+      isClosed: () => this.#closed || this.#channel.failed !== null,
     });
   }
 
@@ -93,7 +93,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     this.#channel.transport.refresh?.(secrets, config);
   }
 
-  /** A server that is only asked to report changed lists is not in use: its lists are read again when it starts. */
+  /** A subscription to changed lists does not count: the lists are read again when the server starts. */
   inUse(): boolean {
     return this.#subscription.watches || this.#subscribed.any;
   }
@@ -163,7 +163,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     return null;
   }
 
-  over(call: McpToolCall): void {
+  finished(call: McpToolCall): void {
     if (this.#calls.get(call.exchange.id) === call) this.#calls.delete(call.exchange.id);
   }
 
@@ -188,7 +188,10 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     return this.#link.after(ms, run);
   }
 
-  async answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null> {
+  async collectInput(
+    requests: Json | undefined,
+    answerRequest: AnswerRequest | null,
+  ): Promise<JsonObject | null> {
     if (isObject(requests) && Object.keys(requests).length > 0) {
       return await answerInputRequests(requests, answerRequest, this.#options.folders);
     }
@@ -241,7 +244,7 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
     );
   }
 
-  /** One new session for all requests that found the old one expired. */
+  /** Opens one new session for all requests that found the old one expired. */
   #reopen(): Promise<void> {
     this.#reopening ??= this.#negotiate().finally(() => {
       this.#reopening = null;
@@ -250,12 +253,12 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   }
 
   #withdrawCall(call: McpToolCall, reason: string): void {
-    this.over(call);
+    this.finished(call);
     call.withdrawn = true;
     if (call.rpc_id !== 0) this.withdraw(call.rpc_id, reason);
   }
 
-  /** Checks whether the server still answers anything. If it does not, it is stuck and abandoned. */
+  /** Checks whether the server still responds. If it does not, it is stuck and is abandoned. */
   #probe(): void {
     if (this.#probing || this.#channel.failed !== null) return;
     this.#probing = true;
@@ -275,8 +278,8 @@ export class McpDialectSession implements DialectSession, ToolCallSession, Reque
   async #onRequest(method: string, params: JsonObject, origin: PendingRequest | null): Promise<Json> {
     const { folders } = this.#options;
     if (method === "ping") return await answerServerRequest(method, params, null, folders);
-    const mine = origin !== null && answersRequests(origin) ? origin.answerRequest : null;
-    const answerRequest = origin === null ? findAnswerer(method, this.#channel.inFlight()) : mine;
+    const originAnswerer = origin !== null && answersRequests(origin) ? origin.answerRequest : null;
+    const answerRequest = origin === null ? findAnswerer(method, this.#channel.inFlight()) : originAnswerer;
     return await answerServerRequest(method, params, answerRequest, folders);
   }
 

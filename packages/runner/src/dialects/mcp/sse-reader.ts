@@ -5,7 +5,7 @@ import { BackplaneError } from "@backplane/contract";
 export interface SseEvents {
   /** The data of an event of type `message`; never empty. */
   data(text: string): void;
-  /** The last event id, and the reconnection delay that the server asks for. */
+  /** The last event id, and the reconnection delay that the server requests. */
   id(value: string): void;
   retry(ms: number): void;
 }
@@ -15,8 +15,8 @@ export class SseReader {
   readonly #limit: number;
   readonly #decoder = new StringDecoder("utf8");
   /** The incomplete line in pieces, which are joined once when it ends. */
-  #rest: string[] = [];
-  #open = 0;
+  #partialLine: string[] = [];
+  #partialLength = 0;
   #data: string[] = [];
   #size = 0;
   #type = "message";
@@ -34,16 +34,16 @@ export class SseReader {
       this.#first = false;
       if (text.startsWith("\ufeff")) text = text.slice(1);
     }
-    if (/[\r\n]/.test(text) || this.#rest.at(-1)?.endsWith("\r") === true) {
-      const lines = (this.#rest.join("") + text).split(/\r\n|\n|\r(?!$)/);
+    if (/[\r\n]/.test(text) || this.#partialLine.at(-1)?.endsWith("\r") === true) {
+      const lines = (this.#partialLine.join("") + text).split(/\r\n|\n|\r(?!$)/);
       text = lines.pop()!;
-      this.#rest = [];
-      this.#open = 0;
+      this.#partialLine = [];
+      this.#partialLength = 0;
       for (const line of lines) this.#line(line);
     }
-    if (text !== "") this.#rest.push(text);
-    this.#open += text.length;
-    if (this.#open + this.#size > this.#limit) throw tooLarge(this.#limit);
+    if (text !== "") this.#partialLine.push(text);
+    this.#partialLength += text.length;
+    if (this.#partialLength + this.#size > this.#limit) throw tooLarge(this.#limit);
   }
 
   #line(line: string): void {

@@ -1,6 +1,6 @@
 /**
  * In the stateless revision a server reports changes only in a `subscriptions/listen` request that stays open.
- * There is at most one; watching another resource replaces it.
+ * At most one such request is open; watching another resource replaces it.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { PendingRequest } from "./rpc-channel.ts";
@@ -9,7 +9,7 @@ export interface SubscriptionParts {
   send(pending: PendingRequest, params: JsonObject): number;
   withdraw(id: number): void;
   later(run: () => void): void;
-  over(): boolean;
+  isClosed(): boolean;
 }
 
 const MAX_WATCHED = 1_000;
@@ -50,7 +50,7 @@ export class McpSubscription {
   }
 
   #listen(): void {
-    if (this.#parts.over()) return;
+    if (this.#parts.isClosed()) return;
     if (this.#id !== 0) this.#parts.withdraw(this.#id);
     this.#id = 0;
     const watched: JsonObject = this.#watched.size === 0 ? {} : { resourceSubscriptions: [...this.#watched] };

@@ -1,6 +1,6 @@
 /**
- * One `tools/call`. In the stateless revision its answer may ask for input. The call is then repeated with the
- * input until the answer asks for nothing more.
+ * One `tools/call`. In the stateless revision its answer may request input. The call is then repeated with the
+ * input until the answer requests nothing more.
  */
 import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
 import type { DialectCall } from "../../ports/dialect.ts";
@@ -15,11 +15,11 @@ export const MAX_ROUNDS = 10;
 export interface ToolCallSession {
   readonly output_bytes: number;
   readonly stateless: boolean;
-  /** False if it could not be sent and `lost` was called. */
+  /** False if the call could not be sent and `lost` was called. */
   dispatch(call: McpToolCall): boolean;
-  /** Null when the server asked for no input and only wants the call repeated. */
-  answers(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
-  over(call: McpToolCall): void;
+  /** Null when the server requested no input and only wants the call repeated. */
+  collectInput(requests: Json | undefined, answerRequest: AnswerRequest | null): Promise<JsonObject | null>;
+  finished(call: McpToolCall): void;
 }
 
 export class McpToolCall implements AnsweringRequest {
@@ -47,27 +47,27 @@ export class McpToolCall implements AnsweringRequest {
     this.#first_params = params;
     this.params = params;
     this.answerRequest = exchange.can_answer_requests
-      ? (method, about, key) => exchange.answerRequest(method, about, key)
+      ? (method, input, key) => exchange.answerRequest(method, input, key)
       : null;
     this.session_id = exchange.context.session_id ?? null;
   }
 
   answered(result: Json): void {
     if (needsInput(this.#caller.stateless, result)) {
-      void this.#answerFirst(result);
+      void this.#provideInput(result);
       return;
     }
-    this.#caller.over(this);
+    this.#caller.finished(this);
     this.exchange.answered(acceptCall(result, this.#caller.output_bytes));
   }
 
   refused(error: RpcFailure): void {
-    this.#caller.over(this);
+    this.#caller.finished(this);
     this.exchange.answered(acceptError(error));
   }
 
   lost(error: BackplaneError): void {
-    this.#caller.over(this);
+    this.#caller.finished(this);
     this.exchange.failed(error);
   }
 
@@ -87,10 +87,10 @@ export class McpToolCall implements AnsweringRequest {
     });
   }
 
-  async #answerFirst(result: JsonObject): Promise<void> {
+  async #provideInput(result: JsonObject): Promise<void> {
     try {
       if (++this.#rounds > MAX_ROUNDS) throw tooManyRounds(this.method);
-      const answers = await this.#caller.answers(result.inputRequests, this.answerRequest);
+      const answers = await this.#caller.collectInput(result.inputRequests, this.answerRequest);
       if (this.withdrawn) return;
       this.params = retryParams(this.#first_params, result, answers);
       this.#caller.dispatch(this);

@@ -17,7 +17,7 @@ export interface TransportEvents {
   violation(kind: string): void;
   /** Output that is not a message. */
   strayOutput?(text: string): void;
-  /** No message can be sent on this transport any more. */
+  /** No further message can be sent on this transport. */
   failure(error: BackplaneError): void;
 }
 
@@ -31,7 +31,7 @@ export interface McpTransport {
    * `backpressure` or `frame_too_large` when nothing was sent.
    */
   send(message: JsonObject, headers?: Record<string, string>): void;
-  /** No answer to this request is needed any more. */
+  /** An answer to this request is no longer needed. */
   drop(id: number): void;
   /** The negotiated agreement; null before negotiation and during renegotiation. */
   setAgreement(agreement: Agreement | null): void;

@@ -5,7 +5,7 @@
 import { isIP } from "node:net";
 import { networkInterfaces } from "node:os";
 
-/** Null if the address is allowed, else a short reason. */
+/** Null if the address is allowed, otherwise a short reason. */
 export type AddressRule = (address: string) => string | null;
 
 /** Network, prefix length, purpose (IANA special-purpose address registry). */
@@ -36,26 +36,18 @@ const SPECIAL_V6: readonly (readonly [string, number, string])[] = [
   ["3fff::", 20, "documentation"],
 ];
 
-const RULES_V4 = SPECIAL_V4.map(([net, length, description]) => ({
-  net: bytesOfV4(net)!,
-  length,
-  what: description,
-}));
-const RULES_V6 = SPECIAL_V6.map(([net, length, description]) => ({
-  net: bytesOfV6(net)!,
-  length,
-  what: description,
-}));
+const RULES_V4 = SPECIAL_V4.map(([net, length, purpose]) => ({ net: bytesOfV4(net)!, length, purpose }));
+const RULES_V6 = SPECIAL_V6.map(([net, length, purpose]) => ({ net: bytesOfV6(net)!, length, purpose }));
 
 export const publicOnly: AddressRule = (address) => {
   const bytes = addressBytes(address);
   if (bytes === null) return "not an address";
   if (bytes.length === 4)
-    return RULES_V4.find((rule) => isInSubnet(bytes, rule.net, rule.length))?.what ?? null;
+    return RULES_V4.find((rule) => isInSubnet(bytes, rule.net, rule.length))?.purpose ?? null;
   if ((bytes[0]! & 0xe0) !== 0x20) return "not global unicast";
   // ISATAP: an IPv4 address after 0000:5efe or 0200:5efe.
   if ((bytes[8]! & 0xfd) === 0 && bytes[9] === 0 && bytes[10] === 0x5e && bytes[11] === 0xfe) return "ISATAP";
-  return RULES_V6.find((rule) => isInSubnet(bytes, rule.net, rule.length))?.what ?? null;
+  return RULES_V6.find((rule) => isInSubnet(bytes, rule.net, rule.length))?.purpose ?? null;
 };
 
 /** Also refuses this machine's own public addresses, where the gateway and other services listen. */
@@ -64,8 +56,11 @@ export function publicExceptOwn(own: () => string[] = ownAddresses): AddressRule
     const reason = publicOnly(address);
     if (reason !== null) return reason;
     const bytes = addressBytes(address)!;
-    const ours = own().map(addressBytes);
-    return ours.some((mine) => mine?.length === bytes.length && isInSubnet(bytes, mine, bytes.length * 8))
+    const own_addresses = own().map(addressBytes);
+    return own_addresses.some(
+      (own_address) =>
+        own_address?.length === bytes.length && isInSubnet(bytes, own_address, bytes.length * 8),
+    )
       ? "this machine"
       : null;
   };

@@ -1,5 +1,5 @@
 /**
- * The allowed domains of a grant, with the meaning that the kernel gives them: `name`, `*.name` (any subdomain, not
+ * The allowed domains of a grant, interpreted as in the kernel: `name`, `*.name` (any subdomain, not
  * the name itself) and `*`, each with an optional `:port`. Without a port all ports are allowed.
  */
 import type { Destination } from "./destination.ts";
@@ -25,21 +25,21 @@ export function allowList(domains: readonly string[]): AllowList {
     const ports = exact.get(host) ?? [];
     exact.set(host, port === null ? ports : [...ports, Number(port)]);
   }
-  const every = new Set(patterns.filter(({ port }) => port === null).map(({ host }) => host));
+  const onEveryPort = new Set(patterns.filter(({ port }) => port === null).map(({ host }) => host));
   return {
     allows: ({ host, port }) =>
-      patterns.some((pattern) => fits(pattern.host, host) && fitsPort(pattern, port)),
-    open: (port) => patterns.some((pattern) => pattern.host === "*" && fitsPort(pattern, port)),
-    exact: [...exact].map(([host, ports]) => ({ host, ports: every.has(host) ? [] : ports })),
+      patterns.some((pattern) => matchesHost(pattern.host, host) && matchesPort(pattern, port)),
+    open: (port) => patterns.some((pattern) => pattern.host === "*" && matchesPort(pattern, port)),
+    exact: [...exact].map(([host, ports]) => ({ host, ports: onEveryPort.has(host) ? [] : ports })),
   };
 }
 
-function fits(pattern: string, host: string): boolean {
+function matchesHost(pattern: string, host: string): boolean {
   if (pattern === "*" || pattern === host) return true;
   return pattern.startsWith("*.") && host.endsWith(pattern.slice(1));
 }
 
-function fitsPort(pattern: Pattern, port: number): boolean {
+function matchesPort(pattern: Pattern, port: number): boolean {
   return pattern.port === null || pattern.port === String(port);
 }
 

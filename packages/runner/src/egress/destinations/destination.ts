@@ -1,5 +1,5 @@
 /**
- * Strict parsing of the host and port that a plugin asks for. Each name has one spelling, so that the checked, the
+ * Strict parsing of the host and port that a plugin requests. Each name has one spelling, so that the checked, the
  * resolved and the transmitted name are the same. A name that some program could parse as an address counts as an
  * address.
  */
@@ -27,9 +27,9 @@ export function hostKind(host: string): HostKind {
 
 /** Parses `host`, `host:port` and `[v6]:port`. Null if the text is none of them; the host can still be invalid. */
 export function readAuthority(text: string, default_port: number | null): Destination | null {
-  const found = /^(?:\[([^\]]*)\]|([^:[\]@/?#\\]*))(?::([0-9]{1,5}))?$/.exec(text);
-  if (found === null) return null;
-  const [, bracketed, plain, digits] = found;
+  const match = /^(?:\[([^\]]*)\]|([^:[\]@/?#\\]*))(?::([0-9]{1,5}))?$/.exec(text);
+  if (match === null) return null;
+  const [, bracketed, plain, digits] = match;
   if (bracketed !== undefined && !isIPv6(bracketed)) return null;
   const port = digits === undefined ? default_port : Number(digits);
   if (port === null || port < 1 || port > 65_535) return null;
@@ -38,17 +38,17 @@ export function readAuthority(text: string, default_port: number | null): Destin
 
 /** Parses the absolute form of a proxy request. Only http, since https uses CONNECT. */
 export function readAbsolute(url: string): (Destination & { path: string }) | null {
-  const found = /^http:\/\/([^/?#]*)(.*)$/is.exec(url);
-  const destination = found === null ? null : readAuthority(found[1]!, 80);
-  if (destination === null || found![2]!.includes("#")) return null;
-  const rest = found![2]!;
+  const match = /^http:\/\/([^/?#]*)(.*)$/is.exec(url);
+  const destination = match === null ? null : readAuthority(match[1]!, 80);
+  if (destination === null || match![2]!.includes("#")) return null;
+  const rest = match![2]!;
   return { ...destination, path: rest.startsWith("/") ? rest : `/${rest}` };
 }
 
 /** The destination of an https URL, which some old clients send to a proxy in the absolute form. */
 export function readHttps(url: string): Destination | null {
-  const found = /^https:\/\/([^/?#]*)/i.exec(url);
-  return found === null ? null : readAuthority(found[1]!, 443);
+  const match = /^https:\/\/([^/?#]*)/i.exec(url);
+  return match === null ? null : readAuthority(match[1]!, 443);
 }
 
 export function formatDestination({ host, port }: Destination, default_port = 0): string {

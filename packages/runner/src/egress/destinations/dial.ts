@@ -10,7 +10,7 @@ export interface DialOptions {
   closed(): boolean;
 }
 
-/** Null if none accepts. */
+/** Null if no address accepts. */
 export async function dial(
   addresses: readonly string[],
   port: number,

@@ -1,5 +1,5 @@
 /**
- * Refused connections. The owner of the session is told of each one and records it, because the host can contain a
+ * Refused connections. The owner of the session is notified of each one and records it, because the host can contain a
  * secret of the call and only the call knows its secrets. The list is bounded, because an attacker can fill it.
  */
 import type { Clock } from "@backplane/ports";
@@ -41,9 +41,9 @@ export interface Refusal {
   reason: RefusalReason;
   /** More about the reason, e.g. the address or the other name. */
   detail?: string;
-  /** Milliseconds since the epoch, of the first one. */
+  /** The time of the first occurrence, in milliseconds since the epoch. */
   at: number;
-  /** Absent if it happened once. */
+  /** The number of occurrences; absent if there was one. */
   count?: number;
 }
 
@@ -90,7 +90,8 @@ export class RefusalRecord {
 export function addDistinct(kept: Refusal[], refusal: Refusal, capacity: number): void {
   const { host, port, reason, detail, count = 1 } = refusal;
   const known = kept.find(
-    (one) => one.host === host && one.port === port && one.reason === reason && one.detail === detail,
+    (entry) =>
+      entry.host === host && entry.port === port && entry.reason === reason && entry.detail === detail,
   );
   if (known !== undefined) known.count = (known.count ?? 1) + count;
   else if (kept.length < capacity) kept.push({ ...refusal });

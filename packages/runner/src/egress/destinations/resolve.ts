@@ -12,8 +12,8 @@ export function systemResolver(timeout_ms: number): Resolver {
   return async (name, trusted) => {
     if (trusted) {
       // An operator's host may exist in /etc/hosts only.
-      const found = await lookup(name, { all: true, verbatim: true });
-      return found.map(({ address }) => address);
+      const addresses = await lookup(name, { all: true, verbatim: true });
+      return addresses.map(({ address }) => address);
     }
     const [four, six] = await Promise.allSettled([ares.resolve4(name), ares.resolve6(name)]);
     const addresses = [four, six].flatMap((found) => (found.status === "fulfilled" ? found.value : []));

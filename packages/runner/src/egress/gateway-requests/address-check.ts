@@ -24,7 +24,7 @@ export interface AddressCheck {
   refuseLiteral(destination: Destination, opened: readonly string[]): BackplaneError | null;
 }
 
-/** `fix` says how the destination can be allowed. */
+/** `fix` explains how the destination can be allowed. */
 type CheckRules = OutboundRules & { fix?: (destination: string) => string };
 
 export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
@@ -47,7 +47,7 @@ export function createAddressCheck(rules: CheckRules = {}): AddressCheck {
         code: "ENOTFOUND",
       });
     },
-    // Every request to a literal address is checked here, so no resolver is created for it (bench row llm.proxy).
+    // Every request to a literal address is checked here, so no resolver is created for it (benchmark llm.proxy).
     refuseLiteral(destination, opened) {
       if (
         isIP(destination.host) === 0 ||

@@ -21,7 +21,7 @@ export interface OutboundRules {
 }
 
 export interface GuardedRequests {
-  /** Errors are BackplaneErrors if a rule was broken. Redirects are not followed. */
+  /** A violated rule is reported as a BackplaneError. Redirects are not followed. */
   open(options: { method: string; headers: Record<string, string> }): Promise<ClientRequest>;
   close(): void;
 }

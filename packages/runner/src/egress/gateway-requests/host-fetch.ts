@@ -1,5 +1,5 @@
 /**
- * A fetch for code inside the gateway that may reach only what the operator allows (sandbox.class: inline). It
+ * A fetch for code inside the gateway that may reach only destinations that the operator allows (sandbox.class: inline). It
  * applies the same policy and address check as the egress of a sandbox. It sends one request, follows no
  * redirects, and limits the size of the response.
  */

@@ -35,9 +35,9 @@ export function endToEndFields(
 }
 
 export function headerPairs(raw: readonly string[]): [string, string][] {
-  const found: [string, string][] = [];
-  for (let at = 0; at + 1 < raw.length; at += 2) found.push([raw[at]!, raw[at + 1]!]);
-  return found;
+  const fields: [string, string][] = [];
+  for (let at = 0; at + 1 < raw.length; at += 2) fields.push([raw[at]!, raw[at + 1]!]);
+  return fields;
 }
 
 /** The approximate size of the head on the wire. */

@@ -1,6 +1,6 @@
 /**
  * HTTP as a proxy (CONNECT and absolute URIs) and as a server in place of one fixed host or of the gateway. Each
- * request of a connection is checked. Node's strict parser reads the requests, and what is forwarded is serialised
+ * request of a connection is checked. Node's strict parser reads the requests, and the forwarded request is serialised
  * from the parsed message, so that both sides see the same request.
  */
 import { createServer, type IncomingMessage, type Server } from "node:http";
@@ -231,6 +231,6 @@ function refusalText(reason: RefusalReason, destination: Destination): string {
 
 /** The probable destination of a malformed request, for the record only. */
 function guessDestination(line: string): Destination | null {
-  const found = /^[A-Z]+ (?:[a-z]+:\/\/)?([^ /]+?)(?::(\d{1,5}))?(?:[ /]|$)/i.exec(line);
-  return found === null ? null : { host: found[1]!, port: Number(found[2] ?? 0) };
+  const match = /^[A-Z]+ (?:[a-z]+:\/\/)?([^ /]+?)(?::(\d{1,5}))?(?:[ /]|$)/i.exec(line);
+  return match === null ? null : { host: match[1]!, port: Number(match[2] ?? 0) };
 }

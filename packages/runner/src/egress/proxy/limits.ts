@@ -14,7 +14,7 @@ export interface EgressLimits {
   connect_ms: number;
   idle_ms: number;
   total_ms: number;
-  /** Refusals that are kept in full; the rest is only counted. */
+  /** Refusals that are kept in full; the rest are only counted. */
   refusals: number;
 }
 

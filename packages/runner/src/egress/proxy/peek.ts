@@ -33,10 +33,10 @@ export function peek<T>(
       }
       chunk.copy(buffer, length);
       length += chunk.length;
-      const found = read(buffer.subarray(0, Math.min(length, max)), length >= max);
-      if (found === undefined && length < max) return;
-      settle(found?.value ?? null);
-      if (found !== undefined && found.used < length) socket.unshift(buffer.subarray(found.used, length));
+      const value = read(buffer.subarray(0, Math.min(length, max)), length >= max);
+      if (value === undefined && length < max) return;
+      settle(value?.value ?? null);
+      if (value !== undefined && value.used < length) socket.unshift(buffer.subarray(value.used, length));
     };
     socket.on("data", onData);
     socket.once("end", onEnd);

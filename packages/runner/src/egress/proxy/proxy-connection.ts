@@ -10,12 +10,12 @@ import type { EgressState } from "./egress-state.ts";
 export class ProxyConnection {
   readonly state: EgressState;
   readonly client: Socket;
-  /** The last requested destination, which refusals are recorded with. */
+  /** The last requested destination. Refusals are recorded with it. */
   destination: Destination = { host: "", port: 0 };
   ended = false;
   readonly #upstreams = new Set<Socket>();
   readonly #openedAt: number;
-  /** Start of the head, or of the current silence. */
+  /** When the head started, or when the connection last had traffic. */
   #idleSince: number;
   #hadTraffic = false;
   #slots = 0;
@@ -38,7 +38,7 @@ export class ProxyConnection {
     this.#openedAt = this.#idleSince = state.clock.monotonic();
   }
 
-  /** Records a refusal. Answering the client depends on its protocol. */
+  /** Records a refusal. How the client is answered depends on its protocol. */
   refuse(reason: RefusalReason, detail?: string, destination: Destination = this.destination): void {
     if (!this.state.closed) this.state.refusals.add(destination, reason, detail);
   }
@@ -94,13 +94,13 @@ export class ProxyConnection {
     });
   }
 
-  /** Closes a socket that is not needed any more. */
+  /** Closes a socket that is no longer needed. */
   discardUpstream(socket: Socket): void {
     this.#closesWith = null;
     socket.destroy();
   }
 
-  /** Ends the connection after the client got its answer. */
+  /** Ends the connection after the client has received its response. */
   finish(): void {
     this.#finished = true;
     this.client.resume();
@@ -133,8 +133,8 @@ export class ProxyConnection {
     }
     const old = now - this.#openedAt > total_ms;
     if (!old && now - this.#idleSince <= (this.#slots > 0 ? idle_ms : head_ms)) return;
-    const begun = this.#slots === 0 && this.client.bytesRead > this.#bytesAtRelease;
-    if (!this.#finished && (old || begun)) this.refuse("limit.time");
+    const head_started = this.#slots === 0 && this.client.bytesRead > this.#bytesAtRelease;
+    if (!this.#finished && (old || head_started)) this.refuse("limit.time");
     this.end();
   }
 

@@ -6,7 +6,7 @@ import type { Readable, Writable } from "node:stream";
 import type { EgressState } from "./egress-state.ts";
 
 /**
- * Limit of bytes buffered for a slow reader. `write` returns false for any chunk over the high-water mark, even if
+ * The limit for bytes buffered for a slow reader. `write` returns false for any chunk over the high-water mark, even if
  * the kernel accepted it, so the buffered length is checked instead.
  */
 const WAITING_BYTES = 256 * 1024;

@@ -43,7 +43,7 @@ export function sandboxNetwork(
   if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
 
   const exact = allowList(grant.allowed_domains).exact;
-  // Every address is local inside (sandbox-init/trace.c), so a listener also accepts connections to other addresses.
+  // Every address is local in the sandbox (sandbox-init/trace.c), so a listener also accepts connections to other addresses.
   const reached = exact.filter(({ host }) => hostKind(host) === "name" || isIPv4(host));
   const names = exact.filter(({ host }) => hostKind(host) === "name" || LOOPBACK.test(host));
   const taken = new Set([PROXY.port as number, ...own.map(({ port }) => port)]);

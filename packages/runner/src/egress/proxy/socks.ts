@@ -14,7 +14,7 @@ interface SocksRequest {
   destination: Destination;
 }
 
-/** Null for anything that is not supported, which is recorded. */
+/** Null for an unsupported request, which is recorded as refused. */
 export async function readSocks(connection: ProxyConnection): Promise<Destination | null> {
   const { client } = connection;
   const methods = await peek(client, 257, readMethods);

@@ -1,8 +1,8 @@
 /**
  * The system-call filter of every sandboxed process, as bytes for sandbox-init. It kills processes that use another
- * architecture's calls, answers unknown calls with ENOSYS, so that programs fall back, refuses forbidden calls with
+ * architecture's calls, answers unknown calls with ENOSYS, so that programs use a fallback, refuses forbidden calls with
  * EPERM, and checks the arguments of a few calls. The call is found by binary search: at each start the kernel runs
- * the filter for every call number to learn which calls are always allowed (bench sandbox.rate).
+ * the filter for every call number to learn which calls are always allowed (benchmark sandbox.rate).
  */
 import { assemble, BPF, type Instruction } from "./assemble.ts";
 import {

@@ -117,7 +117,7 @@ test("refuses a private address unless the operator allows it, and only with a g
 test("dials the checked address when a name resolves to another one later", async () => {
   const server = await mcpHttpServer(() => false);
   let lookups = 0;
-  // Public at first. The checked address is dialled, so the loopback server is never reached.
+  // The name resolves to a public address at first. That address is dialled, so the loopback server is never reached.
   const testRunner = createTestRunner({
     egress: {
       resolve: async () => (++lookups === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),

@@ -48,23 +48,23 @@ test.each(REVISIONS)("%s: converts the answer to a call to a tool result", async
 
 test.each(REVISIONS)("%s: describes the tools of all pages and keeps their own names", async (behaviour) => {
   const testRunner = createTestRunner();
-  const found = await testRunner.runner.describe!(describeRequest(testRunner, behaviour));
-  expect(found.exports).toHaveLength(22);
-  expect(found.warnings).toEqual([]);
-  const [echo] = found.exports;
+  const description = await testRunner.runner.describe!(describeRequest(testRunner, behaviour));
+  expect(description.exports).toHaveLength(22);
+  expect(description.warnings).toEqual([]);
+  const [echo] = description.exports;
   expect(echo).toMatchObject({
     id: "mcp_fixture_echo",
     display_name: "Echo",
     description: "Says it back",
     tool: { effect_class: "unknown", native_name: "echo", hints: { readOnlyHint: true } },
   });
-  expect(found.schemas[echo!.tool.input_schema!]).toMatchObject({
+  expect(description.schemas[echo!.tool.input_schema!]).toMatchObject({
     properties: { text: { type: "string" } },
   });
-  expect(found.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
+  expect(description.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
     /^described\/[0-9a-f]{64}\.json$/,
   );
-  expect(found.info).toMatchObject({
+  expect(description.info).toMatchObject({
     protocol_version: behaviour === "plain" ? "2025-11-25" : "2026-07-28",
     server: { name: "fixture" },
   });
@@ -104,7 +104,7 @@ test("keeps images, audio and resources unchanged, and returns isError as a resu
   });
 });
 
-test("cuts output over the limit and says what is missing", async () => {
+test("truncates output over the limit and reports what is missing", async () => {
   const testRunner = createTestRunner({ limits: { output_bytes: 10_000 } });
   const { result } = await testRunner.run(mcp("plain", "big", { input: { size: 50_000 } }));
   const { content } = result as { content: { type: string; text: string }[] };
@@ -147,7 +147,7 @@ test("passes the binding's arguments and variables", async () => {
   expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
 });
 
-test("ends a cancelled call immediately, tells the server and keeps it", async () => {
+test("ends a cancelled call immediately, notifies the server and keeps it running", async () => {
   const testRunner = createTestRunner();
   const started = testRunner.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
   const pid = text((await testRunner.run(mcp("plain", "pid"))).result);
@@ -165,7 +165,7 @@ test("ends a call at its deadline and replaces a server that stopped answering",
   const pid = Number(text((await testRunner.run(mcp("plain", "pid"))).result));
   const slow = await testRunner.run(mcp("plain", "hangs", { timeout_ms: 200 }));
   expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
-  // It answers a ping, so it stays.
+  // The server answers a ping, so it is not replaced.
   expect(Number(text((await testRunner.run(mcp("plain", "pid"))).result))).toBe(pid);
   expect(await testRunner.run(mcp("plain", "stuck", { timeout_ms: 200 }))).toMatchObject({
     error: { code: "timeout" },
@@ -196,7 +196,7 @@ test("counts and skips lines that are not messages", async () => {
   expect(await createTestRunner().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
 });
 
-test("stops a server that floods or never ends a line", async () => {
+test("stops a server that floods its output or never ends a line", async () => {
   const testRunner = createTestRunner();
   const calls = Promise.all([testRunner.run(mcp("plain", "hangs")), testRunner.run(mcp("plain", "flood"))]);
   for (const outcome of await calls) expect(outcome.error).toMatchObject({ code: "crashed" });
@@ -360,9 +360,11 @@ test("redacts a secret from descriptions and errors", async () => {
   const secrets = { token: "hunter2-hunter2" };
   const env = { DESCRIBES: `my token is ${secrets.token}` };
   const context = { config: {}, secrets };
-  const found = await testRunner.runner.describe!(describeRequest(testRunner, "plain", { env, context }));
-  expect(found.exports[0]!.description).toContain("my token is");
-  expect(JSON.stringify(found)).not.toContain(secrets.token);
+  const description = await testRunner.runner.describe!(
+    describeRequest(testRunner, "plain", { env, context }),
+  );
+  expect(description.exports[0]!.description).toContain("my token is");
+  expect(JSON.stringify(description)).not.toContain(secrets.token);
   const request = describeRequest(testRunner, "tells", { context });
   const failed = testRunner.runner.describe!({
     ...request,

@@ -3,7 +3,7 @@ import { systemResolver } from "../../../src/egress/destinations/resolve.ts";
 
 test("resolves an operator's host with the system resolver, a plugin's host by DNS only", async () => {
   const resolve = systemResolver(400);
-  const found = await resolve("localhost", true);
-  expect(found.some((address) => address === "127.0.0.1" || address === "::1")).toBe(true);
+  const addresses = await resolve("localhost", true);
+  expect(addresses.some((address) => address === "127.0.0.1" || address === "::1")).toBe(true);
   await expect(resolve("no-such-name.invalid", false)).rejects.toThrow();
 });

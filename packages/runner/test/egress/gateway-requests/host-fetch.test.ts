@@ -8,10 +8,10 @@ import { publicOnly } from "../../../src/egress/destinations/address.ts";
 import { PUBLIC } from "../../support/egress.ts";
 
 async function server(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
-  const made = createServer((request, response) => void answer(request, response));
-  await new Promise<void>((resolve) => made.listen(0, "::", resolve));
-  onTestFinished(() => void made.close());
-  return (made.address() as AddressInfo).port;
+  const created = createServer((request, response) => void answer(request, response));
+  await new Promise<void>((resolve) => created.listen(0, "::", resolve));
+  onTestFinished(() => void created.close());
+  return (created.address() as AddressInfo).port;
 }
 
 const names: Record<string, string> = { "home.test": "127.0.0.1", "gone.test": "127.88.0.99" };
@@ -100,7 +100,7 @@ test("refuses every other destination with its reason and opens no connection", 
   expect(await opened.fetch(ask(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
 });
 
-test("fails with a retryable error without a server, a known name or TLS, after the timeout, and on too much data", async () => {
+test("fails with egress.unreachable on a missing server, name or TLS, a timeout, and too much data", async () => {
   const port = await server((request, response) => {
     if (request.url === "/much") response.end(Buffer.alloc(9 * 1024 * 1024));
   });

@@ -123,7 +123,7 @@ test("ends connections with a slow head, without traffic, or over the maximum ag
     second.send("x");
     await expect.poll(() => session.counts().bytes_out).toBe(2 * HELLO.length + turn);
   }
-  // Without traffic since the beginning.
+  // This connection had no traffic after its beginning.
   await busy.ended;
   expect(second.socket.closed).toBe(false);
   clock.advance(16_000);
@@ -168,7 +168,7 @@ test("delivers what a client sent before it disconnected", async () => {
   let received = 0;
   const all = Promise.withResolvers<void>();
   const { port } = await listen((socket) => {
-    // It ends its output immediately and reads late.
+    // The server ends its output immediately and reads late.
     socket.end("bye");
     socket.pause();
     setImmediate(() => socket.resume());

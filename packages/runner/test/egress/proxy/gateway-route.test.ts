@@ -25,7 +25,7 @@ async function secureGateway(pair: { key: string; cert: string }) {
   });
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => void server.close());
-  return { asked: requests, base_url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { requests, base_url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 async function ask(base_url: string, certificate?: string): Promise<string> {
@@ -41,11 +41,11 @@ async function ask(base_url: string, certificate?: string): Promise<string> {
 
 test("accepts a TLS gateway only with its own certificate", async () => {
   const own = selfSigned();
-  const { asked, base_url } = await secureGateway(own);
+  const { requests, base_url } = await secureGateway(own);
   expect(await ask(base_url, own.cert)).toBe("HTTP/1.1 200 OK");
-  expect(asked).toEqual(["GET /v1/x"]);
+  expect(requests).toEqual(["GET /v1/x"]);
   // Another server at this address, or one with an untrusted certificate, does not get the token.
   expect(await ask(base_url, selfSigned().cert)).toMatch(/502/);
   expect(await ask(base_url)).toMatch(/502/);
-  expect(asked).toEqual(["GET /v1/x"]);
+  expect(requests).toEqual(["GET /v1/x"]);
 });

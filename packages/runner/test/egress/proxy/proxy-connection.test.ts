@@ -25,7 +25,7 @@ function openState(): EgressState {
   return state;
 }
 
-/** Both ends of a connection. The near end only reads when told to. */
+/** Both ends of a connection. The near end reads only when the test calls for it. */
 async function pair(): Promise<{ near: Socket; far: Socket }> {
   const accepted = Promise.withResolvers<Socket>();
   const { port } = await listen((socket) => accepted.resolve(socket));

@@ -1,4 +1,4 @@
-/** The gateway as a plugin reaches it: with a scope and its token, the delegated routes, and nothing else. */
+/** A plugin with a scope and its token reaches the delegated routes of the gateway, and nothing else. */
 import { expect, test } from "vitest";
 import {
   connectLine,
@@ -82,14 +82,14 @@ test("adds the proof of its own listeners to requests, whatever the plugin sends
     });
   });
   const gateway = { base_url: `http://127.0.0.1:${port}` };
-  const rigs = [];
+  const egresses = [];
   for (let n = 0; n < 2; n++)
-    rigs.push(await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
-  expect(rigs[0]!.session.proof).not.toBe(rigs[1]!.session.proof);
-  for (const egress of rigs) {
+    egresses.push(await openTestEgress({ network: "none", scopes: ["sessions:read"], gateway }));
+  expect(egresses[0]!.session.proof).not.toBe(egresses[1]!.session.proof);
+  for (const egress of egresses) {
     const client = new TestClient(await egress.behind("gateway")).send(
       `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
-      `backplane-listener: ${rigs[0]!.session.proof}\r\nConnection: close\r\n\r\n`,
+      `backplane-listener: ${egresses[0]!.session.proof}\r\nConnection: close\r\n\r\n`,
     );
     expect(await client.readToEnd()).not.toContain(egress.session.proof);
     const fields = received.pop()!.match(/^backplane-listener: .*$/gim);
@@ -101,11 +101,11 @@ test("reaches the gateway by proxy request, tunnel and SOCKS, each only with a s
   const web = await httpServer("127.0.0.1");
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
   const url = `${gateway.base_url}/v1/sessions`;
-  const without = await openTestEgress({ domains: ["*"], gateway });
-  expect((await requestThroughProxy(without.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(
-    403,
-  );
-  expect(without.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
+  const without_scope = await openTestEgress({ domains: ["*"], gateway });
+  expect(
+    (await requestThroughProxy(without_scope.proxy, url, { headers: { authorization: TOKEN } })).status,
+  ).toBe(403);
+  expect(without_scope.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
   const egress = await openTestEgress({ domains: [], gateway, scopes: ["sessions:read"] });
   expect((await requestThroughProxy(egress.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(
     200,

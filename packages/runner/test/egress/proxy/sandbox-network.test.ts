@@ -18,7 +18,7 @@ test("has only the gateway listener with a scope and without a network", () => {
 });
 
 test("egress: has the proxy, an address for each exact name, and one listener per port", () => {
-  const way = sandboxNetwork({
+  const network = sandboxNetwork({
     ...none,
     network: "egress",
     allowed_domains: [
@@ -30,21 +30,21 @@ test("egress: has the proxy, an address for each exact name, and one listener pe
       "odd.test:3128",
     ],
   });
-  expect(way.listeners).toEqual([
+  expect(network.listeners).toEqual([
     { role: "proxy", address: "127.0.0.1", port: 3128 },
     { role: "named", address: "0.0.0.0", port: 80 },
     { role: "named", address: "0.0.0.0", port: 443 },
     { role: "named", address: "0.0.0.0", port: 5432 },
     { role: "named", address: "0.0.0.0", port: 8000 },
   ]);
-  expect(way.hosts).toEqual([
+  expect(network.hosts).toEqual([
     { address: "127.64.0.1", name: "api.acme.test" },
     { address: "127.64.0.2", name: "db.acme.test" },
     { address: "127.64.0.3", name: "odd.test" },
   ]);
-  expect(way.env).toMatchObject({ https_proxy: "http://127.0.0.1:3128", NODE_USE_ENV_PROXY: "1" });
-  expect(way.env.NO_PROXY).toContain("127.0.0.1");
-  expect(way.gateway_url).toBeNull();
+  expect(network.env).toMatchObject({ https_proxy: "http://127.0.0.1:3128", NODE_USE_ENV_PROXY: "1" });
+  expect(network.env.NO_PROXY).toContain("127.0.0.1");
+  expect(network.gateway_url).toBeNull();
 });
 
 test("keeps loopback names at their own addresses, for which clients use no proxy", () => {
@@ -77,7 +77,7 @@ test.each([
   ["http://10.0.0.5:8080/base", "127.0.0.1", 7420, "http://127.0.0.1:7420/base"],
   ["http://127.0.0.1:3128", "127.0.0.1", 7420, "http://127.0.0.1:7420"],
 ])("maps a gateway at %s", (base_url, address, port, url) => {
-  const way = sandboxNetwork({ ...none, gateway_api_scopes: ["llm:invoke"] }, { base_url });
-  expect(way.listeners).toEqual([{ role: "gateway", address, port }]);
-  expect(way.gateway_url).toBe(url);
+  const network = sandboxNetwork({ ...none, gateway_api_scopes: ["llm:invoke"] }, { base_url });
+  expect(network.listeners).toEqual([{ role: "gateway", address, port }]);
+  expect(network.gateway_url).toBe(url);
 });

@@ -11,7 +11,7 @@ export async function readFrontMatter(text: string): Promise<Record<string, unkn
   if (end < 0) return null;
   const yaml = lines.slice(1, end).join("\n");
   if (yaml.length > MAX_CHARS) throw new Error(`its front matter is longer than ${MAX_CHARS} characters`);
-  // Loaded on first use, so that it does not delay the start of the gateway (bench row boot.ready).
+  // Loaded on first use, so that it does not delay the start of the gateway (benchmark boot.ready).
   // A bundle of a CommonJS library has only the default export.
   const { parse } = (await import("yaml")).default;
   let value: unknown;

@@ -11,7 +11,7 @@ import { tomlLines } from "../../manifest/toml-text.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { surveyFolder } from "../../pack/survey-folder.ts";
 import { toPackageId } from "../mcp/server-manifest.ts";
-import { serverPart } from "../mcp/server-part.ts";
+import { describeUnusedSettings, serverPart } from "../mcp/server-part.ts";
 import type { ContentPart, PartImport, SourceContent } from "../parts/source-content.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
 
@@ -46,11 +46,12 @@ export async function agentPluginContent(tree: string, into: PartImport): Promis
       importPart: () => withFiles(tree, skillsManifest({ ...plugin, package_id }), into),
     });
   }
-  return { kind: "agent_plugin", plugin: { name, version }, parts, left_out, notes };
+  const all_notes = [...notes, ...servers.flatMap(describeUnusedSettings)];
+  return { kind: "agent_plugin", plugin: { name, version }, parts, left_out, notes: all_notes };
 }
 
 async function read(tree: string): Promise<AgentPlugin> {
-  // A package with its own manifest is installed as it is; the manifests of the parts would replace that manifest.
+  // A package with its own manifest is installed unchanged; the manifests of the parts would replace that manifest.
   if ((await lstat(join(tree, MANIFEST_FILE)).catch(() => null)) !== null)
     throw new BackplaneError(
       "package.invalid",

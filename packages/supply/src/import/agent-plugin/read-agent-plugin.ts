@@ -49,9 +49,9 @@ const FILE_BYTES = 1024 * 1024;
 const ROOT = ".";
 const DATA = "/sandbox/scratch";
 
-/** Null if its `plugin.json` is not an Agent Plugins manifest. Throws package.invalid. */
+/** Null if the `plugin.json` of the folder is not an Agent Plugins manifest. Throws package.invalid. */
 export async function readAgentPlugin(folder: string): Promise<AgentPlugin | null> {
-  const manifest = parse(await text(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
+  const manifest = parse(await readText(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
   if (typeof manifest.$schema !== "string" || !SCHEMA.test(manifest.$schema)) return null;
   const { name, version, description, license } = manifest;
   if (typeof name !== "string" || !NAME.test(name))
@@ -83,25 +83,26 @@ async function readPluginServers(folder: string, left_out: LeftOut[]): Promise<M
   let servers: unknown;
   try {
     if (!found.isFile()) throw invalid("mcp.json is not a file");
-    servers = parse(await text(join(folder, "mcp.json")), "mcp.json").mcpServers;
+    servers = parse(await readText(join(folder, "mcp.json")), "mcp.json").mcpServers;
     if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
   } catch (error) {
     left_out.push(toLeftOut("server", "mcp.json", error));
     return [];
   }
-  const read = readServers(servers as Fields, (name, about) => readPluginServer(name, about, folder));
+  const read = readServers(servers as Fields, (name, settings) => readPluginServer(name, settings, folder));
   left_out.push(...read.left_out);
   return read.servers;
 }
 
-function readPluginServer(name: string, about: unknown, folder: string): McpServerEntry {
-  if (!isObject(about)) throw invalid("its entry is not an object");
-  if (about.type === "sse") throw invalid("the SSE transport is not supported");
-  const { cwd = ".", command } = about;
-  if (typeof command !== "string") return readMcpServer(name, about);
+function readPluginServer(name: string, settings: unknown, folder: string): McpServerEntry {
+  if (!isObject(settings)) throw invalid("its entry is not an object");
+  if (settings.type === "sse") throw invalid("the SSE transport is not supported");
+  const { cwd = ".", ...rest } = settings;
+  const { command } = rest;
+  if (typeof command !== "string") return readMcpServer(name, settings);
   if (typeof cwd !== "string" || !PLUGIN_ROOT_CWD.test(cwd))
     throw invalid("it starts in a folder other than the plugin's, which is not supported");
-  const here = expanded(about) as { command: string; args?: string[] };
+  const here = expandPlaceholders(rest) as { command: string; args?: string[] };
   const program = posix.normalize(here.command);
   // The reader refuses a path as a file of this machine. For a program in the plugin it gets `node` instead, and the
   // real command is restored below.
@@ -115,12 +116,12 @@ function readPluginServer(name: string, about: unknown, folder: string): McpServ
 }
 
 /** Expands placeholders once; an expansion is not expanded again. */
-function expanded(value: unknown): unknown {
+function expandPlaceholders(value: unknown): unknown {
   if (typeof value === "string")
     return value.replace(/\$\{PLUGIN_(ROOT|DATA)\}/g, (_whole, which) => (which === "ROOT" ? ROOT : DATA));
-  if (Array.isArray(value)) return value.map(expanded);
+  if (Array.isArray(value)) return value.map(expandPlaceholders);
   if (!isObject(value)) return value;
-  return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, expanded(child)]));
+  return Object.fromEntries(Object.entries(value).map(([key, child]) => [key, expandPlaceholders(child)]));
 }
 
 async function readPluginSkills(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
@@ -139,9 +140,11 @@ async function readPluginSkills(folder: string, left_out: LeftOut[]): Promise<Sk
 
 async function readPluginSkill(folder: string, name: string): Promise<Skill> {
   const path = `skills/${name}`;
-  const fields = await readFrontMatter(await text(join(folder, path, "SKILL.md"))).catch((error: Error) => {
-    throw invalid(error.message);
-  });
+  const fields = await readFrontMatter(await readText(join(folder, path, "SKILL.md"))).catch(
+    (error: Error) => {
+      throw invalid(error.message);
+    },
+  );
   if (fields === null) throw invalid("its SKILL.md does not begin with front matter");
   const { description } = fields;
   if (fields.name !== name) throw invalid(`the name in its SKILL.md is not ${name}`);
@@ -153,7 +156,7 @@ async function readPluginSkill(folder: string, name: string): Promise<Skill> {
   return { name, description: trimmed, path };
 }
 
-async function text(file: string): Promise<string> {
+async function readText(file: string): Promise<string> {
   const found = await lstat(file).catch(() => null);
   if (found?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is missing`);
   if (found.size > FILE_BYTES) throw invalid(`${file.split("/").at(-1)} is larger than ${FILE_BYTES} bytes`);

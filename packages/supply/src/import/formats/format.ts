@@ -11,14 +11,14 @@ export interface SourceHints {
   name?: string;
   /** The id that the package must have, whatever its files say. */
   package_id?: string;
-  /** Its files change under the same name, so its version includes their digest. */
+  /** Whether files change under the same name, so that the version of the package includes their digest. */
   changing?: boolean;
 }
 
 interface FormatRead {
   manifest: Manifest;
   text: string;
-  /** When the plugin says that it was first installed. */
+  /** When the plugin was first installed, according to the plugin itself. */
   installed_at?: string | null;
 }
 
@@ -27,7 +27,7 @@ export interface PackageFormat {
   /** Whether a folder with these names at its top level may have this format. */
   marker(names: readonly string[]): boolean;
   recognizes(listing: TreeListing): boolean;
-  /** Throws package.invalid with file, line and what to write. `text` is what the manifest was read from. */
+  /** Throws package.invalid with file, line and what to write. `text` is the text that the manifest was read from. */
   read(tree: string, listing: TreeListing, hints?: SourceHints): Promise<FormatRead>;
   /** The dialect starts its own program, so the package has no entrypoint to check. */
   readonly own_entrypoint: boolean;

@@ -11,8 +11,8 @@ import { vaiPlugin } from "./vai-plugin.ts";
 export const FORMATS: readonly PackageFormat[] = [vaiPlugin, hefty, toolFiles];
 
 export function packageFormatOf(listing: TreeListing): PackageFormat {
-  const found = FORMATS.find((format) => format.recognizes(listing));
-  if (found !== undefined) return found;
+  const format = FORMATS.find((format) => format.recognizes(listing));
+  if (format !== undefined) return format;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);
   const paths = [...new Set(listing.files.map(({ path }) => path.split("/")[0] as string))];
   if (nested === undefined) throw missingManifest("It", paths);

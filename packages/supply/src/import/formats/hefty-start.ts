@@ -28,7 +28,7 @@ export async function resolveStart(
   const text = providerClass.trim();
   const module = MODULE.exec(text);
   if (module !== null) return moduleStart(module, mode, listing);
-  // A class runs as External in every mode; the definitions of its binding say so.
+  // A class runs as External in every mode; the definitions of its binding report that.
   if (JAVA_CLASS.test(text)) return await javaStart(text, listing, tree);
   if (mode !== "External") {
     return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: it names neither a module nor a Java class; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;

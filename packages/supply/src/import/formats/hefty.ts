@@ -133,8 +133,8 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   const text = (field: string, label: string, fits: (value: string) => boolean): string => {
     const value = raw[field];
     if (typeof value === "string" && fits(value)) return value;
-    const found = value === undefined ? "is missing" : `is ${JSON.stringify(value).slice(0, 120)}`;
-    issues.push([field, `${field} ${found}; write ${label}`]);
+    const actual = value === undefined ? "is missing" : `is ${JSON.stringify(value).slice(0, 120)}`;
+    issues.push([field, `${field} ${actual}; write ${label}`]);
     return "";
   };
   const list = <T extends string>(field: string, label: string, fits: (value: string) => boolean): T[] => {
@@ -152,10 +152,10 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   };
   for (const key of Object.keys(raw)) {
     if (FIELDS.includes(key)) continue;
-    const meant = mostSimilar(key, FIELDS);
+    const suggestion = mostSimilar(key, FIELDS);
     issues.push([
       key,
-      `${key} is not a field of this file${meant === undefined ? "" : `; did you mean ${meant}?`}`,
+      `${key} is not a field of this file${suggestion === undefined ? "" : `; did you mean ${suggestion}?`}`,
     ]);
   }
   const short = (value: string) => value.length > 0 && value.length <= 120;

@@ -62,13 +62,13 @@ function readMain(bytes: Uint8Array): boolean | null {
   // Access flags, this class, its superclass, then the interfaces.
   at += 6;
   at += 2 + 2 * view.getUint16(at);
-  let found = false;
+  let is_found = false;
   at = eachMember(view, at, () => {});
   eachMember(view, at, (access, name, descriptor) => {
     const starts = texts.get(name) === MAIN.name && texts.get(descriptor) === MAIN.descriptor;
-    found ||= starts && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
+    is_found ||= starts && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
   });
-  return found;
+  return is_found;
 }
 
 /** Fields and methods have the same layout. Returns the offset after them. */
@@ -82,7 +82,7 @@ function eachMember(
     visit(view.getUint16(at), view.getUint16(at + 2), view.getUint16(at + 4));
     const attributes = view.getUint16(at + 6);
     at += 8;
-    for (let each = 0; each < attributes; each++) at += 6 + view.getUint32(at + 2);
+    for (let index = 0; index < attributes; index++) at += 6 + view.getUint32(at + 2);
   }
   return at;
 }

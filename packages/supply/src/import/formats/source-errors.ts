@@ -24,6 +24,6 @@ function likelyFix(names: readonly string[]): string | undefined {
 
 function describeContent(names: readonly string[]): string {
   if (names.length === 0) return "it is empty";
-  const shown = [...names].sort().slice(0, 8);
-  return `found instead: ${shown.join(", ")}${names.length > shown.length ? ", …" : ""}`;
+  const listed = [...names].sort().slice(0, 8);
+  return `found instead: ${listed.join(", ")}${names.length > listed.length ? ", …" : ""}`;
 }

@@ -1,6 +1,6 @@
 /**
  * Reads a folder with `tools/*.ts` or `.js`. Each file is a tool, which is described by loading it when it is bound. Name,
- * version and the like come from install-meta.json or package.json, both optional. Without a version, the version is
+ * version and license come from install-meta.json or package.json, both optional. Without a version, the version is
  * derived from the content, so that a changed folder never conflicts with an older one of the same name.
  */
 import { readFile } from "node:fs/promises";

@@ -27,7 +27,7 @@ import { toPackageId } from "./server-manifest.ts";
 const DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /** Files of /etc that the sandbox replaces; they must exist, because the root is read-only. */
 const REPLACED = ["passwd", "group", "hosts"];
-/** Every start of a process mounts each of them. */
+/** Each top-level entry of an image is mounted at every start of a process. */
 const MAX_TOP_ENTRIES = 256;
 /** The sandbox sets these itself. */
 const OWN_VARIABLES = ["HOME", "TMPDIR"];
@@ -50,7 +50,7 @@ export async function imageServer(
       await refuseOwnCredentials(image);
       noteUser(image, note);
       prepareRoot(image.tree, image.config.workdir);
-      const about: ImageFile = {
+      const image_file: ImageFile = {
         manifest: buildManifest(image, source, host),
         image: {
           reference: formatImageReference(reference),
@@ -60,7 +60,7 @@ export async function imageServer(
       };
       await mkdir(tree);
       await writeRoot(image.tree, image.spool.handle, tree);
-      await writeFile(join(tree, IMAGE_FILE), `${JSON.stringify(about, null, 2)}\n`);
+      await writeFile(join(tree, IMAGE_FILE), `${JSON.stringify(image_file, null, 2)}\n`);
     } finally {
       await image.spool.handle.close();
     }
@@ -118,23 +118,30 @@ function packageIdOfImage(repository: string): string {
 
 function buildManifest(image: PulledImage, source: ImageServerSource, host: HostPlatform): Manifest {
   const { reference, config, digest } = image;
-  const shown = formatImageReference(reference);
+  const reference_text = formatImageReference(reference);
   if (config.entrypoint.length === 0 && source.with_args) {
     throw new BackplaneError(
       "package.invalid",
-      `${shown} has no entrypoint, so the first argument would be its program.`,
+      `${reference_text} has no entrypoint, so the first argument would be its program.`,
       {
         fix: "Install it without arguments, or use an image whose entrypoint starts the server.",
       },
     );
   }
-  // As in docker, arguments replace the command of the image, and are appended to its entrypoint.
+  // As with docker, arguments replace the command of the image, and are appended to its entrypoint.
   const words = [...config.entrypoint, ...(source.with_args ? [] : config.cmd)];
-  if (words.length === 0) throw new BackplaneError("package.invalid", `${shown} has no program to start.`);
+  if (words.length === 0)
+    throw new BackplaneError("package.invalid", `${reference_text} has no program to start.`);
   const env = Object.fromEntries(
     Object.entries(config.env).filter(([name]) => !OWN_VARIABLES.includes(name)),
   );
-  const program = locateProgram(image.tree, words[0]!, env.PATH ?? DEFAULT_PATH, config.workdir, shown);
+  const program = locateProgram(
+    image.tree,
+    words[0]!,
+    env.PATH ?? DEFAULT_PATH,
+    config.workdir,
+    reference_text,
+  );
   const {
     "org.opencontainers.image.description": description,
     "org.opencontainers.image.licenses": license,
@@ -143,7 +150,7 @@ function buildManifest(image: PulledImage, source: ImageServerSource, host: Host
     api_version: "vai.plugin.v1",
     package_id: packageIdOfImage(reference.repository),
     version: buildVersion(reference.tag, digest, source.with_args),
-    name: shown.slice(0, 120),
+    name: reference_text.slice(0, 120),
     ...(description ? { description: description.slice(0, 4_000) } : {}),
     ...(license ? { license: license.slice(0, 120) } : {}),
     source: `image:${formatImageReference({ ...reference, digest })}`,
@@ -165,7 +172,10 @@ function buildManifest(image: PulledImage, source: ImageServerSource, host: Host
   if (manifest.success) return manifest.data;
   const [issue] = manifest.error.issues;
   const problem = `${issue?.path.join(".") ?? ""}: ${issue?.message ?? ""}`;
-  throw new BackplaneError("package.invalid", `${shown} cannot be described by a manifest: ${problem}.`);
+  throw new BackplaneError(
+    "package.invalid",
+    `${reference_text} cannot be described by a manifest: ${problem}.`,
+  );
 }
 
 /** A tag can move, so the digest is part of the version. With arguments, the package starts another command. */
@@ -187,11 +197,11 @@ function locateProgram(
   const candidates = program.includes("/")
     ? [posix.resolve(workdir, program)]
     : path.split(":").map((folder) => posix.resolve(workdir, folder, program));
-  const found = candidates.find((file) => {
+  const program_file = candidates.find((file) => {
     const node = tree.find(partsOf(file));
     return node?.kind === "file" && node.executable;
   });
-  if (found !== undefined) return found;
+  if (program_file !== undefined) return program_file;
   throw new BackplaneError(
     "package.invalid",
     `${shown} starts ${program}, which is not a program of the image.`,

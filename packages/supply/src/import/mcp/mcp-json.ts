@@ -5,7 +5,7 @@
 import { BackplaneError, isObject, type LeftOut, toLeftOut } from "@backplane/contract";
 import { parseImageReference } from "../../container-images/image-reference.ts";
 import { parsePythonRequirement } from "../../pypi/requirement.ts";
-import { type AskedMount, type IgnoredFlag, readCommand, type ServerOrigin } from "./server-command.ts";
+import { type RequestedMount, type IgnoredFlag, readCommand, type ServerOrigin } from "./server-command.ts";
 
 export interface McpServerEntry {
   name: string;
@@ -18,7 +18,7 @@ export interface McpServerEntry {
   /** The variable that receives the secret, by slot. */
   secret_env: Record<string, string>;
   secret_slots: string[];
-  mounts?: AskedMount[];
+  mounts?: RequestedMount[];
   ignored?: IgnoredFlag[];
 }
 
@@ -119,13 +119,13 @@ export function declareSlots(server: McpServerEntry, slots: readonly string[]): 
 /** Reads each server independently of the others. */
 export function readServers(
   entries: Record<string, unknown>,
-  read: (name: string, about: unknown) => McpServerEntry,
+  read: (name: string, settings: unknown) => McpServerEntry,
 ): McpServers {
   const servers: McpServerEntry[] = [];
   const left_out: LeftOut[] = [];
-  for (const [name, about] of Object.entries(entries)) {
+  for (const [name, settings] of Object.entries(entries)) {
     try {
-      servers.push(read(name, about));
+      servers.push(read(name, settings));
     } catch (error) {
       left_out.push(toLeftOut("server", name, error));
     }
@@ -134,12 +134,14 @@ export function readServers(
 }
 
 /** Throws package.invalid with the name of the server. */
-export function readMcpServer(name: string, about: unknown): McpServerEntry {
-  if (!isObject(about)) throw invalid(`the entry of ${name} is not an object`);
-  const { command, args, env, url, headers, type } = about;
+export function readMcpServer(name: string, settings: unknown): McpServerEntry {
+  if (!isObject(settings)) throw invalid(`the entry of ${name} is not an object`);
+  const { command, args, env, url, headers, type } = settings;
+  const ignored = readOtherSettings(name, settings);
   if (type === "sse")
     throw invalid(`${name} uses the SSE transport; only streamable HTTP and stdio are supported`);
-  if (typeof url === "string") return readRemote(name, url, stringMap(name, "headers", headers));
+  if (typeof url === "string")
+    return { ...readRemote(name, url, stringMap(name, "headers", headers)), ...ignoredFlags(ignored) };
   if (typeof command !== "string" || command === "") throw invalid(`${name} has neither a command nor a url`);
   const arg_list = args ?? [];
   if (!Array.isArray(arg_list) || !arg_list.every((item) => typeof item === "string")) {
@@ -156,9 +158,59 @@ export function readMcpServer(name: string, about: unknown): McpServerEntry {
     args: args_slots.map(({ text }) => text),
     ...variables,
     ...(read.mounts === undefined ? {} : { mounts: read.mounts }),
-    ...(read.ignored === undefined ? {} : { ignored: read.ignored }),
+    ...ignoredFlags([...(read.ignored ?? []), ...ignored]),
     secret_slots: [...new Set([...variables.secret_slots, ...args_slots.flatMap(({ slots }) => slots)])],
   };
+}
+
+const OWN_LIMITS = "the limits of the gateway apply ([timeouts] in backplane.toml)";
+const OWN_APPROVALS = "the policy of the gateway decides which calls need approval (backplane policy)";
+const OWN_CATALOG = "the policy of the gateway decides which tools are offered (backplane policy)";
+
+/** Settings of a server that do not change what it does. */
+const DESCRIPTIVE = ["type", "name", "title", "description", "icon", "gallery", "version", "tags"];
+const READ_SETTINGS = ["command", "args", "env", "url", "headers", ...DESCRIPTIVE];
+/** Settings of editors and agents that have no effect here, with the reason. */
+const OTHER_SETTINGS: Record<string, string> = {
+  cwd: "the server starts in its own folder",
+  timeout: OWN_LIMITS,
+  initTimeout: OWN_LIMITS,
+  startupTimeout: OWN_LIMITS,
+  autoApprove: OWN_APPROVALS,
+  alwaysAllow: OWN_APPROVALS,
+  trust: OWN_APPROVALS,
+  tools: OWN_CATALOG,
+  includeTools: OWN_CATALOG,
+  excludeTools: OWN_CATALOG,
+  disabledTools: OWN_CATALOG,
+};
+
+/** The settings that have no effect here. Throws for a server that must not be installed without its setting. */
+function readOtherSettings(name: string, settings: Record<string, unknown>): IgnoredFlag[] {
+  if (settings.disabled === true || settings.enabled === false)
+    throw invalid(`${name} is disabled in the file`, "Enable it in the file, then install it again.");
+  if (settings.envFile !== undefined)
+    throw invalid(
+      `${name} has an envFile, which is not part of the file`,
+      "Write its variables as env; values that are secret become slots.",
+    );
+  const set = Object.keys(settings).filter(
+    (key) =>
+      !READ_SETTINGS.includes(key) && key !== "disabled" && key !== "enabled" && !isEmpty(settings[key]),
+  );
+  return set.map((key) => ({
+    flag: `the setting ${JSON.stringify(key.slice(0, 64))}`,
+    reason: OTHER_SETTINGS[key] ?? "the gateway does not know it",
+  }));
+}
+
+function isEmpty(value: unknown): boolean {
+  if (value === null || value === false || value === "") return true;
+  return typeof value === "object" && Object.keys(value as object).length === 0;
+}
+
+function ignoredFlags(ignored: IgnoredFlag[]): Pick<McpServerEntry, "ignored"> {
+  return ignored.length === 0 ? {} : { ignored };
 }
 
 function readRemote(name: string, url: string, configured: Record<string, string>): McpServerEntry {

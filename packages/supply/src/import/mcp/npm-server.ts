@@ -28,6 +28,7 @@ import type { PackageJson } from "../../npm/package-json.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { type FoundTree, findFiles, mapConcurrently, readTreeFile } from "../../tree/read-tree.ts";
 import { listTree, type TreeFile, type TreeListing } from "../../tree/tree-listing.ts";
+import type { NpmServerSource } from "../parts/source-content.ts";
 import { serverManifest, toPackageId } from "./server-manifest.ts";
 
 /** Files of npm that contain times; the same tree must have the same digest. */
@@ -36,9 +37,7 @@ const EXCLUDED = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
 /** Links of npm and node-gyp to programs, which scripts leave behind. The package does not contain them. */
 const TOOL_LINK = /(?:^|\/)(?:node_modules\/\.bin|build\/node_gyp_bins)\/[^/]+$/;
 
-export interface NpmServerOptions {
-  spec: string;
-  secret_slots: readonly string[];
+export interface NpmServerOptions extends NpmServerSource {
   allowed: AllowedScripts;
   /** Null if scripts cannot run here. */
   scripts: InstallScripts | null;
@@ -49,12 +48,12 @@ export interface NpmServerOptions {
 
 /**
  * Makes the package in the folder `tree`, which does not exist yet. The files stay where npm has put them, because copying
- * them took as long as fetching them. A tree that install scripts have changed is copied: a script may have linked its
+ * them would take as long as fetching them. A tree that install scripts have changed is copied: a script may have linked its
  * files or changed their owner.
  */
 export async function npmServer(
   npm: Npm,
-  { spec, secret_slots, allowed, scripts, note, accept }: NpmServerOptions,
+  { spec, program, secret_slots, allowed, scripts, note, accept }: NpmServerOptions,
   tree: string,
   operation: Operation,
 ): Promise<TreeListing> {
@@ -65,13 +64,13 @@ export async function npmServer(
   await mkdir(tree);
   await writeFile(join(tree, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
   await npmInstall(npm, tree, { ...source, ...(accept === undefined ? {} : { accept }) }, operation);
-  const found = await findInstallScripts(tree);
-  const selected = allowed.select(found);
-  const skipped = found.filter((each) => !selected.includes(each));
+  const install_scripts = await findInstallScripts(tree);
+  const selected = allowed.select(install_scripts);
+  const skipped = install_scripts.filter((script) => !selected.includes(script));
   if (skipped.length > 0) note(skippedScriptsNote(spec, skipped));
   await refuseOwnCredentials(tree, source.name);
   // The manifest is built before the scripts run, because they could change the files that it is built from.
-  const manifest = await buildManifest(tree, source.name, secret_slots, selected);
+  const manifest = await buildManifest(tree, source.name, secret_slots, selected, program);
   if (selected.length > 0) {
     const built = `${tree}-built`;
     await rename(tree, built);
@@ -102,7 +101,7 @@ async function refuseOwnCredentials(tree: string, name: string): Promise<void> {
   const home = join(tree, "node_modules", name);
   const { files } = await findFiles(home);
   const credentials = createCredentialCheck();
-  for (const path of files.filter((each) => !each.startsWith("node_modules/"))) {
+  for (const path of files.filter((file) => !file.startsWith("node_modules/"))) {
     const scan = credentials.scan(path);
     for await (const chunk of createReadStream(join(home, path)) as AsyncIterable<Buffer>) scan.push(chunk);
   }
@@ -128,8 +127,8 @@ async function removeUnlisted(
   { files, irregular }: FoundTree,
   listing: TreeListing,
 ): Promise<void> {
-  const kept = new Set(listing.files.map(({ path }) => path));
-  const removed = files.filter((path) => !kept.has(path));
+  const listed_paths = new Set(listing.files.map(({ path }) => path));
+  const removed = files.filter((path) => !listed_paths.has(path));
   for (const path of removed) await rm(join(dir, path));
   for (const folder of [...removed.map((path) => posix.dirname(path)), ...irregular])
     await removeEmptyFolders(dir, folder);
@@ -171,12 +170,14 @@ async function buildManifest(
   name: string,
   secret_slots: readonly string[],
   scripts: readonly ScriptedPackage[],
+  wanted: string | undefined,
 ): Promise<string> {
   const home = join(dir, "node_modules", name);
   const manifest = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as PackageJson;
   if (manifest[PLUGIN_ENTRY_GROUP] !== undefined) {
     throw unusable(name, "it is a kernel plugin", `backplane plugin install npm:${name} without arguments`);
   }
+  selectProgram(name, manifest, wanted);
   const program = await locateProgram(dir, home, name, manifest);
   const { package_id, version } = describeServer(name, manifest);
   return serverManifest({
@@ -194,32 +195,48 @@ async function buildManifest(
   });
 }
 
-export function describeServer(name: string, about: PackageJson): { package_id: string; version: string } {
+export function describeServer(name: string, manifest: PackageJson): { package_id: string; version: string } {
   const [publisher, short] = name.startsWith("@")
     ? (name.slice(1).split("/") as [string, string])
     : ["npm", name];
-  return { package_id: toPackageId(publisher, short), version: text(about.version) ?? "0.0.0" };
+  return { package_id: toPackageId(publisher, short), version: text(manifest.version) ?? "0.0.0" };
 }
 
 const USE_SERVER_PACKAGE = "Name the package that the server's instructions run with npx, not a library.";
 
-/** Like npx, returns the path of the program that is named like the package, or of the only program. */
-export function selectProgram(name: string, { bin }: PackageJson): string {
+/**
+ * Like npx, returns the path of the program that is named like the package, or of the only program. A package is installed
+ * once, whichever program a command names, so a command that names another program is refused.
+ */
+export function selectProgram(name: string, { bin }: PackageJson, wanted?: string): string {
   const programs: [string, unknown][] =
     typeof bin === "string" ? [[name, bin]] : Object.entries((bin ?? {}) as Record<string, unknown>);
   const short = name.slice(name.lastIndexOf("/") + 1);
-  const [, path] = programs.find(([each]) => each === short) ?? (programs.length === 1 ? programs[0]! : []);
-  if (typeof path === "string") return path;
-  const which = programs.map(([each]) => each).join(", ");
+  const [program, path] =
+    programs.find(([known]) => known === short) ?? (programs.length === 1 ? programs[0]! : []);
+  if (typeof path === "string") {
+    if (wanted === undefined || wanted === short || wanted === program) return path;
+    throw unusable(
+      name,
+      `the command names its program ${JSON.stringify(wanted)}, and only ${program} can be started`,
+      USE_SERVER_PACKAGE,
+    );
+  }
+  const names = programs.map(([known]) => known).join(", ");
   throw unusable(
     name,
-    which === "" ? "it has no program to start" : `it has several programs: ${which}`,
+    names === "" ? "it has no program to start" : `it has several programs: ${names}`,
     USE_SERVER_PACKAGE,
   );
 }
 
-async function locateProgram(dir: string, home: string, name: string, about: PackageJson): Promise<string> {
-  const path = selectProgram(name, about);
+async function locateProgram(
+  dir: string,
+  home: string,
+  name: string,
+  manifest: PackageJson,
+): Promise<string> {
+  const path = selectProgram(name, manifest);
   const file = await realpath(join(home, path)).catch(() => null);
   const root = await realpath(dir);
   if (file === null || !file.startsWith(root + sep))

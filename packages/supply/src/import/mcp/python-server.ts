@@ -29,7 +29,7 @@ import type { PythonServerSource } from "../parts/source-content.ts";
 import { serverManifest, toPackageId } from "./server-manifest.ts";
 
 const START_FILE = "start.py";
-/** PEP 751 gives it this name. */
+/** The name that PEP 751 specifies. */
 const LOCK_FILE = "pylock.toml";
 
 export interface PythonServerOptions extends PythonServerSource {
@@ -120,7 +120,7 @@ export function describePythonServer(
   built: readonly { name: string }[] = [],
 ): { package_id: string; version: string } {
   const semantic = semanticVersionOf(version);
-  const names = built.map((each) => each.name).sort();
+  const names = built.map((wheel) => wheel.name).sort();
   const suffix = names.length === 0 ? "" : `${semantic.includes("+") ? "." : "+"}built.${names.join(".")}`;
   return { package_id: toPackageId("pypi", name), version: `${semantic}${suffix}` };
 }
@@ -132,8 +132,8 @@ export function selectScript(
   script?: string,
 ): EntryPoint {
   const only = scripts.size === 1 ? [...scripts.values()][0] : undefined;
-  const found = script === undefined ? (scripts.get(name) ?? only) : scripts.get(script);
-  if (found !== undefined) return found;
+  const entry_point = script === undefined ? (scripts.get(name) ?? only) : scripts.get(script);
+  if (entry_point !== undefined) return entry_point;
   const names = [...scripts.keys()].sort().join(", ");
   if (names === "")
     throw unusable(

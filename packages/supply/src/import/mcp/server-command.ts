@@ -9,7 +9,8 @@ import { isPythonRequirement } from "../../pypi/requirement.ts";
 
 /** The source from which a server is installed. */
 export type ServerOrigin =
-  | { kind: "npm"; spec: string }
+  /** A package of npm. `program` is the one that the command names, if it names one besides the package. */
+  | { kind: "npm"; spec: string; program?: string }
   /** A console script of a Python package, or one of its modules. */
   | { kind: "pypi"; spec: string; script?: string; module?: string }
   | { kind: "image"; reference: string }
@@ -24,7 +25,7 @@ export interface ServerCommand {
   args: string[];
   /** Variables that the command sets; a value `${NAME}` comes from the environment of whoever starts it. */
   env?: Record<string, string>;
-  mounts?: AskedMount[];
+  mounts?: RequestedMount[];
   ignored?: IgnoredFlag[];
 }
 
@@ -34,8 +35,8 @@ export interface IgnoredFlag {
   reason: string;
 }
 
-/** A folder of the host that a server asks for. An operator has to grant it. */
-export interface AskedMount {
+/** A folder of the host that a server requests. An operator has to grant it. */
+export interface RequestedMount {
   source: string;
   target: string;
   writable: boolean;
@@ -69,14 +70,16 @@ function readNpx(name: string, args: readonly string[]): ServerCommand {
     values: flags.package,
     ignored: flags.ignored,
   });
-  // With --package, the next argument names a program of the package. It is ignored: npm-server.ts selects the program.
   const next = rest.shift();
-  const spec = flag_values.get("-p") ?? flag_values.get("--package") ?? next;
+  // With --package, the next argument names a program of the package.
+  const package_spec = flag_values.get("-p") ?? flag_values.get("--package");
+  const spec = package_spec ?? next;
   const at = spec?.lastIndexOf("@") ?? -1;
   if (spec === undefined || !isPackageName(at > 0 ? spec.slice(0, at) : spec)) {
     throw invalid(`${name} calls npx without a package name`);
   }
-  return { from: { kind: "npm", spec }, args: rest };
+  const program = package_spec === undefined ? undefined : next;
+  return { from: { kind: "npm", spec, ...(program === undefined ? {} : { program }) }, args: rest };
 }
 
 const OTHER_INDEX = "the gateway uses one index ([pypi] index_url in backplane.toml)";
@@ -158,7 +161,7 @@ function pythonCommand(
 }
 
 /**
- * `python -m mcp_server_time` starts a package that was installed with pip before. Modules of servers are
+ * `python -m mcp_server_time` starts a package that was installed with pip beforehand. Modules of servers are
  * named like their packages; any other module is left to the Python of the host.
  */
 function publishedModule(module: string | undefined): ServerOrigin | null {
@@ -233,7 +236,7 @@ const DOCKER_REASONS: Record<string, string> = {
   "--user": ONE_USER,
   "-u": ONE_USER,
   "--env-file": "the file is not part of the mcp.json; write its variables as -e NAME=VALUE or as env",
-  "--entrypoint": "the server starts as the image says; arguments after the image replace its command",
+  "--entrypoint": "the server starts as the image specifies; arguments after the image replace its command",
   "--workdir": "the server starts in the folder that the image names",
   "-w": "the server starts in the folder that the image names",
   "--tmpfs": "the server has a scratch folder at /tmp",
@@ -242,7 +245,7 @@ const DOCKER_REASONS: Record<string, string> = {
 
 function readDocker(name: string, program: string, args: readonly string[]): ServerCommand {
   const env: Record<string, string> = {};
-  const mounts: AskedMount[] = [];
+  const mounts: RequestedMount[] = [];
   const ignored: IgnoredFlag[] = [];
   const rest = [...args];
   while (rest.length > 0 && rest[0]!.startsWith("-")) {
@@ -290,13 +293,13 @@ function readDocker(name: string, program: string, args: readonly string[]): Ser
 }
 
 /** `SOURCE:TARGET[:OPTIONS]` */
-function readVolume(name: string, text: string): AskedMount {
+function readVolume(name: string, text: string): RequestedMount {
   const [source = "", target = "", options = ""] = text.split(":");
   return checkMount(name, { source, target, writable: !options.split(",").includes("ro") });
 }
 
 /** `type=bind,src=SOURCE,dst=TARGET[,readonly]` */
-function readBind(name: string, text: string): AskedMount {
+function readBind(name: string, text: string): RequestedMount {
   const fields = new Map(
     text.split(",").map((field): [string, string] => {
       const [key = "", ...value] = field.split("=");
@@ -309,7 +312,7 @@ function readBind(name: string, text: string): AskedMount {
   return checkMount(name, { source, target, writable: !fields.has("readonly") && !fields.has("ro") });
 }
 
-function checkMount(name: string, mount: AskedMount): AskedMount {
+function checkMount(name: string, mount: RequestedMount): RequestedMount {
   if (mount.source.includes("/") && mount.target.startsWith("/")) return mount;
   throw invalid(
     `${name} mounts ${mount.source} at ${mount.target}, which is not a folder of this machine`,

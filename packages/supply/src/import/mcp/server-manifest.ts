@@ -1,5 +1,5 @@
 /**
- * Writes the `vai-plugin.toml` of an MCP server, which a person can read before the installation. It says how the server is
+ * Writes the `vai-plugin.toml` of an MCP server, which a person can read before the installation. It states how the server is
  * reached and the maximum that an operator may grant; arguments, variables and folders belong to the binding.
  */
 import { BackplaneError, type Manifest } from "@backplane/contract";
@@ -27,7 +27,7 @@ export function serverManifest(draft: ServerDraft): string {
   for (const slot of draft.secret_slots) {
     check(
       SlotSchema.safeParse(slot).success,
-      `${slot} is not a name of a secret slot; write a name such as api_key`,
+      `${slot} is not a valid name for a secret slot; write a name such as api_key`,
     );
   }
   const { runtime } = draft;

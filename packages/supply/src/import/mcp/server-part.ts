@@ -18,15 +18,18 @@ export function serverContent({ servers, left_out }: McpServers, into: PartImpor
   const parts = servers.map((server) =>
     serverPart(server, owner, (manifest) => into.manifest(manifest), into),
   );
-  return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(notesOf) };
+  return { kind: "mcp_servers", parts, left_out, notes: servers.flatMap(describeUnusedSettings) };
 }
 
-/** A folder of the host is never mounted merely because a file asks for it. */
-function notesOf({ name, mounts = [], ignored = [] }: McpServerEntry): string[] {
+/**
+ * Describes what the entry of a server requests but does not get. A folder of the host is never mounted merely because
+ * a file requests it.
+ */
+export function describeUnusedSettings({ name, mounts = [], ignored = [] }: McpServerEntry): string[] {
   return [
     ...mounts.map(({ source, target, writable }) => {
       const mount = `${source}:${target}${writable ? ":rw" : ""}`;
-      return `${name} asks for the folder ${source}, which it does not get. To allow it: backplane binding set ${quoteForShell(name)} --mount ${quoteForShell(mount)}`;
+      return `${name} requests the folder ${source}, which is not granted. To allow it: backplane binding set ${quoteForShell(name)} --mount ${quoteForShell(mount)}`;
     }),
     ...ignored.map(
       ({ flag, reason }) => `${name} is started with ${flag}, which has no effect here: ${reason}.`,
@@ -34,7 +37,7 @@ function notesOf({ name, mounts = [], ignored = [] }: McpServerEntry): string[] 
   ];
 }
 
-/** The file that names the folder comes from a stranger, and people copy the command into a shell. */
+/** The file that names the folder is untrusted, and people copy the command into a shell. */
 function quoteForShell(text: string): string {
   return /^[A-Za-z0-9@%_+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
@@ -61,7 +64,7 @@ export function serverPart(
       binds: true,
     },
     async importPart() {
-      if (from.kind === "npm") return await into.npm(from.spec, secret_slots);
+      if (from.kind === "npm") return await into.npm({ ...from, secret_slots });
       if (from.kind === "pypi") return await into.pypi({ ...from, secret_slots });
       if (from.kind === "image")
         return await into.image({

@@ -16,6 +16,14 @@ export interface SourceContent extends Pick<Installation, "kind" | "plugin"> {
   plugins?: SourceInspection["plugins"];
 }
 
+/** An MCP server from the npm registry. */
+export interface NpmServerSource {
+  spec: string;
+  /** The program of the package that the command names. */
+  program?: string | undefined;
+  secret_slots: readonly string[];
+}
+
 /** An MCP server from the Python index. */
 export interface PythonServerSource {
   spec: string;
@@ -36,7 +44,7 @@ export interface ImageServerSource {
 
 /** Imports a part like any other package. */
 export interface PartImport {
-  npm(spec: string, secret_slots: readonly string[]): Promise<ImportedPackage>;
+  npm(server: NpmServerSource): Promise<ImportedPackage>;
   pypi(server: PythonServerSource): Promise<ImportedPackage>;
   image(server: ImageServerSource): Promise<ImportedPackage>;
   bytes(bytes: AsyncIterable<Uint8Array>): Promise<ImportedPackage>;

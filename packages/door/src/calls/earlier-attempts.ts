@@ -1,0 +1,34 @@
+/** The attempts of a call that were followed by another one, for people who look for the cause of a delay. */
+import { type EarlierAttempt, INVOCATION_LIMITS } from "@backplane/contract";
+import type { InvocationRow } from "@backplane/ports";
+
+/** The text of an error that the plugin wrote may be long. */
+const MAX_MESSAGE_CHARS = 1_000;
+
+export interface EndedAttempt {
+  started_at: string;
+  ended_at: number | null;
+  retried_at: number;
+  reason: EarlierAttempt["reason"];
+  /** Without secrets; null if the plugin gave no error. */
+  error: { code: string; message: string } | null;
+}
+
+/** The list of the row with this attempt added. The oldest ones are dropped at the limit. */
+export function addAttempt(row: InvocationRow, attempt: EndedAttempt): EarlierAttempt[] {
+  const { started_at, ended_at, retried_at, reason, error } = attempt;
+  const { code, message } = error ?? { code: "plugin_retryable", message: "" };
+  const added: EarlierAttempt = {
+    started_at,
+    ended_at: ended_at === null ? null : new Date(ended_at).toISOString(),
+    retried_at: new Date(retried_at).toISOString(),
+    reason,
+    error: { code, message: message.slice(0, MAX_MESSAGE_CHARS) },
+  };
+  return [...(row.earlier_attempts ?? []), added].slice(-INVOCATION_LIMITS.earlier_attempts);
+}
+
+/** When the attempt that runs now began, as far as the row says. */
+export function attemptStart({ earlier_attempts, started_at, created_at }: InvocationRow): string {
+  return earlier_attempts?.at(-1)?.retried_at ?? started_at ?? created_at;
+}

@@ -1,0 +1,57 @@
+/**
+ * Gateways that share a database each have the files of the packages that were installed on them. A gateway leaves the
+ * interrupted calls of other packages to the gateways that have their files. No gateway knows the files of the others, so
+ * after a limit it takes such a call over, and the call ends with `package.files_missing`.
+ */
+
+import { isRemoteProtocol } from "@backplane/contract";
+import type { InvocationRow, KernelDeps } from "@backplane/ports";
+import type { DoorBindings } from "../tools/bound-tools.ts";
+
+/** More orphans than this are taken over without this check. */
+const MAX_ORPHANS = 1_000;
+
+export class MissingFiles {
+  readonly #deps: KernelDeps;
+  readonly #bindings: Pick<DoorBindings, "tool">;
+  /** When this gateway first saw each call that it leaves to the others, on the monotonic clock. */
+  readonly #seen = { running: new Map<string, number>(), waiting_approval: new Map<string, number>() };
+
+  constructor(deps: KernelDeps, bindings: Pick<DoorBindings, "tool">) {
+    this.#deps = deps;
+    this.#bindings = bindings;
+  }
+
+  /** The orphaned calls that other gateways should take over. `mayRun` selects the calls that would run again. */
+  async findOthers(
+    status: "running" | "waiting_approval",
+    mayRun: (row: InvocationRow) => boolean,
+  ): Promise<string[]> {
+    const { store, clock, node_id, host } = this.#deps;
+    if (!store.shared) return [];
+    const orphans = await store.invocations.orphans(status, node_id, clock.now(), MAX_ORPHANS);
+    const now = clock.monotonic();
+    const first_seen = this.#seen[status];
+    const left: string[] = [];
+    for (const row of orphans) {
+      // The turn of a call is taken over at the same time, so its calls are not left to others.
+      if (row.turn !== null || !mayRun(row) || !(await this.isMissing(row))) continue;
+      const seen = first_seen.get(row.id) ?? now;
+      first_seen.set(row.id, seen);
+      if (now - seen < host.missing_files_ms) left.push(row.id);
+    }
+    const open = new Set(orphans.map(({ id }) => id));
+    for (const id of first_seen.keys()) if (!open.has(id)) first_seen.delete(id);
+    return left;
+  }
+
+  /** Whether the call needs files that are not on this gateway. */
+  async isMissing(row: InvocationRow): Promise<boolean> {
+    const { importer, store } = this.#deps;
+    if (!store.shared || importer.has === undefined) return false;
+    if (this.#bindings.tool(row.binding_id) !== null || (await importer.has(row.package_digest)))
+      return false;
+    const bound = await store.bindings.get(row, row.binding_id);
+    return bound !== null && !isRemoteProtocol(bound.package.manifest.runtime.protocol);
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * Starts one process of a package in the sandbox, as a call would, and gives the caller its pipes instead of a session.
+ * The conformance suite uses it, because it also sends frames that no session would send. The process has no egress
+ * beyond its grant and does not outlive the runner.
+ */
+import type { Readable, Writable } from "node:stream";
+import type { Grant, Runtime } from "@backplane/contract";
+import type { Egress } from "../egress/create-egress.ts";
+import { killLaunched, launch } from "../processes/launch.ts";
+import type { LaunchEnvironment } from "../programs/diagnose-launch.ts";
+import { explainEarlyExit } from "../programs/diagnose-launch.ts";
+import type { Confinement } from "../sandbox/confinement.ts";
+import { INSIDE } from "../sandbox/plan.ts";
+import type { ProcessTrees } from "../supervision/process-trees.ts";
+import type { Watchdog } from "../supervision/watchdog.ts";
+import type { Deadlines } from "../time/deadlines.ts";
+import { setOwnTimeDeadline } from "../time/own-time-deadline.ts";
+
+export interface ProgramParts {
+  confinement: Confinement;
+  deadlines: Deadlines;
+  egress: Egress;
+  environment: LaunchEnvironment;
+  trees: ProcessTrees;
+  watchdog: Watchdog;
+}
+
+export interface ProgramRequest {
+  package_id: string;
+  runtime: Runtime;
+  /** The verified package folder. */
+  folder: string;
+  grant: Grant;
+}
+
+export interface ProgramExit {
+  code: number | null;
+  signal: string | null;
+  /** One sentence, with the limit that was exceeded if there was one. */
+  message: string;
+}
+
+export interface StartedProgram {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly stderr: Readable;
+  /** Resolves when the sandbox with all its processes has ended. */
+  readonly exit: Promise<ProgramExit>;
+  /** Creates the scratch folder of a call and returns its path inside; null if the grant has none. */
+  makeScratch(name: string): Promise<string | null>;
+  /** Calls `run` after `ms` of the process's own time, unless the returned function is called first. */
+  after(ms: number, run: () => void): () => void;
+  /** Why a process that exited before its handshake may have done so. */
+  explainExit(exit: ProgramExit, stderr: string): Promise<string>;
+  kill(): void;
+}
+
+/** Throws `launch_failed` with a diagnosis, or `sandbox.unavailable`. */
+export async function startProgram(parts: ProgramParts, request: ProgramRequest): Promise<StartedProgram> {
+  const { confinement, deadlines, egress, environment, trees, watchdog } = parts;
+  const { folder, grant, package_id, runtime } = request;
+  await confinement.opening;
+  const { sandbox, refusal } = confinement.of({ class: "isolated", grant: {} });
+  if (sandbox === null) throw refusal!;
+  const openEgress = () => egress.open({ grant });
+  const confine = { sandbox, grant, lifetime: "pooled", package_id, binds: [], openEgress } as const;
+  const launched = await launch({ runtime, folder, home: null, confine }, environment, watchdog, trees);
+  const { child, entry, pid } = launched;
+  const confined = launched.confined!;
+  for (const stream of [child.stdin, child.stdout, child.stderr]) stream.on("error", () => {});
+  return {
+    stdin: child.stdin,
+    stdout: child.stdout,
+    stderr: child.stderr,
+    exit: confined.exitCause.then(({ code, signal, message }) => {
+      watchdog.forget(pid);
+      return { code, signal, message };
+    }),
+    makeScratch: async (name) =>
+      grant.filesystem === "scratch" && (await confined.makeScratch(name))
+        ? `${INSIDE.scratch}/${name}`
+        : null,
+    after: (ms, run) => setOwnTimeDeadline(deadlines, pid, ms, run),
+    explainExit: ({ code, signal }, stderr) =>
+      explainEarlyExit(entry, { exit: { code, signal }, stderr, stray_output: undefined }, environment),
+    kill: () => killLaunched(launched),
+  };
+}

@@ -1,0 +1,43 @@
+/** Finds the pinned entries of a session, wherever an earlier compaction has left them. */
+
+import type { Entry } from "@backplane/contract";
+import type { SessionKey, SessionStore } from "@backplane/ports";
+import type { HydratedSession, Sessions } from "../sessions/sessions.ts";
+import { originalId } from "./retained.ts";
+
+interface PinnedDeps {
+  store: { sessions: Pick<SessionStore, "pins"> };
+  sessions: Pick<Sessions, "entries">;
+}
+
+/**
+ * The ids of the session's pins, and the source with the pinned entries that an earlier compaction had dropped before
+ * they were pinned. They return to the context with the next compaction.
+ */
+export async function withPinned(
+  { store, sessions }: PinnedDeps,
+  key: SessionKey,
+  { session, entries }: HydratedSession,
+): Promise<{ pins: ReadonlySet<number>; entries: readonly Entry[] }> {
+  const pinned = await store.sessions.pins(key);
+  const pins = new Set(pinned.map(({ entry_id }) => entry_id));
+  const current = new Set(entries.map(originalId));
+  const absent = [...pins].filter((id) => !current.has(id));
+  const read = await Promise.all(
+    absent.map((id) => findChainEntry(sessions, key, session.head_chain_id, id)),
+  );
+  const restored = read.filter((entry) => entry !== null);
+  if (restored.length === 0) return { pins, entries };
+  const anchors = entries[0]?.kind === "anchor" ? 1 : 0;
+  return { pins, entries: [...entries.slice(0, anchors), ...restored, ...entries.slice(anchors)] };
+}
+
+export async function findChainEntry(
+  sessions: Pick<Sessions, "entries">,
+  { scope }: SessionKey,
+  chain_id: string,
+  entry_id: number,
+): Promise<Entry | null> {
+  const [entry] = await sessions.entries(scope, chain_id, entry_id - 1, 1);
+  return entry?.id === entry_id ? entry : null;
+}
