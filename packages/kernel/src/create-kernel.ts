@@ -24,7 +24,7 @@ export function createKernel(host_deps: KernelDeps): Kernel {
   const session = createSessionModule(host_deps, changes);
   const calls = createCallState(host_deps, changes);
   const host = createAgentHost(host_deps, { changes, registry, session, calls });
-  // From here on calls of plugin tools run in this process.
+  // The runner of the agent host runs calls of plugin tools in this process, so the modules below use it.
   const deps: KernelDeps = { ...host_deps, runner: host.runner };
   const door = createDoorModule(deps, {
     changes,

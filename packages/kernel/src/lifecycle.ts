@@ -1,7 +1,7 @@
 /**
  * Start: acquire the node's lease and begin to work. Recover: run or end the calls of the previous run and resume its
- * pending approvals. Stop: accept nothing new, cancel what runs, and after a grace period record it as ended even
- * if it did not end.
+ * pending approvals. Stop: reject new work, cancel running calls, and after a grace period record the remaining calls
+ * as ended even if they still run.
  */
 import {
   cancelledBy,
@@ -22,24 +22,26 @@ import {
 } from "@backplane/door";
 import type { Changes, Kernel, KernelDeps } from "@backplane/ports";
 
-/** How long the store may take to record the calls that did not end. */
+/** How long the store may take to record the calls that did not end within the grace period. */
 const LAST_CALL_MS = 10_000;
 const SWEEP_EVERY = 360;
 
 export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
   /** `turns` resolves when no turn makes calls any more. */
   stop(grace_ms: number, turns: Promise<void>): Promise<void>;
-  /** Runs or ends the calls that earlier gateways left, and resumes their pending approvals. */
+  /** Runs or ends the calls that earlier gateways left unfinished, and resumes their pending approvals. */
   recover(): Promise<void>;
 }
 
-/** A step may fail if the store is unavailable. The other steps run all the same, or the process would not end. */
+/**
+ * A step may fail if the store is unavailable. The other steps run nevertheless; otherwise the process would not exit.
+ */
 export function createAttempt({ log }: Pick<KernelDeps, "log">) {
-  return async (what: string, step: () => Promise<unknown>): Promise<void> => {
+  return async (part: string, step: () => Promise<unknown>): Promise<void> => {
     try {
       await step();
     } catch (error) {
-      log.error({ err: error }, `${what} did not stop cleanly`);
+      log.error({ err: error }, `${part} did not stop cleanly`);
     }
   };
 }
@@ -103,15 +105,15 @@ export function createLifecycle(
   async function stop(grace_ms: number, turns: Promise<void>): Promise<void> {
     state.stopping = true;
     const swept = attempt("the retention", () => retention.stop());
-    // No delivery begins from here on. The leases of those that run are kept until they end.
+    // No delivery begins from here on. The leases of running deliveries are kept until the deliveries end.
     await attempt("the dispatcher", () => dispatcher.stop());
     const deliveries = attempt("the deliveries", () => deliverer.stop());
     await attempt("the approvals", async () => pending.stop());
     for (const call of live.all()) stopCall(door, call, "shutdown");
     await within(deps, live.idle(), grace_ms);
-    // A runner that does not answer must not keep a row open.
-    const late = live.all().map((call) => endOrRelease(door, call));
-    await attempt("the calls", () => within(deps, Promise.all(late), LAST_CALL_MS));
+    // A runner that does not respond must not keep a row open.
+    const unfinished = live.all().map((call) => endOrRelease(door, call));
+    await attempt("the calls", () => within(deps, Promise.all(unfinished), LAST_CALL_MS));
     await within(deps, deliveries, LAST_CALL_MS);
     await attempt("the turns", () => turns);
     await attempt("the heartbeat", async () => heartbeat.stop());
@@ -146,11 +148,11 @@ async function endOrRelease(door: Door, call: LiveCall): Promise<void> {
 
 async function renewSlots(deps: KernelDeps, names: string[]): Promise<void> {
   if (names.length === 0) return;
-  const kept = await deps.store.leases.renew(names, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
-  if (kept === names.length) return;
+  const renewed = await deps.store.leases.renew(names, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
+  if (renewed === names.length) return;
   // The wall clock jumped. Slots that no other gateway has acquired meanwhile are acquired again.
   deps.log.warn(
-    { expired: names.length - kept },
+    { expired: names.length - renewed },
     "concurrency slots expired while in use; acquiring them again",
   );
   for (const name of names) {
@@ -163,18 +165,18 @@ async function storeHealth(deps: KernelDeps): Promise<{ ok: boolean; error?: str
     await deps.store.ping();
     return { ok: true };
   } catch (error) {
-    deps.log.warn({ err: error }, "The store does not answer.");
-    return { ok: false, error: "The store does not answer." };
+    deps.log.warn({ err: error }, "The store does not respond.");
+    return { ok: false, error: "The store does not respond." };
   }
 }
 
-/** Resolves when the work is done or the time is over, and stops its timer. */
+/** Resolves when the work is done or the time limit is reached, and stops its timer. */
 async function within(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
-  let give_up = () => {};
+  let stopWaiting = () => {};
   const limit = new Promise<void>((resolve) => {
-    give_up = resolve;
+    stopWaiting = resolve;
   });
-  const timer = deps.clock.after(ms, give_up);
+  const timer = deps.clock.after(ms, stopWaiting);
   await Promise.race([work, limit]);
   timer.stop();
 }

@@ -83,7 +83,7 @@ test("reports the health of the store and the runner, and the running work", asy
     stopping: false,
   });
   fixture.store.ping = () => Promise.reject(new Error("connect ECONNREFUSED 10.0.0.1"));
-  expect((await fixture.kernel.health()).store).toEqual({ ok: false, error: "The store does not answer." });
+  expect((await fixture.kernel.health()).store).toEqual({ ok: false, error: "The store does not respond." });
   await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
 });

@@ -68,6 +68,99 @@ verifies(
   60_000,
 );
 
+/** A gateway dies during a call; one other gateway has the files of the package, and one does not. */
+async function loseGateway(host: Partial<HostPolicy>, export_id: string, gateways: ("files" | "none")[]) {
+  const schema = `nodes_${++homes}`;
+  const open = async (files: "files" | "none") => {
+    const store = await openPostgresStore({ url: server.url, schema });
+    const recovery = { interval_ms: 50, node_ttl_ms: 4_000 };
+    const fixture = await seedTestKernel(store, "", { host: { recovery, ...host } });
+    fixture.importer.has = async () => files === "files";
+    return fixture;
+  };
+  const first = await open("files");
+  const others: TestKernel[] = [];
+  for (const files of gateways) others.push(await open(files));
+  const tools = [
+    toolExport("read", {}, { effect_class: "read_only" }),
+    toolExport("write", {}, { effect_class: "non_idempotent_write" }),
+  ];
+  await first.bind(manifest([...tools]), { export_id });
+  first.runner.script = () => new Promise<never>(() => {});
+  const { id } = await first.kernel.invocations.invoke(user, { export_id, timeout_ms: 60_000 });
+  await until(() => first.runner.running === 1);
+  await first.crash();
+  const read = () => others[0]!.kernel.invocations.get(user, id);
+  return { others, read };
+}
+
+verifies(
+  "inv.effect-class",
+  "leaves the call of a dead gateway to a gateway that has the files of its package",
+  async () => {
+    const { others, read } = await loseGateway({ missing_files_ms: 60_000 }, "read", ["none", "files"]);
+    const [without, having] = others as [TestKernel, TestKernel];
+    await until(async () => (await read()).status !== "running");
+    expect(await read()).toMatchObject({ status: "succeeded", retry_count: 1 });
+    expect(without.runner.requests).toEqual([]);
+    expect(having.runner.requests).toHaveLength(1);
+  },
+  60_000,
+);
+
+verifies(
+  "inv.effect-class",
+  "ends the call of a dead gateway with package.files_missing if no gateway has the files in time",
+  async () => {
+    const { others, read } = await loseGateway({ missing_files_ms: 1_000 }, "read", ["none", "none"]);
+    await until(async () => (await read()).status !== "running");
+    expect(await read()).toMatchObject({
+      status: "failed",
+      error: {
+        code: "package.files_missing",
+        message: expect.stringContaining("acme/devkit 0.1.0"),
+        details: { fix: expect.stringContaining("Install acme/devkit 0.1.0 on every gateway") },
+      },
+    });
+    for (const { runner } of others) expect(runner.requests).toEqual([]);
+  },
+  60_000,
+);
+
+test("ends a call that never runs twice without waiting for its files", async () => {
+  const { read } = await loseGateway({ missing_files_ms: 600_000 }, "write", ["none"]);
+  await until(async () => (await read()).status !== "running");
+  expect(await read()).toMatchObject({ error: { code: "outcome_unknown" } });
+}, 60_000);
+
+verifies(
+  "hook.contract",
+  "leaves a delivery to a gateway that has the files of the hook, without counting the attempt",
+  async () => {
+    const deliveries = { concurrency: 4, per_binding: 4, max_attempts: 1, base_ms: 5, max_ms: 20 };
+    const [first, second] = await twoTestKernels({ deliveries });
+    await first.bind(manifest([toolExport("echo"), hookExport("notify", ["invocation.settled"])]));
+    await first.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id: "notify",
+    });
+    const missing: RunnerScript = ({ request }) =>
+      request.op === "hook.handle" ? ended("failed", "package.files_missing") : ok();
+    first.runner.script = missing;
+    second.runner.script = missing;
+    for (let n = 0; n < 4; n++) await first.call({ export_id: "echo" });
+    const list = async () => (await first.kernel.deliveries.list(user, {}, { limit: 9 })).items;
+    await until(
+      async () => (await list()).length === 4 && (await list()).every(({ attempt }) => attempt > 1),
+    );
+    second.runner.script = () => ok(null);
+    await until(async () => (await list()).every(({ status }) => status === "delivered"));
+    expect(await list()).toHaveLength(4);
+  },
+  60_000,
+);
+
 verifies(
   "hook.contract",
   "delivers each event once across two gateways, and again under its id when one of them dies",
@@ -251,7 +344,7 @@ verifies(
 
 verifies(
   "server.names",
-  "gives a name to one of two servers that are bound at the same time on two gateways",
+  "gives a name to only one of two servers that are bound at the same time on two gateways",
   async () => {
     const [first, second] = await twoTestKernels();
     for (let round = 0; round < 5; round++) {

@@ -58,7 +58,7 @@ interface AgentModule {
   >;
   loop: Loop;
   start(): Promise<void>;
-  /** Resumes the turns of earlier gateways. Must be called after their calls were recovered. */
+  /** Resumes the turns of earlier gateways. Must be called after their calls have been recovered. */
   resumeTurns(): void;
   /** Ends the turns, so that no further tool calls begin. */
   endTurns(): Promise<void>;
@@ -83,6 +83,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     persister,
     histories,
     log,
+    ids,
     pins,
     chooseModel: (org_id, provider) => active_models.choose(org_id, provider),
     countCompaction: (caller) => countUse(store, caller, "compactions"),
@@ -125,7 +126,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     history: (key) => histories.open(key),
     node_lease: door.lease,
     store_wait: door.store_wait,
-    atStep: (turn) => loopStep(door, histories, turn),
+    atStep: (turn) => prepareStep(door, histories, turn),
     countStep: (caller) => countUse(store, caller, "steps"),
     activeModel: (org_id, provider) => active_models.choose(org_id, provider),
     compactIfNeeded: (turn, provider) => compactions.compactIfNeeded(turn, provider),
@@ -140,6 +141,7 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
   changes.on("call.ended", ({ key, row }) => {
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row);
   });
+  changes.on("approval.answered", (answer) => fanout.sendAnswer(answer));
   changes.on("turn.taken_over", ({ hold }) => turns.ofRun(hold.run_id)?.stop("lost"));
   door.lease.onLapsed(() => {
     loop.checkHolds().catch((error: unknown) => log.warn({ err: error }, "turns could not be checked"));
@@ -232,7 +234,8 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
     },
     endTurns: () => loop.stop(),
     async stop() {
-      await llm.stop();
+      // Plugins receive the end of every connection before they stop.
+      await Promise.all([llm.stop(), fanout.announceShutdown()]);
       await plugins.stop("shutdown");
       fanout.close();
       await persister.drain();
@@ -245,17 +248,21 @@ export function createAgentModule(deps: KernelDeps, parts: AgentParts): AgentMod
 async function countUse(
   { executions }: Pick<Store, "executions">,
   caller: Caller,
-  what: ExecutionUse,
+  counter: ExecutionUse,
 ): Promise<void> {
   const id = executionOf(caller);
-  if (id !== null) await executions.use(id, what);
+  if (id !== null) await executions.use(id, counter);
 }
 
 /**
  * Runs before each step of a turn on a store that several gateways share. Checks that this gateway has its lease and
  * still holds the turn, and makes the turn read the messages that another gateway wrote for it.
  */
-async function loopStep({ deps, lease, store_wait }: Door, histories: Histories, turn: Turn): Promise<void> {
+async function prepareStep(
+  { deps, lease, store_wait }: Door,
+  histories: Histories,
+  turn: Turn,
+): Promise<void> {
   const { store } = deps;
   if (!store.shared) return;
   await lease.confirm(store_wait.most_ms, turn.signal);

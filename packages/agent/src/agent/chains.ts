@@ -29,7 +29,7 @@ export interface AgentChainDeps {
 }
 
 export function createAgentChains({ clock, door, persister, sessions }: AgentChainDeps): AgentChains {
-  /** A hosted harness has `chains:write` for its transcript, which does not include chains of its own. */
+  /** A hosted harness has `chains:write` only to write its transcript; creating chains needs `branch_session` too. */
   const requireBranching = async (caller: Caller) => {
     const row = await findCallingRow(door, caller);
     if (row !== null) await requireSupport(door, row, "branch_session", "create chains");

@@ -2,7 +2,7 @@
  * The facade for sessions: create, message, fork, reset, handoff.
  */
 
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type Chain, isId } from "@backplane/contract";
 import {
   type AgentSessions,
   type Caller,
@@ -130,11 +130,11 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       });
     },
     async compaction(caller, chain_id) {
-      const chain = await sessions.chain(caller.scope, chain_id);
+      const chain = await getCompactedChain(sessions, caller, chain_id);
       return await describeCompaction(sessions, chain);
     },
     async compactedEntries(caller, chain_id) {
-      const chain = await sessions.chain(caller.scope, chain_id);
+      const chain = await getCompactedChain(sessions, caller, chain_id);
       return await readCompactedEntries(sessions, chain);
     },
     pins: async (caller, ref) => await deps.pins.list(sessionKey(caller, ref)),
@@ -157,6 +157,22 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       });
     },
   };
+}
+
+/** The id that a compactor is given names its call: other compactors, or the model, may have made the chain. */
+async function getCompactedChain(
+  sessions: Pick<Sessions, "chain">,
+  { scope }: Caller,
+  chain_id: string,
+): Promise<Chain> {
+  if (!isId("compaction", chain_id)) return await sessions.chain(scope, chain_id);
+  throw new BackplaneError(
+    "chain.not_found",
+    `${chain_id} is the id of a compactor's call; a compaction has the id of its chain.`,
+    {
+      fix: "GET /v1/compactions?session_id=… lists the compactions; compactor.invocation_id is the call of each.",
+    },
+  );
 }
 
 /** Anchors named `session/…` are written by the kernel only. */

@@ -22,50 +22,50 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
   const { clock, ids, store } = deps;
   const quota = new Quota(clock, COGNITION_LIMITS.per_minute, 60_000);
 
-  async function record(who: CognitionUser, action: string, details: JsonObject): Promise<void> {
+  async function record(user: CognitionUser, action: string, details: JsonObject): Promise<void> {
     await store.audit.append({
       id: ids.next("audit"),
       at: clock.now(),
-      scope: { org_id: who.org_id, project_id: who.project_id },
-      actor: `plugin:${who.plugin_id}`,
+      scope: { org_id: user.org_id, project_id: user.project_id },
+      actor: `plugin:${user.plugin_id}`,
       action,
-      subject: who.binding_id,
+      subject: user.binding_id,
       details,
     });
   }
 
-  async function recorded<T>(
-    who: CognitionUser,
+  async function runRecorded<T>(
+    user: CognitionUser,
     action: string,
     work: (details: JsonObject) => Promise<T>,
   ): Promise<T> {
     const details: JsonObject = {};
     let answer: T;
     try {
-      if (!quota.take(who.binding_id)) {
+      if (!quota.take(user.binding_id)) {
         throw new BackplaneError(
           "request.overloaded",
-          `${who.plugin_id} has used its quota of ${COGNITION_LIMITS.per_minute} requests per minute.`,
+          `${user.plugin_id} has used its quota of ${COGNITION_LIMITS.per_minute} requests per minute.`,
         );
       }
       answer = await work(details);
     } catch (error) {
       const { code } = toBackplaneError(error);
-      await record(who, action, { ...details, error: code });
+      await record(user, action, { ...details, error: code });
       throw error;
     }
-    await record(who, action, details);
+    await record(user, action, details);
     return answer;
   }
 
   return {
-    think: (who, prompt, max_tokens) =>
-      recorded(who, "cognition.request", async (details) => {
+    think: (user, prompt, max_tokens) =>
+      runRecorded(user, "cognition.request", async (details) => {
         checkText("prompt", prompt);
         if (!Number.isInteger(max_tokens) || max_tokens < 1) {
           throw new BackplaneError("request.invalid", "maxTokens must be a whole number of at least 1.");
         }
-        const chosen = await active.choose(who.org_id);
+        const chosen = await active.choose(user.org_id);
         if (chosen === null) {
           throw new BackplaneError("llm.failed", "No provider instance is active.", {
             fix: "Create and activate one: backplane provider add",
@@ -85,7 +85,7 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
           {
             to: {
               session_id: modelBridgeSession("cognition"),
-              scope: { org_id: who.org_id, project_id: who.project_id },
+              scope: { org_id: user.org_id, project_id: user.project_id },
             },
             signal: new AbortController().signal,
             timeout_ms: COGNITION_LIMITS.timeout_ms,
@@ -95,10 +95,10 @@ export function createCognition({ active, deps, embedTexts, models }: CognitionP
         return answer.text;
       }),
 
-    embed: (who, text) =>
-      recorded(who, "embedding.request", async (details) => {
+    embed: (user, text) =>
+      runRecorded(user, "embedding.request", async (details) => {
         checkText("text", text);
-        const scope = { org_id: who.org_id, project_id: who.project_id };
+        const scope = { org_id: user.org_id, project_id: user.project_id };
         const answer = await embedTexts(scope, [text]);
         if (answer !== null) {
           const { provider, model, usage, vectors } = answer;
@@ -137,10 +137,10 @@ export class Quota {
   take(key: string): boolean {
     const now = this.#clock.monotonic();
     const since = now - this.#window_ms;
-    for (const [other, times] of this.#taken) {
+    for (const [key, times] of this.#taken) {
       // Keys are in the order of their last use, so the first recent one ends the search.
       if ((times.at(-1) as number) > since) break;
-      this.#taken.delete(other);
+      this.#taken.delete(key);
     }
     const times = (this.#taken.get(key) ?? []).filter((at) => at > since);
     if (times.length >= this.#count) return false;

@@ -3,15 +3,15 @@
  * Texts that share words have similar vectors; meaning is not considered. Plugins use this embedding while no
  * provider offers a better one. The vector of a text must never change, because plugins store vectors.
  */
-const SIZE = 256;
-const PIECE = 3;
+const VECTOR_SIZE = 256;
+const PIECE_LENGTH = 3;
 const PIECE_WEIGHT = 0.5;
 
 export function embedText(text: string): number[] {
-  const vector = Array.from({ length: SIZE }, () => 0);
+  const vector = Array.from({ length: VECTOR_SIZE }, () => 0);
   const add = (feature: string, weight: number) => {
     const hashed = fnv1a(feature);
-    const slot = hashed % SIZE;
+    const slot = hashed % VECTOR_SIZE;
     vector[slot] = (vector[slot] as number) + (hashed & 0x80000000 ? -weight : weight);
   };
   for (const word of text
@@ -20,8 +20,8 @@ export function embedText(text: string): number[] {
     .match(/[\p{L}\p{N}]+/gu) ?? []) {
     add(`w ${word}`, 1);
     const marked = `^${word}$`;
-    for (let at = 0; at + PIECE <= marked.length; at++)
-      add(`p ${marked.slice(at, at + PIECE)}`, PIECE_WEIGHT);
+    for (let at = 0; at + PIECE_LENGTH <= marked.length; at++)
+      add(`p ${marked.slice(at, at + PIECE_LENGTH)}`, PIECE_WEIGHT);
   }
   const length = Math.hypot(...vector);
   // Text without words gets a fixed vector, because a zero vector cannot be normalized.

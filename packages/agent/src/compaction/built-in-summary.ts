@@ -2,11 +2,9 @@
 
 import { type Entry, LOOP_LIMITS } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
-import { contextOf } from "@backplane/session";
+import { contextOf, copyOf, estimateTokens } from "@backplane/session";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { CompactionResult, CompactorInput } from "./call-compactor.ts";
-import { copyOf } from "./retained.ts";
-import { estimateTokens } from "./tokens.ts";
 
 const PROMPT =
   "Summarise the conversation so far for your own later use. Keep names, numbers, decisions, open questions, " +
@@ -14,7 +12,7 @@ const PROMPT =
 
 const MIN_SUMMARY_CHARS = 2_000;
 
-/** Older entries become the summary. System messages, pinned entries and recent entries stay as they are. */
+/** Older entries become the summary. System messages, pinned entries and recent entries are kept unchanged. */
 export async function summarizeWithModel(
   models: ModelCalls,
   model: { provider: string; model: string },
@@ -23,17 +21,17 @@ export async function summarizeWithModel(
   signal: AbortSignal,
 ): Promise<CompactionResult> {
   const { older, recent } = split(entries, target_tokens);
-  const stays = new Set([...retained.system, ...retained.pinned, ...retained.open]);
-  const kept = [...older.filter((entry) => stays.has(entry)), ...recent];
+  const retained_entries = new Set([...retained.system, ...retained.pinned, ...retained.open]);
+  const seed_entries = [...older.filter((entry) => retained_entries.has(entry)), ...recent];
   const messages = [...contextOf(older), { role: "user" as const, content: PROMPT }];
   const answer = await models.call(
     { ...model, messages, tools: [], params: {} },
     { to, signal, timeout_ms: LOOP_LIMITS.model_ms },
   );
-  const room = Math.max(MIN_SUMMARY_CHARS, (target_tokens - estimateTokens(kept)) * 4);
+  const max_chars = Math.max(MIN_SUMMARY_CHARS, (target_tokens - estimateTokens(seed_entries)) * 4);
   return {
-    summary: answer.text.slice(0, room),
-    seed: kept.map(copyOf),
+    summary: answer.text.slice(0, max_chars),
+    seed: seed_entries.map(copyOf),
     compactor: null,
     diagnostics: null,
   };

@@ -13,11 +13,18 @@ import {
 } from "@backplane/contract";
 import { type Door, invoke, stopCall } from "@backplane/door";
 import type { Caller, ChangeCause, NewEntry } from "@backplane/ports";
-import { blockOf } from "@backplane/session";
+import {
+  blockOf,
+  copyOf,
+  estimateCompacted,
+  estimateTokens,
+  type RetainedEntries,
+  type RetentionPolicy,
+  selectRetained,
+} from "@backplane/session";
+import { buildSeed } from "./build-seed.ts";
 import type { CompactorCandidate } from "./choose-compactor.ts";
 import { projectContent, restoreContent } from "./projected-content.ts";
-import { buildSeed, copyOf, type RetainedEntries, type RetentionPolicy } from "./retained.ts";
-import { estimateTokens } from "./tokens.ts";
 
 /** The input of a compactor. */
 export interface CompactorInput {
@@ -58,9 +65,11 @@ export async function callCompactor(
   const { binding } = bound;
   // The host itself keeps the pins if the compactor does not support them, so they reduce its target.
   const pins = compactor.supports_pinned_items ? [] : retained.pinned;
+  const { target_tokens } = input;
+  const max_input_tokens = Math.max(target_tokens - estimateTokens(pins), reserveTokens(target_tokens));
   const body = {
     binding_id: binding.binding_id,
-    input: buildRequest(input, compactor.supports_pinned_items, input.target_tokens - estimateTokens(pins)),
+    input: buildRequest(input, compactor.supports_pinned_items, max_input_tokens),
     session_id: session.id,
     chain_id: session.head_chain_id,
     ...definedFields({ run_id: cause.run_id, trace_id: cause.trace_id }),
@@ -96,6 +105,29 @@ export async function callCompactor(
   };
 }
 
+/**
+ * Refuses an answer that exceeds the target. Retained entries may take any part of it, even more than all, because the
+ * compactor has to keep them; half of the target is always left for what it chooses itself.
+ */
+export function requireTarget(
+  compacted: Pick<CompactionResult, "summary" | "seed">,
+  { entries, retained, target_tokens }: CompactorInput,
+): void {
+  const required = estimateTokens(selectRetained(entries, retained));
+  const max = Math.max(target_tokens, required + reserveTokens(target_tokens));
+  const tokens = estimateCompacted(compacted);
+  if (tokens <= max) return;
+  throw new BackplaneError(
+    "malformed_response",
+    `The compactor's response is invalid: summary and seed_blocks have about ${tokens} tokens, and the target allows ${max}.`,
+    { fix: "Request a larger target (--tokens, target.max_input_tokens) or another compactor." },
+  );
+}
+
+function reserveTokens(target_tokens: number): number {
+  return Math.floor(target_tokens / 2);
+}
+
 interface CompactorAnswer {
   seed_blocks?: (Omit<Block, "content"> & Partial<Pick<Block, "content">>)[];
   summary?: { text: string };
@@ -120,7 +152,7 @@ function buildRequest(
       },
     },
     target: {
-      max_input_tokens: Math.max(0, max_input_tokens),
+      max_input_tokens,
       ...(target_model === "" ? {} : { target_model }),
     },
     policy: { ...policy },
@@ -133,8 +165,8 @@ function without<T>(all: readonly T[], removed: readonly T[]): readonly T[] {
 
 /** A compactor without support for pins may have kept some of them as recent context. */
 function findMissingPins(seed: readonly NewEntry[], pins: RetainedEntries["pinned"]): NewEntry[] {
-  const kept = new Set(seed.map(({ meta }) => meta.copy_of));
-  return pins.map(copyOf).filter(({ meta }) => !kept.has(meta.copy_of));
+  const kept_ids = new Set(seed.map(({ meta }) => meta.copy_of));
+  return pins.map(copyOf).filter(({ meta }) => !kept_ids.has(meta.copy_of));
 }
 
 /** Diagnostics are for people; a compactor must not fill the tape with them. */

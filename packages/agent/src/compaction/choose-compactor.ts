@@ -53,8 +53,8 @@ function pickEach(bounds: readonly BoundPackage[], session_id: string): BoundPac
 }
 
 function candidateOf(bound: BoundPackage): CompactorCandidate | null {
-  const found = bound.package.manifest.exports.find(({ id }) => id === bound.binding.export_id);
-  return found?.kind === "compactor" ? { bound, compactor: found.compactor } : null;
+  const bound_export = bound.package.manifest.exports.find(({ id }) => id === bound.binding.export_id);
+  return bound_export?.kind === "compactor" ? { bound, compactor: bound_export.compactor } : null;
 }
 
 function rankContext(of: string, wanted: string): number {

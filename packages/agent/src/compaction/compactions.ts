@@ -17,6 +17,7 @@ import {
 } from "@backplane/contract";
 import {
   type Caller,
+  type ChangeCause,
   type CompactionOptions,
   causeOf,
   type Logger,
@@ -24,6 +25,10 @@ import {
   type SessionKey,
 } from "@backplane/ports";
 import {
+  buildCompaction,
+  estimateCompacted,
+  estimateTokens,
+  findRetained,
   type HydratedSession,
   type KernelPort,
   modelBridgeSession,
@@ -36,12 +41,14 @@ import type { Turn } from "../loop/turn.ts";
 import type { ModelCalls } from "../models/call-model.ts";
 import type { ChosenModel } from "../models/models.ts";
 import { summarizeWithModel } from "./built-in-summary.ts";
-import type { CompactionResult, CompactorCaller, CompactorInput } from "./call-compactor.ts";
+import {
+  type CompactionResult,
+  type CompactorCaller,
+  type CompactorInput,
+  requireTarget,
+} from "./call-compactor.ts";
 import { type CompactorCandidate, type CompactorChoice, GENERAL_CONTEXT } from "./choose-compactor.ts";
-import { classifyEntries, summarizeLoss } from "./loss.ts";
 import type { Pins } from "./pins.ts";
-import { findRetained } from "./retained.ts";
-import { estimateTokens } from "./tokens.ts";
 
 export interface CompactionDeps {
   port: KernelPort;
@@ -50,6 +57,7 @@ export interface CompactionDeps {
   persister: Persister;
   histories: Histories;
   log: Logger;
+  ids: { next(noun: "trace"): string };
   pins: Pick<Pins, "withPinned">;
   /** Throws `harness.limit` if the caller belongs to a harness that may not compact, or not again. */
   countCompaction(caller: Caller): Promise<void>;
@@ -65,7 +73,7 @@ export interface CompactionDeps {
 }
 
 /** Stands for the model of the session, which writes the summary if there is no compactor. */
-const MODEL = "model";
+const MODEL_SUMMARY = "model";
 
 interface CompactionPlan {
   key: SessionKey;
@@ -95,7 +103,11 @@ export class Compactions {
     try {
       await this.#deps.countCompaction(turn.caller);
       const target_tokens = Math.floor(model.window * COMPACTION_LIMITS.target);
-      const caller = { caller: turn.caller, cause: causeOfTurn(turn.caller, turn.run), signal };
+      const caller = {
+        caller: turn.caller,
+        cause: this.#withTrace(causeOfTurn(turn.caller, turn.run)),
+        signal,
+      };
       const chain = await this.#run({ key, model, target_tokens, options: {}, caller, hold });
       turn.run.chain_id = chain.id;
       turn.history = await this.#deps.histories.open(turn.key);
@@ -110,17 +122,23 @@ export class Compactions {
     const model = await this.#deps.chooseModel(key.scope.org_id, null);
     if (model === null) throw new BackplaneError("llm.failed", "No provider instance is active.");
     const { tokens } = await this.#deps.histories.open(key);
-    // The user asked for this compaction, so the window is lowered to the size of the conversation.
-    const window = Math.min(model.window, Math.max(tokens, 1));
+    // The user requested this compaction, so the window is lowered to the size of the conversation.
+    const window = Math.min(model.window, tokens);
+    const default_target = Math.max(Math.floor(window * COMPACTION_LIMITS.target), MIN_DEFAULT_TARGET);
     await this.#deps.countCompaction(caller);
     return await this.#run({
       key,
       model,
-      target_tokens: options.max_input_tokens ?? Math.floor(window * COMPACTION_LIMITS.target),
+      target_tokens: options.max_input_tokens ?? default_target,
       options,
-      caller: { caller, cause: causeOf(caller), signal: new AbortController().signal },
+      caller: { caller, cause: this.#withTrace(causeOf(caller)), signal: new AbortController().signal },
       hold: undefined,
     });
+  }
+
+  /** The compactor's call and the event of the new chain have one trace, even if no call caused the compaction. */
+  #withTrace(cause: ChangeCause): ChangeCause {
+    return { ...cause, trace_id: cause.trace_id ?? this.#deps.ids.next("trace") };
   }
 
   async #run(plan: CompactionPlan): Promise<Chain> {
@@ -136,7 +154,7 @@ export class Compactions {
         if (attempt === 1)
           this.#publish(key, "session.compaction.started", { target_session_id, tokens_before });
         const compacted = await this.#compact(plan, source, tokens_before, failed);
-        const chain = await this.#write(plan, source, compacted, tokens_before, failed);
+        const chain = await this.#write(plan, source, compacted, failed);
         const tokens_after = (await this.#deps.histories.open(key)).tokens;
         this.#publish(key, "session.compaction.completed", {
           target_session_id,
@@ -180,13 +198,14 @@ export class Compactions {
       target_context: options.target_context ?? contextOfSession(source),
       session_id: key.session_id,
     };
-    const candidates = named === MODEL ? [] : await this.#deps.findCompactors(caller.caller, choice);
+    const candidates = named === MODEL_SUMMARY ? [] : await this.#deps.findCompactors(caller.caller, choice);
     for (const candidate of candidates) {
       const { binding_id, export_id } = candidate.bound.binding;
       if (failed.some((other) => other.binding_id === binding_id)) continue;
       try {
         const compacted = await this.#deps.callCompactor(candidate, input, caller);
         requireSmaller(compacted, tokens_before);
+        requireTarget(compacted, input);
         return compacted;
       } catch (error) {
         if (named !== undefined || caller.signal.aborted) throw error;
@@ -206,6 +225,7 @@ export class Compactions {
       to,
       caller.signal,
     );
+    // The last message stays whatever its size, and the summary has a minimum, so this result may exceed the target.
     requireSmaller(summarized, tokens_before);
     return summarized;
   }
@@ -214,34 +234,17 @@ export class Compactions {
     { key, hold, caller }: CompactionPlan,
     source: HydratedSession,
     compacted: CompactionResult,
-    tokens_before: number,
     failed_compactors: readonly FailedCompactor[],
   ): Promise<Chain> {
     const { sessions, histories, persister } = this.#deps;
-    const { summary, seed, compactor, diagnostics } = compacted;
-    // The last entry of this chain is used, because after an undo the session also has later entries on the
-    // abandoned chain.
-    const last_entry_id = source.entries.at(-1)?.id ?? 0;
-    const at = { chain_id: source.session.head_chain_id, last_entry_id };
-    const tokens_after = tokensAfter(compacted);
-    const loss = summarizeLoss(
-      classifyEntries(
-        source.entries,
-        seed.map((entry) => ({ id: 0, ...entry })),
-      ),
-    );
-    const first_entry_id = source.entries[0]?.id ?? 0;
-    const record = {
-      first_entry_id,
-      compactor,
-      diagnostics,
-      loss,
-      failed_compactors,
-    } as unknown as JsonObject;
-    const made = { summary, source: at, tokens_before, tokens_after, seed, record };
-    const chain = await sessions.compact(key, made, hold, caller.cause);
+    const { compactor, diagnostics } = compacted;
+    const details = { compactor, diagnostics, failed_compactors } as unknown as JsonObject;
+    const compaction = buildCompaction(source, compacted, details);
+    const chain = await sessions.compact(key, compaction, hold, caller.cause);
     histories.forget(key);
-    persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1));
+    const { last_entry_id } = compaction.source;
+    const count = compaction.seed.length + 1;
+    persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, count));
     return chain;
   }
 
@@ -265,6 +268,9 @@ const FINAL_ERRORS: ReadonlySet<string | undefined> = new Set([
   "session.busy",
 ]);
 
+/** Without it, the target of a conversation of a few words would be too small for any summary. */
+const MIN_DEFAULT_TARGET = 16;
+
 /** Smaller than the window of any model in use. */
 const SMALLEST_WINDOW = 1_000;
 
@@ -273,16 +279,13 @@ function contextOfSession({ session }: HydratedSession): string {
   return typeof target_context === "string" ? target_context : GENERAL_CONTEXT;
 }
 
-function tokensAfter({ summary, seed }: CompactionResult): number {
-  return Math.ceil(summary.length / 4) + estimateTokens(seed.map((entry) => ({ id: 0, ...entry })));
-}
-
 function requireSmaller(compacted: CompactionResult, tokens_before: number): void {
-  const tokens_after = tokensAfter(compacted);
+  const tokens_after = estimateCompacted(compacted);
   if (tokens_after >= tokens_before) {
     throw new BackplaneError(
       "request.invalid",
       "The conversation is too short for a compaction to save anything.",
+      { fix: "Nothing was changed. Compact the session when it has more entries." },
     );
   }
 }

@@ -9,8 +9,7 @@ import {
   type JsonObject,
 } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
-import type { Sessions } from "@backplane/session";
-import { classifyEntries } from "./loss.ts";
+import { classifyEntries, type Sessions } from "@backplane/session";
 
 type Reads = Pick<Sessions, "entries" | "sinceAnchor">;
 

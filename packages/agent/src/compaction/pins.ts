@@ -1,9 +1,15 @@
 /** Pinned entries (compactor.pins): messages, tool calls and results that every compaction keeps unchanged. */
 
 import { BackplaneError, contentText, type Entry, type Pin } from "@backplane/contract";
-import type { Caller, Clock, PinnedEntry, SessionKey, SessionStore } from "@backplane/ports";
-import { blockOf, type HydratedSession, type Sessions } from "@backplane/session";
-import { originalId } from "./retained.ts";
+import type { Caller, Clock, SessionKey, SessionStore } from "@backplane/ports";
+import {
+  blockOf,
+  findChainEntry,
+  type HydratedSession,
+  originalId,
+  type Sessions,
+  withPinned,
+} from "@backplane/session";
 
 const SHOWN_CHARS = 200;
 
@@ -25,7 +31,7 @@ export class Pins {
     const source = await this.#deps.sessions.hydrate(key);
     const entry =
       source.entries.find(({ id }) => id === entry_id) ??
-      (await this.#read(key, source.session.head_chain_id, entry_id));
+      (await findChainEntry(this.#deps.sessions, key, source.session.head_chain_id, entry_id));
     if (entry === null) {
       throw new BackplaneError(
         "request.invalid",
@@ -58,14 +64,15 @@ export class Pins {
       const last = entries.findLast(({ kind, payload }) => kind === "message" && payload.role === "user");
       if (last !== undefined) return last.id;
     } else {
-      const answered = entries.findLastIndex(
+      const last_answer = entries.findLastIndex(
         ({ kind, payload }) => kind === "message" && payload.role === "assistant",
       );
       const contains = (entry: Entry) =>
         entry.kind !== "tool_call" && isPinnable(entry) && textOf(entry).includes(text);
-      const found =
-        entries.slice(0, answered + 1).findLast(contains) ?? entries.slice(answered + 1).findLast(contains);
-      if (found !== undefined) return found.id;
+      const pinned_entry =
+        entries.slice(0, last_answer + 1).findLast(contains) ??
+        entries.slice(last_answer + 1).findLast(contains);
+      if (pinned_entry !== undefined) return pinned_entry.id;
     }
     throw new BackplaneError(
       "request.invalid",
@@ -84,16 +91,17 @@ export class Pins {
   async list(key: SessionKey): Promise<Pin[]> {
     const { store, sessions } = this.#deps;
     const [source, pinned] = await Promise.all([sessions.hydrate(key), store.sessions.pins(key)]);
-    const shown = byOriginal(source);
+    const current_entries = byOriginal(source);
     return await Promise.all(
       pinned.map(async ({ entry_id, pinned_by, pinned_at }) => {
-        const here = shown.get(entry_id);
-        const entry = here ?? (await this.#read(key, source.session.head_chain_id, entry_id));
+        const visible = current_entries.get(entry_id);
+        const entry =
+          visible ?? (await findChainEntry(this.#deps.sessions, key, source.session.head_chain_id, entry_id));
         return {
           entry_id,
           kind: entry?.kind ?? "message",
           text: entry === null ? "" : textOf(entry).slice(0, SHOWN_CHARS),
-          in_context: here !== undefined,
+          in_context: visible !== undefined,
           pinned_by,
           pinned_at,
         };
@@ -101,33 +109,11 @@ export class Pins {
     );
   }
 
-  /**
-   * The ids of the session's pins, and the source with the pinned entries that an earlier compaction had dropped before
-   * they were pinned. They return to the context with the next compaction.
-   */
   async withPinned(
     key: SessionKey,
     source: HydratedSession,
   ): Promise<{ pins: ReadonlySet<number>; entries: readonly Entry[] }> {
-    const pinned = await this.#deps.store.sessions.pins(key);
-    const pins = new Set(pinned.map(({ entry_id }) => entry_id));
-    const shown = byOriginal(source);
-    const absent = pinned.filter(({ entry_id }) => !shown.has(entry_id));
-    const restored = await this.#readAll(key, source.session.head_chain_id, absent);
-    const { entries } = source;
-    if (restored.length === 0) return { pins, entries };
-    const anchors = entries[0]?.kind === "anchor" ? 1 : 0;
-    return { pins, entries: [...entries.slice(0, anchors), ...restored, ...entries.slice(anchors)] };
-  }
-
-  async #readAll(key: SessionKey, chain_id: string, pins: readonly PinnedEntry[]): Promise<Entry[]> {
-    const found = await Promise.all(pins.map(({ entry_id }) => this.#read(key, chain_id, entry_id)));
-    return found.filter((entry) => entry !== null);
-  }
-
-  async #read(key: SessionKey, chain_id: string, entry_id: number): Promise<Entry | null> {
-    const [entry] = await this.#deps.sessions.entries(key.scope, chain_id, entry_id - 1, 1);
-    return entry?.id === entry_id ? entry : null;
+    return await withPinned(this.#deps, key, source);
   }
 }
 

@@ -30,6 +30,14 @@ export function subjectOf({ payload }: BusEvent): string | null {
   return typeof session_id === "string" ? session_id : null;
 }
 
+/**
+ * Returns whether an event is an answer that the kernel may still reject. The kernel publishes only recorded answers; an
+ * accepted answer of a plugin arrives through `sendAnswer`.
+ */
+export function isUncheckedAnswer({ kind, source }: BusEvent): boolean {
+  return kind === "approval.response" && source !== "kernel" && !source.startsWith("kernel-");
+}
+
 /** Returns whether an event is about the host or the org rather than about one session. */
 export function isAnnounced(kind: string): boolean {
   return kind.startsWith("plugin.") || kind.startsWith("kernel.");

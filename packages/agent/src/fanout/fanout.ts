@@ -16,6 +16,7 @@ import {
 import {
   type Attachment,
   type Caller,
+  type ChangeEvents,
   type Clock,
   causeOf,
   type Fanout,
@@ -39,6 +40,7 @@ import {
   ANSWER_ENDS,
   isAnnounced,
   isTaped,
+  isUncheckedAnswer,
   isVisibleTo,
   NEW_CHAIN_EVENTS,
   subjectOf,
@@ -53,6 +55,9 @@ import {
   type DetachReason,
   SubscriberConnection,
 } from "./subscriber-connection.ts";
+
+/** How long a shutdown waits for plugins that handle the end of the connections slowly. */
+const ANNOUNCE_MS = 1_000;
 
 type FanoutLimits = Record<keyof typeof FANOUT_LIMITS, number>;
 
@@ -72,6 +77,13 @@ export interface FanoutDeps {
 }
 
 export interface FanoutService extends Fanout {
+  /** Sends an accepted answer of a plugin to the watchers of its session. Plugins have received it from the bus. */
+  sendAnswer(answer: ChangeEvents["approval.answered"]): void;
+  /**
+   * Refuses new connections and publishes the end of the current ones, while plugins still receive events. Resolves when
+   * the events are delivered, or after a short time. The connections stay open until `close`.
+   */
+  announceShutdown(): Promise<void>;
   /** Ends every connection with reason `shutdown`. */
   close(): void;
 }
@@ -89,6 +101,10 @@ class SessionFanout implements FanoutService {
   readonly #connection: ConnectionDeps;
   readonly #stopFeed: () => void;
   #timer: Timer | null = null;
+  /** Ids of the events about the end of connections at shutdown that are not delivered yet. */
+  readonly #undelivered = new Set<string>();
+  #announced: Promise<void> | null = null;
+  #onDelivered: () => void = () => {};
   #closed = false;
 
   constructor(deps: FanoutDeps) {
@@ -128,11 +144,11 @@ class SessionFanout implements FanoutService {
     const hub = this.#hubs.pin(key);
     try {
       const row = await (mayWrite(caller) ? sessions.open(key, causeOf(caller)) : sessions.get(key));
-      if (this.#closed) throw new BackplaneError("gateway_stopping");
+      if (this.#announced !== null) throw new BackplaneError("gateway_stopping");
       const last = Math.max(row.last_entry_id, hub.last);
       const { since_entry, adapter_id, replaces } = options;
-      for (const old of hub.connections) {
-        if (old.id === replaces && old.actor === caller.actor) old.end("timeout");
+      for (const connection of hub.connections) {
+        if (connection.id === replaces && connection.actor === caller.actor) connection.end("timeout");
       }
       const cursor = Math.min(since_entry ?? last, last);
       const at = { id: ids.next("connection"), actor: caller.actor, hub, cursor, now: clock.monotonic() };
@@ -166,19 +182,52 @@ class SessionFanout implements FanoutService {
     return this.#hubs.stats();
   }
 
+  sendAnswer({ scope, source, payload }: ChangeEvents["approval.answered"]): void {
+    const { clock, ids } = this.#deps;
+    const to = { session_id: KERNEL_SESSION, source, ...scope };
+    const stamp = { id: ids.next("event"), ts: clock.now() / 1000 };
+    this.#publishKernelEvent({ ...stamp, ...to, kind: "approval.response", payload });
+  }
+
+  announceShutdown(): Promise<void> {
+    this.#announced ??= this.#announceShutdown();
+    return this.#announced;
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    void this.announceShutdown();
     this.#stopFeed();
     this.#timer?.stop();
     for (const connection of this.#hubs.connections()) connection.end("shutdown");
     this.#partials.sweep(Number.POSITIVE_INFINITY);
     // The port is detached last, so that subscribers still receive the final events.
     this.#port.detach();
+    this.#onDelivered();
+  }
+
+  #announceShutdown(): Promise<void> {
+    for (const { hub, id } of this.#hubs.connections()) {
+      const event = this.#publishDetached(hub, id, "shutdown");
+      if (event !== null) this.#undelivered.add(event.id);
+    }
+    if (this.#undelivered.size === 0) return Promise.resolve();
+    return new Promise((resolve) => {
+      const timer = this.#deps.clock.after(ANNOUNCE_MS, resolve);
+      this.#onDelivered = () => {
+        timer.stop();
+        resolve();
+      };
+    });
   }
 
   #onEvent(event: BusEvent): void {
     const { kind } = event;
+    if (this.#undelivered.size > 0 && this.#undelivered.delete(event.id)) {
+      if (this.#undelivered.size === 0) this.#onDelivered();
+      return;
+    }
     if (kind === "assistant.message.delta") {
       this.#delta(event as BusEvent<typeof kind>);
       return;
@@ -194,6 +243,11 @@ class SessionFanout implements FanoutService {
         for (const hub of this.#findHubs(event, this.#workspaceOf(event))) hub.publish(event);
       return;
     }
+    if (!isUncheckedAnswer(event)) this.#publishKernelEvent(event);
+  }
+
+  #publishKernelEvent(event: BusEvent): void {
+    const { kind } = event;
     const subject = subjectOf(event);
     if (subject !== null) {
       for (const hub of this.#hubs.about(event, subject)) {
@@ -247,16 +301,20 @@ class SessionFanout implements FanoutService {
 
   #onDetached(connection: SubscriberConnection, reason: DetachReason): void {
     const { hub, id } = connection;
-    const { session_id } = hub.key;
-    this.#publish(hub.key, "session.context.detached", { session_id, connection_id: id, reason });
+    if (this.#announced === null) this.#publishDetached(hub, id, reason);
     this.#hubs.release(hub);
+  }
+
+  #publishDetached({ key }: Hub, connection_id: string, reason: DetachReason): BusEvent | null {
+    const { session_id } = key;
+    return this.#publish(key, "session.context.detached", { session_id, connection_id, reason });
   }
 
   #publish(
     { scope }: SessionKey,
     kind: "session.context.attached" | "session.context.detached",
     payload: Record<string, string>,
-  ): void {
+  ): BusEvent | null {
     try {
       const event = this.#port.tryPublish<string>(kind, payload, { session_id: KERNEL_SESSION, scope });
       if (event === null)
@@ -264,11 +322,13 @@ class SessionFanout implements FanoutService {
           { kind, ...payload },
           "the queue of the kernel session is full; an event was dropped",
         );
+      return event;
     } catch (error) {
       this.#deps.log.warn(
         { err: error, kind, ...payload },
         "an attach or detach event could not be published",
       );
+      return null;
     }
   }
 

@@ -1,7 +1,6 @@
 /**
- * The text so far of every unfinished answer, whether the session is watched or not, so that a client that
- * attaches in the middle can receive it. The text is kept until the answer ends, and at most `max` characters
- * of each answer.
+ * Stores the text so far of every unfinished answer, even if nobody watches the session, so that a client that attaches
+ * during an answer receives its beginning. The text is stored until the answer ends, at most `max` characters per answer.
  */
 
 import type { BusEvent } from "@backplane/contract";

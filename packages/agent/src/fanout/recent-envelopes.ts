@@ -19,8 +19,8 @@ export class RecentEnvelopes {
     this.#events = new BoundedBuffer(max);
   }
 
-  keep(kept: RecentEnvelope): void {
-    (kept.envelope.entry_id === null ? this.#events : this.#entries).add(kept);
+  keep(recent: RecentEnvelope): void {
+    (recent.envelope.entry_id === null ? this.#events : this.#entries).add(recent);
   }
 
   /** Returns whether every entry after `cursor` that was not read from the tape is still kept. */
@@ -35,7 +35,7 @@ export class RecentEnvelopes {
   since(cursor: number, seq: number): RecentEnvelope[] | null {
     if (this.#events.lost > seq) return null;
     const entries = this.#entries.kept.filter(({ envelope }) => envelope.entry_id! > cursor);
-    const events = this.#events.kept.filter((kept) => kept.seq > seq);
+    const events = this.#events.kept.filter((event) => event.seq > seq);
     return [...entries, ...events].sort((a, b) => a.seq - b.seq);
   }
 }
@@ -51,9 +51,9 @@ class BoundedBuffer {
     this.#max = max;
   }
 
-  add(kept: RecentEnvelope): void {
-    this.kept.push(kept);
-    this.#size += kept.envelope.frame.length;
+  add(recent: RecentEnvelope): void {
+    this.kept.push(recent);
+    this.#size += recent.envelope.frame.length;
     while (this.#size > this.#max) {
       const oldest = this.kept.shift()!;
       this.#size -= oldest.envelope.frame.length;

@@ -1,6 +1,6 @@
 /**
- * One client on one session. The connection reads the tape from its cursor until it reaches the entries that
- * the hub kept since, becomes live in that same step, and from then on receives each entry as it is written:
+ * One client on one session. The connection reads the tape from its cursor until it reaches the entries that the hub
+ * has kept meanwhile, becomes live in that same step, and from then on receives each entry as it is written:
  *
  *   reading → live → gone, and live → reading again after a gap in the entries (fanout.attach).
  */
@@ -105,7 +105,7 @@ export class SubscriberConnection {
     try {
       this.#options.ended(reason);
     } catch (error) {
-      this.#deps.log.debug({ err: error, connection_id: this.id }, "notifying a watcher of its end failed");
+      this.#deps.log.debug({ err: error, connection_id: this.id }, "notifying a detached watcher failed");
     }
   }
 

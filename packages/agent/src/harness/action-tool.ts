@@ -1,7 +1,7 @@
 /**
- * `harness_action` asks people whether the agent of a hosted harness may do what it is about to do in its own sandbox:
- * run a command, change files. It is a core tool, so that the door applies the policy, asks for approval and records
- * the answer. The tool itself does nothing: a call that succeeds is the permission. The sandbox of the harness is what
+ * `harness_action` asks people whether the agent of a hosted harness may perform an action in its own sandbox, such as
+ * running a command or changing files. It is a core tool, so that the door applies the policy, asks for approval and
+ * records the answer. The tool itself does nothing: a call that succeeds is the permission. The sandbox of the harness
  * confines its agent; the permission is a rule that the harness follows inside it.
  */
 
@@ -15,7 +15,7 @@ export function actionTool(version: string): RegisteredTool {
   return coreTool(version, {
     spec: {
       name: ACTION_TOOL,
-      description: "Asks for permission for what the agent of a harness is about to do in its sandbox.",
+      description: "Asks for permission for an action of a harness's agent in its sandbox.",
       parameters: {
         type: "object",
         properties: {

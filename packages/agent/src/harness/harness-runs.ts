@@ -1,6 +1,6 @@
 /**
  * Runs of harnesses that a person starts. The run, its message, the call and the execution are written in one transaction,
- * and the run ends in one transaction with its call. It does not occupy the session: the harness starts turns there.
+ * and the run ends in one transaction with its call. The run does not occupy the session: the harness starts turns there.
  */
 
 import { BackplaneError, type JsonObject, type Run, tokenUsage } from "@backplane/contract";
@@ -20,7 +20,7 @@ import type {
 import type { Persister, Sessions } from "@backplane/session";
 import type { ActiveTurns } from "../loop/active-turns.ts";
 import type { Loop } from "../loop/loop.ts";
-import { runRecords } from "../loop/run-record.ts";
+import { buildRunRecords } from "../loop/run-record.ts";
 import { executionOf } from "../loop/run-turn.ts";
 
 export interface HarnessRunDeps {
@@ -50,7 +50,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
   const { door, persister, sessions, loop, turns, invocations } = deps;
   const { store, ids, clock, node_id } = door.deps;
 
-  async function endedRun(scope: Caller["scope"], id: string): Promise<Run> {
+  async function readRun(scope: Caller["scope"], id: string): Promise<Run> {
     const run = await door.store_wait.run("a run", () => store.runs.get(scope, id));
     if (run === null) throw new BackplaneError("run.not_found");
     return run;
@@ -60,7 +60,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
     async start(caller, key, message, { execution_id, policy, timeout_ms, ...named }, once) {
       if (execution_id !== undefined) await requireOwnSession(key, execution_id);
       await sessions.open(key);
-      const run = newRun(caller, key, message);
+      const run = buildRun(caller, key, message);
       const prepared = loop.prepareMessage(key, message);
       let written: AppendedEntries | null = null;
       const ticket = await invoke(door, {
@@ -80,11 +80,11 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
             run.strategy = `harness:${export_id}`;
             run.trace_id = row.trace_id;
             run.chain_id = row.chain_id ?? "";
-            const started = runRecords(door.deps, "run.started", run, caller).events ?? [];
+            const started = buildRunRecords(door.deps, "run.started", run, caller).events ?? [];
             const records = { ...also.records, events: [...(also.records.events ?? []), ...started] };
-            const own = { row: run, own_entries: prepared.items.length };
+            const run_record = { row: run, own_entries: prepared.items.length };
             written = await persister.appendInTransaction(key, prepared.items, (tape) =>
-              store.invocations.open(row, { ...also, records, run: own, tape }),
+              store.invocations.open(row, { ...also, records, run: run_record, tape }),
             );
           },
         },
@@ -94,12 +94,12 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       run.first_entry_id = first_id;
       prepared.publish();
       const { node_id: _node, fence: _fence, joins: _joins, ...known } = run;
-      const settled = ticket.settled.then(() => endedRun(key.scope, run.id).catch(() => known));
+      const settled = ticket.settled.then(() => readRun(key.scope, run.id).catch(() => known));
       return { run: known, entry_id: last_id, settled };
     },
     async execution(caller, id) {
-      const own = caller.delegation === undefined || executionOf(caller) === id;
-      const row = own ? await store.executions.get(caller.scope, id) : null;
+      const may_read = caller.delegation === undefined || executionOf(caller) === id;
+      const row = may_read ? await store.executions.get(caller.scope, id) : null;
       if (row === null) throw new BackplaneError("execution.not_found");
       const { depth: _depth, starts: _starts, deadline: _deadline, ...execution } = row;
       return execution;
@@ -110,7 +110,7 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
       const live = door.live.get(harness.invocation_id);
       await invocations.cancel(caller, harness.invocation_id);
       await live?.settled;
-      return await endedRun(scope, id);
+      return await readRun(scope, id);
     },
     stopChildren(execution_id) {
       for (const turn of turns.all()) if (executionOf(turn.caller) === execution_id) turn.stop("user");
@@ -121,11 +121,11 @@ export function createHarnessRuns(deps: HarnessRunDeps): HarnessRuns {
     const execution = await store.executions.get(scope, execution_id);
     if (execution === null) throw new BackplaneError("execution.not_found");
     if (execution.target.session_id === session_id) return;
-    const of = execution.target.session_id ?? "no session";
-    throw new BackplaneError("request.invalid", `The execution ${execution_id} belongs to ${of}.`);
+    const owner = execution.target.session_id ?? "no session";
+    throw new BackplaneError("request.invalid", `The execution ${execution_id} belongs to ${owner}.`);
   }
 
-  function newRun(caller: Caller, key: SessionKey, message: UserMessage): RunRow {
+  function buildRun(caller: Caller, key: SessionKey, message: UserMessage): RunRow {
     return {
       id: ids.next("run"),
       ...key.scope,

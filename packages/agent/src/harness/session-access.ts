@@ -1,4 +1,4 @@
-/** The sessions and chains that a harness may write to, by what its manifest names in `supports`. */
+/** The sessions and chains that a harness may write to, according to `supports` in its manifest. */
 
 import { BackplaneError, type PluginExport } from "@backplane/contract";
 import type { Door } from "@backplane/door";

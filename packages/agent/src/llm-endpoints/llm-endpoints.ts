@@ -1,7 +1,7 @@
 /**
- * Calls of provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every budget
- * are on disk before the provider is asked, in one transaction. Failed calls are not retried here, because the client
- * retries on its own and every attempt is a separate call.
+ * Calls of provider instances on behalf of API clients (llm.gateway). The record of a call and its share of every
+ * budget are on disk before the provider is called, in one transaction. Failed calls are not retried here, because the
+ * client retries on its own and every attempt is a separate call.
  */
 import {
   BackplaneError,
@@ -40,21 +40,19 @@ const RESERVED_OUTPUT = 4_096;
 /** No model answers with more. One cancelled call must not use up the budget of a project for a month. */
 const MAX_RESERVED_OUTPUT = 1_000_000;
 const CHARS_PER_TOKEN = 4;
-/** The most answers that a vendor gives to one request. */
+/** The maximum number of answers that a vendor returns for one request. */
 const MAX_CHOICES = 128;
 /** A fraction of the calls that the endpoints serve concurrently, so that one credential cannot keep out all others. */
 export const MAX_CALLS_PER_CALLER = 250;
-/**
- * How often to look for calls of stopped gateways, and how long after its deadline such a call counts as lost.
- */
+/** The longest time between two searches for calls of stopped gateways, and how long a call may outlast its deadline. */
 const SWEEP_MS = 60_000;
 const SETTLE_GRACE_MS = 30_000;
 
 interface EndpointParts extends OfferedModelsDeps {
-  deps: Pick<KernelDeps, "store" | "clock" | "ids" | "log">;
+  deps: Pick<KernelDeps, "store" | "clock" | "ids" | "log" | "node_id" | "host">;
   port: KernelPort;
   models: ModelCalls;
-  door: Pick<Door, "authority" | "policies" | "store_wait">;
+  door: Pick<Door, "authority" | "lease" | "policies" | "store_wait">;
   prepare(org_id: string): Promise<void>;
 }
 
@@ -161,7 +159,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       error: null,
     };
     try {
-      await store.llm_calls.open(record, now + LOOP_LIMITS.model_ms, uses, reserved);
+      await store.llm_calls.open(record, now + LOOP_LIMITS.model_ms, uses, reserved, deps.node_id);
     } catch (error) {
       throw withRetryAfter(error, now);
     }
@@ -182,7 +180,7 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     }
   }
 
-  /** Asks the provider and settles the record, whatever happens. */
+  /** Calls the provider and settles the record, whatever the outcome. */
   async function run(
     caller: Caller,
     request: LlmEndpointRequest,
@@ -231,7 +229,8 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
       const { code, message, details } = toBackplaneError(error);
       const status = typeof details?.status_code === "number" ? details.status_code : null;
       const ending = { first_part_ms, error: { code, message, status } };
-      // A call that was cut off has used tokens that were not reported: its reservation, or what it has streamed.
+      // A call that was cut off has used tokens that were not reported. They are counted as the reservation, or
+      // as the streamed tokens if those are more.
       const used = Math.max(call.reserved, streamed);
       if (signal.aborted) await settle(call, { ...ending, status: "cancelled" }, used);
       else await settle(call, { ...ending, status: "failed" }, first_part_ms === null ? 0 : used);
@@ -242,20 +241,22 @@ export function createLlmEndpoints(parts: EndpointParts): LlmEndpointModule {
     // A provider need not stream.
     if (first_part_ms === null) for (const part of unstreamedParts(answer)) push(part);
     const { usage, stop_reason } = answer;
-    // A provider that reports no usage has used tokens all the same.
+    // A provider that reports no usage has used tokens nevertheless.
     const used = usage.total > 0 ? usage.total : Math.max(call.reserved, streamed);
     await settle(call, { status: "succeeded", first_part_ms, usage, stop_reason }, used);
     return answer;
   }
 
   async function endLost(before: number): Promise<void> {
-    const lost = await store.llm_calls.endLost(before);
-    if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway ended");
+    // Right after an outage of the store, the lease of a live gateway may have expired.
+    const now = door.lease.mayTakeOver() ? clock.now() : null;
+    const lost = await store.llm_calls.endLost(before, now);
+    if (lost > 0) log.warn({ calls: lost }, "model calls were lost when a gateway stopped");
   }
 
   /** Ends the calls of gateways that have stopped. Every gateway does this, because the update is the same for all. */
   function sweepLater(): void {
-    sweep = clock.after(SWEEP_MS, () => {
+    sweep = clock.after(Math.min(SWEEP_MS, deps.host.recovery.interval_ms), () => {
       void endLost(clock.now() - SETTLE_GRACE_MS)
         .catch((error: unknown) => log.warn({ err: error }, "lost model calls could not be ended"))
         .then(() => {
@@ -347,7 +348,7 @@ function reservedOutput(max_tokens = RESERVED_OUTPUT): number {
   return max_tokens >= 1 ? Math.ceil(Math.min(max_tokens, MAX_RESERVED_OUTPUT)) : RESERVED_OUTPUT;
 }
 
-/** The answers that the client asks for (`n` of chat completions), each of which may have the maximum of tokens. */
+/** The answers that the client requests (`n` of chat completions), each of which may have the maximum of tokens. */
 function choicesOf({ n }: JsonObject): number {
   return typeof n === "number" && n >= 1 ? Math.min(Math.ceil(n), MAX_CHOICES) : 1;
 }

@@ -44,12 +44,12 @@ export async function listOfferedModels(
 
 /** A full name takes precedence over the name of a model that contains a slash itself. */
 export function resolveModel(offered: readonly OfferedModel[], name: string): OfferedModel {
-  const found = offered.find(({ id }) => id === name) ?? offered.find(({ model }) => model === name);
-  if (found === undefined)
+  const match = offered.find(({ id }) => id === name) ?? offered.find(({ model }) => model === name);
+  if (match === undefined)
     throw new BackplaneError("llm.model_not_found", `The model ${JSON.stringify(name)} is not available.`, {
       details: { model: name },
     });
-  return found;
+  return match;
 }
 
 function listModels(config: Readonly<Record<string, Json>>, { configSchema }: KernelPlugin): Set<string> {

@@ -41,7 +41,7 @@ import {
   toTapedEntry,
 } from "@backplane/session";
 import type { Histories, History } from "./history.ts";
-import { causeOfTurn, finishTurn, runRecords } from "./run-record.ts";
+import { buildRunRecords, causeOfTurn, finishTurn } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
 import { Turn, type TurnLimits } from "./turn.ts";
 
@@ -101,7 +101,7 @@ export async function beginTurn(
   const rules = await deps.settings.read(key, request.strategy);
   const problem = deps.strategyProblem(rules.strategy);
   if (problem !== null) throw new BackplaneError("request.invalid", problem);
-  const run = newRun(deps, request, rules, items[0]?.entry.date);
+  const run = buildRun(deps, request, rules, items[0]?.entry.date);
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
   run.first_entry_id = ids.first_id;
@@ -109,7 +109,7 @@ export async function beginTurn(
   deps.persister.hold(key, turn.hold);
   try {
     const [history, { tools }] = await deps.store_wait.run("a turn", () =>
-      Promise.all([historyAt(deps, key, ids), deps.catalog.snapshot(caller)]),
+      Promise.all([readHistoryAt(deps, key, ids), deps.catalog.snapshot(caller)]),
     );
     turn.history = history;
     turn.tools = tools;
@@ -144,7 +144,7 @@ export function resolveLimits({ subagent }: RunRow, { max_iterations }: TurnRule
   return { iterations, tools: tools === null ? null : new Set(tools) };
 }
 
-function newRun(
+function buildRun(
   deps: BeginDeps,
   { key, caller, message, ...request }: TurnRequest,
   rules: TurnRules,
@@ -187,7 +187,7 @@ async function record(
   items: readonly TapeItem[],
 ): Promise<AppendedEntries> {
   const { persister, store, sessions } = deps;
-  const records = runRecords(deps, "run.started", run, caller);
+  const records = buildRunRecords(deps, "run.started", run, caller);
   const start = () =>
     persister.appendInTransaction(key, items, (tape) =>
       store.runs.start(run, tape, items.length, records, once, parent, execution),
@@ -205,7 +205,7 @@ async function record(
  * Returns the history up to the message just written. The tape is read again when others have written in
  * between.
  */
-async function historyAt(
+async function readHistoryAt(
   { histories }: BeginDeps,
   key: SessionKey,
   { last_id, chain_id }: AppendedEntries,
@@ -217,8 +217,8 @@ async function historyAt(
 }
 
 /**
- * Returns whether a message may join a running turn. The turn acts with the rights of its caller, so a sender
- * with fewer rights would borrow them. Such a message waits and begins its own turn.
+ * Returns whether a message may join a running turn. The turn acts with the rights of its caller, so a sender with
+ * fewer rights would gain them. Such a message waits and begins its own turn.
  */
 export function mayJoin(turn: Caller, sender: Caller): boolean {
   if (sender.actor === turn.actor) return true;

@@ -82,7 +82,7 @@ export class Histories {
     }
   }
 
-  /** Called when the head moved or another writer appended. */
+  /** Called when the head has moved or another writer has appended. */
   forget(key: SessionKey): void {
     this.#cached.delete(sessionMapKey(key));
   }

@@ -66,8 +66,9 @@ interface SessionSlot {
   running: Turn | null;
 }
 
-const MAX_STEERED = 100;
-const ELSEWHERE_MS = 500;
+const MAX_JOINED_MESSAGES = 100;
+/** How often the record of a turn that another gateway holds is read again. */
+const OTHER_GATEWAY_POLL_MS = 500;
 
 export class Loop {
   readonly #deps: LoopDeps;
@@ -127,9 +128,9 @@ export class Loop {
   }
 
   /**
-   * Called when a call has ended whose turn no longer exists. The conversation continues from the result with
-   * the rights of the original actor at most. A sub-agent whose turn has ended does not continue, because the
-   * call that waited for it has ended too.
+   * Called when a call ends after its turn has ended. The conversation continues from the result with the rights of the
+   * original actor at most. A sub-agent whose turn has ended does not continue, because the call that waited for it has
+   * ended too.
    */
   resume(key: SessionKey, ended: Pick<InvocationRow, "requested_by" | "channel">): void {
     if (this.#stopping || this.#slots.has(sessionMapKey(key))) return;
@@ -158,8 +159,8 @@ export class Loop {
   /** Returns false when the session has no turn. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
     const slot = this.#slots.get(sessionMapKey(key));
-    // A turn that is still beginning is stopped as soon as it has begun.
     if (slot === undefined) return false;
+    // A turn that is still beginning is stopped as soon as it has begun.
     if (slot.running !== null) slot.running.stop(reason);
     else slot.turn.then((turn) => turn?.stop(reason)).catch(() => {});
     return true;
@@ -221,7 +222,7 @@ export class Loop {
     this.#ready.resolve();
   }
 
-  /** Called after the gateway's lease had expired. Stops the turns that another gateway has taken over. */
+  /** Called after the gateway's lease has expired. Stops the turns that another gateway has taken over. */
   async checkHolds(): Promise<void> {
     for (const turn of this.#deps.turns.all()) {
       if (turn.stopped === "lost") continue;
@@ -252,11 +253,11 @@ export class Loop {
   #recoverTurn(run: RunRow): void {
     const key = keyOf(run);
     const name = sessionMapKey(key);
-    const other = this.#slots.get(name);
-    if (other !== undefined) {
+    const other_slot = this.#slots.get(name);
+    if (other_slot !== undefined) {
       // A session has one turn, so the other holder is a request that is about to be refused, or work of
       // another kind.
-      void other.turn
+      void other_slot.turn
         .catch(() => null)
         .then((turn) => turn?.released)
         .then(() => this.#recoverTurn(run));
@@ -266,7 +267,7 @@ export class Loop {
     const slot: SessionSlot = { turn: Promise.resolve(null), release: () => release(), running: null };
     const begin = async (): Promise<Turn | null> => {
       await this.#ready.promise;
-      // The run is left as it is, so that the next gateway recovers it.
+      // The run is left unchanged, so that the next gateway recovers it.
       if (this.#stopping) return null;
       release = this.#deps.live.acquire(key);
       return await resumeTurn(this.#deps, run);
@@ -363,7 +364,7 @@ export class Loop {
     const ids =
       run?.status === "running"
         ? await persister.appendInTransaction(key, prepared.items, ({ entries }) =>
-            store.runs.join(run_id, MAX_STEERED, { key, entries }, keyed),
+            store.runs.join(run_id, MAX_JOINED_MESSAGES, { key, entries }, keyed),
           )
         : null;
     if (ids !== null) {
@@ -375,14 +376,14 @@ export class Loop {
   }
 
   async #join(turn: Turn, request: TurnRequest): Promise<AcceptedTurn> {
-    if (turn.joined >= MAX_STEERED) throw new BackplaneError("session.busy");
+    if (turn.joined >= MAX_JOINED_MESSAGES) throw new BackplaneError("session.busy");
     const prepared = this.#prepare(request);
     const ids = await turn.join(writeMessage(this.#deps, turn, prepared, request.once));
     prepared.publish();
     return { entry_id: ids.last_id, event_id: prepared.event_id, run_id: turn.run.id, turn };
   }
 
-  /** Prepares a message that is written with the run of a harness, and that begins no turn. */
+  /** Prepares a message that is written with the run of a harness and does not begin a turn. */
   prepareMessage(key: SessionKey, message: UserMessage | null): PreparedMessage {
     return this.#prepare({ key, message });
   }
@@ -413,7 +414,7 @@ export class Loop {
     for (;;) {
       const run = await this.#deps.store.runs.get(key.scope, row.id).catch(() => null);
       if (this.#stopping || (run !== null && run.status !== "running")) return run ?? known;
-      await new Promise<void>((resolve) => void this.#deps.clock.after(ELSEWHERE_MS, resolve));
+      await new Promise<void>((resolve) => void this.#deps.clock.after(OTHER_GATEWAY_POLL_MS, resolve));
     }
   }
 

@@ -32,12 +32,14 @@ export async function queryMemory(
   // A strategy is a plugin, and only the fields that decide the order of steps were checked.
   const stores = Array.isArray(decision.stores) ? decision.stores : undefined;
   const chosen = chooseStores(deps.memories(), stores);
-  const found: MemoryEntry[][] = [];
-  for (const group of stores === undefined ? await inOrder(deps, turn.key, chosen) : [chosen]) {
-    if (found.length > 0 && mergeHits(found, k).length >= k) break;
-    found.push(...(await Promise.all(group.map((store) => ask(deps.port, turn, store, { query, k })))));
+  const results: MemoryEntry[][] = [];
+  for (const group of stores === undefined ? await sortByAge(deps, turn.key, chosen) : [chosen]) {
+    if (results.length > 0 && mergeHits(results, k).length >= k) break;
+    results.push(
+      ...(await Promise.all(group.map((store) => queryStore(deps.port, turn, store, { query, k })))),
+    );
   }
-  return mergeHits(found, k);
+  return mergeHits(results, k);
 }
 
 /** Publishes the entry to the stores that it names by `source` or `store`; to all if it names neither. */
@@ -56,7 +58,7 @@ function chooseStores(all: readonly MemoryStore[], names: readonly string[] | un
   return all.filter(({ plugin, store }) => names.includes(plugin) || names.includes(store));
 }
 
-async function inOrder(
+async function sortByAge(
   deps: MemoryDeps,
   key: SessionKey,
   stores: readonly MemoryStore[],
@@ -67,7 +69,7 @@ async function inOrder(
   return (await deps.sessionAge(key)) < LOOP_LIMITS.young_session_ms ? groups : groups.toReversed();
 }
 
-async function ask(
+async function queryStore(
   port: KernelPort,
   turn: Turn,
   { plugin, store }: MemoryStore,
@@ -80,15 +82,15 @@ async function ask(
     const hits = (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
     return hits.map((hit) => ({ ...hit, source: plugin, store }));
   } catch (error) {
-    // The turn continues without the memories of a plugin that is slow or does not answer.
-    if (codeOf(error) === "timeout") return [];
+    // The turn continues without the memories of a plugin that is slow or fails.
+    if (codeOf(error) === "timeout" || codeOf(error) === "plugin_failed") return [];
     throw error;
   }
 }
 
 /**
- * Hits of a single store keep its order. Of several stores, the best matches come first; at equal scores, short-term
- * memories do.
+ * Hits of a single store keep its order. Hits of several stores are sorted by score, with short-term memories first at
+ * equal scores.
  */
 function mergeHits(stores: readonly MemoryEntry[][], k: number): MemoryEntry[] {
   if (stores.length === 1) return stores[0]!;

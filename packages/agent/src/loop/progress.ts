@@ -20,7 +20,7 @@ type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
 };
 
 export interface Progress {
-  /** Null means that the model has to be asked. */
+  /** Null means that the model has to be called. */
   answer: ModelAnswer | null;
   /**
    * Results of this answer's calls only, by call id, because some models number their calls from zero in
@@ -51,7 +51,7 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
       calls.add(textOf(payload.id));
       results.delete(textOf(payload.id));
       // The model's answer that requested this call was not kept. The result of the call is in the history, so the
-      // model is asked again.
+      // model is called again.
       if (meta.step !== answer?.step) answer = null;
     } else if (kind === "tool_result") {
       results.set(textOf(payload.tool_call_id), toResult(payload, meta));
@@ -81,7 +81,7 @@ export function readTurnProgress(entries: readonly Entry[], first_entry_id: numb
 /** Returns the tools that the searches of a turn have found, read from its tape. */
 export function findDiscoveredTools(entries: readonly Entry[], first_entry_id: number): Set<string> {
   const searches = new Set<Json | undefined>();
-  const found = new Set<string>();
+  const names = new Set<string>();
   for (const { id, kind, payload, meta } of entries) {
     if (Number(meta.copy_of ?? id) < first_entry_id) continue;
     if (kind === "tool_call" && payload.name === SEARCH_TOOL) searches.add(payload.id);
@@ -89,9 +89,9 @@ export function findDiscoveredTools(entries: readonly Entry[], first_entry_id: n
     const display = isObject(payload.envelope) ? payload.envelope.display : undefined;
     const data = isObject(display) ? display.data : undefined;
     for (const tool of isObject(data) && Array.isArray(data.tools) ? data.tools : [])
-      if (isObject(tool) && typeof tool.name === "string") found.add(tool.name);
+      if (isObject(tool) && typeof tool.name === "string") names.add(tool.name);
   }
-  return found;
+  return names;
 }
 
 /** Returns the names of the tools that a turn called and that were refused because `allows` excludes them. */

@@ -1,9 +1,8 @@
 /**
- * Resumes turns whose gateway died. The tape holds everything that such a turn has done, so another gateway
- * continues from there: it waits for the calls that the door recovered, then asks the model or makes the
- * calls that were not made yet. Only calls whose effect class allows it run twice (inv.effect-class). A turn whose
- * gateway died a second time is not resumed again. A sub-agent resumes while the call that spawned it runs
- * (subagent.resume).
+ * Resumes turns whose gateway died. The tape holds everything that such a turn has done, so another gateway continues
+ * from there: it waits for the calls that the door recovered, then calls the model or makes the tool calls that have
+ * not been made yet. Only calls whose effect class allows it run twice (inv.effect-class). A turn whose gateway died a
+ * second time is not resumed again. A sub-agent resumes while the call that spawned it runs (subagent.resume).
  */
 
 import { BackplaneError, isId } from "@backplane/contract";
@@ -12,7 +11,7 @@ import { type Caller, type RunRow, type SessionKey, type Store, withChannel } fr
 import { type KernelPort, sessionMapKey, type TapeFeed, toTapedEntry } from "@backplane/session";
 import { type BeginDeps, resolveLimits, riskContextOf } from "./begin-turn.ts";
 import { findDiscoveredTools, findForbiddenTools, type Progress, readTurnProgress } from "./progress.ts";
-import { finishTurn, runRecords } from "./run-record.ts";
+import { buildRunRecords, finishTurn } from "./run-record.ts";
 import { Turn } from "./turn.ts";
 
 export interface ResumeDeps extends BeginDeps {
@@ -37,7 +36,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const { persister, store, sessions, settings } = deps;
   const key = keyOf(run);
   const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn that is resumed", work);
-  const caller = await wait(() => callerOfRun(deps, run));
+  const caller = await wait(() => resolveCaller(deps, run));
   const problem = await wait(() => resumeProblem(deps, run, caller));
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
   await wait(() => deps.permit(caller));
@@ -109,13 +108,13 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
     const ended_at = new Date(deps.clock.now()).toISOString();
     const end = { usage, iterations, output, status: "failed" as const, error: { code, message }, ended_at };
     const hold = { run_id: run.id, fence: run.fence };
-    const caller = (await callerOfRun(deps, run)) ?? {};
-    const records = runRecords(deps, "run.failed", { ...run, ...end }, caller);
+    const caller = (await resolveCaller(deps, run)) ?? {};
+    const records = buildRunRecords(deps, "run.failed", { ...run, ...end }, caller);
     await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, records);
     return;
   }
-  // The rights of the caller may be gone. Its delegation says whether a hook started the run.
-  const { delegation } = (await callerOfRun(deps, run)) ?? {};
+  // The rights of the caller may be gone. Its delegation records whether a hook started the run.
+  const { delegation } = (await resolveCaller(deps, run)) ?? {};
   const caller: Caller = {
     ...NO_RIGHTS,
     actor: run.requested_by,
@@ -154,7 +153,7 @@ async function resumeProblem(
 const NO_RIGHTS = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
 /** Returns the caller with its current rights. `permit` decides whether an API key is still valid. */
-async function callerOfRun(deps: ResumeDeps, run: RunRow): Promise<Caller | null> {
+async function resolveCaller(deps: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const caller = await findCaller(deps, run);
   return caller === null || run.channel === undefined ? caller : withChannel(caller, run.channel);
 }

@@ -68,7 +68,7 @@ export async function finishTurn(
   const content = end?.content ?? turn.partial;
   const extra = { run_id: turn.run.id, status, ...(error === null ? {} : { error }) };
   for (let pause = INITIAL_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
-    const { item, publish } = answerItem(port, turn, content, end?.tool_calls ?? [], extra);
+    const { item, publish } = buildAnswerItem(port, turn, content, end?.tool_calls ?? [], extra);
     const ended: RunEnd = {
       status,
       error,
@@ -78,7 +78,7 @@ export async function finishTurn(
       ended_at: new Date(clock.now()).toISOString(),
     };
     try {
-      const records = runRecords(deps, EVENT_OF[status], { ...turn.run, ...ended }, turn.caller);
+      const records = buildRunRecords(deps, EVENT_OF[status], { ...turn.run, ...ended }, turn.caller);
       let joins: number | null = null;
       const ids = await persister.appendInTransaction(turn.key, [item], async (tape) => {
         const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, records);
@@ -107,12 +107,12 @@ function publicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number
  */
 export async function recordAnswer(deps: RecordDeps, turn: Turn, end: TurnEnd): Promise<void> {
   const extra = { run_id: turn.run.id, status: "running" };
-  const { item, publish } = answerItem(deps.port, turn, end.content, end.tool_calls, extra);
+  const { item, publish } = buildAnswerItem(deps.port, turn, end.content, end.tool_calls, extra);
   await deps.store_wait.run("a turn", () => deps.persister.append(turn.key, [item]), turn.signal);
   publish();
 }
 
-function answerItem(
+function buildAnswerItem(
   port: KernelPort,
   turn: Turn,
   content: string,
@@ -127,7 +127,7 @@ function answerItem(
   };
 }
 
-export function runRecords(
+export function buildRunRecords(
   deps: Pick<RecordDeps, "ids" | "clock">,
   type: SemanticEventType,
   run: RunRow,

@@ -1,6 +1,6 @@
 /**
  * Runs a turn from its first step to its record. The steps follow the order that is the kernel's contract
- * with adapters (loop.order): decide, memory if the strategy asks for it, model, tools, decide again. Every
+ * with adapters (loop.order): decide, memory if the strategy requests it, model, tools, decide again. Every
  * result of a step is on the tape or in `state`.
  */
 
@@ -37,7 +37,7 @@ export interface StepDeps extends MemoryDeps {
   skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
   /** The loaded plugin that implements this strategy, or null. */
   strategyOf: (strategy: string) => string | null;
-  /** The history of this session as it is on the tape now, entries of other writers included. */
+  /** The current history of this session on the tape, including entries of other writers. */
   history(key: SessionKey): Promise<History>;
   /** The model of this provider instance, or of the active one. */
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
@@ -51,7 +51,7 @@ export interface StepDeps extends MemoryDeps {
   store_wait: StoreWait;
   /** Called before each model call. Compacts the session when its context is nearly full. */
   compactIfNeeded(turn: Turn, provider: string): Promise<void>;
-  /** Called before each step. Throws when the caller of the turn lost its authority. */
+  /** Called before each step. Throws when the caller of the turn has lost its authority. */
   permit(caller: Caller): Promise<void>;
 }
 
@@ -71,7 +71,7 @@ export function executionOf({ delegation }: Caller): string | null {
 
 export interface TurnEnd {
   content: string;
-  /** Calls that the model asked for and that were not run. */
+  /** Calls that the model requested and that were not run. */
   tool_calls: ToolCallRequest[];
   write: MemoryEntry | null;
 }
@@ -186,7 +186,7 @@ async function runSteps(deps: StepDeps, turn: Turn, from: Progress | null = null
       case "tool": {
         const { results, yielded } = await callTools(deps, turn, answer!, before);
         before = undefined;
-        // The strategy is not asked, because the tool returned control to the user (tools.context).
+        // The strategy is not consulted, because the tool returned control to the user (tools.context).
         if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
         state.tool_results = results;
         state.tools = turn.offered();
@@ -292,7 +292,7 @@ async function callTools(
   if (calls.length < answer.tool_calls.length) {
     throw new BackplaneError(
       "loop.failed",
-      `The model asked for ${answer.tool_calls.length} tool calls in one step; at most ${LOOP_LIMITS.tools_per_step} are allowed.`,
+      `The model requested ${answer.tool_calls.length} tool calls in one step; at most ${LOOP_LIMITS.tools_per_step} are allowed.`,
     );
   }
   await deps.atStep(turn);
@@ -340,7 +340,7 @@ function callTool(port: KernelPort, turn: Turn, step: string, call: ToolCallRequ
   );
 }
 
-/** Asks the session's strategy what comes next and checks the answer against the fixed order (loop.order). */
+/** Requests the next step from the session's strategy and checks it against the fixed order (loop.order). */
 async function decide(
   port: KernelPort,
   strategyOf: (strategy: string) => string | null,

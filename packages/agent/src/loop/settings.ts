@@ -39,7 +39,7 @@ export class LoopSettings {
     return { ...rules, strategy };
   }
 
-  /** Called when the metadata of a session changed. */
+  /** Called when the metadata of a session has changed. */
   forget(key: SessionKey): void {
     this.#own.delete(sessionMapKey(key));
   }
@@ -70,10 +70,10 @@ export class LoopSettings {
     const known = this.#own.get(name);
     if (known !== undefined) return known;
     const strategy = (await this.#sessions.get(key))?.metadata.strategy;
-    const own = typeof strategy === "string" ? strategy : null;
-    this.#own.set(name, own);
+    const own_strategy = typeof strategy === "string" ? strategy : null;
+    this.#own.set(name, own_strategy);
     if (this.#own.size > MAX_CACHED) this.#own.delete(this.#own.keys().next().value as string);
-    return own;
+    return own_strategy;
   }
 }
 

@@ -35,7 +35,7 @@ export interface ModelRequest {
   params: JsonObject;
   options?: LlmOptions;
   native?: NativeRequest;
-  /** The caller reads the answer from the deltas, and the response repeats nothing. */
+  /** The caller reads the answer from the deltas, and the response does not repeat it. */
   as_streamed?: boolean;
   /** Texts to embed; the answer then has `embeddings`. */
   input?: string[];
@@ -97,18 +97,11 @@ export class ModelCalls {
     this.#loadContent = loadContent;
     this.#clock = clock;
     this.#owners = owners;
-    // A plugin that throws while it handles a call, or that is unloaded, will not answer the call.
-    port.subscribe("plugin.error", ({ payload }) => {
-      const pending = this.#pending.get(String(payload.event_id));
-      if (pending?.owner !== payload.name) return;
-      // The handler has the deadline of the call, so either of the two may end it.
-      if (payload.timed_out === true) pending.fail(LATE, "timeout");
-      else pending.fail(`${payload.name} failed: ${payload.error}`, OTHER.kind);
-    });
+    // A plugin that is unloaded will not answer the call.
     port.subscribe("plugin.removed", ({ payload }) => {
       for (const pending of this.#pending.values()) {
         if (pending.owner === payload.name)
-          pending.fail(`${payload.name} was unloaded during the call`, OTHER.kind);
+          pending.fail(`${payload.name} was unloaded during the call`, OTHER_FAILURE.kind);
       }
     });
     port.subscribe("llm.call.delta", ({ payload }) => {
@@ -147,7 +140,7 @@ export class ModelCalls {
     let step = "";
     const owner = await this.#owners(to.scope.org_id, request.provider);
     if (owner === null) {
-      return { ...OTHER, message: "no loaded plugin serves this instance", retryable: false };
+      return { ...OTHER_FAILURE, message: "no loaded plugin serves this instance", retryable: false };
     }
     const abort = new AbortController();
     const failed: { by?: Pick<Failure, "message" | "kind"> } = {};
@@ -193,9 +186,12 @@ export class ModelCalls {
       return toFailure(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
       if (signal.aborted) throw error;
-      if (failed.by !== undefined) return { ...OTHER, ...failed.by, retryable: !started };
+      if (failed.by !== undefined) return { ...OTHER_FAILURE, ...failed.by, retryable: !started };
+      // A plugin that throws does so again. Its failures are counted, and retries would unload it for one message.
+      if (codeOf(error) === "plugin_failed")
+        return { ...OTHER_FAILURE, message: (error as Error).message, retryable: false };
       if (codeOf(error) !== "timeout") throw error;
-      return { ...OTHER, kind: "timeout", message: LATE, retryable: !started };
+      return { ...OTHER_FAILURE, kind: "timeout", message: TIMED_OUT, retryable: !started };
     } finally {
       signal.removeEventListener("abort", stop);
       this.#pending.delete(step);
@@ -219,8 +215,8 @@ export class ModelCalls {
   }
 }
 
-const OTHER = { kind: "other", retry_after_ms: 0 } as const;
-const LATE = "the provider did not answer in time";
+const OTHER_FAILURE = { kind: "other", retry_after_ms: 0 } as const;
+const TIMED_OUT = "the provider did not answer in time";
 
 function backoff(attempt: number): number {
   return Math.min(LLM_LIMITS.backoff_ms * 2 ** attempt, LLM_LIMITS.max_backoff_ms);
@@ -250,9 +246,9 @@ export function toModelAnswer(
   const seen = new Set<string>();
   const tool_calls = (payload.tool_calls ?? []).map(({ id, name, args }, n) => {
     // Results are matched by call id, and some models repeat ids or omit them.
-    const own = id === "" || seen.has(id) ? `${id || "call"}_${n}` : id;
-    seen.add(own);
-    return { id: own, name, args: args as JsonObject };
+    const unique_id = id === "" || seen.has(id) ? `${id || "call"}_${n}` : id;
+    seen.add(unique_id);
+    return { id: unique_id, name, args: args as JsonObject };
   });
   return {
     step,

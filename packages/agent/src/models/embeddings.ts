@@ -1,7 +1,7 @@
 /**
  * Computes embeddings with the org's provider instance that has an embedding model. Without such an instance there are
  * none: the caller decides whether to use a fallback, because vectors of different models must never be compared. A
- * failed request is therefore an error and never answered by another model.
+ * failed request is therefore an error and is never answered by another model.
  */
 import { BackplaneError, COGNITION_LIMITS, type Json, type TokenUsage } from "@backplane/contract";
 import type { Scope } from "@backplane/ports";
@@ -51,7 +51,7 @@ function areVectors(value: unknown[][] | undefined, count: number): value is num
     value?.length === count &&
     size > 0 &&
     size <= MAX_SIZE &&
-    value.every((vector) => vector.length === size && vector.every((one) => Number.isFinite(one)))
+    value.every((vector) => vector.length === size && vector.every((value) => Number.isFinite(value)))
   );
 }
 
@@ -65,7 +65,7 @@ export function embeddingServices(embed: EmbedTexts): [string, KernelService][] 
       async ({ texts }, { caller, call, scope }) => {
         const at = caller?.scope ?? call?.scope ?? scope;
         if (at === undefined)
-          throw new BackplaneError("request.invalid", "There is no organisation to embed for.");
+          throw new BackplaneError("request.invalid", "The request does not belong to an organisation.");
         if (!areTexts(texts)) {
           const message = `texts must be 1 to ${MAX_TEXTS} texts of 1 to ${COGNITION_LIMITS.prompt_chars} characters`;
           throw new BackplaneError("request.invalid", message);
@@ -84,6 +84,8 @@ function areTexts(texts: Json | undefined): texts is string[] {
     Array.isArray(texts) &&
     texts.length > 0 &&
     texts.length <= MAX_TEXTS &&
-    texts.every((one) => typeof one === "string" && one !== "" && one.length <= COGNITION_LIMITS.prompt_chars)
+    texts.every(
+      (text) => typeof text === "string" && text !== "" && text.length <= COGNITION_LIMITS.prompt_chars,
+    )
   );
 }

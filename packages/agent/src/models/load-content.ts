@@ -1,13 +1,15 @@
 /**
- * Loads the images that a model's context refers to, for providers that accept images. The newest come first, within a
- * budget; a reference that does not fit remains in the message, and the provider describes it as text.
+ * Loads the images, PDFs and audio that a model's context refers to, for providers that accept them. The newest come
+ * first, within a budget; a reference that does not fit remains in the message, and the provider describes it as text.
  */
 import {
   type ContentBlock,
   isArtifact,
+  isAudio,
   isContent,
   isImage,
   isObject,
+  isPdf,
   type Json,
   type JsonObject,
 } from "@backplane/contract";
@@ -17,7 +19,7 @@ import type { KernelDeps, Scope } from "@backplane/ports";
 export type LoadContent = (scope: Scope, messages: readonly unknown[]) => Promise<unknown[]>;
 
 /** Vendors accept about 5 MB of base64 for one image; a request fits into one frame of a plugin process (8 MiB). */
-const LIMITS = { image_bytes: 3_700_000, total_bytes: 4_000_000, images: 20 } as const;
+const LIMITS = { block_bytes: 3_700_000, total_bytes: 4_000_000, blocks: 20 } as const;
 
 export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts" | "log">): LoadContent {
   async function read(scope: Scope, block: ContentBlock): Promise<string | null> {
@@ -25,28 +27,29 @@ export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts"
     if (typeof invocation_id !== "string" || typeof sha256 !== "string") return null;
     try {
       const file = await openArtifact(deps, await deps.store.invocations.get(scope, invocation_id), sha256);
-      if (file === null || file.bytes > LIMITS.image_bytes) return null;
+      if (file === null || file.bytes > LIMITS.block_bytes) return null;
       const pieces: Uint8Array[] = [];
       for await (const piece of file.content) pieces.push(piece);
       return Buffer.concat(pieces).toString("base64");
     } catch (error) {
-      deps.log.warn({ err: error, invocation_id }, "an image of a tool result could not be read");
+      deps.log.warn({ err: error, invocation_id }, "the content of a tool result could not be read");
       return null;
     }
   }
 
   return async (scope, messages) => {
     const loaded = [...messages];
-    let [left, images] = [LIMITS.total_bytes, LIMITS.images] as [number, number];
-    for (let n = loaded.length - 1; n >= 0 && images > 0; n--) {
+    let [left, blocks_left] = [LIMITS.total_bytes, LIMITS.blocks] as [number, number];
+    for (let n = loaded.length - 1; n >= 0 && blocks_left > 0; n--) {
       const message = loaded[n] as { content?: Json };
       const { content } = message;
-      if (!isContent(content) || !content.some(isStoredImage)) continue;
+      if (!isContent(content) || !content.some(isStoredMedia)) continue;
       const blocks: ContentBlock[] = [];
       for (const block of content) {
         const bytes = Number(block.bytes);
-        const data = isStoredImage(block) && images > 0 && bytes <= left ? await read(scope, block) : null;
-        if (data !== null) [left, images] = [left - bytes, images - 1];
+        const data =
+          isStoredMedia(block) && blocks_left > 0 && bytes <= left ? await read(scope, block) : null;
+        if (data !== null) [left, blocks_left] = [left - bytes, blocks_left - 1];
         blocks.push(data === null ? block : withData(block, data));
       }
       loaded[n] = { ...message, content: blocks };
@@ -55,8 +58,8 @@ export function createContentLoader(deps: Pick<KernelDeps, "store" | "artifacts"
   };
 }
 
-function isStoredImage(block: ContentBlock): boolean {
-  return isArtifact(block) && isImage(block);
+function isStoredMedia(block: ContentBlock): boolean {
+  return isArtifact(block) && (isImage(block) || isPdf(block) || isAudio(block));
 }
 
 /** The reference stays beside the data, so that the tape can name the message without the data. */

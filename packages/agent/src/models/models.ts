@@ -54,8 +54,8 @@ export class ActiveModels {
   }
 
   /**
-   * Returns the instance that embeds texts: the active one if it has an embedding model, else the first with one by
-   * id. Null when no instance has one.
+   * Returns the instance that embeds texts: the active one if it has an embedding model, otherwise the first instance
+   * by id that has one. Null when no instance has one.
    */
   async embedding(org_id: string): Promise<{ provider: string; model: string } | null> {
     const { active, all } = await this.#instances(org_id);
@@ -68,13 +68,13 @@ export class ActiveModels {
   }
 
   #instances(org_id: string): Promise<Instances> {
-    let found = this.#orgs.get(org_id);
-    if (found === undefined) {
-      found = this.#read(org_id);
-      this.#orgs.set(org_id, found);
-      found.catch(() => this.#orgs.delete(org_id));
+    let org_models = this.#orgs.get(org_id);
+    if (org_models === undefined) {
+      org_models = this.#read(org_id);
+      this.#orgs.set(org_id, org_models);
+      org_models.catch(() => this.#orgs.delete(org_id));
     }
-    return found;
+    return org_models;
   }
 
   async #read(org_id: string): Promise<Instances> {

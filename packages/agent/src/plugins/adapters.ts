@@ -54,7 +54,7 @@ export class MountedAdapters implements Adapters {
     this.#listeners.add(listener);
   }
 
-  /** Called when a plugin was unloaded. */
+  /** Called when a plugin has been unloaded. */
   removed(plugin: string): void {
     if (this.isDisabled(plugin)) for (const listener of this.#listeners) listener(plugin);
   }
@@ -66,13 +66,13 @@ export class MountedAdapters implements Adapters {
   check(instance: Instance, api: boolean): readonly MountedRoute[] {
     const { plugin, name } = instance;
     const mounts = (plugin.routes ?? []).map((route) => mountRoute(name, route, api));
-    const others = this.#all.filter(({ mount }) => mount.plugin !== name);
-    const taken = new Map(others.map(({ shape, mount }) => [shape, mount.plugin]));
+    const other_mounts = this.#all.filter(({ mount }) => mount.plugin !== name);
+    const owners = new Map(other_mounts.map(({ shape, mount }) => [shape, mount.plugin]));
     for (const { shape } of mounts) {
-      const owner = taken.get(shape);
+      const owner = owners.get(shape);
       if (owner !== undefined)
         throw new BackplaneError("plugin.invalid", `the route ${shape} is taken by ${owner}`);
-      taken.set(shape, name);
+      owners.set(shape, name);
     }
     return mounts;
   }
@@ -95,7 +95,7 @@ export class MountedAdapters implements Adapters {
   ): ReturnType<Adapters["handle"]> {
     const { callers, deps, timeouts } = this.#parts;
     const instance = this.#instances.get(mount.plugin)?.instance;
-    if (instance === undefined) throw new BackplaneError("route.not_found", `${mount.plugin} is not loaded`);
+    if (instance === undefined) throw new BackplaneError("route.not_found", `${mount.plugin} is not loaded.`);
     const route = `${mount.method} ${mount.path}`;
     await checkBody(deps.schemas, mount, request.body);
     this.#parts.enter(caller.scope.org_id);
@@ -118,7 +118,10 @@ export class MountedAdapters implements Adapters {
       const fault = diskFault(error);
       if (fault !== null) throw fault;
       deps.log.warn({ plugin: mount.plugin, route, trace: describeThrown(error).trace }, "an adapter failed");
-      throw new BackplaneError("crashed", `${mount.plugin} failed to answer ${route}; its log says why`);
+      throw new BackplaneError(
+        "crashed",
+        `${mount.plugin} failed to answer ${route}; see its log for the cause.`,
+      );
     } finally {
       minted.end();
     }
@@ -167,7 +170,7 @@ const FORBIDDEN = new Set([
 /** Throws `malformed_response` for an answer that cannot be an HTTP response. */
 function checkResponse(plugin: string, response: unknown): AdapterResponse {
   const broken = (problem: string) =>
-    new BackplaneError("malformed_response", `${plugin} answered with ${problem}`);
+    new BackplaneError("malformed_response", `${plugin} answered with ${problem}.`);
   if (typeof response !== "object" || response === null) throw broken("something that is not an object");
   const { status, body, headers } = response as { status?: unknown; body?: unknown; headers?: unknown };
   if (typeof status !== "number" || !Number.isInteger(status) || status < 200 || status > 599) {

@@ -1,6 +1,6 @@
 /**
- * Publishes the kernel's events about plugins on the kernel session of every entered org, without waiting for
- * a full queue.
+ * Publishes the kernel's events about plugins on the kernel session of every entered org, without waiting when a queue
+ * is full.
  */
 
 import { type BusPayload, KERNEL_SESSION } from "@backplane/contract";

@@ -38,7 +38,8 @@ export function createPluginContext(parts: ContextParts, instance: Instance, sco
   const { org_id } = scope;
 
   function checkAlive(): void {
-    if (instance.ended) throw new BackplaneError("cancelled", `${name} was unloaded; this context is closed`);
+    if (instance.ended)
+      throw new BackplaneError("cancelled", `${name} was unloaded; this context is closed.`);
   }
 
   async function emit<K extends string>(

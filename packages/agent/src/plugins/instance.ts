@@ -88,9 +88,9 @@ export class Instance {
     const known = this.#contexts.get(key);
     if (known !== undefined) return known;
     if (this.#contexts.size >= CONTEXTS_KEPT) this.#contexts.clear();
-    const made = this.#hooks.context(this, { org_id, project_id });
-    this.#contexts.set(key, made);
-    return made;
+    const context = this.#hooks.context(this, { org_id, project_id });
+    this.#contexts.set(key, context);
+    return context;
   }
 
   /** Starts the delivery of this org's events. */
@@ -132,9 +132,7 @@ export class Instance {
     for (const resolve of waiting) resolve();
   }
 
-  /**
-   * Reports the outcome of an onEvent call that the bus did not deliver, which is the call of a legacy tool.
-   */
+  /** Reports the outcome of an onEvent call that the bus did not deliver: the call of a legacy tool. */
   report(failure: unknown): void {
     if (failure !== null) this.#hooks.reportError(this, failure);
     this.#recordOutcome(failure);
@@ -148,17 +146,17 @@ export class Instance {
   }
 
   #mayHandle(event: BusEvent): boolean {
-    const wanted = this.#hooks.routes(this, event);
-    if (typeof wanted === "boolean") return wanted;
+    const routed_here = this.#hooks.routes(this, event);
+    if (typeof routed_here === "boolean") return routed_here;
     // The handler reads the route again and reports the error.
-    wanted.catch(() => {});
+    routed_here.catch(() => {});
     return true;
   }
 
   #handle(event: BusEvent): unknown {
-    const wanted = this.#hooks.routes(this, event);
-    if (typeof wanted === "boolean") return wanted ? this.#deliver(event) : undefined;
-    return wanted.then((mine) => (mine ? this.#deliver(event) : undefined));
+    const routed_here = this.#hooks.routes(this, event);
+    if (typeof routed_here === "boolean") return routed_here ? this.#deliver(event) : undefined;
+    return routed_here.then((routed) => (routed ? this.#deliver(event) : undefined));
   }
 
   #deliver(event: BusEvent): unknown {

@@ -124,8 +124,8 @@ export class PluginLifecycle {
   register(instance: Instance, tool: KernelTool): void {
     const { tools } = this.#parts;
     const definition = typedTool(this.#tool_deps, instance, tool);
-    for (const other of instance.tools) {
-      if (other.legacy || other.spec.name !== definition.spec.name) continue;
+    for (const registered of instance.tools) {
+      if (registered.legacy || registered.spec.name !== definition.spec.name) continue;
       throw new BackplaneError(
         "plugin.invalid",
         `${instance.name} has already registered the tool ${definition.spec.name}.`,
@@ -225,11 +225,11 @@ function checkKinds(name: string, kinds: readonly string[]): string[] {
  * id.
  */
 function checkIds(instance: Instance, others: Iterable<Instance>): void {
-  const mine = idsOf(instance);
+  const own_ids = idsOf(instance);
   for (const other of others) {
     if (other.name === instance.name) continue;
-    const taken = idsOf(other).find((id) => mine.includes(id));
-    if (taken !== undefined) throw invalid(`the ${taken} is taken by ${other.name}`);
+    const conflict = idsOf(other).find((id) => own_ids.includes(id));
+    if (conflict !== undefined) throw invalid(`the ${conflict} is taken by ${other.name}`);
   }
 }
 

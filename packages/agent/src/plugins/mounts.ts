@@ -19,17 +19,17 @@ export interface MountedRoute {
 /** `api` is true when the operator allows the plugin to mount under /api/. Throws `plugin.invalid`. */
 export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): MountedRoute {
   const { method, path } = route;
-  const bad = (problem: string) =>
+  const invalidRoute = (problem: string) =>
     new BackplaneError("plugin.invalid", `the route ${method} ${path} of ${plugin} ${problem}`);
-  if (!METHODS.includes(method)) throw bad("has a method that cannot be mounted");
-  if (typeof path !== "string" || !path.startsWith("/")) throw bad("does not start with /");
-  const own = path === "/" ? [] : path.slice(1).split("/");
+  if (!METHODS.includes(method)) throw invalidRoute("has a method that cannot be mounted");
+  if (typeof path !== "string" || !path.startsWith("/")) throw invalidRoute("does not start with /");
+  const declared = path === "/" ? [] : path.slice(1).split("/");
   // Dot segments and escapes are rejected, so that the mounted path is exactly the declared path.
-  if (own.some((segment) => !SEGMENT.test(segment) || /^\.+$/.test(segment))) {
-    throw bad("may hold only plain segments and {parameters}");
+  if (declared.some((segment) => !SEGMENT.test(segment) || /^\.+$/.test(segment))) {
+    throw invalidRoute("may contain only plain segments and {parameters}");
   }
-  const params = own.filter(isParam);
-  if (new Set(params).size < params.length) throw bad("names a parameter twice");
+  const params = declared.filter(isParam);
+  if (new Set(params).size < params.length) throw invalidRoute("names a parameter twice");
   const mounted = api && path.startsWith(API) ? path : `/x/${plugin}${path === "/" ? "" : path}`;
   const segments = mounted.slice(1).split("/");
   const literal = segments.reduce((sum, segment) => sum + (isParam(segment) ? 0 : segment.length + 1), 0);

@@ -72,7 +72,7 @@ export interface ServiceIdentity {
   plugin: string;
   caller: Caller | null;
   call: ServiceCall | null;
-  /** Without a call: the org and project of the context, which the kernel sets for each event. */
+  /** Set if there is no call: the org and project of the context, which the kernel sets for each event. */
   scope?: Scope;
 }
 

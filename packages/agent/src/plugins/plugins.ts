@@ -55,7 +55,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
       mode,
       trusted: entry.origin === "bundled" || trusted,
       error,
-      // A trace names files of the host.
+      // A stack trace names files of the host.
       trace: caller.admin ? trace : null,
       config_schema,
       current_config: await readConfig(caller.scope.org_id, name),
@@ -82,7 +82,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: PluginRegistry):
   async function write(caller: Caller, action: string, record: PluginRecord, key: string, value: Json) {
     const audit = buildAudit(deps, caller, action, record.name, { key, value });
     await config.write(home, { set: { [key]: value } }, { audit });
-    // The registry has queued its reaction to the write by now, so this waits until the change is applied.
+    // The write has already queued the change in the registry, so this waits until the change is applied.
     await record.settled();
     return await buildView(caller, record);
   }
@@ -171,7 +171,7 @@ type Report = { name: string } & HealthReport;
 const MAX_DETAILS = 50;
 
 /**
- * Asks every plugin for its health in parallel, each with its own timeout (plug.health). Disabled and
+ * Checks the health of every plugin in parallel, each with its own timeout (plug.health). Disabled and
  * unloaded plugins are omitted.
  */
 async function checkHealth(
@@ -225,7 +225,7 @@ function checkDetail(detail: HealthDetail): HealthDetail[] {
   const { name, status, message, config_key } = detail ?? {};
   if (typeof name !== "string" || !HEALTH_STATUSES.includes(status)) return [];
   const text = typeof message === "string" ? { message: firstLine(message) } : {};
-  // The doctor puts the key into a command, so only the characters of keys may be in it.
+  // The doctor puts the key into a command, so only characters that are valid in keys are accepted.
   const key = typeof config_key === "string" && isConfigKey(config_key) ? { config_key } : {};
   return [{ name: firstLine(name), status, ...text, ...key }];
 }

@@ -67,8 +67,8 @@ export class PluginRegistry {
         if (instance) up.set(record.name, instance);
       }),
     );
-    const found = this.list().flatMap(({ name }) => up.get(name) ?? []);
-    const nodes = found.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
+    const instances = this.list().flatMap(({ name }) => up.get(name) ?? []);
+    const nodes = instances.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
     const { names, cycles } = sortByDependencies(nodes);
     for (const [name, cycle] of cycles) {
       await this.#parts.lifecycle.discard(up.get(name)!);

@@ -50,7 +50,8 @@ function ownsProvider(
 ): boolean | Promise<boolean> {
   const { provider } = event.payload as { provider?: unknown };
   if (typeof provider !== "string") return false;
-  const mine = (owner: string | null) => (owner === null ? provider === plugin.providerId : owner === name);
+  const isOwner = (owner: string | null) =>
+    owner === null ? provider === plugin.providerId : owner === name;
   const owner = owners.find(event.org_id, provider);
-  return owner instanceof Promise ? owner.then(mine) : mine(owner);
+  return owner instanceof Promise ? owner.then(isOwner) : isOwner(owner);
 }

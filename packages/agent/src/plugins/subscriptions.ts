@@ -57,7 +57,7 @@ export class PluginSubscriptions {
 
   port(name: string, org_id: string): BusPort {
     const held = this.#held.get(name);
-    if (held === undefined) throw new BackplaneError("cancelled", `${name} is no longer loaded`);
+    if (held === undefined) throw new BackplaneError("cancelled", `${name} is no longer loaded.`);
     return held.ports.get(org_id) ?? this.#attach(held, org_id);
   }
 

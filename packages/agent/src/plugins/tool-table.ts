@@ -34,9 +34,9 @@ export class PluginTools implements ToolTable {
 
   /** Throws when the name belongs to another plugin. */
   check(tool: RegisteredTool): void {
-    const taken = this.#by_name.get(tool.spec.name)?.[tool.legacy ? "legacy" : "typed"];
-    if (taken === undefined || taken === null || taken.plugin === tool.plugin) return;
-    const message = `the tool name ${tool.spec.name} is taken by ${taken.plugin}`;
+    const existing = this.#by_name.get(tool.spec.name)?.[tool.legacy ? "legacy" : "typed"];
+    if (existing === undefined || existing === null || existing.plugin === tool.plugin) return;
+    const message = `the tool name ${tool.spec.name} is taken by ${existing.plugin}`;
     throw new BackplaneError("plugin.invalid", message, {
       fix: "Rename the tool, or disable the other plugin.",
     });

@@ -34,7 +34,7 @@ export function typedTool(deps: ToolDeps, instance: Instance, tool: KernelTool):
   const spec = checkSpec(tool);
   if (typeof tool.run !== "function") throw invalid(`tool ${spec.name} has no run()`);
   return {
-    ...identity(instance, spec, false),
+    ...buildIdentity(instance, spec, false),
     run: (args, call) => instance.track(async () => checkReturn(spec.name, await tool.run(args, call))),
     brief: async (args) => {
       if (tool.approvalBrief === undefined) return null;
@@ -70,7 +70,7 @@ export function legacyTool(deps: ToolDeps, instance: Instance): RegisteredTool |
   if (typeof instance.plugin.onEvent !== "function")
     throw invalid(`tool ${toolName} has no onEvent() to handle its calls`);
   return {
-    ...identity(instance, spec, true),
+    ...buildIdentity(instance, spec, true),
     brief: () => Promise.resolve(null),
     run: (args, call) => instance.track(() => callLegacy(deps, instance, toolName, args, call)),
   };
@@ -109,12 +109,12 @@ async function callLegacy(
 function fromLegacy(name: string, { ok, value, error, envelope, content }: LegacyResult): ToolReturn {
   const blocks = content === undefined ? {} : { content: content as ContentBlock[] };
   if (envelope !== undefined) return checkReturn(name, { ...blocks, ...envelope });
-  const shown = ok ? value : (error ?? value);
+  const output = ok ? value : (error ?? value);
   const display =
-    typeof shown === "string"
-      ? ({ kind: "text", text: shown } as const)
-      : ({ kind: "json", data: (shown ?? null) as Json } as const);
-  const text = typeof shown === "string" && shown !== "" ? shown : name;
+    typeof output === "string"
+      ? ({ kind: "text", text: output } as const)
+      : ({ kind: "json", data: (output ?? null) as Json } as const);
+  const text = typeof output === "string" && output !== "" ? output : name;
   if (ok) return { ok: true, brief: cut(text), display, ...blocks };
   return { ok: false, kind: "failed", brief: cut(error ?? `${name} failed`), display, ...blocks };
 }
@@ -146,7 +146,7 @@ function isDisplay(display: { kind?: unknown; text?: unknown; markdown?: unknown
   return display.kind === "json" && display.data !== undefined;
 }
 
-function identity(instance: Instance, spec: KernelToolSpec, legacy: boolean) {
+function buildIdentity(instance: Instance, spec: KernelToolSpec, legacy: boolean) {
   const {
     name: plugin,
     plugin: { version },
@@ -168,8 +168,8 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
     throw invalid(`${JSON.stringify(name)} is not a tool name: use 1 to 64 letters, digits, _ and -`);
   }
   if (typeof description !== "string") throw invalid(`tool ${name} has no description`);
-  const kept = snapshot(parameters) as JsonObject;
-  if (kept.type !== "object")
+  const schema = snapshot(parameters) as JsonObject;
+  if (schema.type !== "object")
     throw invalid(`the parameters of tool ${name} are not a JSON Schema of an object`);
   if (timeout_ms !== undefined && !(timeout_ms > 0))
     throw invalid(`timeout_ms of tool ${name} is not a positive number`);
@@ -180,7 +180,7 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   return {
     name,
     description,
-    parameters: kept,
+    parameters: schema,
     ...(requires_approval === undefined ? {} : { requires_approval }),
     ...(effect_class === undefined ? {} : { effect_class }),
     ...(recoverable === true ? { recoverable } : {}),

@@ -15,12 +15,12 @@ export async function withTimeout<T>(
   label: string,
   work: () => T | Promise<T>,
 ): Promise<T> {
-  const { promise: late, reject } = Promise.withResolvers<never>();
+  const { promise: timeout, reject } = Promise.withResolvers<never>();
   const timer = clock.after(ms, () =>
     reject(new BackplaneError("timeout", `${label} took longer than ${ms} ms`)),
   );
   try {
-    return await Promise.race([run(work), late]);
+    return await Promise.race([run(work), timeout]);
   } finally {
     timer.stop();
   }

@@ -22,7 +22,7 @@ import {
 
 export const SEEDED_KEY = "_meta.providers_seeded_at";
 /** The default while no other provider has a key, because this plugin needs neither a key nor the network. */
-const OFFLINE = "llm-echo";
+const OFFLINE_PLUGIN = "llm-echo";
 /** `plugin` and `label`. */
 const META_FIELDS = 2;
 
@@ -42,7 +42,7 @@ export async function bootstrapProviders(
   const { config, clock } = deps;
   const plugins = loaded
     .filter(isInstanceId)
-    .toSorted((a, b) => Number(b === OFFLINE) - Number(a === OFFLINE));
+    .toSorted((a, b) => Number(b === OFFLINE_PLUGIN) - Number(a === OFFLINE_PLUGIN));
   if (plugins.length === 0) return false;
   if ((await config.get(org_id, SEEDED_KEY)) !== undefined) return true;
   const withKey: string[] = [];
@@ -55,9 +55,9 @@ export async function bootstrapProviders(
       ([key]) => !existing.has(key) && !(elsewhere && isSecretConfigKey(key)),
     );
     if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
-    const own = new Map([...missing, ...existing]);
-    const key = own.get(`providers.${plugin}.api_key`);
-    const model = own.get(`providers.${plugin}.model`);
+    const fields = new Map([...missing, ...existing]);
+    const key = fields.get(`providers.${plugin}.api_key`);
+    const model = fields.get(`providers.${plugin}.model`);
     // An instance whose key comes from the environment is active only if it can answer.
     const usable = fallback?.api_key !== key || (typeof model === "string" && model !== "");
     if (typeof key === "string" && key !== "" && usable) withKey.push(plugin);

@@ -58,9 +58,9 @@ interface ReadSchema {
 
 function readSchema(config_schema: JsonObject | null): ReadSchema {
   const { required: _later, additionalProperties, properties, ...rest } = config_schema ?? {};
-  const own = isObject(properties) ? properties : {};
+  const declared = isObject(properties) ? properties : {};
   const closed = additionalProperties === false && rest.patternProperties === undefined;
-  const schema: JsonObject = { type: "object", ...rest, properties: { ...KERNEL_FIELDS, ...own } };
+  const schema: JsonObject = { type: "object", ...rest, properties: { ...KERNEL_FIELDS, ...declared } };
   if (additionalProperties !== undefined && !closed) schema.additionalProperties = additionalProperties;
-  return { known: [...Object.keys(own), ...Object.keys(KERNEL_FIELDS)], closed, schema };
+  return { known: [...Object.keys(declared), ...Object.keys(KERNEL_FIELDS)], closed, schema };
 }

@@ -28,8 +28,8 @@ export function withAllowedAddress(
   const address = addressOfUrl(baseUrl({ ...before, ...fields }, config_schema));
   const requested = fields[ALLOW_PRIVATE_FIELD];
   if (requested === undefined) {
-    const kept = before[ALLOW_PRIVATE_FIELD];
-    return kept === undefined || kept === address ? fields : { ...fields, [ALLOW_PRIVATE_FIELD]: null };
+    const allowed = before[ALLOW_PRIVATE_FIELD];
+    return allowed === undefined || allowed === address ? fields : { ...fields, [ALLOW_PRIVATE_FIELD]: null };
   }
   if (requested === null || requested === false) return { ...fields, [ALLOW_PRIVATE_FIELD]: null };
   if (address === null) {

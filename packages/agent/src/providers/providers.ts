@@ -102,6 +102,14 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     if (status !== "loaded") throw invalid(`${name} is ${status}; it has to be loaded`);
   }
 
+  function isLoaded(name: string): boolean {
+    try {
+      return deps.plugin(name).status === "loaded";
+    } catch {
+      return false;
+    }
+  }
+
   /** Undefined when the plugin is not installed. */
   function schemaOf(name: string): JsonObject | null | undefined {
     try {
@@ -197,8 +205,14 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     remove: async (caller, id) =>
       await change(caller, async ({ active, instances }, org_id) => {
         const { plugin } = find(instances, id);
-        if (active === id) throw new BackplaneError("provider.conflict", `${id} is the active instance.`);
-        if (instances.filter((instance) => instance.plugin === plugin).length === 1) {
+        if (active === id) {
+          throw new BackplaneError("provider.conflict", `${id} is the active instance.`, {
+            fix: "Make another instance the active one first: backplane provider use <id>",
+          });
+        }
+        // A plugin that is not loaded needs no instance, and no other instance of it can be created.
+        const is_last = instances.filter((instance) => instance.plugin === plugin).length === 1;
+        if (is_last && isLoaded(plugin)) {
           throw new BackplaneError("provider.conflict", `${id} is the last instance of ${plugin}.`, {
             fix: `Create another instance of ${plugin} first, or disable the plugin.`,
           });
@@ -221,10 +235,10 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 }
 
 function find(instances: readonly ProviderInstance[], id: string): ProviderInstance {
-  const found = instances.find((instance) => instance.id === id);
-  if (found === undefined)
+  const existing = instances.find((instance) => instance.id === id);
+  if (existing === undefined)
     throw new BackplaneError("provider.not_found", `There is no provider instance ${id}.`);
-  return found;
+  return existing;
 }
 
 function toConfigKeys(id: string, fields: JsonObject): Record<string, Json> {

@@ -45,8 +45,8 @@ export function providersView(deps: ViewDeps, org_id: string, reader: string): P
     instancesForPlugin: async (plugin) =>
       (await read()).filter((instance) => instance.plugin === plugin).map(show),
     async getInstance(id) {
-      const found = (await read()).find((instance) => instance.id === id);
-      return found === undefined ? null : show(found);
+      const provider = (await read()).find((instance) => instance.id === id);
+      return provider === undefined ? null : show(provider);
     },
     activeId: async () => (await readProviders(deps, org_id)).active,
   };

@@ -13,15 +13,15 @@ export interface SamplingRequest {
   stop: string[];
 }
 
-const MESSAGES = 200;
-const STOPS = 16;
+const MAX_MESSAGES = 200;
+const MAX_STOP_SEQUENCES = 16;
 
 /** Throws request.invalid. `token_limit` is the binding's limit of tokens for one request. */
 export function readSampling(params: JsonObject, token_limit: number): SamplingRequest {
   const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
   if (tools !== undefined) throw invalid("tools are not supported");
-  if (!Array.isArray(messages) || messages.length === 0 || messages.length > MESSAGES)
-    throw invalid(`messages must be a list of 1 to ${MESSAGES}`);
+  if (!Array.isArray(messages) || messages.length === 0 || messages.length > MAX_MESSAGES)
+    throw invalid(`messages must be a list of 1 to ${MAX_MESSAGES}`);
   if (typeof maxTokens !== "number" || !Number.isInteger(maxTokens) || maxTokens < 1)
     throw invalid("maxTokens must be a whole number of at least 1");
   if (systemPrompt !== undefined && typeof systemPrompt !== "string")
@@ -37,7 +37,7 @@ export function readSampling(params: JsonObject, token_limit: number): SamplingR
     max_tokens: Math.min(maxTokens, token_limit),
     temperature: typeof temperature === "number" && Number.isFinite(temperature) ? temperature : null,
     stop: Array.isArray(stopSequences)
-      ? stopSequences.filter((sequence) => typeof sequence === "string").slice(0, STOPS)
+      ? stopSequences.filter((sequence) => typeof sequence === "string").slice(0, MAX_STOP_SEQUENCES)
       : [],
   };
 }

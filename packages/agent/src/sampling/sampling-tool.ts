@@ -1,5 +1,5 @@
 /**
- * `model_sampling` asks the org's model on behalf of an MCP server. It is a core tool, so that the door
+ * `model_sampling` calls the org's model on behalf of an MCP server. It is a core tool, so that the door
  * records each request, assesses its risk and asks for approval where the tolerance requires it. The tool is
  * not offered to models and answers only requests that the gateway itself received from a server.
  */

@@ -29,7 +29,7 @@ export interface NetFetchDeps {
 export function netFetch({ runner, config, live }: NetFetchDeps): KernelService {
   return async (args, { plugin, call }) => {
     if (runner.fetch === undefined) {
-      throw new BackplaneError("egress.unreachable", "This gateway has no network for its plugins.");
+      throw new BackplaneError("egress.unreachable", "This gateway provides no network access to plugins.");
     }
     const { allowed_domains } = await readPluginSettings(config, PLUGIN_SETTINGS_SCOPE.org_id, plugin);
     const { timeout_ms = DEFAULT_TIMEOUT_MS } = optional(args, "timeout_ms", number);

@@ -56,7 +56,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     try {
       const { chain_id, id: run_id, trace_id } = turn.run;
       const { session_id } = turn.key;
-      const which =
+      const target =
         tool.binding_id === null
           ? { export_id: tool.export_id, package_id: tool.package_id }
           : { binding_id: tool.binding_id };
@@ -64,7 +64,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       const { tools: allowed } = turn.limits;
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
       const traced = trace_id === undefined ? {} : { trace_id };
-      const body = { ...which, input: args as never, session_id, chain_id, run_id, ...traced, ...narrow };
+      const body = { ...target, input: args as never, session_id, chain_id, run_id, ...traced, ...narrow };
       const request = { caller: turn.caller, body, turn: call, context: turn.context };
       // Nothing is on disk when the store fails here, so the call can be retried.
       const ticket = await door.store_wait.run(
@@ -89,10 +89,10 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
   }
 
   async function readBrief(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
-    const own = tool.binding_id === null ? null : door.bindings.tool(tool.binding_id);
-    if (own?.spec.requires_approval !== true) return null;
+    const registered_tool = tool.binding_id === null ? null : door.bindings.tool(tool.binding_id);
+    if (registered_tool?.spec.requires_approval !== true) return null;
     try {
-      return await own.brief(payload.args as never);
+      return await registered_tool.brief(payload.args as never);
     } catch (error) {
       log.warn({ err: error, tool: tool.name }, "the approval brief of a tool could not be read");
       return null;

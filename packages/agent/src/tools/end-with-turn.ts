@@ -9,13 +9,13 @@ import type { Turn } from "../loop/turn.ts";
 /** Half of the 200 ms within which an interrupt has to end a turn (loop.order). */
 const GRACE_MS = 100;
 
-const LEFT =
+const DID_NOT_STOP =
   "the turn ended while the call was running; the call did not stop in time, so its outcome is unknown";
 
 /** Resolves when the call has ended, or when the turn does not have to wait for it. */
 export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<void> {
   return new Promise((resolve) => {
-    let give_up = () => {};
+    let stopTimer = () => {};
     const stop = () => {
       // The shutdown of the gateway ends every call itself, with its own timeout and reason.
       if (turn.stopped === "shutdown") return;
@@ -29,14 +29,16 @@ export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<voi
       const reason = turn.revocation;
       stopCall(door, live, reason ?? "user");
       const timer = door.deps.clock.after(GRACE_MS, () => {
-        const left =
-          reason === null ? failedWith("cancelled", LEFT, { status: "cancelled" }) : cancelledBy(reason);
-        void settle(door, live, left);
+        const ending =
+          reason === null
+            ? failedWith("cancelled", DID_NOT_STOP, { status: "cancelled" })
+            : cancelledBy(reason);
+        void settle(door, live, ending);
       });
-      give_up = () => timer.stop();
+      stopTimer = () => timer.stop();
     };
     live.onSettled(() => {
-      give_up();
+      stopTimer();
       turn.signal.removeEventListener("abort", stop);
       resolve();
     });

@@ -128,12 +128,13 @@ function processOperations({
   request,
   serves,
   servers,
+  observe,
   onNotice,
   fetch,
   listenerProof,
 }: Runner): Pick<
   Runner,
-  "describe" | "probe" | "request" | "serves" | "servers" | "onNotice" | "fetch" | "listenerProof"
+  "describe" | "probe" | "request" | "serves" | "servers" | "observe" | "onNotice" | "fetch" | "listenerProof"
 > {
   return {
     ...(describe === undefined ? {} : { describe }),
@@ -141,6 +142,7 @@ function processOperations({
     ...(request === undefined ? {} : { request }),
     ...(serves === undefined ? {} : { serves }),
     ...(servers === undefined ? {} : { servers }),
+    ...(observe === undefined ? {} : { observe }),
     ...(onNotice === undefined ? {} : { onNotice }),
     ...(fetch === undefined ? {} : { fetch }),
     ...(listenerProof === undefined ? {} : { listenerProof }),

@@ -13,8 +13,9 @@ import {
   type Json,
   type JsonObject,
   type Run,
+  sanitizeText,
 } from "@backplane/contract";
-import { remainingTime, type StoreWait } from "@backplane/door";
+import { computeRemainingTime, type StoreWait } from "@backplane/door";
 import type { Clock, HostPolicy, InvocationRow, RunRow, SessionKey, Store } from "@backplane/ports";
 import type { Persister, Sessions } from "@backplane/session";
 import { executionUse } from "../harness/child-runs.ts";
@@ -61,6 +62,8 @@ interface ChildEnd {
 
 /** The interval at which a recovered call looks for a turn that is being resumed, here or on another gateway. */
 const POLL_MS = 100;
+/** The longest error of a child that its parent receives. */
+const ERROR_CHARS = 500;
 /** How long a recovered call waits for its own turn to be resumed on this gateway. */
 const PARENT_WAIT_MS = 30_000;
 
@@ -77,18 +80,17 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     }
     const requested = toolsOf(args.tools);
     const key = typeof args.key === "string" ? args.key : null;
-    const found = await deps.store_wait.run("a sub-agent", () => findChild(call, key));
-    const earlier = found.run;
-    const ended =
-      earlier === null
-        ? endOf(await spawn(call, args, goal, requested, found.key))
-        : endOfEarlier(call, earlier);
+    const child = await deps.store_wait.run("a sub-agent", () => findChild(call, key));
+    const earlier = child.run;
+    const turn = earlier === null ? await spawn(call, args, goal, requested, child.key) : null;
+    const ended = turn === null ? endOfEarlier(call, earlier!) : endOf(turn);
     // The call may end without waiting for the child.
     ended.catch(() => {});
-    const child_id = found.key.session_id;
+    const child_id = child.key.session_id;
     children.set(child_id, { invocation_id: call.id, requested, ended });
     deps.onCallEnded(call.id, () => children.delete(child_id));
-    return { child_id, resumed: earlier !== null };
+    const { strategy } = turn?.run ?? earlier!;
+    return { child_id, strategy, resumed: earlier !== null };
   }
 
   /** Returns the session of the child, and its run if an earlier run of the call has started it. */
@@ -218,7 +220,7 @@ export function createSubagents(deps: SubagentDeps): Subagents {
     if (subagent === undefined) return;
     limitTime(
       turn,
-      remainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),
+      computeRemainingTime({ timeout_ms: subagent.wall_ms, started_at, created_at: started_at }, clock.now()),
     );
     // The call of a turn may have been recovered by another gateway, which then waits for the end of the run.
     if (deps.callOf(subagent.invocation_id) !== undefined)
@@ -295,8 +297,14 @@ function toAnswer({ requested }: Child, { run, forbidden, reason }: ChildEnd): J
     steps_used: run.iterations,
     forbidden_tool_hits: [...new Set(forbidden)],
     allowed: requested === null ? null : [...requested],
-    ...(status === "completed" ? {} : { reason, error: run.error?.message ?? "" }),
+    ...(status === "completed" ? {} : { reason, error: excerptOf(run.error?.message ?? "") }),
   };
+}
+
+/** The error may quote a provider or a tool of the child, and the parent's model reads it. */
+function excerptOf(text: string): string {
+  const clean = sanitizeText(text).trim();
+  return clean.length <= ERROR_CHARS ? clean : `${clean.slice(0, ERROR_CHARS - 1).toWellFormed()}…`;
 }
 
 function reasonOf(turn: Turn): ChildEnd["reason"] {

@@ -44,9 +44,9 @@ export function toolSearch(
       const hidden = [...turn.tools.values()].filter(
         ({ name, deferred_by }) => deferred_by !== null && turn.allows(name),
       );
-      const found = searchTools(hidden, query, limit ?? DEFAULT_LIMIT);
-      for (const { name } of found) turn.found.add(name);
-      return answer(found);
+      const matches = searchTools(hidden, query, limit ?? DEFAULT_LIMIT);
+      for (const { name } of matches) turn.found.add(name);
+      return answer(matches);
     },
   });
 }

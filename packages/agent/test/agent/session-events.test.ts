@@ -1,7 +1,7 @@
 /** The lifecycle events of sessions, which are published on the session `kernel`. */
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
-import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
+import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
@@ -28,8 +28,8 @@ const PATHS: Record<string, (fixture: TestSession, id: string) => Promise<unknow
     } as never),
 };
 
-for (const [what, begin] of Object.entries(PATHS))
-  verifies("session.events", `publishes session.started once when a session ${what}`, async () => {
+for (const [event, begin] of Object.entries(PATHS))
+  verifies("session.events", `publishes session.started once when a session ${event}`, async () => {
     const fixture = await createTestSession();
     await begin(fixture, "new-one");
     await fixture.kernel.sessions.create(user, { session_id: "next", workspace: "notes" });

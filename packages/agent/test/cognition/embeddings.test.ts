@@ -1,4 +1,4 @@
-/** Embeddings for instruments and plugins: by a provider instance with an embedding model, else by hashing. */
+/** Embeddings for instruments and plugins: by a provider instance with an embedding model, otherwise by hashing. */
 import type { Embeddings, EmbedRequest, KernelPlugin } from "@backplane/contract";
 import { llmProviderPlugin } from "@backplane/sdk/kernel";
 import { admin } from "@backplane/test-kit/kernel/test-kernel";

@@ -1,4 +1,4 @@
-/** When a turn compacts its own session. The store and the model are fakes. */
+/** Tests when a turn compacts its own session, with a fake store and a fake model. */
 import type { Entry } from "@backplane/contract";
 import type { RunRow } from "@backplane/ports";
 import { scope, user } from "@backplane/test-kit/kernel/test-kernel";

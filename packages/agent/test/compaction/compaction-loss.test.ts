@@ -1,4 +1,4 @@
-/** Every compaction says what it kept, condensed and dropped, entry by entry. */
+/** Every compaction reports what it kept, condensed and dropped, entry by entry. */
 import type { Json } from "@backplane/contract";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
@@ -37,7 +37,7 @@ verifies("compactor.loss", "accounts for every entry of the built-in summary, wi
   expect(in_copies).toBeLessThanOrEqual(tokens_after!);
   for (const entry of of("kept")) expect(entry).toMatchObject({ into: [expect.any(Number)] });
   for (const entry of of("dropped")) expect(entry).toMatchObject({ into: [], tokens_after: 0 });
-  // Later messages, even on the source chain after an undo, change nothing in the account.
+  // Later messages, even on the source chain after an undo, do not change the account.
   await fixture.say("/say after");
   await sessions.undoCompaction(user, REF);
   await fixture.say("/say on the old chain");

@@ -104,11 +104,11 @@ verifies(
   async () => {
     const { fixture, text, window } = await openAtThreshold(0, async (session) => {
       await session.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
-      const kept = { kind: "response", content: [{ type: "text", text: "kept" }] };
+      const new_block = { kind: "response", content: [{ type: "text", text: "kept" }] };
       session.runner.script = ({ request }) => {
         // The last message has no answer yet, so a compactor has to keep it.
         const { projection } = request.body.source as { projection: { blocks: Json[] } };
-        const seed_blocks = [kept, projection.blocks.at(-1)!];
+        const seed_blocks = [new_block, projection.blocks.at(-1)!];
         return ok({ seed_blocks, summary: { text: "of the compactor" } });
       };
     });
@@ -222,9 +222,9 @@ verifies("compact.auto", "uses the blocks of the bound compactor as the new cont
   expect(chain.origin).toBe("compaction");
   await fixture.say("and?");
   const { messages } = fixture.events.findLast(({ kind }) => kind === "llm.call.request")!.payload;
-  const shown = JSON.stringify(messages);
-  expect([shown.includes("they talked"), shown.includes("what matters")]).toEqual([true, true]);
-  expect(shown).not.toContain("words that fill");
+  const context_text = JSON.stringify(messages);
+  expect([context_text.includes("they talked"), context_text.includes("what matters")]).toEqual([true, true]);
+  expect(context_text).not.toContain("words that fill");
 });
 
 test("compacts a short conversation on request and rejects one that is too short", async () => {

@@ -3,7 +3,7 @@ import type { Json, JsonObject } from "@backplane/contract";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
 
@@ -38,8 +38,8 @@ async function openSession(answer: Answer): Promise<TestSession> {
   return fixture;
 }
 
-/** Keeps what the policy demands. */
-const kept: Answer = (blocks) => ({
+/** Keeps the blocks that the policy requires. */
+const keepAll: Answer = (blocks) => ({
   seed_blocks: blocks.filter(
     ({ kind, tool_call_id }, n) => kind === "system" || n === 6 || tool_call_id === "c2",
   ),
@@ -51,7 +51,7 @@ verifies(
   "compactor.contract",
   "sends the chain, the target and the policy, and keeps the diagnostics",
   async () => {
-    const fixture = await openSession(kept);
+    const fixture = await openSession(keepAll);
     const { sessions } = fixture.kernel;
     const before = await sessions.get(user, REF);
     const chain = await sessions.compact(user, REF, {
@@ -89,26 +89,29 @@ verifies(
 );
 
 verifies("compactor.contract", "links the new chain to its source, whose hash does not change", async () => {
-  const fixture = await openSession(kept);
+  const fixture = await openSession(keepAll);
   const { sessions, chains } = fixture.kernel;
   const source = await chains.get(user, (await sessions.get(user, REF)).head_chain_id);
-  const made = await sessions.compact(user, REF, NAMED);
-  expect(made).toMatchObject({
+  const compaction = await sessions.compact(user, REF, NAMED);
+  expect(compaction).toMatchObject({
     origin: "compaction",
     parent_chain_id: source.id,
     fork_entry_id: source.last_entry_id,
   });
   expect(await chains.get(user, source.id)).toEqual(source);
-  expect([await chains.verify(user, source.id), await chains.verify(user, made.id)]).toEqual([null, null]);
+  expect([await chains.verify(user, source.id), await chains.verify(user, compaction.id)]).toEqual([
+    null,
+    null,
+  ]);
   // The view of the new chain starts at its summary; the entries before it can still be read.
-  const start = await chains.start(user, made.id);
-  const shown = await chains.blocks(user, made.id, start, 100);
-  expect(shown.map(({ kind }) => kind)).toEqual(["system", "system", "input", "tool_call"]);
-  expect(shown[0]!.content).toEqual(text("short"));
-  expect((await chains.blocks(user, made.id, 0, 100)).length).toBeGreaterThan(shown.length);
+  const start = await chains.start(user, compaction.id);
+  const page = await chains.blocks(user, compaction.id, start, 100);
+  expect(page.map(({ kind }) => kind)).toEqual(["system", "system", "input", "tool_call"]);
+  expect(page[0]!.content).toEqual(text("short"));
+  expect((await chains.blocks(user, compaction.id, 0, 100)).length).toBeGreaterThan(page.length);
   // A fork of the new chain has the same view; a fork from before the compaction has the old one.
-  const later = await chains.fork(user, made.id, {});
-  const earlier = await chains.fork(user, made.id, { at: source.last_entry_id });
+  const later = await chains.fork(user, compaction.id, {});
+  const earlier = await chains.fork(user, compaction.id, { at: source.last_entry_id });
   expect([await chains.start(user, later.id), await chains.start(user, earlier.id)]).toEqual([start, 0]);
 });
 
@@ -165,12 +168,81 @@ verifies(
   },
 );
 
+/** Keeps what the policy requires, and adds a text of so many tokens. */
+const keepAllAnd =
+  (tokens: number): Answer =>
+  (blocks) => ({ ...(keepAll(blocks) as JsonObject), summary: { text: "x".repeat(tokens * 4) } });
+
+verifies("compactor.contract", "refuses an answer that exceeds the target and changes nothing", async () => {
+  const fixture = await openSession(keepAllAnd(200));
+  const { sessions } = fixture.kernel;
+  const before = await sessions.get(user, REF);
+  await expect(sessions.compact(user, REF, { ...NAMED, max_input_tokens: 150 })).rejects.toMatchObject({
+    code: "malformed_response",
+    message: expect.stringMatching(/have about \d+ tokens, and the target allows 150/),
+  });
+  expect(await sessions.get(user, REF)).toEqual(before);
+  // Without a named compactor, the built-in summary replaces the answer, even if it exceeds the target too.
+  const { id } = await sessions.compact(user, REF, { max_input_tokens: 20 });
+  expect(await sessions.compaction(user, id)).toMatchObject({
+    compactor: null,
+    failed_compactors: [{ export_id: "shrink", code: "malformed_response" }],
+  });
+});
+
+verifies("compactor.contract", "accepts an answer that has exactly the tokens of the target", async () => {
+  const fixture = await openSession(keepAllAnd(200));
+  const { sessions } = fixture.kernel;
+  const { id } = await sessions.compact(user, REF, { ...NAMED, max_input_tokens: 1_000 });
+  const { tokens_after } = await sessions.compaction(user, id);
+  await sessions.undoCompaction(user, REF);
+  await sessions.compact(user, REF, { ...NAMED, max_input_tokens: tokens_after! });
+  await sessions.undoCompaction(user, REF);
+  const less = { ...NAMED, max_input_tokens: tokens_after! - 1 };
+  await expect(sessions.compact(user, REF, less)).rejects.toMatchObject({ code: "malformed_response" });
+});
+
+verifies(
+  "compactor.contract",
+  "leaves half of the target to a compactor if the retained entries exceed it",
+  async () => {
+    const fixture = await openSession(keepAllAnd(50));
+    const { sessions } = fixture.kernel;
+    // The tool result and its call are pinned, and the host adds them to the seed.
+    const result = (await fixture.tape()).find(({ kind }) => kind === "tool_result")!;
+    await sessions.pin(user, REF, result.id);
+    await sessions.compact(user, REF, { ...NAMED, max_input_tokens: 100 });
+    expect(fixture.runner.requests[0]!.body.target).toMatchObject({ max_input_tokens: 50 });
+    await sessions.undoCompaction(user, REF);
+    await expect(sessions.compact(user, REF, { ...NAMED, max_input_tokens: 90 })).rejects.toMatchObject({
+      code: "malformed_response",
+    });
+  },
+);
+
+test("explains that a compaction is read by the id of its chain", async () => {
+  const fixture = await openSession(keepAll);
+  const { sessions } = fixture.kernel;
+  await sessions.compact(user, REF, NAMED);
+  const { compaction_id } = fixture.runner.requests[0]!.body as { compaction_id: string };
+  for (const read of [
+    sessions.compaction(user, compaction_id),
+    sessions.compactedEntries(user, compaction_id),
+  ]) {
+    await expect(read).rejects.toMatchObject({
+      code: "chain.not_found",
+      message: expect.stringContaining(compaction_id),
+      fix: expect.stringContaining("GET /v1/compactions?session_id="),
+    });
+  }
+});
+
 verifies("compactor.contract", "leaves nothing behind after a kill during a compaction", async () => {
   let called = () => {};
   const running = new Promise<void>((resolve) => {
     called = resolve;
   });
-  const fixture = await openSession(kept);
+  const fixture = await openSession(keepAll);
   fixture.runner.script = async () => {
     called();
     return await new Promise<never>(() => {});

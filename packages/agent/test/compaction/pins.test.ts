@@ -138,7 +138,7 @@ verifies(
       target: { max_input_tokens: number };
     };
     expect(source.projection.pinned_items).toEqual([]);
-    // The pins take their part of the target.
+    // The pins count against the target.
     expect(target.max_input_tokens).toBeLessThan(500);
   },
 );

@@ -31,13 +31,9 @@ verifies(
   },
 );
 
-verifies(
-  "content.blocks",
-  "leaves blocks of text, and blocks that a compactor wrote itself, as they are",
-  () => {
-    const plain: Block = { kind: "input", content: [{ type: "text", text: "hi" }] };
-    expect(projectContent(plain)).toBe(plain);
-    const own: Block = { kind: "input", content: [{ type: "chart", text: "mine", points: [1] }] };
-    expect(restoreContent(own)).toEqual(own);
-  },
-);
+verifies("content.blocks", "does not change blocks of text, or blocks that a compactor wrote itself", () => {
+  const plain: Block = { kind: "input", content: [{ type: "text", text: "hi" }] };
+  expect(projectContent(plain)).toBe(plain);
+  const own: Block = { kind: "input", content: [{ type: "chart", text: "mine", points: [1] }] };
+  expect(restoreContent(own)).toEqual(own);
+});

@@ -11,7 +11,7 @@ const message = (id: number, role: string, chars: number): Entry => ({
 });
 
 /** Returns the ids of the entries that stay. */
-const kept = (target: number, ...sizes: [string, number][]) =>
+const recentIndexes = (target: number, ...sizes: [string, number][]) =>
   split(
     sizes.map(([role, chars], n) => message(n, role, chars)),
     target,
@@ -23,11 +23,13 @@ test("keeps recent messages, beginning with a user's message, within half of the
     ["assistant", 400],
   ];
   // Each turn is a little more than 200 tokens.
-  expect(kept(1_000, ...turn, ...turn, ...turn, ...turn)).toEqual([4, 5, 6, 7]);
-  expect(kept(2_000, ...turn, ...turn, ...turn, ...turn)).toEqual([2, 3, 4, 5, 6, 7]);
+  expect(recentIndexes(1_000, ...turn, ...turn, ...turn, ...turn)).toEqual([4, 5, 6, 7]);
+  expect(recentIndexes(2_000, ...turn, ...turn, ...turn, ...turn)).toEqual([2, 3, 4, 5, 6, 7]);
 });
 
 test("keeps the last message of the user whatever its size", () => {
-  expect(kept(100, ["user", 10], ["assistant", 10], ["user", 4_000])).toEqual([2]);
-  expect(kept(100, ["user", 10], ["assistant", 10], ["user", 4_000], ["assistant", 10])).toEqual([2, 3]);
+  expect(recentIndexes(100, ["user", 10], ["assistant", 10], ["user", 4_000])).toEqual([2]);
+  expect(recentIndexes(100, ["user", 10], ["assistant", 10], ["user", 4_000], ["assistant", 10])).toEqual([
+    2, 3,
+  ]);
 });

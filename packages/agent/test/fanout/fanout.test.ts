@@ -258,11 +258,11 @@ test("rejects reserved session ids and does not create a session for a guest", a
 
 test("separates sessions with the same id in different workspaces", async () => {
   const fixture = await createTestFanout();
-  const here = await fixture.watch({ since: 0 });
-  const there = await fixture.watch({ since: 0, workspace: "/else" });
-  await until(() => there.replays().length === 1);
+  const default_workspace = await fixture.watch({ since: 0 });
+  const other_workspace = await fixture.watch({ since: 0, workspace: "/else" });
+  await until(() => other_workspace.replays().length === 1);
   await fixture.say("hello");
-  expect([here.ids(), there.ids()]).toEqual([[1, 2], [1]]);
+  expect([default_workspace.ids(), other_workspace.ids()]).toEqual([[1, 2], [1]]);
 });
 
 verifies("fanout.attach", "sends thinking deltas to watchers, and no other delta of a provider", async () => {

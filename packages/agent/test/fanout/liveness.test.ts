@@ -60,6 +60,22 @@ verifies(
   },
 );
 
+test("does not wait long for a plugin that handles the end of a connection slowly", async () => {
+  const fixture = await createTestFanout();
+  await fixture.watch();
+  await fixture.watch();
+  const slow = fixture.bus.kernel("slow");
+  slow.subscribe("session.context.detached", () => new Promise<void>(() => {}));
+  let announced = false;
+  void fixture.fanout.announceShutdown().then(() => {
+    announced = true;
+  });
+  await fixture.clock.advance(900);
+  expect(announced).toBe(false);
+  await fixture.clock.advance(200);
+  expect(announced).toBe(true);
+});
+
 test("publishes attach and detach events on the kernel session", async () => {
   const fixture = await createTestFanout();
   const watcher = await fixture.watch();

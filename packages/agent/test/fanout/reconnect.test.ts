@@ -19,7 +19,7 @@ const PER_TICK = 10;
 interface Visit {
   since: number;
   ids: number[];
-  dones: number[];
+  done_frames: number[];
   detach(): void;
 }
 
@@ -55,13 +55,13 @@ verifies(
     writing = false;
     const final = await Promise.all(clients);
     await until(() =>
-      final.every(({ ids, since, dones }) => dones.length > 0 && (ids.at(-1) ?? since) === last),
+      final.every(({ ids, since, done_frames }) => done_frames.length > 0 && (ids.at(-1) ?? since) === last),
     );
 
     const wrong = visits.filter(({ since, ids }) => !isRun(ids, since + 1));
     expect(wrong).toEqual([]);
-    expect(visits.filter(({ dones }) => dones.length > 1)).toEqual([]);
-    expect(final.map(({ dones }) => dones.length)).toEqual(upTo(CLIENTS).map(() => 1));
+    expect(visits.filter(({ done_frames }) => done_frames.length > 1)).toEqual([]);
+    expect(final.map(({ done_frames }) => done_frames.length)).toEqual(upTo(CLIENTS).map(() => 1));
     expect(visits.length).toBeGreaterThan(CLIENTS * 2);
     expect(last).toBe(EVENTS + 1);
   },
@@ -69,7 +69,7 @@ verifies(
 );
 
 async function attach({ fanout }: FanoutFixture, since: number): Promise<Visit> {
-  const visit: Visit = { since, ids: [], dones: [], detach: () => {} };
+  const visit: Visit = { since, ids: [], done_frames: [], detach: () => {} };
   const attachment = await fanout.attach(
     caller,
     { session_id: "s" },
@@ -78,7 +78,7 @@ async function attach({ fanout }: FanoutFixture, since: number): Promise<Visit> 
       adapter_id: "test",
       send({ entry_id, event, frame }) {
         if (entry_id !== null) visit.ids.push(entry_id);
-        if (event.kind === "session.replay.done") visit.dones.push(frame.length);
+        if (event.kind === "session.replay.done") visit.done_frames.push(frame.length);
         return 0;
       },
       ended: () => {},

@@ -110,7 +110,7 @@ describe("a run of a harness", () => {
     },
   );
 
-  test("is refused while a turn of its session is running", async () => {
+  test("refuses a harness while a turn of its session is running", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
     const { run_id } = await fixture.kernel.sessions.message(
@@ -140,7 +140,7 @@ describe("a run of a harness", () => {
     expect(await fixture.kernel.runs.get(user, child)).toMatchObject({ status: "cancelled" });
   });
 
-  test("is started only once for the same Idempotency-Key", async () => {
+  test("starts a harness only once for the same Idempotency-Key", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
     scriptHarness(fixture, async () => ({ summary: { text: "once" } }));
@@ -151,7 +151,7 @@ describe("a run of a harness", () => {
     expect(fixture.runner.requests).toHaveLength(1);
   });
 
-  test("is refused for modes, targets, limits and fields that the contract does not define", async () => {
+  test("refuses modes, targets, limits and fields that the contract does not define", async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
     for (const [input, path] of [

@@ -41,7 +41,7 @@ verifies(
     await fixture.say("/say hello");
     const run = await host(fixture, async ({ caller }) => {
       const chain = await readChain(fixture, "s1");
-      // The harness reads what was said under the built-in loop.
+      // The harness reads the messages from turns of the built-in loop.
       const before = await fixture.kernel.chains.blocks(caller, chain, 0, 100);
       expect(before.map(({ kind }) => kind)).toEqual(["input", "response", "input"]);
       await fixture.kernel.chains.addBlocks(caller, chain, TRANSCRIPT);
@@ -91,7 +91,7 @@ test("withholds chains:write from a harness that continues a session with runs",
   expect(scopes).toEqual(["chains:read", "runs:read", "runs:write", "sessions:read"]);
 });
 
-test("asks people to permit what the agent of a harness wants to do, and records the answer with its run", async () => {
+test("requests approval for an action of a harness's agent, and records the answer with its run", async () => {
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage(HOSTED));
   const { approvals, invocations } = fixture.kernel;
@@ -100,10 +100,10 @@ test("asks people to permit what the agent of a harness wants to do, and records
     ["approve", { status: "succeeded", error: null }],
     ["reject", { status: "failed", error: { code: "approval.rejected" } }],
   ] as const) {
-    let asked = "";
+    let invocation_id = "";
     const run = await host(fixture, async ({ caller }) => {
       const ticket = await invocations.invoke(caller, body);
-      asked = ticket.invocation.id;
+      invocation_id = ticket.invocation.id;
       const approval = await approvals.get(admin, ticket.invocation.approval_id!);
       expect(approval).toMatchObject({
         tool: "harness_action",
@@ -115,7 +115,7 @@ test("asks people to permit what the agent of a harness wants to do, and records
       await ticket.settled;
     });
     expect(run).toMatchObject({ status: "completed", error: null });
-    expect(await invocations.get(user, asked)).toMatchObject({ ...ending, run_id: run.id });
+    expect(await invocations.get(user, invocation_id)).toMatchObject({ ...ending, run_id: run.id });
   }
 });
 

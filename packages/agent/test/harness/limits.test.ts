@@ -1,9 +1,9 @@
 /** The limits of a harness, enforced by the kernel whatever the harness does. */
 import type { Run } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, type TestSession } from "../loop/test-session.ts";
@@ -132,7 +132,7 @@ verifies(
     const { yes } = autoApprovePlugin();
     const fixture = await createTestSession({ plugins: [agentTool, yes] });
     await fixture.bind(harnessPackage());
-    const answers = async (policy: NonNullable<Policy>) => {
+    const runWithPolicy = async (policy: NonNullable<Policy>) => {
       const ended: Run[] = [];
       const { used } = await execute(fixture, policy, async ({ run }) => {
         ended.push(await (await run("a", `child-${JSON.stringify(policy)}`, spawn)).ticket!.settled);
@@ -141,13 +141,13 @@ verifies(
       const nested = items.filter(({ parent_run_id }) => parent_run_id === ended[0]!.id);
       return { status: ended[0]!.status, nested: nested.map(({ status }) => status), used };
     };
-    expect(await answers({ max_depth: 2 })).toMatchObject({
+    expect(await runWithPolicy({ max_depth: 2 })).toMatchObject({
       status: "completed",
       nested: ["completed"],
       used: { child_runs: 2 },
     });
-    expect(await answers({ max_depth: 1 })).toMatchObject({ nested: [], used: { child_runs: 1 } });
-    expect(await answers({ max_child_runs: 1 })).toMatchObject({ nested: [], used: { child_runs: 1 } });
+    expect(await runWithPolicy({ max_depth: 1 })).toMatchObject({ nested: [], used: { child_runs: 1 } });
+    expect(await runWithPolicy({ max_child_runs: 1 })).toMatchObject({ nested: [], used: { child_runs: 1 } });
   },
 );
 
@@ -155,7 +155,7 @@ verifies("harness.limits", "auto-compacts a child run only as often as the polic
   const fixture = await createTestSession();
   await fixture.bind(harnessPackage());
   await fixture.kernel.config.set(admin, { "providers.llm-echo.context_window": 2_000 });
-  const compacted = async (session_id: string, policy: NonNullable<Policy>) => {
+  const countCompactions = async (session_id: string, policy: NonNullable<Policy>) => {
     const { done, used } = await execute(fixture, policy, async ({ run }) => {
       for (let n = 0; n < 8; n++)
         await (await run(`${session_id}${n}`, session_id, `/say ${n} ${"lorem ipsum ".repeat(120)}`)).ticket!
@@ -164,12 +164,13 @@ verifies("harness.limits", "auto-compacts a child run only as often as the polic
     expect(done.status).toBe("completed");
     return (used as { compactions: number }).compactions;
   };
-  expect(await compacted("free", {})).toBeGreaterThan(1);
-  expect(await compacted("once", { max_compactions: 1 })).toBe(1);
-  expect(await compacted("never", { allow_compaction: false })).toBe(0);
+  expect(await countCompactions("free", {})).toBeGreaterThan(1);
+  expect(await countCompactions("once", { max_compactions: 1 })).toBe(1);
+  expect(await countCompactions("never", { allow_compaction: false })).toBe(0);
   const started = fixture.events.filter(({ kind }) => kind === "session.compaction.started");
-  const of = (id: string) => started.filter(({ payload }) => payload.target_session_id === id).length;
-  expect([of("once"), of("never")]).toEqual([1, 0]);
+  const countStarted = (id: string) =>
+    started.filter(({ payload }) => payload.target_session_id === id).length;
+  expect([countStarted("once"), countStarted("never")]).toEqual([1, 0]);
 });
 
 test("requires a key for each run that a harness starts", async () => {
@@ -184,7 +185,7 @@ test("requires a key for each run that a harness starts", async () => {
 
 verifies(
   "harness.contract",
-  "grants a harness only the scopes for what its manifest names in supports",
+  "grants a harness only the scopes that match supports in its manifest",
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage({ supports: ["continue"] }));

@@ -1,6 +1,7 @@
 /** A harness after a crash of its process or of its gateway, and after a person resumes it. */
 import type { Json, JsonObject } from "@backplane/contract";
-import { ended } from "@backplane/test-kit/kernel/scripted-runner";
+import { hookExport, manifest } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -99,7 +100,7 @@ verifies(
   },
 );
 
-verifies("harness.checkpoint", "resumes after a gateway crash with the state of its fidelity", async () => {
+verifies("harness.checkpoint", "resumes after a gateway crash with the state for its fidelity", async () => {
   const seen = new Map<string, JsonObject>();
   for (const fidelity of ["lossless", "checkpoint", "prompt_replay", "summary_reseed"]) {
     const first = await createTestSession();
@@ -155,6 +156,135 @@ verifies("harness.checkpoint", "resumes after a gateway crash with the state of 
   expect(seen.get("summary_reseed")).toMatchObject({ summary: { text: "half done" } });
   expect(seen.get("summary_reseed")).not.toHaveProperty("checkpoint");
 });
+
+const LOREM = "lorem ipsum dolor ".repeat(40);
+
+/** Runs a harness that crashes after its first checkpoint; returns the body of its second start. */
+async function crashOnce(
+  fixture: TestSession,
+  options: { policy?: object; between?: () => Promise<unknown> } = {},
+): Promise<JsonObject> {
+  let starts = 0;
+  let body: JsonObject = {};
+  fixture.runner.script = async ({ request, event }) => {
+    if (request.op !== "harness.run") return ok(null);
+    body = request.body;
+    if (++starts > 1) return ok({});
+    event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { text: "half done" } } });
+    await options.between?.();
+    return ended("failed", "crashed");
+  };
+  const harness = { export_id: "triage", policy: options.policy ?? {} };
+  const done = await (await fixture.kernel.runs.start(user, { ...START, harness })).settled;
+  expect([done.status, starts]).toEqual(["completed", 2]);
+  return body;
+}
+
+verifies(
+  "compactor.loss",
+  "keeps pins, system messages and open tasks when a harness is reseeded, and records tokens and loss",
+  async () => {
+    const fixture = await createTestSession();
+    const { sessions, chains, invocations } = fixture.kernel;
+    await fixture.bind(harnessPackage({ fidelity: "summary_reseed" }));
+    const hook_package = manifest([hookExport("notify", ["chain.compacted"])], { package_id: "acme/notify" });
+    await fixture.bind(hook_package);
+    const { head_chain_id: source_id } = await sessions.create(user, { session_id: "s1" });
+    const text = (words: string) => [{ type: "text", text: words }];
+    const [system, pinned] = await chains.addBlocks(user, source_id, [
+      { kind: "system", content: text("You are a coding agent.") },
+      { kind: "input", content: text("the deploy key is on the blue shelf") },
+      { kind: "response", content: text(LOREM) },
+    ]);
+    await fixture.say(`/say ${LOREM}`);
+    await sessions.pin(user, { session_id: "s1" }, pinned!.entry_id!);
+    const body = await crashOnce(fixture);
+    const { head_chain_id } = await sessions.get(user, { session_id: "s1" });
+    expect((body.target as JsonObject).chain_id).toBe(head_chain_id);
+    expect(await sessions.pins(user, { session_id: "s1" })).toMatchObject([{ in_context: true }]);
+    const start = await chains.start(user, head_chain_id);
+    const blocks = await chains.blocks(user, head_chain_id, start, 100);
+    expect(blocks.map(({ kind, content }) => [kind, content[0]!.text])).toEqual([
+      ["system", "half done"],
+      ["system", "You are a coding agent."],
+      ["input", "the deploy key is on the blue shelf"],
+      ["input", "fix the bug"],
+    ]);
+    const compaction = await sessions.compaction(user, head_chain_id);
+    expect(compaction).toMatchObject({
+      source: { chain_id: source_id },
+      tokens_before: expect.any(Number),
+      compactor: null,
+      diagnostics: { fidelity: "summary_reseed" },
+      loss: { kept: 3, condensed: 0, dropped: 3 },
+    });
+    expect(compaction.tokens_after).toBeLessThan(compaction.tokens_before!);
+    const accounts = await sessions.compactedEntries(user, head_chain_id);
+    expect(accounts.find(({ entry_id }) => entry_id === system!.entry_id)).toMatchObject({ outcome: "kept" });
+    // The event of the new chain belongs to the trace of the harness.
+    const list = async (export_id: string) =>
+      (await invocations.list(user, { export_id }, { limit: 5 })).items;
+    await until(async () => (await list("notify")).length === 1);
+    const [hook] = await list("notify");
+    const [harness] = await list("triage");
+    expect([hook!.trace_id, hook!.run_id]).toEqual([harness!.trace_id, harness!.run_id]);
+  },
+);
+
+verifies(
+  "harness.limits",
+  "resumes a summary_reseed harness on its chain if the policy allows no compaction",
+  async () => {
+    for (const policy of [{ allow_compaction: false }, { max_compactions: 0 }]) {
+      const fixture = await createTestSession();
+      await fixture.bind(harnessPackage({ fidelity: "summary_reseed" }));
+      await fixture.say(`/say ${LOREM}`);
+      const before = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+      const body = await crashOnce(fixture, { policy });
+      expect(body).toMatchObject({
+        mode: "resume",
+        summary: { text: "half done" },
+        target: { chain_id: before.head_chain_id },
+      });
+      const { head_chain_id } = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+      expect(head_chain_id).toBe(before.head_chain_id);
+    }
+  },
+);
+
+verifies(
+  "harness.checkpoint",
+  "replays the target chain after a reset, and the compacted chain after a compaction",
+  async () => {
+    const replayAfter = async (between: (fixture: TestSession) => Promise<unknown>) => {
+      const fixture = await createTestSession();
+      await fixture.bind(harnessPackage({ fidelity: "prompt_replay" }));
+      for (let n = 0; n < 3; n++) await fixture.say(`/say ${n} ${LOREM}`);
+      const target = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+      const body = await crashOnce(fixture, { between: () => between(fixture) });
+      const head = await fixture.kernel.sessions.get(user, { session_id: "s1" });
+      expect(head.head_chain_id).not.toBe(target.head_chain_id);
+      const { chain_id, blocks } = body.chain as JsonObject;
+      expect((body.target as JsonObject).chain_id).toBe(chain_id);
+      return {
+        sent: chain_id,
+        target: target.head_chain_id,
+        head: head.head_chain_id,
+        text: JSON.stringify(blocks),
+      };
+    };
+    const reset = await replayAfter(async (fixture) => {
+      await fixture.kernel.sessions.reset(user, { session_id: "s1" });
+      await fixture.say("/say something else");
+    });
+    expect(reset.sent).toBe(reset.target);
+    expect([reset.text.includes("0 lorem"), reset.text.includes("fix the bug")]).toEqual([true, true]);
+    expect(reset.text).not.toContain("something else");
+    const compacted = await replayAfter(({ kernel }) => kernel.sessions.compact(user, { session_id: "s1" }));
+    expect(compacted.sent).toBe(compacted.head);
+    expect(compacted.text).toContain("fix the bug");
+  },
+);
 
 verifies(
   "harness.contract",
@@ -229,11 +359,11 @@ verifies(
   async () => {
     const fixture = await createTestSession();
     await fixture.bind(harnessPackage());
-    let child = "";
+    let first_child_id = "";
     scriptHarness(fixture, async ({ event, run, cancelled }) => {
       const { id, ticket } = await run("a", "child", "/say a");
       await ticket!.settled;
-      child = id;
+      first_child_id = id;
       event({ type: "checkpoint", checkpoint: { kind: "checkpoint", data: { cursor: 7 } } });
       await cancelled;
       return {};
@@ -246,16 +376,16 @@ verifies(
     });
     await fixture.kernel.runs.cancel(user, run_id);
     let body: JsonObject = {};
-    let same = "";
+    let second_child_id = "";
     scriptHarness(fixture, async (running) => {
       body = running.body;
-      same = (await running.run("a", "child", "/say a")).id;
+      second_child_id = (await running.run("a", "child", "/say a")).id;
       return { summary: { text: "finished" } };
     });
     const done = await (await fixture.kernel.runs.start(user, resume)).settled;
     expect(done).toMatchObject({ status: "completed", harness: { execution_id } });
     expect(done.id).not.toBe(run_id);
-    expect(same).toBe(child);
+    expect(second_child_id).toBe(first_child_id);
     expect(body).toMatchObject({
       mode: "resume",
       target: { session_id: "s1", execution_id },

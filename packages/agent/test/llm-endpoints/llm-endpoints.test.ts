@@ -1,13 +1,15 @@
-/** Model calls of API clients in the kernel: what remains after a crash, and what a client without a provider gets. */
+/** Model calls of API clients in the kernel: their records after a crash, their limits, and the refusals. */
 import type { KernelPlugin } from "@backplane/contract";
-import type { Caller, LlmEndpointPart, LlmEndpointRequest } from "@backplane/ports";
-import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
-import { expect, test } from "vitest";
+import { type Caller, hostPolicy, type LlmEndpointPart, type LlmEndpointRequest } from "@backplane/ports";
+import { openPostgresStore } from "@backplane/store";
+import { admin, createTestKernel, seedTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
+import { expect, onTestFinished, test } from "vitest";
+import { startPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createLlmEndpoints, MAX_CALLS_PER_CALLER } from "../../src/llm-endpoints/llm-endpoints.ts";
 
-/** A provider that is asked and never answers. */
-function silentProvider(asked: string[] = []): KernelPlugin {
+/** A provider that receives calls and never answers them. */
+function silentProvider(received: string[] = []): KernelPlugin {
   return {
     name: "llm-silent",
     version: "1.0.0",
@@ -15,7 +17,7 @@ function silentProvider(asked: string[] = []): KernelPlugin {
     providerId: "llm-silent",
     configSchema: { type: "object", properties: { model: { type: "string", default: "m" } } },
     subscriptions: () => ["llm.call.request"],
-    onEvent: ({ id }) => void asked.push(id),
+    onEvent: ({ id }) => void received.push(id),
   };
 }
 
@@ -31,15 +33,39 @@ const request: LlmEndpointRequest = {
 };
 
 verifies("llm.gateway", "reports a model call as lost after a crash of the gateway", async () => {
-  const asked: string[] = [];
-  const first = await createTestKernel({ plugins: [silentProvider(asked)] });
+  const received: string[] = [];
+  const first = await createTestKernel({ plugins: [silentProvider(received)] });
   const { id } = await first.kernel.llm.call(admin, request, new AbortController().signal);
-  await until(() => asked.length === 1);
+  await until(() => received.length === 1);
   expect(await first.kernel.llm.get(admin, id)).toMatchObject({ status: "running", usage: null });
   await first.crash();
   const second = await createTestKernel({ file: first.file, plugins: [silentProvider()] });
   expect(await second.kernel.llm.get(admin, id)).toMatchObject({ status: "lost", actor: "admin" });
 });
+
+verifies(
+  "llm.gateway",
+  "reports the model calls of a dead gateway as lost when its lease has expired, and no others",
+  async () => {
+    const server = await startPostgres();
+    onTestFinished(() => server.stop());
+    const host = { recovery: { interval_ms: 50, node_ttl_ms: 1_500 } };
+    const open = async () => {
+      const store = await openPostgresStore({ url: server.url });
+      return await seedTestKernel(store, "", { host, plugins: [silentProvider()] });
+    };
+    const [first, second] = [await open(), await open()];
+    const { signal } = new AbortController();
+    const { id } = await first.kernel.llm.call(admin, request, signal);
+    const other = await second.kernel.llm.call(admin, request, signal);
+    const status = async (call: string) => (await second.kernel.llm.get(admin, call)).status;
+    await first.crash();
+    expect(await status(id)).toBe("running");
+    await until(async () => (await status(id)) === "lost");
+    expect(await status(other.id)).toBe("running");
+  },
+  60_000,
+);
 
 test("cancels and settles running model calls when the gateway stops", async () => {
   const { kernel, store } = await createTestKernel({ plugins: [silentProvider()] });
@@ -114,8 +140,15 @@ function openEndpoints() {
   };
   let id = 0;
   const parts = {
-    deps: { store, clock, ids: { next: () => `llmc_${id++}` }, log: { warn() {}, error() {} } },
+    deps: {
+      store,
+      clock,
+      host: hostPolicy(),
+      ids: { next: () => `llmc_${id++}` },
+      log: { warn() {}, error() {} },
+    },
     door: {
+      lease: { mayTakeOver: () => true },
       authority: { require: async () => {}, resolveRoot: ({ actor }: Caller) => ({ actor }) },
       policies: { of: async () => ({ document: { llm: {} } }) },
       store_wait: { run: (_what: string, work: () => Promise<unknown>) => work() },
@@ -150,7 +183,7 @@ verifies(
   },
 );
 
-verifies("llm.gateway", "reserves tokens for each of the answers that a client asks for", async () => {
+verifies("llm.gateway", "reserves tokens for each answer that a client requests", async () => {
   const { call, opened } = openEndpoints();
   await call(KEY);
   await call(KEY, { ...request.body, n: 8 });
@@ -160,7 +193,7 @@ verifies("llm.gateway", "reserves tokens for each of the answers that a client a
   expect(invalid).toBeLessThan(one + 100);
 });
 
-verifies("llm.gateway", "ends the calls of a gateway that has ended while another one runs", async () => {
+verifies("llm.gateway", "ends the calls of a stopped gateway while another gateway runs", async () => {
   const { module, lost, tick, due } = openEndpoints();
   await module.start();
   expect(lost).toEqual([1_000_000]);

@@ -1,4 +1,5 @@
 import type { BusEvent, JsonObject, KernelPlugin, KernelTool, PluginContext } from "@backplane/contract";
+import type { WatchedEvent } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
 import { admin, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
@@ -24,9 +25,11 @@ function surface(): {
   plugin: KernelPlugin;
   asked: BusEvent<"approval.request">[];
   gone: BusEvent[];
+  answers: BusEvent[];
   ctx: PluginContext;
 } {
-  const kept = {
+  const received = {
+    answers: [] as BusEvent[],
     asked: [] as BusEvent<"approval.request">[],
     gone: [] as BusEvent[],
     ctx: null as never as PluginContext,
@@ -35,16 +38,17 @@ function surface(): {
     name: "surface",
     version: "1.0.0",
     category: "adapter",
-    subscriptions: () => ["approval.request", "approval.cancelled"],
+    subscriptions: () => ["approval.request", "approval.cancelled", "approval.response"],
     onLoad: (ctx) => {
-      kept.ctx = ctx;
+      received.ctx = ctx;
     },
     onEvent(event) {
-      if (event.kind === "approval.request") kept.asked.push(event as BusEvent<"approval.request">);
-      else kept.gone.push(event);
+      if (event.kind === "approval.response") received.answers.push(event);
+      else if (event.kind === "approval.request") received.asked.push(event as BusEvent<"approval.request">);
+      else received.gone.push(event);
     },
   };
-  return Object.assign(kept, { plugin });
+  return Object.assign(received, { plugin });
 }
 
 const answer = (
@@ -98,9 +102,57 @@ verifies("approval.flow", "publishes an answer from outside the bus with its fee
   expect(answered.map(({ session_id, payload }) => [session_id, payload])).toEqual([
     ["kernel", { id, target_session_id: "s1", response: "reject", feedback: "use trash instead" }],
   ]);
-  const told = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!.payload.messages;
-  expect(JSON.stringify(told)).toContain("use trash instead");
+  const sent_messages = fixture.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!
+    .payload.messages;
+  expect(JSON.stringify(sent_messages)).toContain("use trash instead");
 });
+
+verifies(
+  ["bus.scope", "approval.flow"],
+  "sends an accepted answer of a plugin with its feedback to the session's watchers once",
+  async () => {
+    const { fixture, ui } = await openAsking();
+    const watch = async (session_id: string) => {
+      const seen: { kind: string; source: string; payload: object }[] = [];
+      const send = ({ event }: WatchedEvent) => {
+        if (event.kind.startsWith("approval.")) seen.push(event);
+        return 0;
+      };
+      await fixture.kernel.fanout.attach(
+        { ...user, scopes: ["sessions:write"] },
+        { session_id },
+        { adapter_id: "test", since_entry: null, send, ended: () => {} },
+      );
+      return seen;
+    };
+    const [own, other] = [await watch("s1"), await watch("s2")];
+    const turn = fixture.say('/tool shell {"command": "rm"}');
+    await until(() => ui.asked.length === 1);
+    const { id } = ui.asked[0]!.payload;
+    // Rejected answers do not reach the watchers, even if they name a session.
+    await answer(ui.ctx, id, "approve", { digest: "sha256:other", target_session_id: "s1" });
+    await answer(ui.ctx, "appr_00000000000000000000000000", "approve", { target_session_id: "s2" });
+    await answer(ui.ctx, id, "reject", { feedback: "use trash", target_session_id: "s2" });
+    await turn;
+    const payload = { id, target_session_id: "s1", response: "reject", feedback: "use trash" };
+    expect(own.map(({ kind, source, payload }) => [kind, source, payload])).toEqual([
+      ["approval.request", "kernel", expect.objectContaining({ id })],
+      ["approval.response", "surface", payload],
+    ]);
+    expect(other).toEqual([]);
+    // A plugin receives each published answer once, and an answer over the API once.
+    expect(ui.answers.map(({ source }) => source)).toEqual(["surface", "surface", "surface"]);
+    const second = fixture.say('/tool shell {"command": "ls"}');
+    await until(() => ui.asked.length === 2);
+    await fixture.kernel.approvals.answer(admin, ui.asked[1]!.payload.id, { response: "approve" });
+    await second;
+    expect(own.map(({ kind, source }) => [kind, source]).slice(2)).toEqual([
+      ["approval.request", "kernel"],
+      ["approval.response", "kernel"],
+    ]);
+    expect(ui.answers.map(({ source }) => source).slice(3)).toEqual(["kernel"]);
+  },
+);
 
 verifies(
   "ktool.dispatch",

@@ -1,10 +1,10 @@
-/** The channel of a message: which tools its turn has, and that everything the turn starts stays on it. */
+/** The channel of a message limits the tools of its turn, and everything that the turn starts stays on that channel. */
 import type { KernelPlugin, KernelTool, PluginContext, Policy } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";

@@ -63,8 +63,9 @@ verifies("ktool.dispatch", "reports each outcome of a typed call with its own ki
   const [unknown, invalid, denied, thrown, fine] = calls.map(({ id }) => byCall.get(id)!);
   expect(unknown).toMatchObject({ kind: "tool.error", payload: { kind: "not_found" } });
   expect(invalid).toMatchObject({ kind: "tool.error", payload: { kind: "validation" } });
-  const { issues } = invalid!.payload.detail as { issues: { path: string }[] };
+  const { errors, issues } = invalid!.payload.detail as { errors: unknown[]; issues: { path: string }[] };
   expect(issues.length).toBeGreaterThan(0);
+  expect(errors).toEqual(issues);
   expect(denied).toMatchObject({ kind: "tool.error", payload: { kind: "rejected" } });
   expect(thrown).toMatchObject({
     kind: "tool.call.result",

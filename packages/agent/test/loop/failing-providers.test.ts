@@ -57,11 +57,18 @@ verifies(
       provider: "broken",
     });
     const failed = await fixture.say("hello");
-    expect(failed).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
+    expect(failed).toMatchObject({
+      status: "failed",
+      error: {
+        code: "llm.failed",
+        message: expect.stringContaining("broken failed: no such wire") as string,
+      },
+    });
     const errors = fixture.events.filter(
       ({ kind, payload }) => kind === "plugin.error" && payload.name === "broken",
     );
-    expect(errors.length).toBeGreaterThan(0);
+    // Three failures in a row unload a plugin, so one message must not cause them.
+    expect(errors).toHaveLength(1);
     await fixture.kernel.config.set(admin, { provider: "silent" });
     const turn = fixture.say("hello", "s2");
     await until(() =>
@@ -73,7 +80,7 @@ verifies(
   30_000,
 );
 
-verifies("bus.correlation", "accepts an answer only from the plugin that was asked", async () => {
+verifies("bus.correlation", "accepts an answer only from the plugin that was called", async () => {
   const hijack: KernelPlugin = {
     name: "hijack",
     version: "1.0.0",

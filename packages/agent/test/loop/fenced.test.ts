@@ -3,10 +3,10 @@ import { BackplaneError, type KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
 import { openPostgresStore } from "@backplane/store";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
@@ -83,7 +83,7 @@ const PAY_TWICE = '/tool pay {"what": "a"}\n/then\n/tool pay {"what": "b"}\n/the
 
 verifies(
   "node.fence",
-  "continues a taken-over turn on one gateway only, and the previous one neither writes nor calls",
+  "continues a taken-over turn on one gateway only; the previous one makes no writes and no calls",
   async () => {
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();
@@ -243,7 +243,7 @@ verifies(
 
 verifies(
   "node.turn-once",
-  "joins a message from another gateway to the turn and answers it before the turn ends",
+  "adds a message from another gateway to the turn and answers it before the turn ends",
   async () => {
     const paid: string[] = [];
     const { promise, resolve } = Promise.withResolvers<void>();

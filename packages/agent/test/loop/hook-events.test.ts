@@ -2,10 +2,10 @@
 import type { JsonObject } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
+import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { hookExport, manifest, toolExport } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
-import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";
@@ -174,6 +174,33 @@ verifies("contract.ids", "keeps one trace for a turn, its calls and its sub-agen
   }
   expect(runs.map(({ trace_id }) => trace_id)).toEqual([run.trace_id, run.trace_id]);
 });
+
+verifies(
+  "contract.ids",
+  "keeps one trace for a requested compaction, its compactor and its hooks",
+  async () => {
+    const fixture = await createTestSession();
+    await bindHook(fixture);
+    const { bindings, invocations, sessions } = fixture.kernel;
+    await bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id: "weave",
+    });
+    await fixture.say(`/say ${"long ".repeat(400)}`);
+    fixture.runner.script = ({ request }) =>
+      ok(request.op === "compactor.compact" ? { summary: { text: "short" } } : null);
+    const { id } = await sessions.compact(user, { session_id: "s1" });
+    await until(() => delivered(fixture, "chain.compacted").length === 1);
+    const [compactor] = (await invocations.list(user, { export_id: "weave" }, { limit: 5 })).items;
+    expect(delivered(fixture, "chain.compacted")).toMatchObject([
+      { chain_id: id, trace_id: compactor!.trace_id },
+    ]);
+    const { items: hooks } = await invocations.list(user, { export_id: "notify" }, { limit: 20 });
+    const calls = hooks.filter(({ chain_id }) => chain_id === id);
+    expect(calls.map(({ trace_id }) => trace_id)).toEqual([compactor!.trace_id]);
+  },
+);
 
 verifies(
   ["hook.contract", "contract.ids"],

@@ -68,15 +68,15 @@ test("records the result of each call before the next message after an interrupt
 /** Returns calls without a result before the next message or the end, and results without a call. */
 function unanswered(tape: readonly Entry[]): unknown[] {
   const open = new Set<unknown>();
-  const found: unknown[] = [];
+  const unmatched: unknown[] = [];
   for (const { id: at, kind, payload } of tape) {
     if (kind === "tool_call") open.add(payload.id);
     const done = kind === "tool_result" ? payload.tool_call_id : errorOf(payload);
-    if (done !== undefined && !open.delete(done)) found.push({ at, result_of_nothing: done });
-    if (kind === "message") found.push(...[...open].map((call) => ({ at, call })));
+    if (done !== undefined && !open.delete(done)) unmatched.push({ at, result_of_nothing: done });
+    if (kind === "message") unmatched.push(...[...open].map((call) => ({ at, call })));
     if (kind === "message") open.clear();
   }
-  return [...found, ...open];
+  return [...unmatched, ...open];
 }
 
 function errorOf({ name, data }: Entry["payload"]): unknown {

@@ -174,7 +174,7 @@ verifies(
       const run = await fixture.say(text, session_id);
       return { run, took: performance.now() - from };
     };
-    // They run at the same time, because each of them waits between its attempts.
+    // The turns run concurrently, because each of them waits between its attempts.
     const [retried, limited, gave_up, refused] = await Promise.all([
       timed("/error connection times 2\n/say fine", "s1"),
       timed("/error status 429 retry-after 1 times 1\n/say later", "s2"),

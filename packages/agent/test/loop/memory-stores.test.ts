@@ -1,7 +1,7 @@
-/** Several memory plugins: the loop asks each one and merges what they found. */
+/** Several memory plugins: the loop queries each of them and merges their hits. */
 import type { Decision, KernelPlugin, MemoryEntry } from "@backplane/contract";
 import { user } from "@backplane/test-kit/kernel/test-kernel";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createTestSession, strategyPlugin } from "./test-session.ts";
 
@@ -22,9 +22,9 @@ verifies(
   "memory.store",
   "merges the hits of short-term and long-term stores and names their source",
   async () => {
-    const found: (MemoryEntry[] | null)[] = [];
+    const results: (MemoryEntry[] | null)[] = [];
     const asking = strategyPlugin("asking", ({ memory }) => {
-      found.push(memory);
+      results.push(memory);
       return memory === null ? { next: "memory", query: "paris", k: 3 } : { next: "done", content: "ok" };
     });
     const fixture = await createTestSession({
@@ -43,13 +43,29 @@ verifies(
     });
     await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "asking" });
     expect((await fixture.say("hello")).status).toBe("completed");
-    expect(found.at(-1)).toEqual([
+    expect(results.at(-1)).toEqual([
       { text: "a city", score: 0.9, source: "archive", store: "long-term" },
       { text: "today", score: 0.5, source: "recent", store: "short-term" },
       { text: "equal", score: 0.5, source: "archive", store: "long-term" },
     ]);
   },
 );
+
+test("continues a turn immediately without the memories of a store that throws", async () => {
+  const asking = strategyPlugin("asking", ({ memory }) =>
+    memory === null
+      ? { next: "memory", query: "paris" }
+      : { next: "done", content: `${memory.length} found` },
+  );
+  const broken: KernelPlugin = {
+    ...memoryPlugin("broken", undefined, []),
+    onEvent: () => Promise.reject(new Error("no disk")),
+  };
+  const works = memoryPlugin("works", undefined, [{ text: "a city", score: 1 }]);
+  const fixture = await createTestSession({ plugins: [asking, broken, works] });
+  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "asking" });
+  expect((await fixture.say("hello")).output!.content).toBe("1 found");
+});
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -67,9 +83,9 @@ async function openStores(decide: (asked: boolean) => Decision) {
       },
     };
   };
-  const found: (MemoryEntry[] | null)[] = [];
+  const results: (MemoryEntry[] | null)[] = [];
   const strategy = strategyPlugin("choosing", ({ memory, phase }) => {
-    found.push(memory);
+    results.push(memory);
     return decide(phase !== "start");
   });
   const fixture = await createTestSession({
@@ -83,14 +99,14 @@ async function openStores(decide: (asked: boolean) => Decision) {
   const say = async () => {
     received.length = 0;
     expect((await fixture.say("hello")).status).toBe("completed");
-    return { received: [...received], hits: found.at(-1)?.map(({ text }) => text) };
+    return { received: [...received], hits: results.at(-1)?.map(({ text }) => text) };
   };
   return { fixture, received, say };
 }
 
 verifies(
   ["memory.store", "plug.extras"],
-  "asks the kind of store that fits the age of the session first, and the other for what is missing",
+  "queries the kind of store that fits the age of the session first, and the other kind for missing hits",
   async () => {
     let k = 1;
     const { fixture, say } = await openStores((asked) =>

@@ -72,7 +72,7 @@ test("treats the refusal of a call as its result", () => {
   expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
 });
 
-test("waits for the calls of an answer that was not kept and then asks the model", () => {
+test("waits for the calls of an answer that was not kept and then calls the model", () => {
   const progress = progressAfter(
     messageEntry("user"),
     answered("q1", "a"),
@@ -106,7 +106,7 @@ test("ignores an answer that became a message or that is older than the turn", (
   expect(again.open).toEqual(["a"]);
 });
 
-test("ignores an earlier turn's answer that a compaction has copied to after the start of the turn", () => {
+test("ignores an earlier turn's answer that a compaction has copied past the start of the turn", () => {
   const entries = tape(messageEntry("user") as never, answered("q1") as never).map((entry) => ({
     ...entry,
     meta: { copy_of: entry.id - FIRST_ENTRY_ID + 1 },

@@ -45,7 +45,7 @@ verifies("loop.history", "continues a conversation after a restart with its full
 
 verifies(
   "approval.durable",
-  "keeps a durable approval across a restart, accepts its answer there and checks the call again",
+  "keeps a durable approval across a restart, accepts its answer afterwards and checks the call again",
   async () => {
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };

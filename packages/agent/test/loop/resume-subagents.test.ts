@@ -1,8 +1,8 @@
 import type { Entry, KernelPlugin, KernelTool, PluginContext, Run } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
-import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
+import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, createTestSession, type TestSession } from "./test-session.ts";

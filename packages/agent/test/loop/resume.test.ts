@@ -75,8 +75,8 @@ test("resumes a turn after a crash during its tool calls and repeats only calls 
   expect(calls.toSorted()).toEqual(["look", "look", "pay", "quick"]);
   const tape = await second.tape();
   expect(assistantTexts(tape)).toEqual(["over"]);
-  const made = tape.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name);
-  expect(made.map((name) => name as string).toSorted()).toEqual(["look", "pay", "quick"]);
+  const called_tools = tape.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name);
+  expect(called_tools.map((name) => name as string).toSorted()).toEqual(["look", "pay", "quick"]);
   const results = tape.filter(({ kind }) => kind === "tool_result");
   expect(results.filter(({ payload }) => payload.ok === true)).toHaveLength(2);
   expect(results).toHaveLength(3);
@@ -85,7 +85,7 @@ test("resumes a turn after a crash during its tool calls and repeats only calls 
   expect(JSON.stringify(request.payload.messages)).toContain("never run twice");
   const resumed = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
   expect(resumed.map(({ payload }) => payload.data)).toMatchObject([{ run_id, resumed: 1, from: "answer" }]);
-  // The first answer is read from the tape, so the model is not asked for it again.
+  // The first answer is read from the tape, so the model is not called again for it.
   expect(tape.filter(({ payload }) => payload.name === "llm.call.response")).toHaveLength(2);
 });
 
@@ -104,7 +104,7 @@ verifies("tools.token-cost", "keeps the tools that the model found before a cras
   expect(calls).toEqual(["wait", "wait", "weather"]);
 });
 
-test("asks the model again after a crash during its answer", async () => {
+test("calls the model again after a crash during its answer", async () => {
   const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, {
     text: "/slow 50\n/say one two three four five six",
@@ -118,7 +118,7 @@ test("asks the model again after a crash during its answer", async () => {
   expect(await second.say("and now?")).toMatchObject({ status: "completed" });
 });
 
-test("keeps an answer that was given before a crash without asking the model again", async () => {
+test("keeps an answer that was given before a crash without calling the model again", async () => {
   const first = await createTestSession();
   const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
   await waitForEnd(first, run_id);
@@ -148,7 +148,7 @@ test("keeps an answer that was given before a crash without asking the model aga
   expect(assistantTexts(await second.tape("cut"))).toEqual(assistantTexts(tape));
 });
 
-test("joins a message to a resumed turn and ends its calls on an interrupt", async () => {
+test("adds a message to a resumed turn and ends its calls on an interrupt", async () => {
   const calls: string[] = [];
   const hanging: KernelTool = { ...counted("look", "read_only", calls), run: () => new Promise(() => {}) };
   const first = await createTestSession({ tools: [hanging] });
@@ -188,7 +188,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
   const slow = "/slow 50\n/say one two three four five six";
   const first = await createTestSession();
   const { caller, revoke } = await keyHolder(first);
-  const mine = await first.kernel.sessions.message(user, s1, { text: slow });
+  const own_run = await first.kernel.sessions.message(user, s1, { text: slow });
   const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
   await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
   await revoke();
@@ -197,7 +197,7 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
     file: first.file,
     host: { resume_turns: false },
   });
-  expect(await waitForEnd(second, mine.run_id)).toMatchObject({
+  expect(await waitForEnd(second, own_run.run_id)).toMatchObject({
     status: "failed",
     error: { code: "loop.failed" },
   });
@@ -205,13 +205,13 @@ test("ends interrupted turns when resuming is off or the caller lost its authori
   expect((await waitForEnd(second, keyed.run_id)).resumed).toBeUndefined();
 
   const third = await createTestSession();
-  const them = await keyHolder(third);
-  const theirs = await third.kernel.sessions.message(them.caller, s1, { text: slow });
+  const key_holder = await keyHolder(third);
+  const foreign_run = await third.kernel.sessions.message(key_holder.caller, s1, { text: slow });
   await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
-  await them.revoke();
+  await key_holder.revoke();
   await third.crash();
   const fourth = await createTestSession({ file: third.file });
-  expect(await waitForEnd(fourth, theirs.run_id)).toMatchObject({
+  expect(await waitForEnd(fourth, foreign_run.run_id)).toMatchObject({
     status: "failed",
     error: { code: "authority.key_revoked" },
   });

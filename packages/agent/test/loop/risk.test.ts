@@ -31,18 +31,18 @@ const offered = ({ events }: TestSession): string[][] =>
 const outcomes = ({ events }: TestSession): BusEvent[] =>
   events.filter(({ kind }) => kind === "tool.call.result" || kind === "tool.error");
 
-/** Returns the tools that ask for approval when a turn calls all of them. Every approval is rejected. */
+/** Returns the tools that need approval when a turn calls all of them. Every approval is rejected. */
 async function asksIn(fixture: TestSession, start: (text: string) => Promise<unknown>): Promise<string[]> {
   const turn = start(RISKY.map(({ name }) => `/tool ${name} {}`).join("\n"));
   const before = outcomes(fixture).length;
-  let asked = await pending(fixture);
+  let approvals = await pending(fixture);
   await until(async () => {
-    asked = await pending(fixture);
-    return asked.length + outcomes(fixture).length - before === RISKY.length;
+    approvals = await pending(fixture);
+    return approvals.length + outcomes(fixture).length - before === RISKY.length;
   });
-  for (const { id } of asked) await fixture.kernel.approvals.answer(admin, id, { response: "reject" });
+  for (const { id } of approvals) await fixture.kernel.approvals.answer(admin, id, { response: "reject" });
   await turn;
-  return asked.map((approval) => approval.tool.slice(3)).toSorted();
+  return approvals.map((approval) => approval.tool.slice(3)).toSorted();
 }
 
 verifies(

@@ -18,7 +18,7 @@ function createSettings(config: Record<string, Json>, own: string | null = null)
   return { state, settings: new LoopSettings(live as never, sessions as never, "default") };
 }
 
-test("prefers the requested strategy to the session's, and that to the org's", async () => {
+test("prefers the requested strategy to the session's, and the session's to the org's", async () => {
   const { settings, state } = createSettings({ "kernel.strategy": "org" }, "own");
   expect((await settings.read(key, "requested")).strategy).toBe("requested");
   expect((await settings.read(key, undefined)).strategy).toBe("own");

@@ -49,9 +49,22 @@ describe("the order of steps", () => {
         { next: "memory", query: "x" },
       ],
     ],
-  ])("fails a turn whose strategy asks for %s", async ([, text, decisions]) => {
+  ])("fails a turn whose strategy requests %s", async ([, text, decisions]) => {
     const { ended } = await run(text, decisions);
     expect(ended).toMatchObject({ status: "failed", error: { code: "loop.failed" } });
+  });
+});
+
+test("fails a turn immediately with the cause when its strategy throws", async () => {
+  const broken = strategyPlugin("broken", () => {
+    throw new Error("no plan");
+  });
+  const fixture = await createTestSession({ plugins: [broken] });
+  await fixture.kernel.sessions.create(user, { session_id: "s1", strategy: "broken" });
+  const ended = await fixture.say("hello");
+  expect(ended).toMatchObject({
+    status: "failed",
+    error: { code: "plugin_failed", message: expect.stringMatching(/broken failed: no plan/) as string },
   });
 });
 
@@ -137,14 +150,14 @@ test("refuses to start a run while a turn of the session is running", async () =
 
 test("writes a memory at the end of a turn if a memory plugin is loaded", async () => {
   const done: Decision = { next: "done", content: "ok", write: { text: "the user likes tea" } };
-  const kept = await run("hello", [done], [memory]);
-  expect(kept.eventsOf("memory.write").map(({ payload }) => payload.entry)).toEqual([
+  const remembered = await run("hello", [done], [memory]);
+  expect(remembered.eventsOf("memory.write").map(({ payload }) => payload.entry)).toEqual([
     { text: "the user likes tea" },
   ]);
   expect((await run("hello", [done])).eventsOf("memory.write")).toEqual([]);
 });
 
-test("ends a turn whose model asks for too many calls in one step", async () => {
+test("ends a turn whose model requests too many calls in one step", async () => {
   const calls = (count: number) => Array(count).fill('/tool add {"a": 1, "b": 2}').join("\n");
   const decisions: Decision[] = [{ next: "llm" }, { next: "tool" }];
   const { ended } = await run(calls(LOOP_LIMITS.tools_per_step + 1), decisions);

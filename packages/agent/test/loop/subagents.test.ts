@@ -1,10 +1,10 @@
 import type { BusEvent } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
-import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { autoApprovePlugin } from "@backplane/test-kit/kernel/auto-approve-plugin";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { addTool, createTestSession, gatedTool, type TestSession } from "./test-session.ts";
+import { addTool, createTestSession, gatedTool, strategyPlugin, type TestSession } from "./test-session.ts";
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
@@ -82,7 +82,7 @@ verifies("subagent.tool", "allows five levels of sub-agents with an approval for
   expect(String(started.at(-1)!.payload.child_id).split("::agent::")).toHaveLength(6);
 });
 
-verifies("subagent.tool", "enforces the limits of the host, whatever a call asks for", async () => {
+verifies("subagent.tool", "enforces the limits of the host, whatever a call requests", async () => {
   const host = { subagents: { depth: 1, wall_ms: 1_000, steps: 2 } };
   const fixture = await openAgents({ host });
   await fixture.say(spawn(spawn("/say too deep")));
@@ -120,6 +120,33 @@ verifies(
     });
   },
 );
+
+verifies("subagent.tool", "reports the strategy that the child uses and why it failed", async () => {
+  const planner = strategyPlugin("planner", ({ phase, last_response }) => {
+    if (phase !== "llm") return { next: "llm" };
+    return { next: (last_response?.tool_calls.length ?? 0) > 0 ? "tool" : "done" };
+  });
+  const { yes } = autoApprovePlugin();
+  const fixture = await createTestSession({ tools: [addTool], plugins: [agentTool, yes, planner] });
+  const strategies = () =>
+    bridge(fixture)
+      .filter(({ kind }) => kind.endsWith("started"))
+      .map(({ payload }) => payload.strategy);
+  await fixture.say(spawn("/say hi"));
+  await fixture.kernel.config.set(admin, { "kernel.strategy": "planner" });
+  await fixture.say(spawn("/say hi"), "s2");
+  await fixture.say(spawn("/say hi", { strategy: "react" }), "s2");
+  expect(strategies()).toEqual(["react", "planner", "react"]);
+  const steps = Array.from({ length: 4 }, () => '/tool add {"a": 1, "b": 1}').join("\n/then\n");
+  await fixture.say(spawn(steps, { max_steps: 2 }), "s3");
+  const [child] = (await fixture.kernel.runs.list(user, {}, { limit: 1 })).items;
+  expect(child!.error!.code).toBe("loop.iterations");
+  expect(bridge(fixture).at(-1)).toMatchObject({
+    payload: { detail: "error", error: child!.error!.message },
+  });
+  const result = fixture.events.filter(({ kind }) => kind === "tool.call.result").at(-1)!;
+  expect(JSON.stringify(result.payload)).toContain(child!.error!.message);
+});
 
 verifies("bus.scope", "publishes a tool's events in the project that called the tool", async () => {
   const fixture = await openAgents();
@@ -167,7 +194,7 @@ verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the 
   const asking = { ...addTool, name: "asking", requires_approval: true };
   const fixture = await createTestSession({ tools: [asking], plugins: [agentTool] });
   await fixture.kernel.sessions.create(user, { session_id: "s1" });
-  const shown: { id: string; target: string }[] = [];
+  const approval_requests: { id: string; target: string }[] = [];
   await fixture.kernel.fanout.attach(
     user,
     { session_id: "s1" },
@@ -177,7 +204,7 @@ verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the 
       send({ event }) {
         if (event.kind === "approval.request") {
           const { id, target_session_id } = event.payload as { id: string; target_session_id: string };
-          shown.push({ id, target: target_session_id });
+          approval_requests.push({ id, target: target_session_id });
         }
         return 0;
       },
@@ -186,10 +213,10 @@ verifies("bus.scope", "sends the approvals of sub-agents to the watchers of the 
   );
   const goal = '/tool asking {"a": 1, "b": 2}';
   const turn = fixture.say(`/tool agent ${JSON.stringify({ goal })}`);
-  await until(() => shown.length === 1);
-  await fixture.kernel.approvals.answer(admin, shown[0]!.id, { response: "approve" });
-  await until(() => shown.length === 2);
-  expect(shown[1]!.target).toMatch(/^s1::agent::/);
-  await fixture.kernel.approvals.answer(admin, shown[1]!.id, { response: "approve" });
+  await until(() => approval_requests.length === 1);
+  await fixture.kernel.approvals.answer(admin, approval_requests[0]!.id, { response: "approve" });
+  await until(() => approval_requests.length === 2);
+  expect(approval_requests[1]!.target).toMatch(/^s1::agent::/);
+  await fixture.kernel.approvals.answer(admin, approval_requests[1]!.id, { response: "approve" });
   expect((await turn).output!.content).toContain("3");
 });

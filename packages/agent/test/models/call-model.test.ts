@@ -1,21 +1,22 @@
-import { LLM_LIMITS } from "@backplane/contract";
+import { BackplaneError, LLM_LIMITS } from "@backplane/contract";
 import type { KernelPort } from "@backplane/session";
 import { scope } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { ModelCalls, toModelAnswer } from "../../src/models/call-model.ts";
 
-type Reply = { kind: string; payload: object; delta?: string };
+type Answer = { kind: string; payload: object; delta?: string };
+/** How the bus ends a request whose handler timed out or threw. */
+type Refusal = { code: "timeout" | "plugin_failed"; message: string };
+type Reply = Answer | Refusal;
 
 /** A provider that answers each attempt with the next reply, and a clock whose pauses are only recorded. */
 function createCalls(replies: Reply[]) {
   const pauses: number[] = [];
   const attempts: unknown[] = [];
   let delta = (_event: { payload: object }) => {};
-  let pluginError = (_event: { payload: object }) => {};
   const port = {
     subscribe(kind: string, listener: typeof delta) {
       if (kind === "llm.call.delta") delta = listener;
-      if (kind === "plugin.error") pluginError = listener;
       return () => {};
     },
     async request(
@@ -26,7 +27,7 @@ function createCalls(replies: Reply[]) {
       const id = `evt_${attempts.push(payload.attempt)}`;
       options.onSent({ id });
       const reply = replies.shift() ?? replies[0]!;
-      if (reply.kind === "plugin.error") pluginError({ payload: { ...reply.payload, event_id: id } });
+      if ("code" in reply) throw new BackplaneError(reply.code, reply.message);
       options.signal.throwIfAborted();
       if (reply.delta !== undefined) delta({ payload: { request_id: id, content: reply.delta } });
       return reply;
@@ -58,7 +59,7 @@ function createCalls(replies: Reply[]) {
   return { call, attempts, pauses };
 }
 
-const failure = (more: object = {}): Reply => ({
+const failure = (more: object = {}): Answer => ({
   kind: "llm.call.error",
   payload: { error: "busy", kind: "connection", ...more },
 });
@@ -84,24 +85,28 @@ test("retries neither after the first delta nor an error that the provider marks
 });
 
 test("reports a timeout when the deadline of the handler passes before that of the call", async () => {
-  const late: Reply = {
-    kind: "plugin.error",
-    payload: { name: "provider", error: "took longer", timed_out: true },
-  };
+  const late: Reply = { code: "timeout", message: "took longer" };
   const { call, attempts } = createCalls([late, late, late]);
   await expect(call()).rejects.toMatchObject({
     message: "p: the provider did not answer in time",
     details: { kind: "timeout" },
   });
   expect(attempts).toHaveLength(3);
-  const broken: Reply = { kind: "plugin.error", payload: { name: "provider", error: "no key" } };
-  await expect(createCalls([broken, broken, broken]).call()).rejects.toMatchObject({
+});
+
+test("does not retry a provider that throws, because three failures in a row unload it", async () => {
+  const { call, attempts } = createCalls([
+    { code: "plugin_failed", message: "provider failed: no key" },
+    ANSWER,
+  ]);
+  await expect(call()).rejects.toMatchObject({
     message: "p: provider failed: no key",
     details: { kind: "other" },
   });
+  expect(attempts).toEqual([1]);
 });
 
-test("waits as long as the vendor asks, up to a limit", async () => {
+test("waits as long as the vendor requests, up to a limit", async () => {
   const { call, pauses } = createCalls([
     failure({ retry_after_s: 3 }),
     failure({ retry_after_s: 3_600 }),

@@ -19,6 +19,17 @@ function imageBlock(invocation_id: string, bytes = BYTES.length) {
   };
 }
 
+const PDF_BLOCK = {
+  type: "resource",
+  resource: { uri: "file:///a.pdf", mimeType: "application/pdf" },
+  transport: "artifact",
+  path: "a.pdf",
+  bytes: BYTES.length,
+  sha256: SHA256,
+  invocation_id: "inv_1",
+};
+const AUDIO_BLOCK = { ...imageBlock("inv_1"), type: "audio", mimeType: "audio/wav", path: "a.wav" };
+
 function createLoader(file_bytes = BYTES.length) {
   const opened: string[] = [];
   const load = createContentLoader({
@@ -64,6 +75,18 @@ verifies("content.blocks", "loads the stored images of results for the model", a
     tool_call_id: "c",
     content: [text, { ...imageBlock("inv_1"), data: BYTES.toString("base64") }],
   });
+});
+
+verifies("content.blocks", "loads stored PDFs and audio, and no other files", async () => {
+  const { load } = createLoader();
+  const data = BYTES.toString("base64");
+  const other = { ...PDF_BLOCK, resource: { uri: "file:///a.zip", mimeType: "application/zip" } };
+  const [message] = await load({ role: "tool", content: [PDF_BLOCK, AUDIO_BLOCK, other] });
+  expect(message!.content).toEqual([
+    { ...PDF_BLOCK, resource: { ...PDF_BLOCK.resource, blob: data } },
+    { ...AUDIO_BLOCK, data },
+    other,
+  ]);
 });
 
 verifies("content.blocks", "loads only files that the named call refers to", async () => {

@@ -17,8 +17,8 @@ const adapter =
 
 const request = { params: {}, query: {}, body: null };
 async function get({ system }: TestPlugins, path: string, caller: Caller = admin): Promise<AdapterResponse> {
-  const found = system.adapters.find("GET", path)!;
-  return await system.adapters.handle(caller, found.mount, { ...request, params: found.params });
+  const route = system.adapters.find("GET", path)!;
+  return await system.adapters.handle(caller, route.mount, { ...request, params: route.params });
 }
 
 test("mounts routes while the plugin is loaded, under /x/ or, if allowed, under /api/", async () => {
@@ -60,11 +60,11 @@ test("fails a plugin whose route is already taken by another adapter", async () 
 });
 
 test("lets an adapter act for its caller through `as` until the request is answered", async () => {
-  let kept: { as: string; ctx: PluginContext } | undefined;
+  let first_request: { as: string; ctx: PluginContext } | undefined;
   const fixture = await createTestPlugins((loader) =>
     loader.add(
       adapter("web", "/api/whoami", async ({ as }, ctx) => {
-        kept = { as, ctx };
+        first_request = { as, ctx };
         return { status: 200, body: await ctx.service("whoami", { n: 1 }, as) };
       }),
     ),
@@ -83,7 +83,9 @@ test("lets an adapter act for its caller through `as` until the request is answe
     status: 200,
     body: { args: { n: 1 }, name: "web", actor: "key_user", org: "org_acme", call: true },
   });
-  expect(await codeOfRejected(kept!.ctx.service("whoami", {}, kept!.as))).toBe("auth.invalid");
+  expect(await codeOfRejected(first_request!.ctx.service("whoami", {}, first_request!.as))).toBe(
+    "auth.invalid",
+  );
 });
 
 test("checks an adapter's response and hides the details of what it throws", async () => {

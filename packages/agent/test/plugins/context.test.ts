@@ -82,14 +82,14 @@ verifies(
   "bus.reserved",
   "lets a plugin publish only the kinds and sessions that its category allows",
   async () => {
-    const kept = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
+    const plugins = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
     const fixture = await createTestPlugins((loader) => {
-      loader.add(() => plugin("an-adapter", "adapter", kept.adapter));
-      loader.add(() => plugin("a-skill", "skill", kept.skill));
-      loader.add(() => plugin("a-tool", "tool", kept.tool));
+      loader.add(() => plugin("an-adapter", "adapter", plugins.adapter));
+      loader.add(() => plugin("a-skill", "skill", plugins.skill));
+      loader.add(() => plugin("a-tool", "tool", plugins.tool));
     });
-    const emit = (who: keyof typeof kept, kind: string, payload: object, session_id = "s1") =>
-      codeOfRejected(kept[who].ctx.emit(kind, payload as never, { session_id }));
+    const emit = (who: keyof typeof plugins, kind: string, payload: object, session_id = "s1") =>
+      codeOfRejected(plugins[who].ctx.emit(kind, payload as never, { session_id }));
     const answer = { id: "a", response: "approve" };
     const open = "nothing was thrown";
     expect(await emit("adapter", "user.message.received", { text: "hi" })).toBe(open);
@@ -114,16 +114,16 @@ verifies(
       new Set(["kernel", "an-adapter", "a-skill", "a-tool"]),
     );
     // Spawning sub-agents and testing providers are services that need a grant.
-    expect(await codeOfRejected(kept.skill.ctx.service("subagent.spawn", {}))).toBe("policy.denied");
-    expect(await codeOfRejected(kept.adapter.ctx.service("providers.test", {}))).toBe("policy.denied");
+    expect(await codeOfRejected(plugins.skill.ctx.service("subagent.spawn", {}))).toBe("policy.denied");
+    expect(await codeOfRejected(plugins.adapter.ctx.service("providers.test", {}))).toBe("policy.denied");
   },
 );
 
 test("refuses every operation of an unloaded plugin's context", async () => {
-  const kept = keepContext();
-  const fixture = await createTestPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
+  const holder = keepContext();
+  const fixture = await createTestPlugins((loader) => loader.add(() => plugin("gone", "tool", holder)));
   await fixture.system.stop("x");
-  const { ctx } = kept;
+  const { ctx } = holder;
   const tool = { name: "t", description: "", parameters: { type: "object" }, run: () => ({}) as never };
   for (const work of [
     ctx.emit("x.gone.a", {}, { session_id: "s" }),

@@ -44,8 +44,8 @@ test("prefers the most literal route, decodes parameters and matches nothing els
     .map((path) => mountRoute("web", route(path), true))
     .toSorted((a, b) => b.literal - a.literal);
   const find = (path: string, method = "GET") => {
-    const found = findMount(mounts, method, path);
-    return found === null ? null : [found.mount.path, found.params];
+    const match = findMount(mounts, method, path);
+    return match === null ? null : [match.mount.path, match.params];
   };
   expect(find("/api/config")).toEqual(["/api/config", {}]);
   expect(find("/api/config/active")).toEqual(["/api/config/active", {}]);

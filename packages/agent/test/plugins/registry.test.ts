@@ -131,7 +131,7 @@ test("does not load a module that differs from its package.json", async () => {
     ],
     [odd({ requires: [1] }), {}, "requires of odd is not a list of names"],
     [odd({ routes: [{}] }), {}, "odd declares routes, which need category adapter and onRequest()"],
-    [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp"],
+    [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp."],
   ] as const) {
     const fixture = await createTestPlugins((loader) => loader.add(make, entry));
     expect(fixture.system.snapshot()).toMatchObject([{ status: "failed", error: reason }]);

@@ -9,12 +9,12 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
   const log: string[] = [];
   let version = 0;
   const make = (): KernelPlugin => {
-    const mine = `${version}.0.0`;
+    const own_version = `${version}.0.0`;
     return plugin("hot", "tool", {
-      version: mine,
+      version: own_version,
       subscriptions: () => ["user.message.received"],
       onLoad: async (ctx) => {
-        log.push(`load ${mine}`);
+        log.push(`load ${own_version}`);
         await ctx.registerTool({
           name: "t",
           description: "d",
@@ -23,13 +23,13 @@ test("reloads immediately, finishes running calls in the old instance, and deliv
             const gate = Promise.withResolvers<void>();
             gates.push(gate);
             await gate.promise;
-            await ctx.emit("x.hot.ran", { version: mine }, { session_id: "s1" });
-            return { ok: true, brief: mine, display: { kind: "text", text: mine } };
+            await ctx.emit("x.hot.ran", { version: own_version }, { session_id: "s1" });
+            return { ok: true, brief: own_version, display: { kind: "text", text: own_version } };
           },
         });
       },
-      onEvent: ({ payload }) => void log.push(`${mine} heard ${String(payload.text)}`),
-      onUnload: () => void log.push(`unload ${mine}`),
+      onEvent: ({ payload }) => void log.push(`${own_version} heard ${String(payload.text)}`),
+      onUnload: () => void log.push(`unload ${own_version}`),
     });
   };
   const fixture = await createTestPlugins((loader) => {

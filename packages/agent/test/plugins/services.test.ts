@@ -4,13 +4,13 @@ import { codeOfRejected, createTestPlugins, keepContext, plugin } from "./test-p
 
 test("allows services to bundled plugins by name and to other plugins by the operator's grant", async () => {
   const names = ["web", "agent-tool", "other", "third"] as const;
-  const kept = Object.fromEntries(names.map((name) => [name, keepContext()])) as Record<
+  const plugins = Object.fromEntries(names.map((name) => [name, keepContext()])) as Record<
     (typeof names)[number],
     ReturnType<typeof keepContext>
   >;
   const fixture = await createTestPlugins((loader) => {
     for (const name of names) {
-      loader.add(() => plugin(name, "skill", kept[name]), {
+      loader.add(() => plugin(name, "skill", plugins[name]), {
         origin: name === "third" ? "installed" : "bundled",
       });
     }
@@ -18,7 +18,7 @@ test("allows services to bundled plugins by name and to other plugins by the ope
   for (const name of ["subagent.spawn", "config.get", "config.set", "configure"]) {
     fixture.services.set(name, () => Promise.resolve(`did ${name}`));
   }
-  const ask = (who: keyof typeof kept, name: string) => codeOfRejected(kept[who].ctx.service(name, {}));
+  const ask = (who: keyof typeof plugins, name: string) => codeOfRejected(plugins[who].ctx.service(name, {}));
   const open = "nothing was thrown";
   expect(await ask("web", "config.get")).toBe(open);
   expect(await ask("web", "absent")).toBe("request.invalid");
@@ -38,12 +38,12 @@ test("allows services to bundled plugins by name and to other plugins by the ope
 });
 
 test("grants nothing to an installed plugin with the name of a bundled one", async () => {
-  const kept = keepContext();
+  const holder = keepContext();
   const fixture = await createTestPlugins((loader) =>
-    loader.add(() => plugin("web", "skill", kept), { origin: "local" }),
+    loader.add(() => plugin("web", "skill", holder), { origin: "local" }),
   );
   fixture.services.set("config.get", () => Promise.resolve(1));
-  await expect(kept.ctx.service("config.get", {})).rejects.toMatchObject({
+  await expect(holder.ctx.service("config.get", {})).rejects.toMatchObject({
     code: "policy.denied",
     fix: expect.stringContaining("plugin.web.services"),
   });

@@ -52,8 +52,11 @@ export class MemoryLoader implements PluginLoader {
   readonly #exits = new Map<string, (error: Error) => void>();
 
   add(make: Factory, entry: Partial<PluginEntry> = {}): void {
-    const made = createAvailable(make, entry);
-    this.available.set(made.entry.name, [...(this.available.get(made.entry.name) ?? []), made]);
+    const available = createAvailable(make, entry);
+    this.available.set(available.entry.name, [
+      ...(this.available.get(available.entry.name) ?? []),
+      available,
+    ]);
   }
 
   /** Registers the plugin that `install(source)` will install. */
@@ -91,10 +94,10 @@ export class MemoryLoader implements PluginLoader {
   }
 
   install(source: string): Promise<PluginEntry[]> {
-    const found = this.#find(source);
-    for (const plugin of found)
+    const entries = this.#find(source);
+    for (const plugin of entries)
       this.available.set(plugin.entry.name, [...(this.available.get(plugin.entry.name) ?? []), plugin]);
-    return Promise.resolve(found.map(({ entry }) => entry));
+    return Promise.resolve(entries.map(({ entry }) => entry));
   }
 
   remove(name: string): Promise<void> {
@@ -109,9 +112,9 @@ export class MemoryLoader implements PluginLoader {
   }
 
   #find(source: string): AvailablePlugin[] {
-    const found = this.sources.get(source);
-    if (found === undefined) throw new BackplaneError("plugin.source_invalid");
-    return found;
+    const entries = this.sources.get(source);
+    if (entries === undefined) throw new BackplaneError("plugin.source_invalid");
+    return entries;
   }
 }
 
@@ -234,13 +237,13 @@ export async function settle(bus: Bus): Promise<void> {
 
 /** Keeps the context that a plugin receives in onLoad. */
 export function keepContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
-  const kept = {
+  const parts = {
     ctx: null as unknown as PluginContext,
     onLoad: (ctx: PluginContext) => {
-      kept.ctx = ctx;
+      parts.ctx = ctx;
     },
   };
-  return kept;
+  return parts;
 }
 
 export function call(more: Partial<KernelToolCall> = {}): KernelToolCall & { scope: Scope } {

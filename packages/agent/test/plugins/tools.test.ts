@@ -30,7 +30,7 @@ const toolPlugin =
       },
     });
 
-test("registers a typed tool with its spec, runs it and returns its headline", async () => {
+test("registers a typed tool with its spec, runs it and returns its approval brief", async () => {
   const echo = tool("echo", {
     requires_approval: true,
     timeout_ms: 500,
@@ -40,20 +40,20 @@ test("registers a typed tool with its spec, runs it and returns its headline", a
     run: () => {
       throw new TypeError("oops");
     },
-    approvalBrief: () => Promise.reject(new Error("no headline")),
+    approvalBrief: () => Promise.reject(new Error("no brief")),
   });
   const fixture = await createTestPlugins((loader) => loader.add(toolPlugin("tools", echo, crash)));
   expect(fixture.system.tools.list().map(({ spec }) => spec.name)).toEqual(["crash", "echo"]);
-  const found = fixture.system.tools.get("echo")!;
-  expect(found).toMatchObject({
+  const tool_entry = fixture.system.tools.get("echo")!;
+  expect(tool_entry).toMatchObject({
     spec: { name: "echo", description: "Does echo.", parameters, requires_approval: true, timeout_ms: 500 },
     plugin: "tools",
     version: "1.0.0",
     mode: "inline",
     legacy: false,
   });
-  expect(await found.run({ text: "hi" }, call())).toEqual(ok("hi"));
-  expect(await found.brief({ text: "hi" })).toHaveLength(80);
+  expect(await tool_entry.run({ text: "hi" }, call())).toEqual(ok("hi"));
+  expect(await tool_entry.brief({ text: "hi" })).toHaveLength(80);
   await expect(fixture.system.tools.get("crash")!.run({}, call())).rejects.toThrow(new TypeError("oops"));
   expect(await fixture.system.tools.get("crash")!.brief({})).toBeNull();
   expect(fixture.system.tools.get("absent")).toBeNull();
@@ -67,26 +67,26 @@ test.each([
   [{ ok: false, kind: "odd", brief: "b", display: { kind: "text", text: "t" } }, "one of the error kinds"],
   [{ ok: true, brief: "b", display: { kind: "html", html: "<b>" } }, "a display block"],
   [undefined, "a result object"],
-])("rejects the answer %j, which is not a ToolReturn", async (answer, what) => {
+])("rejects the answer %j, which is not a ToolReturn", async (answer, missing) => {
   const fixture = await createTestPlugins((loader) =>
     loader.add(toolPlugin("tools", tool("bad", { run: () => answer as ToolReturn }))),
   );
   await expect(fixture.system.tools.get("bad")!.run({}, call())).rejects.toMatchObject({
     code: "malformed_response",
-    message: `tool bad answered without ${what}`,
+    message: `tool bad answered without ${missing}`,
   });
 });
 
 test("registers tools only for tool plugins, once per name, with a valid name and an object schema", async () => {
-  const kept = keepContext();
+  const holder = keepContext();
   const skill = keepContext();
   let changes = 0;
   const fixture = await createTestPlugins((loader) => {
-    loader.add(() => plugin("tools", "tool", kept));
+    loader.add(() => plugin("tools", "tool", holder));
     loader.add(() => plugin("a-skill", "skill", skill));
   });
   fixture.deps.changes.on("plugin_tools.changed", () => void changes++);
-  await kept.ctx.registerTool(tool("late"));
+  await holder.ctx.registerTool(tool("late"));
   expect(fixture.system.tools.get("late")?.plugin).toBe("tools");
   expect(changes).toBe(1);
   for (const bad of [
@@ -99,7 +99,7 @@ test("registers tools only for tool plugins, once per name, with a valid name an
     tool("a", { run: undefined as never }),
     tool("a", { timeout_ms: 0 }),
   ]) {
-    expect(await codeOfRejected(kept.ctx.registerTool(bad))).toMatch(/^(plugin|request)\.invalid$/);
+    expect(await codeOfRejected(holder.ctx.registerTool(bad))).toMatch(/^(plugin|request)\.invalid$/);
   }
   expect(await codeOfRejected(skill.ctx.registerTool(tool("mine")))).toBe("policy.denied");
   expect(fixture.system.tools.list()).toHaveLength(1);

@@ -39,13 +39,13 @@ verifies("llm.instances", "fills the initial instances from the environment of t
   });
   // An existing configuration keeps its key and its destination. An instance with a key but without a model is not
   // made active.
-  const kept = await bootstrap({
+  const settings = await bootstrap({
     "plugin.llm_openai.api_key": "sk-own",
     "providers.llm-anthropic.base_url": "https://other.example.com",
   });
-  expect(kept).toMatchObject({ "providers.llm-openai.api_key": "sk-own", provider: "llm-openai" });
-  expect(kept).not.toHaveProperty(["providers.llm-openai.base_url"]);
-  expect(kept).not.toHaveProperty(["providers.llm-anthropic.api_key"]);
+  expect(settings).toMatchObject({ "providers.llm-openai.api_key": "sk-own", provider: "llm-openai" });
+  expect(settings).not.toHaveProperty(["providers.llm-openai.base_url"]);
+  expect(settings).not.toHaveProperty(["providers.llm-anthropic.api_key"]);
   const keyless = await seeded({});
   await bootstrapProviders(keyless.deps, ORG, ["llm-anthropic", "llm-echo"], {
     "llm-anthropic": { api_key: "sk-ant-1234" },

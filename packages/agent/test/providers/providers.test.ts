@@ -91,6 +91,22 @@ verifies(
   },
 );
 
+test("removes the last instance of a plugin that is no longer loaded", async () => {
+  const fixture = await open();
+  const { providers } = fixture.system;
+  await fixture.set({ "providers.gone.plugin": "llm-gone", "providers.lame.plugin": "llm-broken" });
+  expect(await idsOf(fixture)).toEqual(["gone", "lame", "llm-echo*", "llm-openai"]);
+  // One plugin was removed and the other failed to load.
+  await providers.remove(user, "gone");
+  await providers.remove(user, "lame");
+  expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
+  await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({ code: "provider.conflict" });
+  await expect(providers.remove(user, "llm-echo")).rejects.toMatchObject({
+    code: "provider.conflict",
+    fix: expect.stringContaining("backplane provider use"),
+  });
+});
+
 test("rejects unknown plugins and instances, other categories and invalid fields", async () => {
   const fixture = await open();
   const { providers } = fixture.system;

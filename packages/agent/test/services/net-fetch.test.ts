@@ -28,18 +28,18 @@ function open(settings: Record<string, Json>) {
     config: { get: async (_org, key) => settings[key] } as LiveConfig,
     live: { get: (id) => (id === "inv_1" ? call : undefined) },
   });
-  const who = { plugin: "my-tool", caller: null, call: { invocation_id: "inv_1", session_id: null } };
-  return { asked: requests, call, ask: (args: Record<string, Json>, as = who) => service(args, as) };
+  const identity = { plugin: "my-tool", caller: null, call: { invocation_id: "inv_1", session_id: null } };
+  return { requests, call, fetch: (args: Record<string, Json>, as = identity) => service(args, as) };
 }
 
 test("uses the operator's domains for the plugin, whatever the plugin sends", async () => {
-  const { ask, asked } = open({
+  const { fetch, requests } = open({
     "plugin.my_tool.allowed_domains": ["a.test"],
     "plugin.other.allowed_domains": ["*"],
   });
-  const sent = { url: "http://a.test/", allowed_domains: ["*"], headers: { a: "b" }, timeout_ms: 9_999_999 };
-  expect(await ask(sent)).toMatchObject({ status: 200, body: "ok" });
-  expect(asked).toEqual([
+  const args = { url: "http://a.test/", allowed_domains: ["*"], headers: { a: "b" }, timeout_ms: 9_999_999 };
+  expect(await fetch(args)).toMatchObject({ status: 200, body: "ok" });
+  expect(requests).toEqual([
     {
       url: "http://a.test/",
       method: "GET",
@@ -53,9 +53,9 @@ test("uses the operator's domains for the plugin, whatever the plugin sends", as
 });
 
 test("records a refusal with the call and does not send a malformed request", async () => {
-  const { ask, asked, call } = open({});
-  await expect(ask({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
-  await expect(ask({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
+  const { fetch, requests, call } = open({});
+  await expect(fetch({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(fetch({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
   expect(call.egress).toEqual({ refused: 2, refusals: [refusal, refusal] });
   for (const broken of [
     {},
@@ -63,7 +63,7 @@ test("records a refusal with the call and does not send a malformed request", as
     { url: "http://a.test", headers: { a: 1 } },
     { url: "x", body: {} },
   ]) {
-    await expect(ask(broken as Record<string, Json>)).rejects.toMatchObject({ code: "request.invalid" });
+    await expect(fetch(broken as Record<string, Json>)).rejects.toMatchObject({ code: "request.invalid" });
   }
-  expect(asked).toHaveLength(2);
+  expect(requests).toHaveLength(2);
 });

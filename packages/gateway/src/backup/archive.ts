@@ -93,7 +93,7 @@ export function createArchive(file: string): ArchiveWriter {
         const { size, mode, mtime, uid, gid } = info;
         const header = { name: path, mode: mode & 0o777, mtime, uid, gid };
         if (info.isDirectory()) return await addEntry({ ...header, type: "directory" }, "folder", null);
-        // Only the bytes that the file had when it was opened are read, because it may grow meanwhile.
+        // Only the bytes that the file had when it was opened are read, because it may grow during the read.
         const content =
           size === 0 ? Readable.from([]) : handle.createReadStream({ end: size - 1, autoClose: false });
         await addEntry({ ...header, type: "file", size }, "file", content);
@@ -138,7 +138,7 @@ const PROGRESS_MS = 1_000;
 
 /** Unpacks every entry and compares it with the manifest. Throws `backup.invalid`. */
 export async function readBackupArchive(file: string, options: ReadArchiveOptions): Promise<BackupManifest> {
-  const found = new Map<string, ArchivedEntry>();
+  const entries = new Map<string, ArchivedEntry>();
   const deferred: DeferredWork = { links: [], owners: [] };
   let last = performance.now();
   let manifest: BackupManifest | undefined;
@@ -157,13 +157,13 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
       const path = name.replace(/\/$/, "");
       if (performance.now() - last >= PROGRESS_MS) {
         last = performance.now();
-        options.progress(`Unpacked ${found.size} files; now ${path}`);
+        options.progress(`Unpacked ${entries.size} files; now ${path}`);
       }
-      if (!isSafePath(path) || !options.isExpected(path) || found.has(path))
+      if (!isSafePath(path) || !options.isExpected(path) || entries.has(path))
         throw invalid(`${name} is not part of a backup`);
       if (type !== "file" && type !== "directory" && type !== "symlink")
         throw invalid(`${name} is a ${type}`);
-      found.set(path, await unpackEntry(entry as UnpackedEntry, path, join(options.to, path), deferred));
+      entries.set(path, await unpackEntry(entry as UnpackedEntry, path, join(options.to, path), deferred));
     }
     await read;
   } catch (error) {
@@ -174,7 +174,7 @@ export async function readBackupArchive(file: string, options: ReadArchiveOption
     throw invalid(message, error);
   }
   if (manifest === undefined) throw invalid("it has no manifest, so it is truncated");
-  compare(manifest.entries, found);
+  compare(manifest.entries, entries);
   // Links are created last, so that no entry is written through a link.
   for (const { path, target } of deferred.links) await symlink(target, path);
   // The data of plugins belongs to the users of their sandboxes. Only root can restore these owners.

@@ -131,7 +131,7 @@ async function addDatabase(
     if (current?.table !== table) {
       await finish();
       current = { table, out: createWriteStream(fileOf(table), { mode: 0o600 }) };
-      // Without a listener an error between two rows would end the process; `finished` reports it.
+      // Without a listener, an error between two rows would crash the process; `finished` reports it.
       current.out.on("error", () => {});
     }
     if (!current.out.write(`${row}\n`) && !current.out.destroyed) await once(current.out, "drain");
@@ -177,10 +177,10 @@ async function addFiles(
       }
       await archive.add(path, copy);
     } catch (error) {
-      // A copy of the bytes could be inconsistent, and would need as much space.
+      // On a full or failing disk, a copy of the bytes would fail too, or could be inconsistent.
       const fault = sqliteDiskFault(error, work);
       if (fault !== null) throw fault;
-      // It only looks like a database, or is damaged: its bytes are the best copy.
+      // The file only looks like a database, or is damaged; a copy of its bytes is the best that is possible.
       await ignoreRemoved(archive.add(path, from));
     } finally {
       await rm(copy, { force: true });

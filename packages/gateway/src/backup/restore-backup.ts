@@ -101,7 +101,7 @@ async function restoreInto(options: RestoreOptions, staging: string): Promise<Re
   if (store.schema_version > SCHEMA_VERSION) {
     throw new BackplaneError(
       "store.schema_newer",
-      `The archive has schema ${store.schema_version}; this build knows schemas up to ${SCHEMA_VERSION}.`,
+      `The archive has schema ${store.schema_version}; this build supports schemas up to ${SCHEMA_VERSION}.`,
     );
   }
   const missing_keys = await placeKeys(options, files, manifest);
@@ -150,37 +150,41 @@ function checkStore(file: string): void {
   );
 }
 
-/** Uses the key file that was named, else that of the archive, else that of the home. Returns the ids of missing keys. */
+/** Uses the named key file, the one in the archive or the one in the home, in this order. Returns the ids of missing keys. */
 async function placeKeys(
   { home, env, key_file }: RestoreOptions,
   files: string,
   { keys }: BackupManifest,
 ): Promise<string[]> {
   const target = join(files, "secret.key");
-  const own = env.BACKPLANE_SECRET_KEY_FILE ?? join(home, "secret.key");
+  const home_key_file = env.BACKPLANE_SECRET_KEY_FILE ?? join(home, "secret.key");
   if (key_file !== undefined) {
     await rm(target, { force: true });
     await copyFile(key_file, target);
   }
-  const has = fingerprints(existsSync(target) ? target : own);
+  const has = fingerprints(existsSync(target) ? target : home_key_file);
   const missing = keys.filter(({ fingerprint }) => !has.some((key) => key.fingerprint === fingerprint));
   if (key_file !== undefined && missing.length > 0) {
-    throw new BackplaneError("request.invalid", `${key_file} did not seal the secrets of this archive.`, {
-      fix: `Name the file that contains ${missing.map(({ id }) => id).join(", ")} with --key.`,
-    });
+    throw new BackplaneError(
+      "request.invalid",
+      `The keys in ${key_file} did not seal the secrets in this archive.`,
+      {
+        fix: `Name the file that contains ${missing.map(({ id }) => id).join(", ")} with --key.`,
+      },
+    );
   }
-  // The home keeps its key: it is moved aside only if the archive contains another one.
+  // The home keeps its key file: it is moved aside only if the archive contains another one.
   return missing.map(({ id }) => id);
 }
 
 /** Splits only at line feeds; readline would also split at separators that JSON strings may contain. */
 async function* linesOf(file: string): AsyncGenerator<string> {
   if (!existsSync(file)) return;
-  let rest = "";
+  let partial = "";
   for await (const chunk of createReadStream(file, { encoding: "utf8" })) {
-    const lines = `${rest}${chunk as string}`.split("\n");
-    rest = lines.pop()!;
+    const lines = `${partial}${chunk as string}`.split("\n");
+    partial = lines.pop()!;
     yield* lines;
   }
-  if (rest !== "") yield rest;
+  if (partial !== "") yield partial;
 }

@@ -1,6 +1,6 @@
 /**
  * The configuration, in increasing precedence: defaults, $BACKPLANE_HOME/backplane.toml, BACKPLANE_* variables, flags.
- * It is read and validated once at start. The error for an invalid value names its key and how to correct it.
+ * The gateway reads and validates it once at start. The error for an invalid value names its key and how to correct it.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -31,7 +31,7 @@ import { SandboxSchema } from "./sandbox.ts";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
 
-/** Only the gateway knows the content of these packages, so nobody can make a signature before the installation. */
+/** The gateway builds these packages during installation, so nobody can sign them beforehand. */
 const UNSIGNED_ORIGINS = ["npm", "pypi", "image"];
 const CANNOT_BE_SIGNED =
   "the gateway builds npm, pypi and image packages itself, so nobody can sign them and none could be installed; " +
@@ -45,7 +45,7 @@ const PublicUrlSchema = z.string().refine((text) => {
   return url !== null && /^https?:$/.test(url.protocol) && text === url.origin;
 }, "must be a scheme and a host without a path, such as https://gateway.example.com");
 
-const ConfigSchema = z.strictObject({
+export const GatewayConfigSchema = z.strictObject({
   listen: z
     .strictObject({
       host: z.string().min(1).default("127.0.0.1"),
@@ -104,13 +104,13 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       network: z.enum(["none", "egress"]).default("egress"),
       allowed_domains: z.array(DomainSchema).optional(),
-      /** If false, no folder on the host is mounted for a plugin, whatever its binding says. */
+      /** If false, no folder on the host is mounted for a plugin, even if its binding requests one. */
       mounts: z.boolean().optional(),
     })
     .prefault({}),
   orgs: OrgLevelsSchema,
   projects: ProjectLevelsSchema,
-  /** Settings of instrument plugins by plugin id, under the name that Hefty gives them. */
+  /** Settings of instrument plugins by plugin id, under the names that Hefty uses. */
   hefty: z
     .strictObject({ plugins: z.record(z.string(), z.record(z.string(), z.json())).default({}) })
     .prefault({}),
@@ -128,7 +128,7 @@ const ConfigSchema = z.strictObject({
           }),
         )
         .default(["oci", "marketplace"]),
-      /** Packages from npm that need provenance: true for all, or their names, with * at the end for any text. */
+      /** Packages from npm that need provenance: true for all, or their names, in which a final * matches any text. */
       require_provenance: z
         .union([z.boolean(), z.array(z.string().regex(/^[@a-z0-9*][^*]*\*?$/, NAME_PATTERN))])
         .default(false),
@@ -166,19 +166,21 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       /** Attempts until a delivery is dead. */
       max_attempts: z.int().min(1).max(100).default(10),
-      /** The maximum of concurrent deliveries of all hooks together. */
+      /** Maximum number of concurrent deliveries across all hooks. */
       concurrency: z.int().min(1).max(10_000).default(64),
-      /** The maximum of concurrent deliveries to one hook. */
+      /** Maximum number of concurrent deliveries to one hook. */
       per_hook: z.int().min(1).max(64).default(4),
     })
     .prefault({}),
   /** For gateways that share a database. */
   node: z
     .strictObject({
-      /** How long the work of a gateway that stopped renewing its lease is kept for it. */
+      /** How long work stays reserved for a gateway that has stopped renewing its lease. */
       lease_ms: z.int().min(1_000).max(600_000).default(30_000),
       /** How long running work waits for an unavailable database. */
       store_wait_ms: millis(600_000),
+      /** How long an interrupted call whose package is not installed here is left to the other gateways. */
+      missing_files_ms: millis(300_000),
     })
     .prefault({}),
   agent: z
@@ -189,7 +191,7 @@ const ConfigSchema = z.strictObject({
       resume_turns: z.boolean().default(true),
       /** Consecutive failures after which a kernel plugin is unloaded. */
       plugin_failures: z.int().min(1).max(1_000).default(PLUGIN_FAILURES),
-      /** How long an approval waits for its answer, unless its binding says otherwise. */
+      /** How long an approval waits for a decision, unless its binding sets its own timeout. */
       approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).default(APPROVAL_TIMEOUT_MS),
       /** How long a client of a session may be silent before it is detached. */
       heartbeat_timeout_ms: z.int().min(100).max(3_600_000).default(FANOUT_LIMITS.heartbeat_ms),
@@ -223,7 +225,7 @@ const ConfigSchema = z.strictObject({
     .prefault({}),
 });
 
-export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
+export interface GatewayConfig extends z.infer<typeof GatewayConfigSchema> {
   home: string;
   secret_key_file: string;
   /** Variables that look like settings but are not. They are ignored with a warning. */
@@ -253,8 +255,8 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
   const file = join(folder, "backplane.toml");
   const raw = existsSync(file) ? readToml(file) : {};
   const merged = layer(layer(raw, fromEnvironment(env)), fromFlags(flags));
-  // zod would generate a parser, which takes longer than the one parse that a process needs.
-  const parsed = ConfigSchema.safeParse(merged, { jitless: true });
+  // Each process parses once, which takes less time without the parser that zod would generate.
+  const parsed = GatewayConfigSchema.safeParse(merged, { jitless: true });
   if (!parsed.success) {
     const issue = parsed.error.issues[0]!;
     const key = issue.path.join(".") || "(top level)";
@@ -268,7 +270,8 @@ export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayCon
     secret_key_file: env.BACKPLANE_SECRET_KEY_FILE || join(folder, "secret.key"),
     provider_defaults: providerDefaults(env),
     unknown_variables: Object.keys(env).filter(
-      (name) => name.startsWith("BACKPLANE_") && !(name in ENVIRONMENT) && !OTHER_VARIABLES.includes(name),
+      (name) =>
+        name.startsWith("BACKPLANE_") && !(name in CONFIG_VARIABLES) && !OTHER_VARIABLES.includes(name),
     ),
   };
 }
@@ -313,7 +316,7 @@ function readToml(file: string): Tree {
   }
 }
 
-const ENVIRONMENT: Record<
+export const CONFIG_VARIABLES: Record<
   string,
   readonly [section: string, key: string, kind: "text" | "number" | "flag" | "list"]
 > = {
@@ -342,7 +345,7 @@ const FLAGS = new Map([
 
 function fromEnvironment(env: Record<string, string | undefined>): Tree {
   const tree: { [section: string]: Tree } = {};
-  for (const [name, [section, key, kind]] of Object.entries(ENVIRONMENT)) {
+  for (const [name, [section, key, kind]] of Object.entries(CONFIG_VARIABLES)) {
     const value = env[name];
     if (value === undefined || value === "") continue;
     tree[section] ??= {};

@@ -20,24 +20,24 @@ const PROGRESS_MS = 1_000;
 export async function checkContent(config: GatewayConfig, options: ContentOptions): Promise<DoctorCheck[]> {
   const deadline = performance.now() + options.seconds * 1_000;
   const damaged: InspectedTree[] = [];
-  let seen = 0;
+  let compared = 0;
   let count = 0;
   let last_progress = performance.now();
   for await (const tree of inspectContent(join(config.home, "blobs"))) {
-    ({ count, index: seen } = tree);
+    ({ count, index: compared } = tree);
     if (tree.difference !== null) damaged.push(tree);
     if (performance.now() > deadline) break;
     if (performance.now() - last_progress < PROGRESS_MS) continue;
     last_progress = performance.now();
-    options.progress(`Compared ${seen} of ${count} installed packages.`);
+    options.progress(`Compared ${compared} of ${count} installed packages.`);
   }
   const rows = damaged.slice(0, MAX_ROWS).map((tree) => describe(tree, options.nameOf(tree.digest)));
   if (damaged.length > rows.length) {
     const more = damaged.length - rows.length;
     rows.push({ name: NAME, status: "failed", message: `${more} more packages are damaged`, fix: INSTALL });
   }
-  if (seen < count) {
-    const message = `${seen} of ${count} packages compared in ${options.seconds} s`;
+  if (compared < count) {
+    const message = `${compared} of ${count} packages compared in ${options.seconds} s`;
     rows.push({ name: NAME, status: "degraded", message, fix: "backplane doctor --timeout 600" });
   } else if (rows.length === 0) {
     rows.push({

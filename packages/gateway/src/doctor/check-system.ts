@@ -63,13 +63,13 @@ function checkHome(config: GatewayConfig): DoctorCheck {
     accessSync(config.home, constants.R_OK | constants.W_OK | constants.X_OK);
     const problems = [...findHomeProblems(config.home), ...findReadableCredentials(config)];
     if (problems.length === 0) return { name: "home", status: "ok", message: config.home };
-    const shown = problems.slice(0, MAX_SHOWN);
-    const more = problems.length - shown.length;
+    const listed = problems.slice(0, MAX_SHOWN);
+    const more = problems.length - listed.length;
     return {
       name: "home",
       status: problems.some(({ action }) => action !== "warn") ? "failed" : "degraded",
-      message: shown.map(({ message }) => message).join("; ") + (more === 0 ? "" : `; and ${more} more`),
-      fix: shown.map(({ fix }) => fix).join(" && "),
+      message: listed.map(({ message }) => message).join("; ") + (more === 0 ? "" : `; and ${more} more`),
+      fix: listed.map(({ fix }) => fix).join(" && "),
     };
   } catch {
     return {
@@ -129,7 +129,7 @@ async function checkDatabase(url: string): Promise<DoctorCheck> {
     return {
       name: "store",
       status: "failed",
-      message: `PostgreSQL does not answer: ${cause instanceof Error ? cause.message : (error as Error).message}`,
+      message: `PostgreSQL does not respond: ${cause instanceof Error ? cause.message : (error as Error).message}`,
       fix: "start the database, or correct store.url in backplane.toml",
     };
   }
@@ -167,7 +167,7 @@ async function checkStore(config: GatewayConfig): Promise<DoctorCheck> {
   };
 }
 
-/** A new home has nothing to lose yet, so a missing backup is not a problem by itself. */
+/** A new home has nothing to lose yet, so a missing backup alone is not a problem. */
 function checkBackup({ home }: GatewayConfig): DoctorCheck {
   const last = readLastBackup(home);
   const message =
@@ -196,8 +196,8 @@ async function checkGateway(config: GatewayConfig): Promise<DoctorCheck> {
   const daemon = readDaemon(config.home);
   if (daemon === null)
     return { name: "gateway", status: "degraded", message: "not running", fix: "backplane up" };
-  const answers = await reaches(new URL(daemon.url));
-  if (!answers) {
+  const reachable = await canConnect(new URL(daemon.url));
+  if (!reachable) {
     return {
       name: "gateway",
       status: "failed",
@@ -216,15 +216,15 @@ async function checkGateway(config: GatewayConfig): Promise<DoctorCheck> {
   return { name: "gateway", status: "ok", message: `${daemon.url} (pid ${daemon.pid})` };
 }
 
-function reaches(url: URL): Promise<boolean> {
+function canConnect(url: URL): Promise<boolean> {
   const { promise, resolve } = Promise.withResolvers<boolean>();
   const socket = createConnection({ host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port) });
-  const done = (answer: boolean) => {
+  const finish = (connected: boolean) => {
     socket.destroy();
-    resolve(answer);
+    resolve(connected);
   };
-  socket.setTimeout(2_000, () => done(false));
-  socket.once("connect", () => done(true));
-  socket.once("error", () => done(false));
+  socket.setTimeout(2_000, () => finish(false));
+  socket.once("connect", () => finish(true));
+  socket.once("error", () => finish(false));
   return promise;
 }

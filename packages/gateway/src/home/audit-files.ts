@@ -19,7 +19,7 @@ export const ANCHOR_FILE = "audit.anchor";
 
 /**
  * Replaced atomically and not synced: after a power failure the anchor may name an older entry, which is still in the log.
- * It is never ahead of the log, because an entry is on disk before the anchor is written.
+ * The anchor is never ahead of the log, because an entry is on disk before the anchor is written.
  */
 export function openAuditAnchor(home: string): AuditAnchor {
   const name = join(home, ANCHOR_FILE);
@@ -51,7 +51,7 @@ const TAIL_BYTES = 1024 * 1024;
 /** One entry per line. The file is only ever opened for appending, so that it may be append-only (`chattr +a`). */
 export function openAuditExport(home: string, path: string): AuditExport {
   const name = isAbsolute(path) ? path : join(home, path);
-  let known: AuditMark | "damaged" | null | undefined;
+  let last_mark: AuditMark | "damaged" | null | undefined;
   const open = () => {
     try {
       return openSync(name, "a+", 0o600);
@@ -68,26 +68,26 @@ export function openAuditExport(home: string, path: string): AuditExport {
   return {
     name,
     last() {
-      known ??= lastLine(name);
-      return known;
+      last_mark ??= lastLine(name);
+      return last_mark;
     },
     append(entries) {
       const fd = open();
       try {
-        // A line truncated by a crash stays as it is; its entry is written again on a new line.
+        // A line truncated by a crash is not repaired; its entry is written again on a new line.
         const start = endsWithLine(fd) ? "" : "\n";
         // Unlike writeSync, writeFileSync fails unless everything is written.
         writeFileSync(fd, `${start}${entries.map((entry) => `${JSON.stringify(entry)}\n`).join("")}`);
         fsyncSync(fd);
       } catch (error) {
-        // Some of the entries may be in the file, and the next append continues after them.
-        known = undefined;
+        // Some of the entries may be in the file; the next append continues after them.
+        last_mark = undefined;
         throw diskFault(error, `the audit export ${name}`) ?? error;
       } finally {
         closeSync(fd);
       }
       const { seq, hash } = entries.at(-1)!;
-      known = { seq, hash };
+      last_mark = { seq, hash };
     },
   };
 }

@@ -12,7 +12,7 @@ import { BackplaneError } from "@backplane/contract";
 export interface HomeProblem {
   path: string;
   message: string;
-  /** A command, or what to do instead. */
+  /** A command, or an instruction where no single command helps. */
   fix: string;
   /** `repair`: the gateway corrects the mode at its next start. `refuse`: it does not start. `warn`: it starts anyway. */
   action: "repair" | "refuse" | "warn";
@@ -30,7 +30,7 @@ const CREDENTIALS = new Set(["admin.token", "secret.key"]);
 
 /** Repairs modes and returns the problems; throws `home.unsafe` for those that it cannot repair. `dir` must exist. */
 export function secureHome(dir: string): HomeProblem[] {
-  const found: HomeProblem[] = [];
+  const problems: HomeProblem[] = [];
   // The folder itself is repaired first, so that no other user can change its entries between their check and repair.
   for (const check of [checkFolder, checkEntries]) {
     for (const problem of check(dir)) {
@@ -38,10 +38,10 @@ export function secureHome(dir: string): HomeProblem[] {
         throw new BackplaneError("home.unsafe", problem.message, { fix: problem.fix });
       }
       if (problem.mode !== undefined) chmodSync(problem.path, problem.mode);
-      found.push(problem);
+      problems.push(problem);
     }
   }
-  return found;
+  return problems;
 }
 
 /** Returns the same problems without repairing them, for `backplane doctor`. */

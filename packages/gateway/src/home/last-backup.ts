@@ -14,7 +14,7 @@ export function readLastBackup(home: string): LastBackup | null {
   try {
     return JSON.parse(readFileSync(join(home, NAME), "utf8")) as LastBackup;
   } catch {
-    // Written again by the next backup.
+    // A missing or damaged file is replaced by the next backup.
     return null;
   }
 }

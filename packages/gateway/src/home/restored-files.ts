@@ -1,6 +1,6 @@
 /**
- * The last step of `backplane restore`: verified files take their places in the home. Renaming the folder that holds them
- * commits the restore; if the process ends afterwards, the same steps can be repeated until they are complete.
+ * The last step of `backplane restore`: moves the verified files into place in the home. Renaming the folder that holds them
+ * commits the restore; if the process is killed afterwards, the same steps can be repeated until they are complete.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const COMMITTED_FOLDER = ".restored";
 const PLAN = "plan.json";
 const FILES = "files";
 /** Entries that a restore leaves in place: the lock, which is held meanwhile, and earlier backups of the home. */
-const STAYS = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
+const LEFT_IN_PLACE = /^(?:backplane\.lock(?:-journal)?|\.restor.*|before-restore-.*|.*\.backup)$/;
 
 interface Plan {
   /** The previous contents of the home. */
@@ -30,7 +30,7 @@ const CREDENTIALS = ["admin.token", "secret.key"];
 /** The entries that a restore replaces, whatever the archive contains. */
 export function previousFiles(home: string): string[] {
   if (!existsSync(home)) return [];
-  return readdirSync(home).filter((name) => !STAYS.test(name) && !CREDENTIALS.includes(name));
+  return readdirSync(home).filter((name) => !LEFT_IN_PLACE.test(name) && !CREDENTIALS.includes(name));
 }
 
 /** Returns the folder with the previous files; null if there were none. */
@@ -50,28 +50,28 @@ export function placeFiles(home: string, staging: string): string | null {
 
 /** Null if there is nothing to finish, or there were no previous files. */
 export function finishRestore(home: string): string | null {
-  const decided = join(home, COMMITTED_FOLDER);
-  if (!existsSync(decided)) return null;
-  const plan = JSON.parse(readFileSync(join(decided, PLAN), "utf8")) as Plan;
-  const kept = plan.kept === null ? null : join(home, plan.kept);
-  if (kept !== null) mkdirSync(kept, { recursive: true, mode: 0o700 });
+  const committed = join(home, COMMITTED_FOLDER);
+  if (!existsSync(committed)) return null;
+  const plan = JSON.parse(readFileSync(join(committed, PLAN), "utf8")) as Plan;
+  const previous_folder = plan.kept === null ? null : join(home, plan.kept);
+  if (previous_folder !== null) mkdirSync(previous_folder, { recursive: true, mode: 0o700 });
   const setAside = (name: string) => {
-    if (existsSync(join(home, name))) renameSync(join(home, name), join(kept!, name));
+    if (existsSync(join(home, name))) renameSync(join(home, name), join(previous_folder!, name));
   };
   for (const name of plan.previous.filter((each) => !plan.restored.includes(each))) setAside(name);
   for (const name of plan.restored) {
-    const staged = join(decided, FILES, name);
-    // Already in its place after an interruption.
+    const staged = join(committed, FILES, name);
+    // An interrupted restore has already moved this file.
     if (!existsSync(staged)) continue;
     if (plan.previous.includes(name)) setAside(name);
     renameSync(staged, join(home, name));
   }
   fsyncFolder(home);
-  rmSync(decided, { recursive: true });
-  return kept;
+  rmSync(committed, { recursive: true });
+  return previous_folder;
 }
 
-/** A gateway must not start between two versions of its data. */
+/** A gateway must not start with a mix of old and restored files. */
 export function assertNotRestoring(home: string): void {
   if (!existsSync(join(home, COMMITTED_FOLDER))) return;
   throw new BackplaneError("home.restoring", `A restore of ${home} was interrupted.`);

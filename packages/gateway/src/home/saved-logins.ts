@@ -23,10 +23,10 @@ export function openSavedLogins(dir: string, admin_token: string, log: Logger): 
   return {
     load() {
       try {
-        const read = FileSchema.parse(JSON.parse(readFileSync(file, "utf8")));
-        return read.credential === credential ? read.sessions : [];
+        const saved = FileSchema.parse(JSON.parse(readFileSync(file, "utf8")));
+        return saved.credential === credential ? saved.sessions : [];
       } catch {
-        // Missing or damaged: everybody signs in again.
+        // If the file is missing or damaged, everybody signs in again.
         return [];
       }
     },

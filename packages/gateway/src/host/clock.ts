@@ -8,12 +8,12 @@ export function systemClock(): Clock {
     now: () => Date.now(),
     monotonic: () => performance.now(),
     after(ms, run) {
-      let left = ms;
+      let remaining = ms;
       let timer: NodeJS.Timeout;
       const step = () => {
-        const wait = Math.min(left, MAX_TIMEOUT_MS);
-        left -= wait;
-        timer = setTimeout(left > 0 ? step : run, wait);
+        const wait = Math.min(remaining, MAX_TIMEOUT_MS);
+        remaining -= wait;
+        timer = setTimeout(remaining > 0 ? step : run, wait);
       };
       step();
       return { stop: () => clearTimeout(timer) };

@@ -33,7 +33,7 @@ export function createLogger(level: string, file?: LogFile): Logger {
 function stderrLog(): DestinationStream {
   const to = pino.destination({ fd: STDERR, sync: true, maxLength: MAX_KEPT_BYTES });
   to.on("error", () => {
-    // Without a listener the error would end the gateway.
+    // Without a listener, the error would crash the gateway.
   });
   return to;
 }
@@ -45,8 +45,8 @@ function isFile(fd: number, path: string): boolean {
 }
 
 /**
- * Keeps the descriptor and empties the file, because stdout and the messages of Node itself use the same open file. It
- * is open for appending, so the next line is at its start.
+ * Keeps the descriptor and empties the file, because stdout and the messages of Node itself use the same open file. The
+ * file is open for appending, so the next line is written at its start.
  */
 export function rotatingLog(fd: number, { path, max_bytes, files }: LogFile): DestinationStream {
   let bytes = fstatSync(fd).size;

@@ -10,7 +10,7 @@ import type { Caller, Kernel, Logger } from "@backplane/ports";
 
 const ARCHIVE = /\.(jar|zip)$/;
 
-/** A user who can write to the home is the host admin. */
+/** Anyone who can write to the home has the rights of the host admin. */
 const HOST_ADMIN: Caller = {
   actor: "admin",
   scope: { org_id: "org_local", project_id: "proj_default" },

@@ -28,7 +28,7 @@ export async function importAgain(file: string, folder: string): Promise<unknown
   const jiti_dir = join(dirname(require.resolve("jiti/package.json")), "dist");
   const makeJiti = require(join(jiti_dir, "jiti.cjs")) as MakeJiti;
   const transform = require(join(jiti_dir, "babel.cjs")) as JitiOptions["transform"] & {};
-  const own = ownFiles(folder);
+  const isOwnFile = matchOwnFiles(folder);
   const jiti = makeJiti(
     file,
     { fsCache: false, moduleCache: false, interopDefault: false, transform },
@@ -39,17 +39,17 @@ export async function importAgain(file: string, folder: string): Promise<unknown
       },
       async nativeImport(id) {
         const path = id instanceof URL ? fileURLToPath(id) : id;
-        if (own(path)) throw new Error("own files are compiled by jiti");
+        if (isOwnFile(path)) throw new Error("the package's own files are compiled by jiti");
         return (await import(path.startsWith(sep) ? pathToFileURL(path).href : path)) as unknown;
       },
     },
   );
   // Also reloads JSON and CommonJS files that the package requires.
-  for (const path of Object.keys(require.cache)) if (own(path)) delete require.cache[path];
+  for (const path of Object.keys(require.cache)) if (isOwnFile(path)) delete require.cache[path];
   return await jiti.import(file);
 }
 
-function ownFiles(folder: string): (path: string) => boolean {
+function matchOwnFiles(folder: string): (path: string) => boolean {
   const inside = join(folder, sep);
   const libraries = join(folder, "node_modules", sep);
   return (path) => path.startsWith(inside) && !path.startsWith(libraries);

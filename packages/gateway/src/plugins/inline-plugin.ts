@@ -1,6 +1,6 @@
 /**
  * A plugin inside the gateway process, wrapped by the network guard: calls to its methods and tools enter the guard,
- * calls to its context leave it. The plugin may connect to the hosts that the operator has named for it and, for a
+ * calls to its context leave it. The plugin may connect to the hosts that the operator has allowed for it and, for a
  * model provider, to the hosts of its configured instances. The guard reads the instances when the plugin does, so that
  * both use the same ones. Each org and project has its own context, so that one org cannot reach the hosts of another.
  */
@@ -45,7 +45,7 @@ interface ScopedPlugin extends GuardedPlugin {
 interface AllowedAddress {
   address: string;
   /** The host admin has allowed this private destination. */
-  opened: boolean;
+  private_allowed: boolean;
 }
 
 export function inlinePlugin(
@@ -54,22 +54,23 @@ export function inlinePlugin(
   check: AddressCheck,
   log: Logger,
 ): InlinePlugin {
-  const named = allowList(allowed_domains);
+  const allow_list = allowList(allowed_domains);
   const vendor = new Set<string>();
   let log_quota = MAX_LOGGED;
   const guarded = (instances: () => readonly AllowedAddress[]): GuardedPlugin => {
-    const opened = () => instances().flatMap(({ address, opened: open }) => (open ? [address] : []));
+    const allowedPrivate = () =>
+      instances().flatMap(({ address, private_allowed }) => (private_allowed ? [address] : []));
     return {
       name,
       allows(host, port) {
         const address = formatAddress(host, port);
-        if (named.allows({ host, port }) || vendor.has(address)) return true;
+        if (allow_list.allows({ host, port }) || vendor.has(address)) return true;
         return instances().some((instance) => instance.address === address);
       },
-      addresses: (host, port) => check.addresses({ host, port }, opened()),
-      refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, opened()),
+      addresses: (host, port) => check.addresses({ host, port }, allowedPrivate()),
+      refuseLiteral: (host, port) => check.refuseLiteral({ host, port }, allowedPrivate()),
       refused(address) {
-        if (log_quota-- > 0) log.warn({ plugin: name, address }, "refused a connection of an inline plugin");
+        if (log_quota-- > 0) log.warn({ plugin: name, address }, "refused a connection by an inline plugin");
       },
     };
   };
@@ -87,7 +88,7 @@ export function inlinePlugin(
           if (category !== "llm-provider") return;
           allowed = instances.flatMap(({ plugin, config }) => {
             const address = plugin === name ? addressOfUrl(config.base_url) : null;
-            return address === null ? [] : [{ address, opened: config.allow_private === address }];
+            return address === null ? [] : [{ address, private_allowed: config.allow_private === address }];
           });
         },
       };
@@ -110,12 +111,12 @@ export function inlineGuard(rules: OutboundRules, log: Logger): NonNullable<Runn
   };
 }
 
-export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: NetworkGuard): KernelPlugin {
+export function guardPlugin(plugin: KernelPlugin, identity: InlinePlugin, guard: NetworkGuard): KernelPlugin {
   const contexts = new WeakMap<PluginContext, { context: PluginContext; as: GuardedPlugin }>();
   const contextFor = (ctx: PluginContext) => {
     let context = contexts.get(ctx);
     if (context === undefined) {
-      const as = who.scoped();
+      const as = identity.scoped();
       context = { context: guardContext(ctx, as, guard), as };
       contexts.set(ctx, context);
     }
@@ -123,7 +124,7 @@ export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: Netw
   };
   const guarded: Record<string, unknown> = {};
   for (const field of PLUGIN_FIELDS) if (plugin[field] !== undefined) guarded[field] = plugin[field];
-  guarded.subscriptions = () => guard.enter(who, () => plugin.subscriptions());
+  guarded.subscriptions = () => guard.enter(identity, () => plugin.subscriptions());
   for (const method of PLUGIN_METHODS) {
     const call = plugin[method] as ((...args: unknown[]) => unknown) | undefined;
     if (typeof call !== "function") continue;
@@ -133,18 +134,18 @@ export function guardPlugin(plugin: KernelPlugin, who: InlinePlugin, guard: Netw
       return guard.enter(as, () => call.call(plugin, ...args, context));
     };
   }
-  who.addVendor(defaultUrl(plugin));
+  identity.addVendor(defaultUrl(plugin));
   return guarded as unknown as KernelPlugin;
 }
 
-function guardContext(ctx: PluginContext, who: ScopedPlugin, guard: NetworkGuard): PluginContext {
+function guardContext(ctx: PluginContext, identity: ScopedPlugin, guard: NetworkGuard): PluginContext {
   const { leave } = guard;
   const { providers } = ctx;
   // Whenever the plugin reads its instances, the guard gets the current instances too.
-  const read = <T>(look: () => Promise<T>): Promise<T> =>
+  const refreshThen = <T>(readInstances: () => Promise<T>): Promise<T> =>
     leave(async () => {
-      who.setInstances(await providers.listInstances());
-      return await look();
+      identity.setInstances(await providers.listInstances());
+      return await readInstances();
     });
   const log = (level: keyof PluginLog): PluginLog[keyof PluginLog] => {
     return (fields, message) => leave(() => ctx.log[level](fields, message));
@@ -154,32 +155,32 @@ function guardContext(ctx: PluginContext, who: ScopedPlugin, guard: NetworkGuard
     stateDir: ctx.stateDir,
     log: { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") },
     providers: {
-      listInstances: () => read(() => providers.listInstances()),
-      instancesForPlugin: (plugin) => read(() => providers.instancesForPlugin(plugin)),
-      getInstance: (id) => read(() => providers.getInstance(id)),
+      listInstances: () => refreshThen(() => providers.listInstances()),
+      instancesForPlugin: (plugin) => refreshThen(() => providers.instancesForPlugin(plugin)),
+      getInstance: (id) => refreshThen(() => providers.getInstance(id)),
       activeId: () => leave(() => providers.activeId()),
     },
     emit: (kind, payload, options) => leave(() => ctx.emit(kind, payload, options)),
     config: () => leave(() => ctx.config()),
-    registerTool: (tool) => leave(() => ctx.registerTool(guardTool(tool, who, guard))),
+    registerTool: (tool) => leave(() => ctx.registerTool(guardTool(tool, identity, guard))),
     service: (name, args, as) => leave(() => ctx.service(name, args, as)),
   };
 }
 
 /** Copies field by field: a tool may be an instance of a class, whose inherited fields a spread would miss. */
-function guardTool(tool: KernelTool, who: GuardedPlugin, guard: NetworkGuard): KernelTool {
+function guardTool(tool: KernelTool, identity: GuardedPlugin, guard: NetworkGuard): KernelTool {
   const spec: Record<string, unknown> = {};
   for (const field of KERNEL_TOOL_FIELDS) if (tool[field] !== undefined) spec[field] = tool[field];
   const guarded = spec as unknown as KernelTool;
   guarded.run = (args, call) => {
     const progress: typeof call.progress = (event) => guard.leave(() => call.progress(event));
-    return guard.enter(who, () => tool.run(args, { ...call, progress }));
+    return guard.enter(identity, () => tool.run(args, { ...call, progress }));
   };
   if (typeof tool.approvalBrief === "function") {
-    guarded.approvalBrief = (args) => guard.enter(who, () => tool.approvalBrief!(args));
+    guarded.approvalBrief = (args) => guard.enter(identity, () => tool.approvalBrief!(args));
   }
   if (typeof tool.preApprove === "function") {
-    guarded.preApprove = (args) => guard.enter(who, () => tool.preApprove!(args));
+    guarded.preApprove = (args) => guard.enter(identity, () => tool.preApprove!(args));
   }
   return guarded;
 }

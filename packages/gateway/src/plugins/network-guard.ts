@@ -1,8 +1,8 @@
 /**
  * Restricts the network access of reviewed code that runs inside the gateway (sandbox.class). A connection opened by a
  * plugin or one of its dependencies is refused unless the operator named the host, and goes only to checked addresses
- * (sec.provider-egress). It protects against mistakes and misconfigured addresses and is not a security boundary: code
- * in this process can deliberately bypass it, which is why inline plugins require the operator's trust.
+ * (sec.provider-egress). The guard protects against mistakes and misconfigured addresses. It is not a security boundary:
+ * code in this process can deliberately bypass it, which is why inline plugins require the operator's trust.
  *
  * The async context identifies the running plugin. Requests are checked as well as connections, because a connection
  * pool may reuse a connection that was opened by another plugin or for another org.
@@ -55,7 +55,7 @@ export function installNetworkGuard(): NetworkGuard {
     if (plugin === undefined) return connect.apply(this, args);
     const target = targetOf(args);
     const refusal = findRefusal(plugin, target);
-    if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));
+    if (refusal === null) return connect.apply(this, pinArguments(args, plugin, target!));
     // Fails asynchronously with an `error` event, like any failed connection.
     process.nextTick(() => this.destroy(refusal));
     return this;
@@ -102,13 +102,13 @@ function guardFetch(running: RunningPlugin): void {
     throw failedFetch(
       new BackplaneError(
         "policy.denied",
-        `${url.host} answered with a redirect (HTTP ${response.status}), which is not followed.`,
+        `${url.host} responded with a redirect (HTTP ${response.status}), which is not followed.`,
       ),
     );
   };
 }
 
-/** Parsed directly, because a second `Request`, besides that of fetch, slows down model calls (bench row llm.proxy). */
+/** Parsed directly, because a second `Request`, besides that of fetch, slows down model calls (benchmark llm.proxy). */
 function resolveUrl(resource: Request | string, init: RequestInit | undefined): URL {
   if (resource instanceof Request) return new URL(resource.url);
   // For an invalid URL, the constructor of Request throws an error that explains the problem.
@@ -171,25 +171,25 @@ function plainHost(host: string): string {
 }
 
 /** The same arguments with our own lookup, so that the socket connects only to a checked address. */
-function pinned(args: readonly unknown[], plugin: GuardedPlugin, target: Target): unknown[] {
+function pinArguments(args: readonly unknown[], plugin: GuardedPlugin, target: Target): unknown[] {
   const connect_args = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
   const [first] = connect_args;
   const options = typeof first === "object" && first !== null ? first : target;
-  const done = connect_args.findLast((each) => typeof each === "function");
-  const lookup: LookupFunction = (_name, { all }, found) => {
+  const onConnect = connect_args.findLast((argument) => typeof argument === "function");
+  const lookup: LookupFunction = (_name, { all }, report) => {
     plugin.addresses(target.host, target.port).then(
       (addresses) => {
         const list = addresses.map((address) => ({ address, family: isIP(address) }));
-        if (all === true) found(null, list);
-        else found(null, list[0]!.address, list[0]!.family);
+        if (all === true) report(null, list);
+        else report(null, list[0]!.address, list[0]!.family);
       },
       (error: NodeJS.ErrnoException) => {
         noteRefusal(plugin, target, error);
-        found(error, "", 0);
+        report(error, "", 0);
       },
     );
   };
-  return [{ ...options, lookup }, ...(done === undefined ? [] : [done])];
+  return [{ ...options, lookup }, ...(onConnect === undefined ? [] : [onConnect])];
 }
 
 function findRefusal(plugin: GuardedPlugin, target: Target | null): BackplaneError | null {

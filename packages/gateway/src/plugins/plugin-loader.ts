@@ -49,7 +49,7 @@ export interface PluginLoaderOptions {
 }
 
 export interface ClosablePluginLoader extends PluginLoader {
-  /** Ends every hosted plugin. */
+  /** Stops every hosted plugin. */
   close(): Promise<void>;
 }
 
@@ -120,9 +120,9 @@ async function loadInline(
   imports: Map<string, number>,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
-  const who = inlinePlugin(entry, network, check, log);
-  const imported = await guard.enter(who, () => importPlugin(entry, imports));
-  const plugin = guardPlugin(imported, who, guard);
+  const identity = inlinePlugin(entry, network, check, log);
+  const imported = await guard.enter(identity, () => importPlugin(entry, imports));
+  const plugin = guardPlugin(imported, identity, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
 }
 
@@ -153,8 +153,8 @@ async function importFresh(
   const count = imports.get(file) ?? 0;
   if (origin !== "bundled" && count > 0) return await importAgain(file, realpathSync(dir));
   imports.set(file, count + 1);
-  // Files of bundled plugins do not change while the gateway is running. A number instead of a random word lets Node
-  // find their compiled code at the next start.
+  // Files of bundled plugins do not change while the gateway is running. A counter instead of a random value lets Node
+  // reuse their compiled code at the next start.
   const instance = origin === "bundled" ? count : randomUUID();
   return await import(/* @vite-ignore */ `${pathToFileURL(file).href}?v=${instance}`);
 }
@@ -174,29 +174,31 @@ function toLoadError(name: string, error: unknown): BackplaneError {
 /** The bundled plugins that are installed; a distribution may omit some. */
 function bundledRoots(): string[] {
   const require = createRequire(import.meta.url);
-  const own = new URL("../../package.json", import.meta.url);
-  const { dependencies } = JSON.parse(readFileSync(own, "utf8")) as { dependencies: Record<string, string> };
+  const manifest_file = new URL("../../package.json", import.meta.url);
+  const { dependencies } = JSON.parse(readFileSync(manifest_file, "utf8")) as {
+    dependencies: Record<string, string>;
+  };
   return Object.keys(dependencies)
     .filter((name) => name.startsWith(BUNDLED))
     .flatMap((name) => {
       const allowed = require.resolve.paths(name) ?? [];
       const dir = allowed
-        .map((address) => join(address, name))
+        .map((modules) => join(modules, name))
         .find((folder) => existsSync(join(folder, "package.json")));
       return dir === undefined ? [] : [realpathSync(dir)];
     });
 }
 
 /**
- * Resolves the host module without importing it, because it runs in other processes. It may also be found from the
- * bundled plugins, which depend on the SDK.
+ * Resolves the host module without importing it, because it runs in other processes. The module may also be found from
+ * the bundled plugins, which depend on the SDK.
  */
 function hostModule(bundled_roots: readonly string[]): string {
   for (const from of [import.meta.url, ...bundled_roots.map((dir) => join(dir, "package.json"))]) {
     try {
       return createRequire(from).resolve(HOST);
     } catch {
-      // Tries the next one.
+      // Not found from here; the next location may have it.
     }
   }
   throw new BackplaneError("launch_failed", `${HOST} is not installed, so no plugin can run hosted.`, {
@@ -206,11 +208,11 @@ function hostModule(bundled_roots: readonly string[]): string {
 
 /** Hosted plugins resolve imports with the same conditions as this process. */
 function conditionArguments(execArgv: readonly string[]): string[] {
-  const found: string[] = [];
+  const conditions: string[] = [];
   execArgv.forEach((argument, index) => {
-    if (/^(?:--conditions|-C)=/.test(argument)) found.push(argument);
+    if (/^(?:--conditions|-C)=/.test(argument)) conditions.push(argument);
     else if (argument === "--conditions" || argument === "-C")
-      found.push(`--conditions=${execArgv[index + 1]}`);
+      conditions.push(`--conditions=${execArgv[index + 1]}`);
   });
-  return found;
+  return conditions;
 }

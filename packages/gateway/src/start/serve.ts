@@ -24,6 +24,7 @@ export async function serveApi(
   home: { dir: string; admin_token: string },
   kernel: Kernel,
   tools: { clock: Clock; ids: IdSource; log: Logger },
+  examples_folder?: string,
 ): Promise<ListeningServer> {
   const { listen, limits } = config;
   const tls = readTls(listen);
@@ -39,6 +40,7 @@ export async function serveApi(
     limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },
     version: VERSION,
     storeSummary: () => readStoreSummary(config),
+    examples_folder,
     clock: tools.clock,
     ids: tools.ids,
     log: tools.log,

@@ -1,5 +1,5 @@
 /**
- * The composition root: turns a configuration into a running gateway, and is the only place that knows every module. Start
+ * The composition root: turns a configuration into a running gateway, and is the only place that depends on every module. Start
  * order: home and lock, store, importer, runner, kernel with recovery, and last the API. Stopping is the reverse, and every
  * part is closed even when another one fails.
  */
@@ -54,7 +54,7 @@ export interface Gateway {
   url: string;
   home: string;
   admin_token_file: string;
-  /** Publishes a fault of the gateway on the bus, before the process ends because of it (plug.kernel-error). */
+  /** Publishes a fault of the gateway on the bus, before the process exits because of it (plug.kernel-error). */
   fault(source: string, error: unknown): void;
   /** A new one-time login link. */
   loginUrl(): string;
@@ -63,7 +63,12 @@ export interface Gateway {
   closed: Promise<void>;
 }
 
-export async function startGateway(config: GatewayConfig): Promise<Gateway> {
+export interface StartOptions {
+  /** The folder of the example plugins, if they are installed. */
+  examples_folder?: string | undefined;
+}
+
+export async function startGateway(config: GatewayConfig, options: StartOptions = {}): Promise<Gateway> {
   assertSafeListen(config.listen);
   const { level, max_bytes, files } = config.log;
   const log = createLogger(level, { path: join(config.home, "gateway.log"), max_bytes, files });
@@ -89,7 +94,7 @@ export async function startGateway(config: GatewayConfig): Promise<Gateway> {
   try {
     const lock = lockHome(home.dir);
     closers.push(() => lock.release());
-    return await compose(config, home, log, closers, closeAll);
+    return await compose(config, options, home, log, closers, closeAll);
   } catch (error) {
     await closeAll();
     throw error;
@@ -98,6 +103,7 @@ export async function startGateway(config: GatewayConfig): Promise<Gateway> {
 
 async function compose(
   config: GatewayConfig,
+  options: StartOptions,
   home: Home,
   log: Logger,
   closers: (() => Promise<void> | void)[],
@@ -225,6 +231,7 @@ async function compose(
       retention: retentionOf(config),
       deliveries: deliveriesOf(config),
       recovery: { interval_ms: config.node.lease_ms / 2, node_ttl_ms: config.node.lease_ms },
+      missing_files_ms: config.node.missing_files_ms,
       store_wait_ms: config.node.store_wait_ms,
       resume_turns: config.agent.resume_turns,
       plugin_failures: config.agent.plugin_failures,
@@ -250,7 +257,7 @@ async function compose(
     pause: setImmediate,
     ...(config.agent.strategy === undefined ? {} : { strategy: config.agent.strategy }),
   });
-  const api = await serveApi(config, home, kernel, { clock, ids, log });
+  const api = await serveApi(config, home, kernel, { clock, ids, log }, options.examples_folder);
   closers.push(() => api.close());
   address.url = api.url;
   closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));

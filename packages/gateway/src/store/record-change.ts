@@ -2,7 +2,7 @@ import { randomFillSync } from "node:crypto";
 import { createIdSource, type JsonObject } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
 
-/** Records a manual change of a store in its audit log, and closes the store. */
+/** Records a manual change to a store in its audit log, and closes the store. */
 export async function recordChange(store: Store, action: string, details: JsonObject): Promise<void> {
   const ids = createIdSource(
     () => Date.now(),

@@ -68,15 +68,15 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
       }),
     repair: (accept_loss) =>
       withLock(config.home, async () => {
-        const done = repairStoreFile(file, accept_loss);
-        if (done.lost_commits > 0) setAnchorAside(config.home, done.kept);
+        const repair = repairStoreFile(file, accept_loss);
+        if (repair.lost_commits > 0) setAnchorAside(config.home, repair.kept);
         await recordChange(await openSqliteStore({ file, threaded: false }), "store.repair", {
-          kept: done.kept,
-          lost_commits: done.lost_commits,
-          rows: done.rows.slice(0, 100).map(({ table, id }) => `${table} ${id}`),
-          indexes: done.indexes,
+          kept: repair.kept,
+          lost_commits: repair.lost_commits,
+          rows: repair.rows.slice(0, 100).map(({ table, id }) => `${table} ${id}`),
+          indexes: repair.indexes,
         });
-        return done;
+        return repair;
       }),
   };
 }

@@ -32,8 +32,8 @@ const MANIFEST = {
   keys: [],
   credentials: false,
 };
-const anywhere = () => true;
-const unpack = (file: string, isExpected: (path: string) => boolean = anywhere) =>
+const acceptAny = () => true;
+const unpack = (file: string, isExpected: (path: string) => boolean = acceptAny) =>
   readBackupArchive(file, { to: join(folder, "to"), isExpected, progress() {} });
 
 async function archiveOf(names: readonly string[]): Promise<string> {
@@ -80,11 +80,11 @@ verifies("run.backup", "unpacks files, folders and links with their modes and ti
 });
 
 test.each([
-  ["a path outside the folder", rawArchiveOf("blobs/../../x"), "is not part of a backup"],
-  ["an absolute path", rawArchiveOf("/x"), "is not part of a backup"],
-  ["a name that no backup contains", rawArchiveOf("gateway.json"), "is not part of a backup"],
-  ["two entries with the same name", rawArchiveOf("blobs", "blobs"), "is not part of a backup"],
-  ["an entry that is missing from its manifest", rawArchiveOf("blobs"), "is not in its manifest"],
+  ["a path outside the folder", entriesNamed("blobs/../../x"), "is not part of a backup"],
+  ["an absolute path", entriesNamed("/x"), "is not part of a backup"],
+  ["a name that no backup contains", entriesNamed("gateway.json"), "is not part of a backup"],
+  ["two entries with the same name", entriesNamed("blobs", "blobs"), "is not part of a backup"],
+  ["an entry that is missing from its manifest", entriesNamed("blobs"), "is not in its manifest"],
 ])("refuses an archive with %s", async (_, entries, reason) => {
   const file = await rawArchive(entries, JSON.stringify({ ...MANIFEST, entries: [] }));
   const isExpected = (path: string) => path.startsWith("blobs");
@@ -94,14 +94,14 @@ test.each([
   });
 });
 
-function rawArchiveOf(...names: string[]) {
+function entriesNamed(...names: string[]) {
   return names.map((name) => ({ name }));
 }
 
-test("refuses an archive without a manifest, and one of a later format", async () => {
+test("refuses an archive without a manifest or with a later format", async () => {
   await expect(unpack(await rawArchive([]))).rejects.toThrow("is truncated");
-  const later = await rawArchive([], JSON.stringify({ format: 2, entries: [] }));
-  await expect(unpack(later)).rejects.toThrow("a later version of Backplane");
+  const newer_archive = await rawArchive([], JSON.stringify({ format: 2, entries: [] }));
+  await expect(unpack(newer_archive)).rejects.toThrow("a later version of Backplane");
 });
 
 verifies("run.backup", "refuses an archive whose bytes do not match their checksums", async () => {

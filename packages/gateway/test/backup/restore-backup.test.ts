@@ -17,9 +17,9 @@ test("a failed restore leaves no files in a new home, and only the lock in one t
   expect(readdirSync(fresh)).toEqual([]);
   const used = join(folder, "used");
   mkdirSync(used);
-  const held = lockHome(used);
+  const lock = lockHome(used);
   await expect(restore(used)).rejects.toMatchObject({ code: "home.locked" });
-  held.release();
+  lock.release();
   await expect(restore(used)).rejects.toMatchObject({ code: "backup.invalid" });
   expect(readdirSync(used)).toEqual(["backplane.lock"]);
 });

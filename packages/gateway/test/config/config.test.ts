@@ -43,7 +43,7 @@ test("reads the limits of the agent host, and the vendors' variables for the fir
   });
 });
 
-test("takes the home from the flag, the variable or the data folder", () => {
+test("uses the home from the flag, the variable or the data folder, in this order", () => {
   expect(loadConfig({ env: { BACKPLANE_HOME: "/tmp/backplane-none" } }).home).toBe("/tmp/backplane-none");
   expect(loadConfig({ env: { XDG_DATA_HOME: "/tmp/data" } }).home).toBe("/tmp/data/backplane");
   expect(loadConfig({ env: { HOME: "/tmp/me" } }).home).toBe("/tmp/me/.local/share/backplane");
@@ -84,7 +84,7 @@ test("names the key of a variable with an invalid value", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
 });
 
-test("lists variables that look like settings but are not", () => {
+test("lists variables that look like settings but are unknown", () => {
   const env = { BACKPLANE_PORT: "1", BACKPLANE_HOME: "/x", BACKPLANE_STORE_URI: "postgres://x", HOME: "/y" };
   expect(loadConfig({ home: homeWith(), env }).unknown_variables).toEqual(["BACKPLANE_STORE_URI"]);
 });
@@ -119,8 +119,8 @@ test("enables the sandbox unless it is explicitly turned off", () => {
 });
 
 test("reads retention in days", () => {
-  const kept = (toml?: string) => loadConfig({ home: homeWith(toml), env: {} }).retention;
-  expect(kept()).toEqual({
+  const retention = (toml?: string) => loadConfig({ home: homeWith(toml), env: {} }).retention;
+  expect(retention()).toEqual({
     jobs_days: 7,
     dead_jobs_days: 30,
     events_days: 7,
@@ -128,7 +128,7 @@ test("reads retention in days", () => {
     unused_package_days: 1,
     artifacts_days: 30,
   });
-  expect(kept("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
+  expect(retention("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
     events_days: 0,
     progress_days: 0.5,
   });
@@ -153,7 +153,7 @@ gateway_api_scopes = ["runs:read"]
   });
 });
 
-test("refuses to require signatures of sources whose packages cannot be signed, and says why", () => {
+test("refuses to require signatures from sources whose packages cannot be signed, and explains why", () => {
   const load = (origin: string) =>
     loadConfig({ home: homeWith(`[packages]\nrequire_signature = ["oci", "${origin}"]`), env: {} });
   for (const origin of ["npm", "pypi", "image"]) {

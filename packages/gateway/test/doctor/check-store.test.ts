@@ -49,6 +49,6 @@ test("reports whether PostgreSQL has page checksums, and when it is unreachable"
   if (process.env.BACKPLANE_TEST_PG_URL !== undefined) return;
   expect(await storeRow(makeHome(), env)).toMatchObject({
     status: "failed",
-    message: expect.stringContaining("does not answer"),
+    message: expect.stringContaining("does not respond"),
   });
 });

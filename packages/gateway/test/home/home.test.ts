@@ -38,7 +38,7 @@ test("creates secret keys once, reads several lines and rejects an invalid line"
   expect(() => readSecretKeys(file)).toThrow(/not a key/);
 });
 
-test("ignores the state file of a process that has ended", () => {
+test("ignores the state file of a process that has exited", () => {
   const dir = folder();
   openHome(dir);
   expect(readDaemon(dir)).toBeNull();

@@ -38,8 +38,8 @@ verifies("run.backup", "moves previous files aside and keeps credentials that th
   write(home, "store.db", "store.db-wal", "secret.key", "admin.token", "backplane.lock");
   write(stagedFiles(staging), "store.db", "backplane.toml", "admin.token");
   expect(previousFiles(home).sort()).toEqual(["store.db", "store.db-wal"]);
-  const kept = placeFiles(home, staging)!;
-  expect(readdirSync(kept).sort()).toEqual(["admin.token", "store.db", "store.db-wal"]);
+  const previous_folder = placeFiles(home, staging)!;
+  expect(readdirSync(previous_folder).sort()).toEqual(["admin.token", "store.db", "store.db-wal"]);
   expect([read("store.db"), read("secret.key"), read("admin.token")]).toEqual([
     "new store.db",
     "old secret.key",
@@ -57,7 +57,7 @@ verifies("run.backup", "completes a restore that was interrupted between two of 
     kept: "before-restore-x",
   };
   writeFileSync(join(staging, "plan.json"), JSON.stringify(plan));
-  // As if the process had ended after the first restored file.
+  // As if the process had been killed after the first restored file.
   renameSync(staging, join(home, ".restored"));
   mkdirSync(join(home, "before-restore-x"));
   renameSync(join(home, "store.db-wal"), join(home, "before-restore-x/store.db-wal"));

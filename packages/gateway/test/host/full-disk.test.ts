@@ -44,10 +44,10 @@ verifies("fault.disk", "detects a partial write of a key, an audit export or a r
   // The limit of the shell is in blocks of 512 bytes; SIGXFSZ stays ignored across exec.
   const limited = 'trap "" XFSZ; ulimit -S -f 16; exec "$0" "$@"';
   const command = [process.execPath, CONDITION, source("test/fixtures/partial-writes.ts"), dir];
-  const said = JSON.parse(
+  const outcomes = JSON.parse(
     execFileSync("/bin/sh", ["-c", limited, ...command], { encoding: "utf8" }),
   ) as object;
-  expect(said).toEqual({ key: "config.invalid", audit: "EFBIG", audit_last: "2", restore: "EFBIG" });
+  expect(outcomes).toEqual({ key: "config.invalid", audit: "EFBIG", audit_last: "2", restore: "EFBIG" });
   expect(readFileSync(join(dir, "secret.key"), "utf8")).toMatch(/^(?:k\d+:[0-9a-f]{64}\n){118}$/);
   expect(readdirSync(dir).sort()).toEqual(["archive", "audit.jsonl", "restored", "secret.key", "to"]);
 });

@@ -34,7 +34,7 @@ test("rotates the log by size, loses no line and keeps the newest files", () => 
   expect(statSync(`${path}.1`).mode & 0o777).toBe(0o600);
 });
 
-test("keeps only the current log with 0 rotated files, and writes a line that is larger than the limit", () => {
+test("keeps only the current log if files is 0, and writes a line that is larger than the limit", () => {
   const { folder, path, write } = openLog(0);
   write("first");
   write("x".repeat(500));

@@ -31,18 +31,18 @@ test("reloads every file of a plugin once and none of its dependencies", async (
   });
   const load = async () => {
     const { plugin } = await loader.load(entryOf(folder), "inline", { allowed_domains: [] });
-    return { says: async () => (await plugin.healthCheck!({} as never)).summary };
+    return { readSummary: async () => (await plugin.healthCheck!({} as never)).summary };
   };
   const first = await load();
-  // Both files that count share one counter.
-  expect(await first.says()).toBe("first 2 1");
+  // The files that increment the counter share it.
+  expect(await first.readSummary()).toBe("first 2 1");
   writeIn(folder, "src/word.js", `export const word = "second";`);
   const second = await load();
-  expect(await second.says()).toBe("second 2 1");
-  expect(await first.says()).toBe("first 4 1");
+  expect(await second.readSummary()).toBe("second 2 1");
+  expect(await first.readSummary()).toBe("first 4 1");
   writeIn(folder, "src/word.js", `export const word = ;`);
   await expect(load()).rejects.toMatchObject({ code: "plugin.invalid" });
-  expect(await second.says()).toBe("second 4 1");
+  expect(await second.readSummary()).toBe("second 4 1");
   writeIn(folder, "src/word.js", `export const word = "third";`);
   writeIn(
     folder,
@@ -50,6 +50,6 @@ test("reloads every file of a plugin once and none of its dependencies", async (
     `import { word } from "../word.js"; export const words = () => word + "!";`,
   );
   const third = await load();
-  expect(await third.says()).toBe("third! 1 1");
+  expect(await third.readSummary()).toBe("third! 1 1");
   await loader.close();
 });

@@ -21,46 +21,46 @@ import http from "node:http";
 import net from "node:net";
 import tls from "node:tls";
 
-const heard = (socket) => new Promise((done) => {
+const outcomeOf = (socket) => new Promise((done) => {
   socket.once("connect", () => { socket.destroy(); done("connected"); });
   socket.once("error", (error) => done(error.code));
 });
-const ways = {
+const apis = {
   fetch: ({ host, port }) => fetch("http://" + host + ":" + port).then((response) => response.text(), (error) => error.cause?.code ?? error.code),
   http: ({ host, port }) => new Promise((done) => http.get({ host, port }, (response) => { response.resume(); done("connected"); }).once("error", (error) => done(error.code))),
-  net: ({ host, port }) => heard(net.connect({ host, port })),
-  ports: ({ host, port }) => heard(net.connect(port, host)),
-  socket: ({ host, port }) => heard(new net.Socket().connect(port, host)),
-  tls: ({ host, port }) => heard(tls.connect({ host, port })),
-  unix: () => heard(net.connect("/run/none.sock")),
+  net: ({ host, port }) => outcomeOf(net.connect({ host, port })),
+  ports: ({ host, port }) => outcomeOf(net.connect(port, host)),
+  socket: ({ host, port }) => outcomeOf(new net.Socket().connect(port, host)),
+  tls: ({ host, port }) => outcomeOf(tls.connect({ host, port })),
+  unix: () => outcomeOf(net.connect("/run/none.sock")),
   udp: ({ host, port }) => { try { dgram.createSocket("udp4").send("x", port, host); return "sent"; } catch (error) { return error.code; } },
   changing: ({ host, port, later_port }) => { let reads = 0; return fetch({ toString: () => "http://" + host + ":" + (reads++ === 0 ? port : later_port) }).then((response) => response.text(), (error) => error.cause?.code); },
   invalid: () => fetch("no url").catch((error) => error.name),
-  later: ({ host, port }) => new Promise((done) => setTimeout(() => done(heard(net.connect({ host, port }))), 5)),
+  later: ({ host, port }) => new Promise((done) => setTimeout(() => done(outcomeOf(net.connect({ host, port }))), 5)),
 };
-const early = globalThis.process.env.NEVER ? null : heard(net.connect(Number(${JSON.stringify(vendor)}.split(":")[2]), "127.0.0.1"));
+const early = globalThis.process.env.NEVER ? null : outcomeOf(net.connect(Number(${JSON.stringify(vendor)}.split(":")[2]), "127.0.0.1"));
 
 export const plugin = {
   name: ${JSON.stringify(name)}, version: "1.0.0", category: ${JSON.stringify(category)}, subscriptions: () => [],
   configSchema: { type: "object", properties: { base_url: { type: "string", default: ${JSON.stringify(vendor)} } } },
   async onEvent(event, ctx) {
-    const { way, ...target } = event.payload;
-    if (way === "instances") await ctx.providers.instancesForPlugin(ctx.name);
-    const got = way === "early" ? await early : way === "instances" ? "read" : await ways[way](target);
-    await ctx.emit("x.${name}.got", { got }, event);
+    const { api, ...target } = event.payload;
+    if (api === "instances") await ctx.providers.instancesForPlugin(ctx.name);
+    const outcome = api === "early" ? await early : api === "instances" ? "read" : await apis[api](target);
+    await ctx.emit("x.${name}.outcome", { outcome }, event);
   },
   ...(${JSON.stringify(category)} === "tool" && { onLoad: (ctx) => ctx.registerTool({
     name: "dial", description: "Dials.", parameters: { type: "object" },
-    run: async (target) => ({ ok: true, brief: String(await ways.net(target)) }),
+    run: async (target) => ({ ok: true, brief: String(await apis.net(target)) }),
   }) }),
 };`;
 
 /** The private destinations that the operator allows in backplane.toml. */
-const OPENED = { operator_allows: ["127.0.0.1:*", "127.0.0.3:*"] };
-const WAYS = ["fetch", "http", "net", "ports", "socket", "tls", "later"];
+const ALLOWED_PRIVATE = { operator_allows: ["127.0.0.1:*", "127.0.0.3:*"] };
+const APIS = ["fetch", "http", "net", "ports", "socket", "tls", "later"];
 let server: Server;
 let other: Server;
-let at: { host: string; port: number };
+let server_address: { host: string; port: number };
 let elsewhere: { host: string; port: number };
 let home: string;
 
@@ -69,14 +69,17 @@ const listen = async (body: string) => {
   await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
   return server;
 };
-const placeOf = (of: Server) => ({ host: "127.0.0.1", port: (of.address() as AddressInfo).port });
+const addressOf = (listening: Server) => ({
+  host: "127.0.0.1",
+  port: (listening.address() as AddressInfo).port,
+});
 
 beforeAll(async () => {
   home = mkdtempSync(join(tmpdir(), "backplane-guard-"));
   server = await listen("from outside");
   other = await listen("from elsewhere");
-  at = placeOf(server);
-  elsewhere = placeOf(other);
+  server_address = addressOf(server);
+  elsewhere = addressOf(other);
 });
 afterAll(() => {
   rmSync(home, { recursive: true, force: true });
@@ -108,37 +111,48 @@ async function load(
   /** The plugin in the context of one org. */
   const serve = async (org: KernelTestOptions) => {
     const run = await testKernelPlugin(plugin, { state_dir: home, ...org });
-    const go = async (way: string, target: object = at): Promise<unknown> => {
-      await run.event(`x.${name}.go`, { way, ...target });
-      return (run.emitted.at(-1)!.payload as { got: unknown }).got;
+    const connectWith = async (api: string, target: object = server_address): Promise<unknown> => {
+      await run.event(`x.${name}.go`, { api, ...target });
+      return (run.emitted.at(-1)!.payload as { outcome: unknown }).outcome;
     };
-    return { run, go };
+    return { run, connectWith };
   };
   return { ...(await serve(options)), serve };
 }
 
-test("refuses connections to hosts that the operator has not named, with every API of Node", async () => {
-  const { go, run } = await load("tool", { allowed_domains: [] });
-  for (const way of [...WAYS, "unix", "udp", "early"]) {
-    expect([way, await go(way)]).toEqual([way, "policy.denied"]);
+test("refuses connections to hosts that the operator has not named, whichever API of Node opens them", async () => {
+  const { connectWith, run } = await load("tool", { allowed_domains: [] });
+  for (const api of [...APIS, "unix", "udp", "early"]) {
+    expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   }
-  expect(await run.tool("dial", at)).toMatchObject({ brief: "policy.denied" });
+  expect(await run.tool("dial", server_address)).toMatchObject({ brief: "policy.denied" });
   // The gateway's own code is not guarded, even while the plugin's code waits.
-  expect(await (await fetch(`http://127.0.0.1:${at.port}`)).text()).toBe("from outside");
+  expect(await (await fetch(`http://127.0.0.1:${server_address.port}`)).text()).toBe("from outside");
 });
 
 test("allows a named host at the named port", async () => {
-  const { go, run } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] }, { egress: OPENED });
-  expect(await go("fetch")).toBe("from outside");
-  for (const way of ["http", "net", "ports", "socket", "later"]) expect(await go(way)).toBe("connected");
-  expect(await run.tool("dial", at)).toMatchObject({ brief: "connected" });
-  expect(await go("net", elsewhere)).toBe("policy.denied");
+  const { connectWith, run } = await load(
+    "tool",
+    { allowed_domains: [`127.0.0.1:${server_address.port}`] },
+    { egress: ALLOWED_PRIVATE },
+  );
+  expect(await connectWith("fetch")).toBe("from outside");
+  for (const api of ["http", "net", "ports", "socket", "later"])
+    expect(await connectWith(api)).toBe("connected");
+  expect(await run.tool("dial", server_address)).toMatchObject({ brief: "connected" });
+  expect(await connectWith("net", elsewhere)).toBe("policy.denied");
 });
 
 test("requests the URL that was checked, and lets the platform reject an invalid one", async () => {
-  const { go } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] }, { egress: OPENED });
-  expect(await go("changing", { ...at, later_port: elsewhere.port })).toBe("from outside");
-  expect(await go("invalid")).toBe("TypeError");
+  const { connectWith } = await load(
+    "tool",
+    { allowed_domains: [`127.0.0.1:${server_address.port}`] },
+    { egress: ALLOWED_PRIVATE },
+  );
+  expect(await connectWith("changing", { ...server_address, later_port: elsewhere.port })).toBe(
+    "from outside",
+  );
+  expect(await connectWith("invalid")).toBe("TypeError");
 });
 
 test("allows the base_url of a provider's own instances and its vendor, not those of other plugins", async () => {
@@ -150,54 +164,57 @@ test("allows the base_url of a provider's own instances and its vendor, not thos
   });
   const options = {
     providers: [instance("dialler-llm-provider")],
-    vendor: `http://127.0.0.1:${at.port}`,
-    egress: OPENED,
+    vendor: `http://127.0.0.1:${server_address.port}`,
+    egress: ALLOWED_PRIVATE,
   };
-  const { go } = await load("llm-provider", { allowed_domains: [] }, options);
-  expect(await go("fetch")).toBe("from outside");
-  expect(await go("net", elsewhere)).toBe("policy.denied");
-  await go("instances");
-  expect(await go("fetch", elsewhere)).toBe("from elsewhere");
+  const { connectWith } = await load("llm-provider", { allowed_domains: [] }, options);
+  expect(await connectWith("fetch")).toBe("from outside");
+  expect(await connectWith("net", elsewhere)).toBe("policy.denied");
+  await connectWith("instances");
+  expect(await connectWith("fetch", elsewhere)).toBe("from elsewhere");
   // Only the configuration of a provider names allowed hosts.
   const tool = await load(
     "tool",
     { allowed_domains: [] },
     { ...options, providers: [instance("dialler-tool")] },
   );
-  await tool.go("instances");
-  expect([await tool.go("net"), await tool.go("net", elsewhere)]).toEqual(["policy.denied", "policy.denied"]);
+  await tool.connectWith("instances");
+  expect([await tool.connectWith("net"), await tool.connectWith("net", elsewhere)]).toEqual([
+    "policy.denied",
+    "policy.denied",
+  ]);
 });
 
 test("does not share kept-alive connections with plugins that may not use them", async () => {
-  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: OPENED });
-  const url = `http://127.0.0.1:${at.port}`;
+  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: ALLOWED_PRIVATE });
+  const url = `http://127.0.0.1:${server_address.port}`;
   for (let i = 0; i < 3; i++) {
-    expect(await allowed.go("fetch")).toBe("from outside");
+    expect(await allowed.connectWith("fetch")).toBe("from outside");
     expect(await (await fetch(url)).text()).toBe("from outside");
   }
 });
 
-test("a refused request does not affect concurrent requests of others to the same host", async () => {
-  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: OPENED });
+test("a refused request does not affect concurrent requests by others to the same host", async () => {
+  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: ALLOWED_PRIVATE });
   const denied = await load("tool", { allowed_domains: [] });
   // A separate server, to which no connection is open yet.
-  const target = { host: "127.0.0.3", port: at.port };
-  const far = await new Promise<Server>((done) => {
+  const target = { host: "127.0.0.3", port: server_address.port };
+  const separate = await new Promise<Server>((done) => {
     const server = createServer((_request, response) => response.end("from afar"));
     server.listen(0, "127.0.0.3", () => done(server));
   });
-  target.port = placeOf(far).port;
+  target.port = addressOf(separate).port;
   try {
     const url = `http://${target.host}:${target.port}`;
     const results = await Promise.all([
-      denied.go("fetch", target),
+      denied.connectWith("fetch", target),
       ...Array.from({ length: 5 }, () => fetch(url).then((response) => response.text())),
-      allowed.go("fetch", target),
+      allowed.connectWith("fetch", target),
     ]);
     expect(results).toEqual(["policy.denied", ...Array<string>(6).fill("from afar")]);
   } finally {
-    far.closeAllConnections();
-    far.close();
+    separate.closeAllConnections();
+    separate.close();
   }
 });
 
@@ -216,7 +233,7 @@ test("does not guard gateway code called by a plugin, and installs one guard per
   await once(inside, "connect");
   inside.destroy();
   const refused = await guard
-    .enter(nobody, () => fetch(`http://127.0.0.2:${at.port}`))
+    .enter(nobody, () => fetch(`http://127.0.0.2:${server_address.port}`))
     .catch((error: Error) => error.cause);
   expect(codeOf(refused)).toBe("policy.denied");
 });
@@ -226,7 +243,7 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
   const inside: string[] = [];
   const hidden = createServer((_request, response) => response.end("from inside"));
   hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
-  await new Promise<void>((done) => hidden.listen(at.port, "127.0.0.66", done));
+  await new Promise<void>((done) => hidden.listen(server_address.port, "127.0.0.66", done));
   let answers: string[][] = [];
   const requested: string[] = [];
   const resolve = async (name: string) => {
@@ -234,33 +251,36 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
     return answers.shift() ?? ["127.0.0.66"];
   };
   const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
-  const target = { host: "rebind.test", port: at.port };
-  const { go } = await load(
+  const target = { host: "rebind.test", port: server_address.port };
+  const { connectWith } = await load(
     "llm-provider",
     { allowed_domains: ["rebind.test"] },
     { egress: { resolve, forbidden } },
   );
   try {
-    for (const way of ["net", "ports", "socket", "later", "http", "tls"]) {
+    for (const api of ["net", "ports", "socket", "later", "http", "tls"]) {
       // Every later lookup of the name returns a private address.
       answers = [["127.0.0.1"]];
       requested.length = 0;
-      const got = await go(way, target);
-      expect([way, got]).toEqual([way, way === "tls" ? expect.not.stringMatching("policy") : "connected"]);
+      const outcome = await connectWith(api, target);
+      expect([api, outcome]).toEqual([
+        api,
+        api === "tls" ? expect.not.stringMatching("policy") : "connected",
+      ]);
       expect(requested).toEqual(["rebind.test"]);
       answers = [];
-      expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
+      expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
       // One forbidden address is enough to refuse the name.
       answers = [["127.0.0.1", "127.0.0.66"]];
-      expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
+      expect([api, await connectWith(api, target)]).toEqual([api, "policy.denied"]);
     }
     // Checked for the request and again for its connection.
     answers = [["127.0.0.1"]];
-    expect(await go("fetch", target)).toBe("policy.denied");
+    expect(await connectWith("fetch", target)).toBe("policy.denied");
     answers = [["127.0.0.1"], ["127.0.0.1"]];
-    expect(await go("fetch", target)).toBe("from outside");
+    expect(await connectWith("fetch", target)).toBe("from outside");
     // The connection is still open, but the name now resolves to a private address, so the request is refused.
-    expect(await go("fetch", target)).toBe("policy.denied");
+    expect(await connectWith("fetch", target)).toBe("policy.denied");
     expect(inside).toEqual([]);
   } finally {
     hidden.closeAllConnections();
@@ -269,10 +289,13 @@ verifies("sec.provider-egress", "resolves a name once and connects to the checke
 });
 
 test("refuses private addresses of a named host unless the operator allowed the destination", async () => {
-  const { go } = await load("tool", { allowed_domains: ["*"] });
-  for (const way of WAYS) expect([way, await go(way)]).toEqual([way, "policy.denied"]);
+  const { connectWith } = await load("tool", { allowed_domains: ["*"] });
+  for (const api of APIS) expect([api, await connectWith(api)]).toEqual([api, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
-    expect([host, await go("net", { host, port: at.port })]).toEqual([host, "policy.denied"]);
+    expect([host, await connectWith("net", { host, port: server_address.port })]).toEqual([
+      host,
+      "policy.denied",
+    ]);
   }
 });
 
@@ -280,7 +303,7 @@ verifies(
   "sec.provider-egress",
   "limits an allowed private destination to the org of its instance, even on open connections",
   async () => {
-    const address = `127.0.0.1:${at.port}`;
+    const address = `127.0.0.1:${server_address.port}`;
     const base_url = `http://${address}/v1`;
     const instance = (allow_private?: string) => ({
       id: "main",
@@ -289,15 +312,15 @@ verifies(
       config: { base_url, ...(allow_private === undefined ? {} : { allow_private }) },
     });
     const { serve } = await load("llm-provider", { allowed_domains: [] });
-    const ours = await serve({ providers: [instance(address)] });
+    const allowed = await serve({ providers: [instance(address)] });
     const theirs = await serve({ providers: [instance()] });
-    const elsewhereOpened = await serve({ providers: [instance(`127.0.0.1:${elsewhere.port}`)] });
-    for (const instance of [ours, theirs, elsewhereOpened]) await instance.go("instances");
-    for (const way of ["fetch", "http", "net"]) {
-      const got = way === "fetch" ? "from outside" : "connected";
-      expect([way, await ours.go(way)]).toEqual([way, got]);
-      expect([way, await theirs.go(way)]).toEqual([way, "policy.denied"]);
-      expect([way, await elsewhereOpened.go(way)]).toEqual([way, "policy.denied"]);
+    const otherAllowed = await serve({ providers: [instance(`127.0.0.1:${elsewhere.port}`)] });
+    for (const instance of [allowed, theirs, otherAllowed]) await instance.connectWith("instances");
+    for (const api of ["fetch", "http", "net"]) {
+      const outcome = api === "fetch" ? "from outside" : "connected";
+      expect([api, await allowed.connectWith(api)]).toEqual([api, outcome]);
+      expect([api, await theirs.connectWith(api)]).toEqual([api, "policy.denied"]);
+      expect([api, await otherAllowed.connectWith(api)]).toEqual([api, "policy.denied"]);
     }
   },
 );
@@ -307,9 +330,13 @@ test("does not follow redirects, not even to an allowed host", async () => {
   const moved = createServer((_request, response) => response.writeHead(307, { location: target }).end());
   await new Promise<void>((done) => moved.listen(0, "127.0.0.1", done));
   try {
-    const { go } = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: OPENED });
-    expect(await go("fetch", elsewhere)).toBe("from elsewhere");
-    expect(await go("fetch", placeOf(moved))).toBe("policy.denied");
+    const { connectWith } = await load(
+      "llm-provider",
+      { allowed_domains: ["127.0.0.1"] },
+      { egress: ALLOWED_PRIVATE },
+    );
+    expect(await connectWith("fetch", elsewhere)).toBe("from elsewhere");
+    expect(await connectWith("fetch", addressOf(moved))).toBe("policy.denied");
   } finally {
     moved.closeAllConnections();
     moved.close();

@@ -46,7 +46,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       expect(PLUGIN_METHODS.filter((method) => method in plugin)).toEqual(["onLoad", "healthCheck"]);
       const run = await loadInto(plugin, { config: { open: true } });
       expect([...run.tools.keys()]).toEqual(["upper", "wait", "broken", "buy"]);
-      // It registered one tool twice and received the error with its code.
+      // The plugin registered one tool twice and received the error with its code.
       expect(run.logs).toMatchObject([
         {
           level: "warn",
@@ -85,7 +85,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       expect(await run.health()).toEqual({ status: "degraded", summary: "closed", details: [] });
     }));
 
-  test("aborts the signal of a running tool and of one stopped before it began", () =>
+  test("aborts the signal of a running tool, and of a tool that is cancelled before it starts", () =>
     using("shop", async ({ plugin }) => {
       const run = await loadInto(plugin);
       const stop = new AbortController();
@@ -149,7 +149,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       });
     }));
 
-  test("delivers and emits events in order, and allows unloading twice", () =>
+  test("delivers and emits events in order, and can be unloaded twice", () =>
     using("emitter", async ({ plugin }) => {
       const provider = (id: string, owner: string) => ({ id, plugin: owner, label: `the ${id}`, config: {} });
       const run = await loadInto(plugin, {
@@ -192,10 +192,10 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
         ]);
     }));
 
-  test("reports an error of an event handler to the kernel with its code", () =>
+  test("reports an error thrown by an event handler to the kernel with its code", () =>
     using("emitter", async ({ plugin }) => {
       const run = await loadInto(plugin);
-      // `crashed` is also the code for the end of a process; here it is only a text.
+      // `crashed` is also the code for the exit of a process, but here the plugin itself throws it.
       for (const code of ["E_MUTE", "crashed", "policy.denied"]) {
         const error = await rejection(run.event("llm.call.request", { fail: code }));
         expect(error).toMatchObject({ name: "Error", message: "no words", code });
@@ -203,7 +203,7 @@ describe.each(LOADING_MODES)("%s", (_how, mode, loader) => {
       }
     }));
 
-  test("gives each event its own context, even after it was handled", () =>
+  test("keeps the context of each event separate, even after it has been handled", () =>
     using("emitter", async ({ plugin }) => {
       const errors: string[] = [];
       const { ctx } = await loadInto(plugin);

@@ -5,17 +5,17 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import type { Gateway } from "../../src/index.ts";
 import { request, startTestGateway } from "../support/gateway.ts";
 
-/** `faulty` throws for every message of a user. */
+/** `faulty` throws on every user message. */
 const ROOTS = [
   "plugins/llm-echo",
   "plugins/strategy-react",
   "packages/gateway/test/fixtures/plugins/faulty",
 ].map((root) => resolve(root));
 
-async function say(gateway: Gateway): Promise<void> {
+async function sendMessage(gateway: Gateway): Promise<void> {
   const body = { session_id: "s", input: { text: "/say hello" } };
   const run = await request<{ status: string }>(gateway, "POST", "/v1/runs?wait=true", body);
-  // A plugin that fails does not end the turn.
+  // The failing plugin does not fail the turn.
   expect(run.body.status).toBe("completed");
 }
 
@@ -26,16 +26,16 @@ async function statusOf(gateway: Gateway): Promise<string | undefined> {
 
 verifies(
   "plug.failures",
-  "unloads a plugin after three consecutive failures, or as many as the configuration says",
+  "unloads a plugin after three consecutive failures, or after the configured number",
   async () => {
-    const usual = await startTestGateway(ROOTS);
-    await say(usual);
-    await say(usual);
-    expect(await statusOf(usual)).toBe("loaded");
-    await say(usual);
-    await expect.poll(() => statusOf(usual)).toBe("failed");
+    const gateway = await startTestGateway(ROOTS);
+    await sendMessage(gateway);
+    await sendMessage(gateway);
+    expect(await statusOf(gateway)).toBe("loaded");
+    await sendMessage(gateway);
+    await expect.poll(() => statusOf(gateway)).toBe("failed");
     const strict = await startTestGateway(ROOTS, "[agent]\nplugin_failures = 1\n");
-    await say(strict);
+    await sendMessage(strict);
     await expect.poll(() => statusOf(strict)).toBe("failed");
   },
 );

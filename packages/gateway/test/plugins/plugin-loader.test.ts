@@ -13,10 +13,12 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract";
+import { createModuleHost } from "@backplane/runner";
 import { testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterEach, expect, test } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
+import { withBundledHost } from "../../../../test/support/plugin-host.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../src/host/clock.ts";
@@ -37,7 +39,13 @@ function makeHome(): string {
 }
 
 function open(home: string, options: Partial<PluginLoaderOptions> = {}) {
-  const loader = createPluginLoader({ home, clock: systemClock(), log: createTestLogger(), ...options });
+  const loader = createPluginLoader({
+    home,
+    clock: systemClock(),
+    log: createTestLogger(),
+    moduleHost: (host) => createModuleHost(withBundledHost(host)),
+    ...options,
+  });
   afters.push(() => loader.close());
   return loader;
 }
@@ -53,8 +61,8 @@ test("finds the bundled plugins among the installed dependencies", async () => {
   };
   const { entries, problems } = await open(makeHome()).discover();
   const expected = Object.keys(dependencies).filter((name) => name.startsWith("@backplane/plugin-"));
-  const found = new Set([...entries.map(({ source }) => source), ...problems.map(({ source }) => source)]);
-  expect([...found].sort()).toEqual(expected.sort());
+  const sources = new Set([...entries.map(({ source }) => source), ...problems.map(({ source }) => source)]);
+  expect([...sources].sort()).toEqual(expected.sort());
   expect(entries.every(({ origin }) => origin === "bundled")).toBe(true);
 });
 
@@ -152,7 +160,7 @@ test("loads every bundled plugin inline and hosted with the same description", a
   }
 });
 
-test("gives each plugin its own private state folder", () => {
+test("creates a separate private state folder for each plugin", () => {
   const home = makeHome();
   const dir = open(home).stateDir("shop");
   expect(dir).toBe(join(home, "plugins/state/shop"));
@@ -160,7 +168,7 @@ test("gives each plugin its own private state folder", () => {
   expect(open(home).stateDir("shop")).toBe(dir);
 });
 
-test("executes nothing when it discovers or inspects plugins", async () => {
+test("runs no plugin code during discovery or inspection", async () => {
   const home = makeHome();
   const trap = join(home, "trap");
   const mark = join(home, "executed");
@@ -183,7 +191,7 @@ test("executes nothing when it discovers or inspects plugins", async () => {
   expect(existsSync(mark)).toBe(true);
 });
 
-test("starts a hosted plugin with a clean environment and its own home, and ends it with the loader", async () => {
+test("starts a hosted plugin with a clean environment and its own home, and stops it with the loader", async () => {
   const home = makeHome();
   const dir = join(home, "mirror");
   mkdirSync(dir);
@@ -211,7 +219,7 @@ test("starts a hosted plugin with a clean environment and its own home, and ends
   await run.event("x.mirror.look", {});
   const { cwd, env, pid } = run.emitted[0]!.payload as { env: object; pid: number; cwd: string };
   expect(env).toEqual({
-    // The mark by which the descendants of a plain process are found when it ends.
+    // The mark by which the descendants of a plain process are found when it exits.
     BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
     PATH: "/usr/local/bin:/usr/bin:/bin",
     HOME: loader.stateDir("mirror"),
@@ -222,7 +230,7 @@ test("starts a hosted plugin with a clean environment and its own home, and ends
   expect(cwd).toBe(dir);
   expect(isAlive(pid)).toBe(true);
   await loader.close();
-  await eventually(() => !isAlive(pid), 5_000, "the hosted plugin ends");
+  await eventually(() => !isAlive(pid), 5_000, "the hosted plugin exits");
 });
 
 test("shows a sandboxed npm plugin only its sibling packages and its state", async () => {
@@ -278,7 +286,7 @@ test("shows a sandboxed npm plugin only its sibling packages and its state", asy
   expect(readFileSync(join(loader.stateDir("mirror"), "note"), "utf8")).toBe("kept");
 });
 
-test("ends a sandboxed plugin that exceeds its memory limit and reports why", async () => {
+test("kills a sandboxed plugin that exceeds its memory limit and reports why", async () => {
   const home = makeHome();
   const dir = join(home, "glutton");
   mkdirSync(dir);
@@ -299,7 +307,7 @@ test("ends a sandboxed plugin that exceeds its memory limit and reports why", as
   );
   const run = await testKernelPlugin(plugin, { state_dir: home });
   const error = await run.event("x.glutton.eat", {}).then(
-    () => expect.unreachable("it should have been ended"),
+    () => expect.unreachable("the plugin should have been killed"),
     (thrown: unknown) => thrown as Error,
   );
   expect([codeOf(error), error.message]).toEqual(["crashed", expect.stringMatching(/memory|heap/i)]);

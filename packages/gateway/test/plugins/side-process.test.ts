@@ -1,4 +1,4 @@
-/** A side-process plugin in a running gateway: its manifest and binding define it, and nothing that it reports does. */
+/** A side-process plugin in a running gateway: only its manifest and binding define it, not what it reports about itself. */
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import type { Gateway } from "../../src/index.ts";
 import { request, startTestGateway } from "../support/gateway.ts";
 
-/** The plugin answers with what it was started with and what it received. */
+/** The plugin returns its arguments, its environment and the request that it received. */
 const PROGRAM = `import json, os, sys, time
 def say(value):
     print(json.dumps(value), flush=True)
@@ -85,8 +85,8 @@ verifies(
     const capabilities = ["notes.read"];
     const binding_id = await bind(gateway, "notes", "search", { capabilities, timeout_ms: LONG_MS });
     const input = { text: "billing" };
-    const done = await call(gateway, { binding_id, input });
-    expect(done).toMatchObject({
+    const invocation = await call(gateway, { binding_id, input });
+    expect(invocation).toMatchObject({
       status: "succeeded",
       binding_id,
       timeout_ms: LONG_MS,
@@ -103,10 +103,10 @@ verifies(
         input_schema: SEARCH_SCHEMA,
       }),
     );
-    // The schema is the one that a call is checked against.
+    // Calls are checked against the same schema.
     const invalid = await request(gateway, "POST", "/v1/invocations?wait=true", { binding_id, input: {} });
     expect(invalid.body).toMatchObject({ error: { code: "input.invalid" } });
-    // The manifest alone grants no capability, and the handshake grants none by naming it.
+    // Neither the manifest alone nor the handshake grants a capability.
     await install(gateway, "Notes", "bare");
     const bare = await bind(gateway, "bare", "search", { timeout_ms: LONG_MS });
     expect(await call(gateway, { binding_id: bare, input })).toMatchObject({
@@ -121,7 +121,7 @@ verifies(
   },
 );
 
-verifies("side.wire", "ends a call of a side process after 5 s if no timeout is set", async () => {
+verifies("side.wire", "times out a call of a side process after 5 s if no timeout is set", async () => {
   const gateway = await startTestGateway([]);
   await install(gateway, "Notes", "notes");
   const binding_id = await bind(gateway, "notes", "stall", { capabilities: ["notes.read"] });

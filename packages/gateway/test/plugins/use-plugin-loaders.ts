@@ -3,10 +3,12 @@ import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { KernelPlugin } from "@backplane/contract";
+import { createModuleHost, type ModuleHostOptions } from "@backplane/runner";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { afterAll, beforeAll, expect } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
+import { withBundledHost } from "../../../../test/support/plugin-host.ts";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 
@@ -37,7 +39,8 @@ export function usePluginLoaders(): void {
       bundled_roots: names.map((name) => join(FIXTURES, name)),
       timeouts: { on_load_ms: 1_500, stop_ms: 500 },
     };
-    const loader = createPluginLoader(options);
+    const moduleHost = (host: ModuleHostOptions) => createModuleHost(withBundledHost(host));
+    const loader = createPluginLoader({ ...options, moduleHost });
     const { entries } = await loader.discover();
     opened = { plain: loader, confined: confinedLoader(options), entries };
   });
@@ -53,7 +56,7 @@ export const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) 
   testKernelPlugin(plugin, { state_dir: home, ...options });
 export const rejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>
   await work.then(
-    () => expect.unreachable("it should have thrown"),
+    () => expect.unreachable("the call should have thrown"),
     (error) => error as Error,
   );
 

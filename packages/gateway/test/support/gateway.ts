@@ -27,7 +27,7 @@ export async function request<T = Record<string, never>>(
 ): Promise<{ status: number; body: T }> {
   const token = readFileSync(gateway.admin_token_file, "utf8").trim();
   const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
-  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
-  const response = await fetch(gateway.url + path, { method, headers, ...sent });
+  const payload = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await fetch(gateway.url + path, { method, headers, ...payload });
   return { status: response.status, body: (await response.json()) as T };
 }
