@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import * as api from "../src/index.ts";
 
-test("exports exactly these names", () => {
+test("exports createApi and createMetrics only", () => {
   expect(Object.keys(api).sort()).toEqual(["createApi", "createMetrics"]);
 });

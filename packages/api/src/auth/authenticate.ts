@@ -84,7 +84,7 @@ export function createAuthenticator(deps: {
 
 /**
  * The last Authorization header that held the admin token. Comparing its bytes in constant time costs a tenth of hashing
- * the same token again for every request (bench row http.invoke.cpu).
+ * the same token again for every request (benchmark http.invoke.cpu).
  */
 function createVerifiedHeader() {
   let expected = Buffer.alloc(0);

@@ -30,7 +30,7 @@ const NOT_SAVED: SavedLogins = { load: () => [], save: () => {} };
 
 export function createConsoleLogin(clock: Clock, saved: SavedLogins = NOT_SAVED): ConsoleLogin {
   const codes = new Map<string, number>();
-  // A wall clock that is set back must not extend a session beyond its usual life.
+  // A wall clock that is set back must not extend a session beyond its usual lifetime.
   const latest = clock.now() + SESSION_TTL_MS;
   const sessions = new Map(saved.load().filter(([, expires_at]) => expires_at <= latest));
 

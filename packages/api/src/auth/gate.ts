@@ -26,7 +26,7 @@ export function checkGate(gate: Gate, request: IncomingMessage): void {
   if (gate.stopping()) throw new BackplaneError("gateway_stopping");
 }
 
-/** `checkGate` for a request that Fastify answers, whether or not it matches a route. */
+/** `checkGate` for a request that Fastify handles, whether or not it matches a route. */
 export function checkRequestGate(gate: Gate, request: FastifyRequest, reply: FastifyReply): void {
   reply.header("x-request-id", request.id);
   // A client must not reuse a connection that is about to close.
@@ -44,8 +44,8 @@ export function authenticateRequest(
   auth: Exclude<RouteAuth, "public">,
 ): void | Promise<void> {
   const { headers } = request.raw;
-  const sent = "x_api_key" in auth && auth.x_api_key === true ? withApiKey(headers) : headers;
-  const caller = authenticator.authenticate(sent, request.method !== "GET");
+  const credential_headers = "x_api_key" in auth && auth.x_api_key === true ? withApiKey(headers) : headers;
+  const caller = authenticator.authenticate(credential_headers, request.method !== "GET");
   if (caller instanceof Promise) return caller.then((known) => setCaller(request, known, auth));
   setCaller(request, caller, auth);
 }

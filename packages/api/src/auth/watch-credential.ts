@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "@backplane/ports";
 
-/** A delegated token ends with its call, and connections opened with it must end within a second. */
+/** A delegated token expires with its call, and connections opened with it must close within a second. */
 const INTERVAL_MS = 400;
 
 /** Calls `isValid` at an interval and `end` once, when the credential is no longer valid. */

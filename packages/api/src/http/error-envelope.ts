@@ -66,7 +66,7 @@ function unexpectedIn(error: BackplaneError): unknown {
 
 /** Under /api the message is repeated as `detail`, where clients of that API expect it (webapi.config). */
 export function envelopeFor(request: FastifyRequest, envelope: ErrorEnvelope): ErrorEnvelope {
-  // The matched route, else the path of the request.
+  // The matched route, otherwise the path of the request.
   const path = request.routeOptions?.url ?? request.url;
   return /^\/api(?=[/?]|$)/.test(path) ? { ...envelope, detail: envelope.error.message } : envelope;
 }
@@ -95,7 +95,7 @@ function invalid(path: string, message: string): BackplaneError {
   return new BackplaneError("request.invalid", message, { details: { issues: [{ path, message }] } });
 }
 
-/** A provider may ask for a pause; the client then gets a Retry-After header, as for our own limits. */
+/** A provider may request a pause; the client then gets a Retry-After header, as for our own limits. */
 function isTemporary(status: number, { code, details }: BackplaneError): boolean {
   return status === 429 || status === 503 || (code === "llm.failed" && details?.retry_after_ms !== undefined);
 }

@@ -1,6 +1,6 @@
 /**
  * Metrics in the Prometheus text format. Each route gets its counters at registration, so that counting a request needs
- * no lookup and no allocation (bench row http.invoke.cpu).
+ * no lookup and no allocation (benchmark http.invoke.cpu).
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import type { KernelHealth } from "@backplane/ports";

@@ -1,6 +1,6 @@
 /**
  * The response class of the HTTP server. X-Content-Type-Options is set here and not in a Fastify hook, because Node
- * answers some requests itself (417) and event streams bypass Fastify when they write their headers.
+ * responds to some requests itself (417) and event streams bypass Fastify when they write their headers.
  */
 import { type IncomingMessage, ServerResponse } from "node:http";
 

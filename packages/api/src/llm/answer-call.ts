@@ -1,4 +1,4 @@
-/** Answers the requests to model endpoints, each as a stream or as a whole. */
+/** Handles requests to model endpoints; the answer is streamed or sent as a whole. */
 import { once } from "node:events";
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { Caller, Clock, Kernel, LlmEndpointPart, Timer } from "@backplane/ports";
@@ -37,8 +37,8 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
   const { kernel, clock } = deps;
   const open = new Set<AbortController>();
 
-  /** Runs the work with a signal that ends it when the client disconnects or its credential ends. */
-  async function during<T>(
+  /** Runs the work with a controller that is aborted when the client disconnects or its credential expires. */
+  async function runAbortable<T>(
     { caller, request, reply }: EndpointRequest,
     work: (stop: AbortController) => Promise<T>,
   ): Promise<T> {
@@ -66,7 +66,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
 
   return {
     answer: (protocol, endpoint_request) =>
-      during(endpoint_request, async (stop) => {
+      runAbortable(endpoint_request, async (stop) => {
         const { caller, body, request, reply } = endpoint_request;
         const llm_request = protocol.read(body, forwardedHeaders(request));
         const { id, parts } = await kernel.llm.call(caller, llm_request, stop.signal);
@@ -90,7 +90,7 @@ export function createEndpointCalls(deps: CallsDeps): EndpointCalls {
         return { status: 200, json: protocol.whole(all, context), headers };
       }),
     countTokens: (protocol, endpoint_request) =>
-      during(endpoint_request, (stop) =>
+      runAbortable(endpoint_request, (stop) =>
         kernel.llm.countTokens(
           endpoint_request.caller,
           protocol.read(endpoint_request.body, forwardedHeaders(endpoint_request.request)),

@@ -12,11 +12,12 @@ import {
   sse,
 } from "./protocol.ts";
 import {
-  booleanOr,
   freeTextTool,
   imageBlock,
   listOf,
-  numberOr,
+  mediaBlock,
+  readBoolean,
+  readNumber,
   readStops,
   setFields,
   textOr,
@@ -114,7 +115,7 @@ class ChatStream implements EndpointStream {
     return sse(null, openAiError(error));
   }
 
-  /** The provider was asked for the usage; the client gets that chunk only if it asked too. */
+  /** The provider is always asked for the usage; the client gets that chunk only if it requested the usage itself. */
   #isUnwanted({ choices, usage }: JsonObject): boolean {
     return !this.#usage && Array.isArray(choices) && choices.length === 0 && isObject(usage);
   }
@@ -208,7 +209,7 @@ function toMessage(message: JsonObject): ChatMessage {
   };
 }
 
-/** Never copies a block as it is: one in the gateway's own format could refer to a stored artifact. */
+/** Never copies a block unchanged: a block in the gateway's own format could refer to a stored artifact. */
 function toContent(content: Json): Json {
   if (!Array.isArray(content)) return textOr(content);
   return listOf(content).map((part): JsonObject => {
@@ -218,7 +219,9 @@ function toContent(content: Json): Json {
       return imageBlock(textOr(url));
     }
     if (part.type === "refusal") return { type: "text", text: textOr(part.refusal) };
-    return { type: "text", text: `[${textOr(part.type, "part")} that this model cannot read]` };
+    return (
+      mediaBlock(part) ?? { type: "text", text: `[${textOr(part.type, "part")} that this model cannot read]` }
+    );
   });
 }
 
@@ -234,12 +237,12 @@ function toTool(tool: JsonObject): LlmTool[] {
 function toOptions(body: JsonObject): LlmOptions {
   const { stop, tool_choice } = body;
   return setFields({
-    max_tokens: numberOr(body.max_completion_tokens) ?? numberOr(body.max_tokens),
-    temperature: numberOr(body.temperature),
-    top_p: numberOr(body.top_p),
+    max_tokens: readNumber(body.max_completion_tokens) ?? readNumber(body.max_tokens),
+    temperature: readNumber(body.temperature),
+    top_p: readNumber(body.top_p),
     stop: readStops(stop, "stop"),
     tool_choice: toChoice(tool_choice),
-    parallel_tool_calls: booleanOr(body.parallel_tool_calls),
+    parallel_tool_calls: readBoolean(body.parallel_tool_calls),
     reasoning_effort: textOr(body.reasoning_effort) || undefined,
     json_output: toJsonOutput(body.response_format),
   });

@@ -26,10 +26,11 @@ import {
   sse,
 } from "./protocol.ts";
 import {
-  booleanOr,
   imageBlock,
   listOf,
-  numberOr,
+  mediaBlock,
+  readBoolean,
+  readNumber,
   readStops,
   setFields,
   textOr,
@@ -246,7 +247,9 @@ function toBlock(block: JsonObject): JsonObject {
   }
   if (type === "document" && isObject(source) && source.type === "text")
     return { type: "text", text: textOr(source.data) };
-  return { type: "text", text: `[${textOr(type, "block")} that this model cannot read]` };
+  return (
+    mediaBlock(block) ?? { type: "text", text: `[${textOr(type, "block")} that this model cannot read]` }
+  );
 }
 
 /** Omits tools that the vendor runs itself: only the vendor has them, and it gets the request untranslated. */
@@ -258,12 +261,12 @@ function toTool(tool: JsonObject): LlmTool[] {
 function toOptions(body: JsonObject): LlmOptions {
   const { stop_sequences, tool_choice, output_config } = body;
   const choice = isObject(tool_choice) ? tool_choice : {};
-  const serial = booleanOr(choice.disable_parallel_tool_use);
+  const serial = readBoolean(choice.disable_parallel_tool_use);
   const config = isObject(output_config) ? output_config : {};
   return setFields({
-    max_tokens: numberOr(body.max_tokens),
-    temperature: numberOr(body.temperature),
-    top_p: numberOr(body.top_p),
+    max_tokens: readNumber(body.max_tokens),
+    temperature: readNumber(body.temperature),
+    top_p: readNumber(body.top_p),
     stop: readStops(stop_sequences, "stop_sequences"),
     tool_choice: toChoice(choice),
     parallel_tool_calls: serial === undefined ? undefined : !serial,
@@ -281,10 +284,10 @@ function toChoice({ type, name }: JsonObject): LlmOptions["tool_choice"] {
   return type === "auto" || type === "none" ? type : undefined;
 }
 
-/** Other vendors take an effort instead of a budget. */
+/** Other vendors accept an effort instead of a budget. */
 function chooseEffort(thinking: Json | undefined, effort: Json | undefined): string | undefined {
   if (!isObject(thinking) || thinking.type === "disabled") return undefined;
-  const budget = numberOr(thinking.budget_tokens);
+  const budget = readNumber(thinking.budget_tokens);
   if (budget === undefined) return effort === "max" ? "high" : textOr(effort, "medium");
   return budget <= 2_048 ? "low" : budget <= 16_384 ? "medium" : "high";
 }

@@ -21,7 +21,7 @@ function typeOf({ status, code }: EndpointError): string {
   return status < 500 ? "invalid_request_error" : "server_error";
 }
 
-/** The codes that OpenAI's clients know; all others are ours. */
+/** The codes that OpenAI's clients recognize; all others are ours. */
 export function openAiCode({ status, code }: EndpointError): string {
   if (code === "llm.model_not_found") return "model_not_found";
   if (code === "llm.budget_exceeded") return "insufficient_quota";

@@ -1,10 +1,12 @@
 /** Reads the parts of a request that several protocols have in common. */
 import {
   BackplaneError,
+  type ContentBlock,
   isObject,
   type Json,
   type JsonObject,
   type LlmTool,
+  normalizeContent,
   type ToolCallRequest,
 } from "@backplane/contract";
 
@@ -56,11 +58,11 @@ export function readStops(value: Json | undefined, param: string): string[] | un
   return list;
 }
 
-export function numberOr(value: Json | undefined): number | undefined {
+export function readNumber(value: Json | undefined): number | undefined {
   return typeof value === "number" ? value : undefined;
 }
 
-export function booleanOr(value: Json | undefined): boolean | undefined {
+export function readBoolean(value: Json | undefined): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
 }
 
@@ -70,4 +72,13 @@ export function imageBlock(url: string): JsonObject {
   return inline === null
     ? { type: "image", source: { type: "url", url } }
     : { type: "image", data: url.slice(inline[0].length), mimeType: inline[1]! };
+}
+
+const MEDIA_PARTS: ReadonlySet<string> = new Set(["document", "file", "input_file", "input_audio"]);
+
+/** A file or audio that a client sent with its data, as a content block. Null if there is no data in it. */
+export function mediaBlock(part: JsonObject): JsonObject | null {
+  if (!MEDIA_PARTS.has(textOr(part.type))) return null;
+  const block = normalizeContent(part as ContentBlock);
+  return block === part ? null : block;
 }

@@ -12,11 +12,12 @@ import {
 import { openAiError } from "./openai-error.ts";
 import type { EndpointProtocol } from "./protocol.ts";
 import {
-  booleanOr,
   freeTextTool,
   imageBlock,
   listOf,
-  numberOr,
+  mediaBlock,
+  readBoolean,
+  readNumber,
   setFields,
   textOr,
   toArguments,
@@ -127,7 +128,9 @@ function toContent(content: Json | undefined): Json {
       return { type: "text", text: textOr(part.text) };
     if (type === "refusal") return { type: "text", text: textOr(part.refusal) };
     if (type === "input_image" && typeof part.image_url === "string") return imageBlock(part.image_url);
-    return { type: "text", text: `[${textOr(type, "part")} that this model cannot read]` };
+    return (
+      mediaBlock(part) ?? { type: "text", text: `[${textOr(type, "part")} that this model cannot read]` }
+    );
   });
 }
 
@@ -145,11 +148,11 @@ function toTool(tool: JsonObject): LlmTool[] {
 function toOptions(body: JsonObject): LlmOptions {
   const { reasoning, text, tool_choice } = body;
   return setFields({
-    max_tokens: numberOr(body.max_output_tokens),
-    temperature: numberOr(body.temperature),
-    top_p: numberOr(body.top_p),
+    max_tokens: readNumber(body.max_output_tokens),
+    temperature: readNumber(body.temperature),
+    top_p: readNumber(body.top_p),
     tool_choice: toChoice(tool_choice),
-    parallel_tool_calls: booleanOr(body.parallel_tool_calls),
+    parallel_tool_calls: readBoolean(body.parallel_tool_calls),
     reasoning_effort: isObject(reasoning) ? textOr(reasoning.effort) || undefined : undefined,
     json_output: toJsonOutput(isObject(text) ? text.format : undefined),
   });

@@ -4,7 +4,7 @@
  */
 const WRAPPED = "bp.";
 
-/** `vendor` is the prefix of the seals that the protocol carries as they are; null if it carries none. */
+/** `vendor` is the prefix of the seals that the protocol carries unchanged; null if it carries none. */
 export function wrapSeal(seal: string, vendor: string | null): string {
   if (vendor !== null && seal.startsWith(vendor)) return seal.slice(vendor.length);
   return WRAPPED + Buffer.from(seal).toString("base64url");

@@ -72,7 +72,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
   const server = { name: "backplane", title: "Backplane", version: deps.version };
   const post = createPost({ ...deps, ...parts, suspended, sessions, lists, methods, server });
 
-  /** Null if the caller sees no such server. Not a promise for the whole catalog (bench row mcp.http-call.cpu). */
+  /** Null if the caller sees no such server. Not a promise for the whole catalog (benchmark mcp.http-call.cpu). */
   type Find = (caller: Caller, name: string | null) => Promise<View | null> | View;
   const find: Find = (caller, name) => (name === null ? WHOLE_CATALOG : findView(kernel, caller, name));
 
@@ -105,8 +105,8 @@ export function createMcpServer(deps: McpDeps): McpServer {
         async handler({ caller: sender, params: path_params, body, request, reply }) {
           const caller = withChannel(sender, MCP_CHANNEL);
           const name = nameIn(path_params);
-          const found = find(caller, name);
-          const view = found instanceof Promise ? await found : found;
+          const server = find(caller, name);
+          const view = server instanceof Promise ? await server : server;
           if (view === null) return serverNotFound(name);
           return await post({ caller, view, body, headers: request.raw.headers, reply });
         },

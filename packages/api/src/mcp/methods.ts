@@ -1,6 +1,6 @@
 /**
- * The methods whose result the gateway returns in one response. Those that may notify or ask the client first are in
- * calls/ and notifications/.
+ * The methods whose result the gateway returns in one response. Methods that may first send notifications or
+ * questions to the client are in calls/ and notifications/.
  */
 import {
   type JsonObject,

@@ -126,7 +126,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
     const run = methods.get(method);
     if (run === undefined)
       throw new McpError(MCP_ERRORS.method_not_found, `Method not found: ${method.slice(0, 128)}`);
-    return withCacheFields(exchange, method).answer(id, await run(params, exchange));
+    return withCacheFields(exchange, method).respond(id, await run(params, exchange));
   }
 
   function initialize({ caller, view }: Post, { id, params }: McpClientRequest): RouteResponse {
@@ -155,7 +155,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<RouteRespons
     return session;
   }
 
-  /** Handles a notification, or the answer to a question of the gateway. */
+  /** Handles a notification, or the client's answer to a question. */
   function receive(session: McpSession | null, message: McpClientNotification | McpClientResponse): void {
     if (session === null) return;
     if (message.kind === "answer") {

@@ -5,6 +5,7 @@ import * as contract from "@backplane/contract/schema";
 import type { AdapterMount } from "@backplane/ports";
 import { z } from "zod";
 import { type Route, TAGS } from "../http/route.ts";
+import { acceptsBodyScope, BodyScopeSchema } from "../requests/body-scope.ts";
 
 type JsonSchema = Record<string, unknown>;
 
@@ -19,6 +20,7 @@ const NAMED_SCHEMAS: Record<string, z.ZodType> = {
   Binding: contract.BindingSchema,
   BindingCreate: contract.BindingCreateSchema,
   BindingPatch: contract.BindingPatchSchema,
+  BodyScope: BodyScopeSchema,
   Block: contract.BlockSchema,
   Chain: contract.ChainSchema,
   ChangedBinding: contract.ChangedBindingSchema,
@@ -51,6 +53,7 @@ export function buildOpenApi(
     paths[route.path] ??= {};
     paths[route.path]![route.method.toLowerCase()] = describe(route, components);
   }
+  components.addBodyScopes();
   // Sorted, so that the document does not depend on the order in which plugins were loaded.
   for (const mount of mounts.toSorted((a, b) => (a.mounted < b.mounted ? -1 : 1))) {
     paths[mount.mounted] ??= {};
@@ -104,10 +107,15 @@ function describe(route: Route, components: Components): JsonSchema {
   else if ("host" in route.auth) operation["x-backplane-scope"] = "admin token";
   const content: JsonSchema = {};
   if (route.body !== undefined)
-    content["application/json"] = { schema: components.convert(route.body, "input") };
+    content["application/json"] = { schema: components.convertBody(route.body, describesScope(route)) };
   for (const type of route.uploads ?? []) content[type] = { schema: { type: "string", format: "binary" } };
   if (Object.keys(content).length > 0) operation.requestBody = { required: true, content };
   return operation;
+}
+
+/** The bodies of other formats are described as their own documentation does: model vendors, and the web API of `/api`. */
+function describesScope({ auth, path, error_schema }: Route): boolean {
+  return auth !== "public" && path.startsWith("/v1/") && error_schema === undefined;
 }
 
 const PROGRESS_TEXT =
@@ -212,6 +220,10 @@ function headerParameters(route: Route): JsonSchema[] {
 interface Components {
   schemas: Record<string, JsonSchema>;
   convert(schema: z.ZodType, io: "input" | "output"): JsonSchema;
+  /** The body of a request. With `scoped`, it also has the field `scope` if its schema allows it. */
+  convertBody(schema: z.ZodType, scoped: boolean): JsonSchema;
+  /** Adds the field `scope` to the bodies. Call it last: a component is compared with each of its conversions. */
+  addBodyScopes(): void;
 }
 
 function createComponents(): Components {
@@ -226,8 +238,20 @@ function createComponents(): Components {
       throw new Error(`The component ${id} has two different schemas; remove it from NAMED_SCHEMAS.`);
   };
 
-  return {
+  const scoped_bodies = new Set<JsonSchema>();
+
+  const components: Components = {
     schemas,
+    convertBody(schema, scoped) {
+      const body = components.convert(schema, "input");
+      if (scoped && acceptsBodyScope(schema)) scoped_bodies.add(resolve(body));
+      return body;
+    },
+    addBodyScopes() {
+      const scope = components.convert(BodyScopeSchema, "input");
+      for (const body of scoped_bodies)
+        body.properties = { ...(body.properties as object | undefined), scope };
+    },
     convert(schema, io) {
       const converted = z.toJSONSchema(schema, {
         io,
@@ -249,6 +273,12 @@ function createComponents(): Components {
       return { $ref: `#/components/schemas/${id}` };
     },
   };
+  return components;
+
+  function resolve(schema: JsonSchema): JsonSchema {
+    const { $ref } = schema as { $ref?: string };
+    return $ref === undefined ? schema : schemas[$ref.slice("#/components/schemas/".length)]!;
+  }
 }
 
 /** The only recursive schema of the contract is "any JSON"; the converter names its copies __schema0, __schema1, … */

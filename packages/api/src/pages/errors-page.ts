@@ -25,7 +25,7 @@ export function renderErrorsPage(): string {
 <script src="/static/chat/theme.js"></script>
 </head>
 <body>
-<header class="bar page-bar"><a class="brand" href="/">Backplane</a><nav aria-label="Pages"><a href="/overview">Overview</a><a href="/explorer">API explorer</a><a href="/docs/errors" aria-current="page">Error codes</a></nav></header>
+<header class="bar page-bar"><a class="brand" href="/">Backplane</a><nav aria-label="Pages"><a href="/console">Console</a><a href="/overview">Overview</a><a href="/explorer">API explorer</a><a href="/docs/errors" aria-current="page">Error codes</a></nav></header>
 <main class="page"><h1>Error codes</h1>
 <p class="lead">Every error has one of these codes. Compare the code, not the message.</p>
 ${sections.join("\n")}

@@ -1,5 +1,5 @@
 /** The files that pages load: closed lists, so that a name in a URL is never used as a path. */
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { ERROR_CODES } from "@backplane/contract";
 
 interface StaticFile {
@@ -48,6 +48,38 @@ export function createExplorerFiles(): FindFile {
   return cachedFiles(EXPLORER_FILES, (name) =>
     readFileSync(new URL(`../../dist/explorer/${name}`, import.meta.url), "utf8"),
   );
+}
+
+export interface ConsoleFiles {
+  /** The page that loads the application; null if it was not built. */
+  index(): string | null;
+  /** Scripts and styles. Their names contain a hash of their content, except that of the color scheme. */
+  find: FindFile;
+}
+
+const CONSOLE_FOLDER = new URL("../../dist/console/", import.meta.url);
+
+/** Written by scripts/build-console.ts. The folder is listed once, when the first file is requested. */
+export function createConsoleFiles(folder: URL = CONSOLE_FOLDER): ConsoleFiles {
+  const read = (name: string) => readFileSync(new URL(name, folder), "utf8");
+  let find: FindFile | undefined;
+  let index: string | undefined;
+  return {
+    index() {
+      if (index === undefined && existsSync(new URL("index.html", folder))) index = read("index.html");
+      return index ?? null;
+    },
+    find(name) {
+      if (find === undefined) {
+        const built = existsSync(folder) ? readdirSync(folder) : [];
+        find = cachedFiles(
+          built.filter((file) => /\.(?:js|css)$/.test(file)),
+          read,
+        );
+      }
+      return find(name);
+    },
+  };
 }
 
 /** Each file is read at its first request. */

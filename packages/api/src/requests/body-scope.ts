@@ -1,10 +1,31 @@
 /**
  * A body may state the scope that it is meant for, as the binding record of VAI does: `scope: {org_id, project_id}`. It
- * must be the scope of the credential, or a project of the credential's whole organisation; it never widens a request.
+ * must be the scope of the credential, or a project of the credential's whole organisation. `project_id: null`, the scope
+ * of a row for all projects, is the same as `org_wide: true` and needs the same right.
  */
 import { BackplaneError, isObject } from "@backplane/contract";
-import type { Caller, Scope } from "@backplane/ports";
-import type { z } from "zod";
+import { type Caller, HOST_ADMIN, isWholeOrg, type Scope } from "@backplane/ports";
+import { z } from "zod";
+
+/** How the OpenAPI document describes the field. */
+export const BodyScopeSchema = z
+  .strictObject({
+    org_id: z.string().optional().describe("The org of the credential."),
+    project_id: z
+      .string()
+      .nullable()
+      .optional()
+      .describe(
+        "The project of the credential, or any project for a key of the whole org. null means all projects: where the " +
+          "body has `org_wide` it is the same as `org_wide: true`, elsewhere only a key of the whole org may send it. " +
+          "If left out, the request keeps the project of the credential.",
+      ),
+  })
+  .describe(
+    "The scope that a request is meant for. A body without it means the scope of the credential: the project of a key, or " +
+      "the project that the admin token names in Backplane-Project (default proj_default). A scope that the credential " +
+      "does not have is refused with auth.scope.",
+  );
 
 export interface ScopedBody {
   /** The body of the request without its scope. */
@@ -13,31 +34,56 @@ export interface ScopedBody {
   scope: Scope | null;
 }
 
-/** `schema` is that of the route; a schema that has its own field `scope` keeps it. */
+/** A schema that has its own field `scope` keeps it. */
+export function acceptsBodyScope(schema: z.ZodType): boolean {
+  return "shape" in schema && !hasField(schema, "scope");
+}
+
+/** `schema` is that of the route. */
 export function takeBodyScope(caller: Caller | null, schema: z.ZodType, body: unknown): ScopedBody {
-  if (caller === null || !isObject(body) || !isObject(body.scope) || hasOwnScope(schema))
+  if (caller === null || !isObject(body) || !isObject(body.scope) || !acceptsBodyScope(schema))
     return { body, scope: null };
   const { scope: stated, ...rest } = body;
   const { org_id = caller.scope.org_id, project_id = caller.scope.project_id, ...other } = stated;
-  const named = Object.keys(other);
-  if (named.length > 0) {
-    const message = `body.scope: ${named[0]} is not a field of a scope; use org_id and project_id`;
+  const unknown_fields = Object.keys(other);
+  if (unknown_fields.length > 0) {
+    const message = `body.scope: ${unknown_fields[0]} is not a field of a scope; use org_id and project_id`;
     throw new BackplaneError("request.invalid", message);
   }
-  if (org_id !== caller.scope.org_id) throw otherScope("organisation", org_id, caller.scope.org_id);
+  if (org_id !== caller.scope.org_id) throw otherScope(caller, "organisation", org_id);
+  checkOrgWide(stated.project_id, rest.org_wide);
   if (project_id === caller.scope.project_id) return { body: rest, scope: null };
+  if (project_id === null && hasField(schema, "org_wide") && isWholeOrg(caller))
+    return { body: { ...rest, org_wide: true }, scope: null };
   if (caller.scope.project_id !== null || typeof project_id !== "string" || project_id === "")
-    throw otherScope("project", project_id, caller.scope.project_id);
+    throw otherScope(caller, "project", project_id);
   return { body: rest, scope: { org_id: caller.scope.org_id, project_id } };
 }
 
-function hasOwnScope(schema: z.ZodType): boolean {
-  return !("shape" in schema) || Object.hasOwn(schema.shape as object, "scope");
+/** Refuses a body that states two different scopes. */
+function checkOrgWide(project_id: unknown, org_wide: unknown): void {
+  const contradicts =
+    project_id === null ? org_wide === false : project_id !== undefined && org_wide === true;
+  if (!contradicts) return;
+  const meant = project_id === null ? "all projects" : `the project ${JSON.stringify(project_id)}`;
+  const message = `body.scope names ${meant}, but body.org_wide is ${String(org_wide)}; leave one of them out`;
+  throw new BackplaneError("request.invalid", message);
 }
 
-function otherScope(noun: string, stated: unknown, own: string | null): BackplaneError {
+function hasField(schema: z.ZodType, name: string): boolean {
+  return "shape" in schema && Object.hasOwn(schema.shape as object, name);
+}
+
+function otherScope(caller: Caller, noun: "organisation" | "project", stated: unknown): BackplaneError {
+  const own = noun === "organisation" ? caller.scope.org_id : caller.scope.project_id;
   const message = `body.scope names the ${noun} ${JSON.stringify(stated)}, but the credential is for ${own ?? "the whole organisation"}.`;
-  return new BackplaneError("auth.scope", message, {
-    fix: `Leave scope out, or use a credential for that ${noun}.`,
-  });
+  return new BackplaneError("auth.scope", message, { fix: fixFor(caller, noun, stated) });
+}
+
+function fixFor({ actor, delegation }: Caller, noun: "organisation" | "project", stated: unknown): string {
+  if (noun === "project" && stated === null) return "Leave scope out, or name a project of the credential.";
+  if (actor !== HOST_ADMIN || delegation !== undefined)
+    return `Leave scope out, or use a credential for that ${noun}.`;
+  const header = noun === "project" ? "Backplane-Project" : "Backplane-Org";
+  return `Leave scope out, or name the ${noun} in the header ${header}.`;
 }

@@ -1,5 +1,5 @@
 /**
- * Accepts the spellings of policies in the formats that the gateway takes plugins from: `allowedToolCategories`,
+ * Accepts the spellings of policies in the formats from which the gateway imports plugins: `allowedToolCategories`,
  * `allowed-tool-categories`, and Hefty's `user-allowed-origins`, which is `roles.user.allow.origins`.
  */
 import { BackplaneError, isObject, type JsonObject, ROLES } from "@backplane/contract";

@@ -1,7 +1,7 @@
 /**
- * Uploaded archives. An archive streams from the socket into the importer under a size limit and is never whole in memory.
- * Its digest is known only after it was read, so the idempotency key is claimed first and the stored response starts with
- * the digest: a repeat with other bytes is a conflict and installs nothing.
+ * Uploaded archives. An archive streams from the socket into the importer under a size limit and is never held in
+ * memory as a whole. The digest is known only after the archive has been read, so the idempotency key is claimed first
+ * and the stored response starts with the digest: a repeat with other bytes is a conflict and installs nothing.
  */
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";

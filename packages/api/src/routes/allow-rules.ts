@@ -1,4 +1,4 @@
-/** Lasting permissions to call tools without asking (allow.rules). */
+/** Lasting permissions to call tools without an approval each time (allow.rules). */
 import { AllowRuleCreateSchema, AllowRuleSchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";
@@ -26,7 +26,7 @@ export function allowRuleRoutes({ kernel }: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/allow-rules",
       operation_id: "createAllowRule",
-      summary: "Allow calls of a tool or server without asking",
+      summary: "Allow calls of a tool or server without asking each time",
       description:
         "Covers the tool or server within the policy's `lasting_approvals`, for the caller itself unless `identity` says " +
         "otherwise. The rule does not hold if a call's grant has become wider since. 403 allow_rule.refused names " +

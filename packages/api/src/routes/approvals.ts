@@ -1,4 +1,4 @@
-/** Approvals, and the grants that an answer "for this session" creates. A late answer gets 409 approval.closed. */
+/** Approvals, and the grants that an approval "for this session" creates. A late answer gets 409 approval.closed. */
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@backplane/contract/schema";
 import { z } from "zod";
@@ -48,7 +48,7 @@ export function approvalRoutes({ kernel }: RouteDeps): Route[] {
       summary: "Approve or reject",
       description:
         "Only the first answer counts; a later one gets 409 approval.closed and has no effect. Send `digest` to prove " +
-        "which arguments you were shown. `covers` says what approve_for_session and approve_always cover; " +
+        "which arguments you were shown. `covers` states what approve_for_session and approve_always cover; " +
         "approve_always creates an allow rule. `may_cover` of the approval lists what is possible; anything else gets 403 " +
         "allow_rule.refused, and the approval stays pending.",
       tag: "Approvals",

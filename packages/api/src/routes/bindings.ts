@@ -176,7 +176,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, params, body, request, operation }) {
         const now = () => kernel.bindings.get(caller, params.id);
         const expected = await expectedGeneration(request.headers["if-match"], now);
-        // Counted before the change, which lets the gateway drop them.
+        // Counted before the change, because the gateway drops them afterwards.
         const waiting = body.status === "disabled" ? await countWaiting(caller, params.id) : {};
         const binding = await kernel.bindings.patch(caller, params.id, body, expected, operation);
         return { status: 200, json: { ...binding, ...waiting }, headers: { etag: etagOf(binding) } };

@@ -99,8 +99,8 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
         const ref = toSessionRef(query.session_id, query);
         await sessions.get(caller, ref);
         const page = await chains.list(caller, ref, splitPage(query).page);
-        const made = page.items.filter(({ origin }) => origin === "compaction");
-        const items = await Promise.all(made.map(({ id }) => sessions.compaction(caller, id)));
+        const compactions = page.items.filter(({ origin }) => origin === "compaction");
+        const items = await Promise.all(compactions.map(({ id }) => sessions.compaction(caller, id)));
         return { status: 200, json: { items, next: page.next } };
       },
     }),

@@ -31,24 +31,24 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       params: IdParams,
       responses: { 200: { description: "The definitions.", schema: DefinitionsSchema } },
       async handler({ caller, params }) {
-        const found = await kernel.definitions.get(caller, params.id);
-        if (found === null) {
+        const definitions = await kernel.definitions.get(caller, params.id);
+        if (definitions === null) {
           throw new BackplaneError(
             "export.not_found",
             "The tools of this binding have not been described yet.",
             {
-              fix: "Bind its secret slots and enable it; the gateway then asks it for its tools.",
+              fix: "Bind its secret slots and enable it; the gateway then reads its tools.",
             },
           );
         }
-        return { status: 200, json: found };
+        return { status: 200, json: definitions };
       },
     }),
     defineRoute({
       method: "POST",
       path: "/v1/plugin-bindings/{id}:describe",
       operation_id: "describeBinding",
-      summary: "Ask a binding for its tools again",
+      summary: "Read the tools of a binding from its server again",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       params: IdParams,

@@ -15,19 +15,32 @@ export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
       summary: "Follow semantic events",
       description:
         "Server-sent events: `event` is the type, `id` the seq and `data` a SemanticEvent. Starts with the first event, or " +
-        "after Last-Event-ID or `after`.",
+        "after Last-Event-ID or `after`. With `after=latest` only new events are sent; the stream then begins with an item " +
+        "`position`, whose `id` is the seq to resume after if the connection is lost before the first event.",
       tag: "Events",
       auth: { scope: "audit:read" },
       query: z.strictObject({
-        after: z.coerce.number().int().min(0).optional().describe("Same as Last-Event-ID."),
+        after: z
+          .union([z.literal("latest"), z.coerce.number().int().min(0)])
+          .optional()
+          .describe("Same as Last-Event-ID, or `latest`."),
       }),
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       handler({ caller, query, request, reply }) {
-        const after = lastEventId(request, query.after);
-        return streams.stream(reply, (stop) => sseItems(caller, after, stop));
+        const { after } = query;
+        const resumes = (request.headers["last-event-id"] ?? "") !== "";
+        if (after === "latest" && !resumes) return streams.stream(reply, (stop) => newSseItems(caller, stop));
+        const seq = lastEventId(request, after === "latest" ? undefined : after);
+        return streams.stream(reply, (stop) => sseItems(caller, seq, stop));
       },
     }),
   ];
+
+  async function* newSseItems(caller: Caller, stop: AbortSignal): AsyncGenerator<SseItem> {
+    const seq = await kernel.events.position();
+    yield { id: seq, event: "position", data: JSON.stringify({ seq }) };
+    yield* sseItems(caller, seq, stop);
+  }
 
   async function* sseItems(caller: Caller, after: number, stop: AbortSignal): AsyncGenerator<SseItem> {
     for await (const event of kernel.events.watch(caller, after, stop))

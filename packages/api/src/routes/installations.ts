@@ -38,7 +38,7 @@ export function installationRoutes({ kernel, upload_bytes }: RouteDeps): Route[]
       query: ArchiveQuery,
       headers: {
         [SETTINGS_HEADER]:
-          "For an archive: the settings as JSON in ASCII, up to 8 kB, with the fields of the JSON body except source.",
+          "For an archive: the settings as JSON in ASCII, up to 8 kB, with the fields of the JSON body except source and scope.",
       },
       body: InstallationRequestSchema,
       uploads: ARCHIVE_TYPES,

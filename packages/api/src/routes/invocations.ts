@@ -3,8 +3,14 @@
  * the record once the invocation has ended, even when the invocation failed: the request itself succeeded. An invocation
  * refused by the door is recorded by the kernel, whose error carries details.invocation_id.
  */
-import { INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
-import { ExportIdSchema, InvocationSchema, InvokeBodySchema } from "@backplane/contract/schema";
+import { FRAME_LIMITS, INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
+import {
+  ExportIdSchema,
+  FrameRecordingSchema,
+  InvocationSchema,
+  InvokeBodySchema,
+  TraceSpanSchema,
+} from "@backplane/contract/schema";
 import type { Caller, Ticket } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -25,7 +31,7 @@ import type { RouteDeps } from "./route-deps.ts";
 
 /**
  * `input` is not validated as JSON a second time: it came from the JSON parser. Walking it again would cost each call
- * time in proportion to its size (bench row http.invoke.cpu).
+ * time in proportion to its size (benchmark http.invoke.cpu).
  */
 const InvokeBody = (
   InvokeBodySchema as unknown as { safeExtend(shape: Record<string, z.ZodType>): unknown }
@@ -40,11 +46,30 @@ const InvokeBody = (
 
 const InvokeQuery = z.strictObject({ wait: WaitSeconds });
 
+const STATUS_NAMES = INVOCATION_STATUSES.join(", ");
+
+const StatusList = z
+  .string()
+  // Each status once: every number of statuses is a statement of its own in the store.
+  .transform((text) => [...new Set(text.split(","))])
+  .pipe(
+    z.array(
+      z.enum(INVOCATION_STATUSES, {
+        error: ({ input }) => `${JSON.stringify(input)} is not a status; use one or more of ${STATUS_NAMES}`,
+      }),
+    ),
+  )
+  .describe(`One status or several, separated by commas: ${STATUS_NAMES}.`);
+
 const ListQuery = PageQuery.extend({
-  status: z.enum(INVOCATION_STATUSES).optional(),
+  status: StatusList.optional(),
   export_id: ExportIdSchema.optional(),
   session_id: nameOf(256).optional(),
   binding_id: nameOf(64).optional(),
+});
+
+const TraceQuery = PageQuery.extend({
+  limit: z.coerce.number().int().min(1).max(2_000).default(500).describe("Rows per page."),
 });
 
 const ArtifactParams = IdParams.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
@@ -114,6 +139,66 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       handler: async ({ caller, params }) => ({
         status: 200,
         json: await kernel.invocations.get(caller, params.id),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/traces/{id}",
+      operation_id: "listTrace",
+      summary: "List the calls of a trace, oldest first",
+      description:
+        "A run, its sub-agents and its calls share a trace, and so do a call and the calls that it makes. A call that " +
+        "shares its trace with no other call is not listed.",
+      tag: "Invocations",
+      auth: { scope: "invocations:read" },
+      params: IdParams,
+      query: TraceQuery,
+      responses: { 200: { description: "A page.", schema: listSchema(TraceSpanSchema) } },
+      async handler({ caller, params, query }) {
+        const { page } = splitPage(query);
+        return { status: 200, json: await kernel.invocations.trace(caller, params.id, page) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/invocations/{id}/frames",
+      operation_id: "listFrames",
+      summary: "List the recorded frames of an invocation",
+      description:
+        "Frames are recorded only while an operator records them with `:record-frames` of the binding. They are kept in " +
+        "the memory of the gateway that ran the call, for at most an hour after the recording.",
+      tag: "Invocations",
+      auth: { scope: "invocations:read" },
+      params: IdParams,
+      responses: { 200: { description: "The frames.", schema: FrameRecordingSchema } },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await kernel.frames.list(caller, params.id),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-bindings/{id}:record-frames",
+      operation_id: "recordFrames",
+      summary: "Record the frames of a binding's plugin processes",
+      description:
+        "Replaces the processes of the binding after their calls in flight, because a process is observed from its start. " +
+        "The secrets of a call are removed from its frames. The recording is an entry of the audit log.",
+      tag: "Invocations",
+      auth: { scope: "bindings:write" },
+      params: IdParams,
+      body: z.strictObject({
+        seconds: z.int().min(0).max(FRAME_LIMITS.max_seconds).default(600).describe("0 ends the recording."),
+      }),
+      responses: {
+        200: {
+          description: "The state of the recording.",
+          schema: FrameRecordingSchema.omit({ items: true }),
+        },
+      },
+      handler: async ({ caller, params, body }) => ({
+        status: 200,
+        json: await kernel.frames.record(caller, params.id, body.seconds),
       }),
     }),
     defineRoute({

@@ -191,13 +191,13 @@ export function llmRoutes({ kernel, endpoint_calls }: RouteDeps): Route[] {
       responses: { 200: { description: "The model.", schema: ModelSchema } },
       async handler({ caller, params }) {
         const all = await kernel.llm.models(caller);
-        const found = all.find(({ id }) => id === params.id) ?? all.find((each) => each.model === params.id);
-        if (found === undefined)
+        const model = all.find(({ id }) => id === params.id) ?? all.find((each) => each.model === params.id);
+        if (model === undefined)
           throw new BackplaneError(
             "llm.model_not_found",
             `The model ${JSON.stringify(params.id)} is not available.`,
           );
-        return { status: 200, json: toModel(found) };
+        return { status: 200, json: toModel(model) };
       },
     }),
     defineRoute({

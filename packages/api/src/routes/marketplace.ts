@@ -41,7 +41,7 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "listMarketplace",
       summary: "List the marketplace",
       description:
-        "The entries of all catalogs, independent of what is installed. `catalogs` says how old each catalog is and why one " +
+        "The entries of all catalogs, independent of what is installed. `catalogs` states how old each catalog is and why one " +
         "cannot be read.",
       tag: "Packages",
       auth: { scope: "packages:read" },
@@ -72,8 +72,8 @@ export function marketplaceRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "installMarketplaceEntry",
       summary: "Install an entry of the marketplace",
       description:
-        "Installs the pinned artifact, which a trusted key must have signed, and binds its exports as the install " +
-        "policy of the entry says. No code of the artifact runs. An artifact that does not match the card is refused.",
+        "Installs the pinned artifact, which a trusted key must have signed, and binds its exports according to the install " +
+        "policy of the entry. No code of the artifact runs. An artifact that does not match the card is refused.",
       tag: "Packages",
       auth: { scope: "packages:write" },
       params: EntryParams,

@@ -1,11 +1,17 @@
 /** The pages of the console: chat, overview, API explorer and error codes, with their scripts and styles. */
 import { readFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
 import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { defineRoute, type Route, type RouteResponse } from "../http/route.ts";
 import { requireWebAdapter } from "../http/web-adapter.ts";
 import { renderErrorsPage } from "../pages/errors-page.ts";
-import { createChatFiles, createExplorerFiles, type FindFile } from "../pages/static-files.ts";
+import {
+  createChatFiles,
+  createConsoleFiles,
+  createExplorerFiles,
+  type FindFile,
+} from "../pages/static-files.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 /** Pages load nothing from other origins and contain no inline scripts or styles. */
@@ -73,6 +79,7 @@ export function pageRoutes({ kernel }: Pick<RouteDeps, "kernel">): Route[] {
       return chat_files(name);
     }),
     folderRoute("/static/explorer/{file}", "explorerFile", "Files of Swagger UI", createExplorerFiles()),
+    ...consoleRoutes(),
     defineRoute({
       method: "GET",
       path: "/docs/errors",
@@ -82,6 +89,79 @@ export function pageRoutes({ kernel }: Pick<RouteDeps, "kernel">): Route[] {
       auth: "public",
       responses: { 200: { description: "The page.", type: "text/html" } },
       handler: () => page(renderErrorsPage(), "text/html"),
+    }),
+  ];
+}
+
+/** The application finds out in the browser which of its pages the path names, so every path gets the same page. */
+const CONSOLE_PATHS = [
+  { path: "/console", operation_id: "consoleHome" },
+  { path: "/console/{page}", operation_id: "consolePage" },
+  { path: "/console/{page}/{id}", operation_id: "consoleDetail" },
+];
+/** A changed file has another name, because the name contains a hash of the content. */
+const HASHED_NAME = /-[\w-]{8}\.(?:js|css)$/;
+
+function consoleRoutes(): Route[] {
+  const files = createConsoleFiles();
+  const compressed = new Map<string, Buffer>();
+  return [
+    ...CONSOLE_PATHS.map(({ path, operation_id }) =>
+      defineRoute({
+        method: "GET",
+        path,
+        operation_id,
+        summary: "The console",
+        tag: "System",
+        auth: "public",
+        responses: { 200: { description: "The page.", type: "text/html" } },
+        handler() {
+          const text = files.index();
+          if (text === null)
+            throw new BackplaneError("route.not_found", "This installation contains no console.", {
+              fix: "Build it with `npm run build` and restart the gateway.",
+            });
+          return page(text, "text/html");
+        },
+      }),
+    ),
+    defineRoute({
+      method: "GET",
+      path: "/static/console/{file}",
+      operation_id: "consoleFile",
+      summary: "Scripts and styles of the console",
+      tag: "System",
+      auth: "public",
+      params: z.object({ file: z.string().max(128) }),
+      responses: { 200: { description: "The file.", type: "text/javascript" } },
+      handler({ params, request }) {
+        const file = files.find(params.file);
+        if (file === null) throw new BackplaneError("route.not_found");
+        const headers = {
+          ...PAGE_HEADERS,
+          ...(HASHED_NAME.test(params.file)
+            ? { "cache-control": "public, max-age=31536000, immutable" }
+            : {}),
+          vary: "accept-encoding",
+        };
+        const type = `${file.type}; charset=utf-8`;
+        if (!/\bgzip\b/.test(String(request.headers["accept-encoding"] ?? "")))
+          return { status: 200, text: file.text, type, headers };
+        const bytes = compressed.get(params.file) ?? gzipSync(file.text);
+        compressed.set(params.file, bytes);
+        return {
+          status: 200,
+          content: (async function* () {
+            yield bytes;
+          })(),
+          headers: {
+            ...headers,
+            "content-type": type,
+            "content-encoding": "gzip",
+            "content-length": String(bytes.length),
+          },
+        };
+      },
     }),
   ];
 }
@@ -97,9 +177,9 @@ function folderRoute(path: string, operation_id: string, summary: string, find: 
     params: z.object({ file: z.string().max(64) }),
     responses: { 200: { description: "The file.", type: "text/javascript" } },
     handler({ params }) {
-      const found = find(params.file);
-      if (found === null) throw new BackplaneError("route.not_found");
-      return page(found.text, found.type);
+      const file = find(params.file);
+      if (file === null) throw new BackplaneError("route.not_found");
+      return page(file.text, file.type);
     },
   });
 }

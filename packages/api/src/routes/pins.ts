@@ -61,7 +61,7 @@ export function pinRoutes({ kernel }: RouteDeps): Route[] {
       auth: WRITE,
       params: PinParams,
       query: WorkspaceQuery,
-      responses: { 204: { description: "The entry is not pinned any more." } },
+      responses: { 204: { description: "The entry is no longer pinned." } },
       async handler({ caller, params, query }) {
         await sessions.unpin(caller, toSessionRef(params.id, query), params.entry_id);
         return { status: 204, empty: true };

@@ -41,11 +41,11 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
         304: { description: "Unchanged." },
       },
       async handler({ caller, query, request }) {
-        const found = await policy.get(caller, query.level);
-        const headers = { etag: etagOf(found) };
-        return isUnchanged(request.headers["if-none-match"], found.generation)
+        const state = await policy.get(caller, query.level);
+        const headers = { etag: etagOf(state) };
+        return isUnchanged(request.headers["if-none-match"], state.generation)
           ? { status: 304, empty: true, headers }
-          : { status: 200, json: found, headers };
+          : { status: 200, json: state, headers };
       },
     }),
     defineRoute({

@@ -9,6 +9,8 @@ export interface RouteDeps {
   clock: Clock;
   version: string;
   storeSummary(): Promise<StoreSummary>;
+  /** Null if the examples are not installed. */
+  examples_folder: string | null;
   console_login: ConsoleLogin;
   streams: EventStreams;
   endpoint_calls: EndpointCalls;

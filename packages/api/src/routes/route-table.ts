@@ -11,6 +11,7 @@ import { consoleLoginRoutes } from "./console-login.ts";
 import { definitionRoutes } from "./definitions.ts";
 import { deliveryRoutes } from "./deliveries.ts";
 import { eventRoutes } from "./events.ts";
+import { exampleRoutes } from "./examples.ts";
 import { exportRoutes } from "./exports.ts";
 import { installationRoutes } from "./installations.ts";
 import { instrumentRoutes } from "./instruments.ts";
@@ -39,6 +40,7 @@ export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
     ...packageRoutes(deps),
     ...marketplaceRoutes(deps),
     ...agentPluginRoutes(deps),
+    ...exampleRoutes(deps),
     ...bindingRoutes(deps),
     ...definitionRoutes(deps),
     ...signInRoutes(deps),

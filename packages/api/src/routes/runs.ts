@@ -98,7 +98,7 @@ const STREAM =
   "events that are on the tape. First comes `run.started` with the run, then its messages, deltas, tool calls and approval " +
   "requests, and last `run` with the ended run. A client that reconnects with Last-Event-ID misses and repeats nothing.";
 
-/** Stored for repeats with the same idempotency key, which get the same run as it is now. */
+/** Stored for repeats with the same idempotency key, which get the current state of the same run. */
 interface StartedRun {
   id: string;
   entry_id: number;
@@ -116,7 +116,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       description:
         "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, even when it failed. " +
         "A message to a session whose turn is running joins that turn. With `harness`, the run executes a bound harness; " +
-        "the harness itself starts runs here with its delegated token, and gives each an Idempotency-Key. " +
+        "the harness itself starts runs here with its delegated token, each with an Idempotency-Key. " +
         `As a stream: ${STREAM}`,
       tag: "Runs",
       auth: WRITE,

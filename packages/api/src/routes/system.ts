@@ -63,7 +63,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
   const started = clock.monotonic();
   // The status must be readable even while the store does not respond.
   const storeSummary = () => deps.storeSummary().catch(() => NO_SUMMARY);
-  let built: { mounts: readonly AdapterMount[]; document: string } | undefined;
+  let openapi: { mounts: readonly AdapterMount[]; document: string } | undefined;
   return [
     defineRoute({
       method: "GET",
@@ -169,9 +169,9 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       handler() {
         // The routes of adapters change when plugins are loaded or unloaded.
         const mounts = kernel.adapters.list();
-        if (built?.mounts !== mounts)
-          built = { mounts, document: JSON.stringify(buildOpenApi(table, version, mounts)) };
-        return { status: 200, text: built.document, type: "application/json; charset=utf-8" };
+        if (openapi?.mounts !== mounts)
+          openapi = { mounts, document: JSON.stringify(buildOpenApi(table, version, mounts)) };
+        return { status: 200, text: openapi.document, type: "application/json; charset=utf-8" };
       },
     }),
   ];

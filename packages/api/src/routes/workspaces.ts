@@ -4,14 +4,16 @@ import {
   WorkspaceReviewSchema,
   WorkspaceTrustSchema,
 } from "@backplane/contract/schema";
+import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { IdParams } from "../requests/parameters.ts";
+import type { SseItem } from "../sse/event-streams.ts";
 import type { RouteDeps } from "./route-deps.ts";
 
 const ReviewBody = WorkspaceTrustSchema.pick({ path: true, kind: true });
 
-export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
+export function workspaceRoutes({ kernel, streams }: RouteDeps): Route[] {
   return [
     defineRoute({
       method: "GET",
@@ -60,6 +62,21 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       }),
     }),
     defineRoute({
+      method: "GET",
+      path: "/v1/workspaces/{id}/activity",
+      operation_id: "watchWorkspace",
+      summary: "Follow a trusted folder: loads, errors and frames",
+      description:
+        "Server-sent events: `event` is the type and `data` a WorkspaceActivity; the first describes what is loaded. Frames are those of processes that start " +
+        "after the request; running processes of the folder are replaced. Secrets are redacted.",
+      tag: "Workspaces",
+      auth: { host: true },
+      params: IdParams,
+      responses: { 200: { description: "The stream.", type: "text/event-stream" } },
+      handler: ({ caller, params, reply }) =>
+        streams.stream(reply, (stop) => sseItems(caller, params.id, stop)),
+    }),
+    defineRoute({
       method: "DELETE",
       path: "/v1/workspaces/{id}",
       operation_id: "untrustWorkspace",
@@ -75,4 +92,9 @@ export function workspaceRoutes({ kernel }: RouteDeps): Route[] {
       },
     }),
   ];
+
+  async function* sseItems(caller: Caller, id: string, stop: AbortSignal): AsyncGenerator<SseItem> {
+    for await (const activity of kernel.workspaces.watch(caller, id, stop))
+      yield { event: activity.type, data: JSON.stringify(activity) };
+  }
 }

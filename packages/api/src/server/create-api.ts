@@ -30,7 +30,7 @@ export interface ApiOptions {
   auth: {
     /** Lower-case hex SHA-256 of the admin token. */
     admin_token_sha256: string;
-    /** Keeps sessions of the console across a restart; without it a restart ends them. */
+    /** Keeps sessions of the console across a restart. If absent, a restart ends them. */
     saved_logins?: SavedLogins;
   };
   listen: {
@@ -47,6 +47,8 @@ export interface ApiOptions {
   version: string;
   /** Read for each status request. Without it, the status contains no summary of the store. */
   storeSummary?: () => Promise<StoreSummary>;
+  /** The folder of the example plugins. */
+  examples_folder?: string | undefined;
   clock: Clock;
   ids: IdSource;
   log: Logger;
@@ -170,6 +172,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       endpoint_calls,
       version: options.version,
       storeSummary: options.storeSummary ?? (() => Promise.reject(new Error("the store has no summary"))),
+      examples_folder: options.examples_folder ?? null,
       console_login,
       streams,
       metrics,

@@ -1,6 +1,6 @@
 /**
  * Registers the route table with Fastify. Order for every request: host and origin, credential, scope, body, schemas,
- * handler. Everything that depends on the route is computed at registration and not per request (bench row
+ * handler. Everything that depends on the route is computed at registration and not per request (benchmark
  * http.invoke.cpu).
  */
 import { Readable } from "node:stream";

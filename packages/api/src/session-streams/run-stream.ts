@@ -39,7 +39,7 @@ export async function openRunStream(
   return { items: (stop) => follow(deps, caller, ref, run, watch, stop), close: () => watch.close() };
 }
 
-/** For a run that has ended: all of it is on the tape. */
+/** Streams a run that has ended from the tape, which contains all of its entries. */
 async function* replay(
   { kernel }: RunStreamDeps,
   caller: Caller,

@@ -1,6 +1,6 @@
 /**
- * The fan-out of a session as an async iterator, for event streams. The fan-out is told how much is queued here, and ends
- * the connection of a reader that is too slow; the client then reconnects with the last id that it has.
+ * The fan-out of a session as an async iterator, for event streams. It reports to the fan-out how much is queued here,
+ * and the fan-out disconnects a reader that is too slow; the client then reconnects with the last id that it has.
  */
 import type { Caller, Clock, Fanout, SessionRef, Timer, WatchedEvent } from "@backplane/ports";
 
@@ -45,7 +45,7 @@ export async function watchSession(
     ended: end,
   });
 
-  // A client cannot send heartbeats over SSE; the open response stands for them.
+  // A client cannot send heartbeats over SSE; the open response counts as one.
   let timer: Timer;
   const sendHeartbeat = () => {
     attachment.heartbeat();

@@ -1,7 +1,7 @@
 import { BackplaneError } from "@backplane/contract";
 import type { FastifyRequest } from "fastify";
 
-/** The cursor to resume after: the Last-Event-ID header, else the query parameter, else the beginning. */
+/** The cursor to resume after: the Last-Event-ID header, otherwise the query parameter, otherwise the beginning. */
 export function lastEventId(request: FastifyRequest, after: number | undefined): number {
   const header = request.headers["last-event-id"];
   if (header === undefined || header === "") return after ?? 0;

@@ -253,9 +253,10 @@ export class ClientSocket {
 
   #findAttached(connection_id: string | undefined): [string, AttachedSession] {
     if (connection_id !== undefined) {
-      const found = this.#attached.get(connection_id);
-      if (found === undefined) throw invalid(`This socket has no connection ${connection_id}.`, ATTACH_FIRST);
-      return [connection_id, found];
+      const attachment = this.#attached.get(connection_id);
+      if (attachment === undefined)
+        throw invalid(`This socket has no connection ${connection_id}.`, ATTACH_FIRST);
+      return [connection_id, attachment];
     }
     const [first, second] = this.#attached;
     if (first === undefined) throw invalid("This socket is not attached to a session.", ATTACH_FIRST);

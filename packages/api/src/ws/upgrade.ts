@@ -193,14 +193,14 @@ const CREDENTIAL_HEADERS: readonly string[] = [
 
 /** A browser cannot set Authorization on a WebSocket, so it sends its token as the subprotocol `bearer.TOKEN`. */
 function credentialHeadersOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
-  const kept: IncomingHttpHeaders = {};
+  const credentials: IncomingHttpHeaders = {};
   for (const name of CREDENTIAL_HEADERS) {
-    if (headers[name] !== undefined) kept[name] = headers[name];
+    if (headers[name] !== undefined) credentials[name] = headers[name];
   }
   const offered = (headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
   const token = offered.find((name) => name.startsWith(BEARER))?.slice(BEARER.length);
-  if (token !== undefined) kept.authorization ??= `Bearer ${token}`;
-  return kept;
+  if (token !== undefined) credentials.authorization ??= `Bearer ${token}`;
+  return credentials;
 }
 
 function rejectUpgrade(socket: Duplex, response: ErrorResponse): void {

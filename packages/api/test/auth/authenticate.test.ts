@@ -26,8 +26,12 @@ const OPEN = new Set([
   "GET /",
   "GET /overview",
   "GET /explorer",
+  "GET /console",
+  "GET /console/{page}",
+  "GET /console/{page}/{id}",
   "GET /docs/errors",
   "GET /static/chat/{file}",
+  "GET /static/console/{file}",
   "GET /static/explorer.js",
   "GET /static/explorer/{file}",
   "GET /static/overview.js",
@@ -48,7 +52,7 @@ verifies(
     const routes = [...t.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
     expect(routes.length).toBeGreaterThan(30);
     for (const { method, path } of routes) {
-      const url = path.replace(/\{\w+\}/, "some_id");
+      const url = path.replaceAll(/\{\w+\}/g, "some_id");
       const none = await t.call(method, url, { token: null });
       const wrong = await t.call(method, url, { token: "wrong" });
       if (OPEN.has(`${method} ${path}`)) continue;
@@ -96,10 +100,10 @@ verifies("webapi.auth", "exchanges a one-time link for an HttpOnly SameSite cook
   t.clock.advance(5 * 60_000);
   expect(await code("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
 
-  const shown = await t.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
-  expect([shown.status, shown.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
-  expect(shown.headers["cache-control"]).toBe("no-store");
-  expect(shown.text).toContain("backplane open");
+  const page = await t.call("GET", link, { token: null, headers: { accept: "text/html,*/*;q=0.8" } });
+  expect([page.status, page.headers["content-type"]]).toEqual([401, "text/html; charset=utf-8"]);
+  expect(page.headers["cache-control"]).toBe("no-store");
+  expect(page.text).toContain("backplane open");
 
   const created = await t.call("POST", "/v1/login-links");
   expect((await t.call("GET", created.json.path, { token: null })).status).toBe(303);

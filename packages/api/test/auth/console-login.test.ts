@@ -29,22 +29,22 @@ test("redeems a code only once", () => {
 test("keeps sessions across a restart for the life of their cookie, but not ended ones", () => {
   let now = 1_000;
   const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
-  let kept: readonly (readonly [string, number])[] = [];
+  let sessions_on_disk: readonly (readonly [string, number])[] = [];
   const saved = {
-    load: () => kept,
-    save: (sessions: typeof kept) => {
-      kept = sessions;
+    load: () => sessions_on_disk,
+    save: (sessions: typeof sessions_on_disk) => {
+      sessions_on_disk = sessions;
     },
   };
   const before = createConsoleLogin(clock, saved);
   const [cookie, other] = [1, 2].map(() => before.redeem(before.mintCode())!);
-  expect(JSON.stringify(kept)).not.toContain(cookie!);
+  expect(JSON.stringify(sessions_on_disk)).not.toContain(cookie!);
   before.end(other!);
   const after = createConsoleLogin(clock, saved);
   expect([after.isValid(cookie!), after.isValid(other!)]).toEqual([true, false]);
   now += SESSION_TTL_MS;
   expect(after.isValid(cookie!)).toBe(false);
-  kept = [[kept[0]![0], now + 10 * SESSION_TTL_MS]];
+  sessions_on_disk = [[sessions_on_disk[0]![0], now + 10 * SESSION_TTL_MS]];
   expect(createConsoleLogin(clock, saved).isValid(cookie!)).toBe(false);
 });
 

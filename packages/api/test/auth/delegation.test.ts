@@ -1,4 +1,4 @@
-/** The routes of the whole route table that a plugin's token may use until its call ends. */
+/** A plugin's token may use only the routes of its scopes, and only until its call ends. */
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
 /** Listed here and not read from the route table, so that a new route for tokens is visible in the diff. */
-const OPENS: Record<DelegationScope, string[]> = {
+const ROUTES_BY_SCOPE: Record<DelegationScope, string[]> = {
   "sessions:read": [
     "GET /v1/sessions",
     "GET /v1/sessions/{id}",
@@ -98,7 +98,7 @@ async function end(id: string): Promise<void> {
 
 test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope) => {
   const { id, token } = await call(scope);
-  const open: string[] = [];
+  const allowed_routes: string[] = [];
   const served = [
     ...t.api.routeTable,
     ...t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted, auth: null })),
@@ -111,9 +111,9 @@ test.each(DELEGATION_SCOPES)("%s allows its routes and no others", async (scope)
     const code = response.headers["backplane-error-code"] ?? response.json?.error?.code;
     if (response.status === 403 && code === "auth.scope") continue;
     expect(response.status, `${method} ${path}`).not.toBe(401);
-    open.push(`${method} ${path}`);
+    allowed_routes.push(`${method} ${path}`);
   }
-  expect(open.toSorted()).toEqual([...OPENS[scope], ...ALWAYS].toSorted());
+  expect(allowed_routes.toSorted()).toEqual([...ROUTES_BY_SCOPE[scope], ...ALWAYS].toSorted());
   await end(id);
 });
 

@@ -49,7 +49,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     config("any key", "acme.colour", "blue"),
     config("the active provider", "provider", "llm-echo"),
     config("the address of a provider", "providers.llm-echo.base_url", "https://a.example"),
-    config("the switch of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
+    config("the enabled flag of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
     config("the rights of a plugin", "plugin.spare.services", [], {
       // The key is read only in the default org and refused in others, where it would have no effect. An org's key
       // needs the scope admin.
@@ -85,7 +85,7 @@ export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
     },
     {
       ...CONFIG,
-      object: "the switches of all plugins",
+      object: "the enabled flags of all plugins",
       async request(fixture) {
         await fixture.admin("PATCH", "/api/config/plugin.spare.enabled", { value: true });
         return { path: "/api/config/plugin.*" };

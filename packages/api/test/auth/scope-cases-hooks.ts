@@ -1,4 +1,4 @@
-/** The cases of the matrix that belong to hooks and their deliveries. */
+/** The cases of the matrix that belong to hooks, their deliveries and recorded frames. */
 import type { Case } from "./scope-matrix.ts";
 
 export const HOOK_CASES: Readonly<Record<string, readonly Case[]>> = {
@@ -36,6 +36,30 @@ export const HOOK_CASES: Readonly<Record<string, readonly Case[]>> = {
       request: async (fixture) => ({
         path: `/v1/plugin-bindings/${await fixture.binding(true, "notify")}:resume`,
       }),
+    },
+  ],
+  "POST /v1/plugin-bindings/{id}:record-frames": [
+    {
+      object: "binding of a project",
+      scope: "bindings:write",
+      reach: "project",
+      request: async (fixture) => ({
+        path: `/v1/plugin-bindings/${await fixture.binding(false, "notify")}:record-frames`,
+        body: { seconds: 0 },
+      }),
+      // The scripted runner has no frames to record.
+      also: [400],
+    },
+    {
+      object: "binding of an org",
+      scope: "bindings:write",
+      reach: "org",
+      request: async (fixture) => ({
+        path: `/v1/plugin-bindings/${await fixture.binding(true, "notify")}:record-frames`,
+        body: { seconds: 0 },
+      }),
+      // The scripted runner has no frames to record.
+      also: [400],
     },
   ],
   "POST /v1/plugin-bindings/{id}:test": [

@@ -406,13 +406,13 @@ function allowRule(org_wide: boolean) {
 }
 
 function bindings(scope: KeyScope, request: (id: string) => Request): Case[] {
-  const of = (object: string, reach: Reach, org_wide: boolean): Case => ({
+  const makeCase = (object: string, reach: Reach, org_wide: boolean): Case => ({
     object,
     scope,
     reach,
     request: async (fixture) => request(await fixture.binding(org_wide)),
   });
-  return [of("binding of a project", "project", false), of("binding of an org", "org", true)];
+  return [makeCase("binding of a project", "project", false), makeCase("binding of an org", "org", true)];
 }
 
 function policies(request: (level: string) => Request): Case[] {

@@ -103,7 +103,7 @@ const fixture: ScopeFixture = {
   },
 };
 
-/** The expected answer per credential, by whom the change affects. `ok` is 2xx, or a status that the case allows. */
+/** The expected status for each credential, by whom the change affects. `ok` is 2xx, or a status that the case allows. */
 const EXPECTED: Record<Reach, Record<Who, "ok" | number>> = {
   own: of(["ok", "ok", "ok", "ok", "ok"]),
   project: of([404, "ok", "ok", 404, "ok"]),
@@ -145,8 +145,8 @@ const TABLES = [
 function dumpRows(org_id?: string): string {
   return TABLES.map((table) => {
     const { sql, by_org } = reads.get(table)!;
-    const rows = by_org && org_id !== undefined ? sql.all(org_id) : sql.all(...(by_org ? [null] : []));
-    return `${table} ${JSON.stringify(rows)}`;
+    const row = by_org ? sql.get(org_id ?? null) : sql.get();
+    return `${table} ${String(row!.rows)}`;
   }).join("\n");
 }
 
@@ -155,8 +155,9 @@ function prepareRead(table: string): ReadQuery {
   expect(columns.map(({ name }) => name)).toContain("sum");
   const by_org = columns.some(({ name }) => name === "org_id");
   const text = by_org
-    ? `select org_id, sum from ${table} where org_id = coalesce(?, org_id) order by 1, 2`
-    : `select sum from ${table} order by 1`;
+    ? `select group_concat(org_id || ' ' || sum) as rows
+        from (select org_id, sum from ${table} where org_id = coalesce(?, org_id) order by 1, 2)`
+    : `select group_concat(sum) as rows from (select sum from ${table} order by 1)`;
   return { sql: database.prepare(text), by_org };
 }
 

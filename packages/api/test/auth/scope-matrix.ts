@@ -36,9 +36,9 @@ export interface Case {
   reach: Reach;
   /** Creates a new object and returns the request that changes it. */
   request(fixture: ScopeFixture): Promise<Request> | Request;
-  /** Statuses besides 2xx for authorized callers, where the test prepared nothing that could succeed. */
+  /** Statuses besides 2xx that authorized callers may get, because the test prepared no object for the request. */
   also?: readonly number[];
-  /** Credentials whose answer differs from that of `reach`, with the reason beside it. */
+  /** Credentials whose status differs from that of `reach`, with the reason beside it. */
   except?: Partial<Record<Who, readonly number[]>>;
 }
 

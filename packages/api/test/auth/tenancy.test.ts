@@ -55,10 +55,10 @@ verifies(
     for (const [method, url, id, body] of requests) {
       const missing = id.replace(/.{6}$/, "zzzzzz");
       const headers = { "x-request-id": "same" };
-      const there = await t.call(method, url(id), { body, headers });
+      const existing = await t.call(method, url(id), { body, headers });
       const nowhere = await t.call(method, url(missing), { body, headers });
-      expect([there.status, there.text], `${method} ${url("ID")}`).toEqual([404, nowhere.text]);
-      expect({ ...there.headers, date: 0 }).toEqual({ ...nowhere.headers, date: 0 });
+      expect([existing.status, existing.text], `${method} ${url("ID")}`).toEqual([404, nowhere.text]);
+      expect({ ...existing.headers, date: 0 }).toEqual({ ...nowhere.headers, date: 0 });
     }
 
     // A conditional request reveals no more than the id does.
@@ -69,17 +69,20 @@ verifies(
             ...(method === "PATCH" ? { body: { status: "disabled" } } : {}),
             headers: { "if-match": tag, "x-request-id": "same" },
           });
-        const there = await ask(bound.echo!);
-        expect([there.status, there.text], `${method} ${tag}`).toEqual([404, (await ask("bind_none")).text]);
+        const existing = await ask(bound.echo!);
+        expect([existing.status, existing.text], `${method} ${tag}`).toEqual([
+          404,
+          (await ask("bind_none")).text,
+        ]);
       }
     }
 
     // No list, count or refusal names an object of the other project.
-    const theirs = [...Object.values(bound), call.json.id, call.json.approval_id, key.json.key.id];
-    const mine = await t.call("POST", "/v1/keys", {
+    const other_ids = [...Object.values(bound), call.json.id, call.json.approval_id, key.json.key.id];
+    const own_key = await t.call("POST", "/v1/keys", {
       body: { name: "mine", scopes: ["packages:read", "packages:write", "secrets:read"] },
     });
-    const token = mine.json.token as string;
+    const token = own_key.json.token as string;
     const installed = (await t.call("GET", "/v1/plugin-packages", { token })).json.items[0];
     // A project may not remove the org's package, and may remove its own unless others use it.
     const archive = await packToBuffer(writeSamplePackage(t.home, "2.0.0"));
@@ -92,14 +95,14 @@ verifies(
       body: { package_id: PACKAGE_ID, package_version: "2.0.0", export_id: "echo" },
       headers: other,
     });
-    theirs.push(using.json.binding_id);
+    other_ids.push(using.json.binding_id);
     const seen = [];
     for (const id of [installed.id, own.json.id])
       seen.push(await t.call("DELETE", `/v1/plugin-packages/${id}`, { token }));
     expect(seen.map(({ json }) => json.error.code)).toEqual(["policy.denied", "package.bound"]);
     for (const list of ["plugin-bindings", "plugin-tools", "invocations", "approvals", "keys", "audit"])
       seen.push(await t.call("GET", `/v1/${list}`));
-    for (const response of seen) for (const id of theirs) expect(response.text).not.toContain(id);
+    for (const response of seen) for (const id of other_ids) expect(response.text).not.toContain(id);
 
     const byId = (binding_id: string) =>
       t.call("POST", "/v1/invocations", { body: { binding_id }, headers: { "x-request-id": "same" } });

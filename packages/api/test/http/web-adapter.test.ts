@@ -12,8 +12,8 @@ verifies(
     const enable = (enabled: boolean) => t.call("PATCH", "/v1/plugins/web", { body: { enabled } });
     const pages = async () => {
       const paths = ["/", "/static/chat/main.js", "/api/plugins", "/overview", "/v1/plugins"];
-      const found = paths.map(async (path) => [path, (await t.call("GET", path)).status]);
-      return Object.fromEntries(await Promise.all(found)) as Record<string, number>;
+      const statuses = paths.map(async (path) => [path, (await t.call("GET", path)).status]);
+      return Object.fromEntries(await Promise.all(statuses)) as Record<string, number>;
     };
     const open = {
       "/": 200,

@@ -51,7 +51,7 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
     metadata: { user_id: "u" },
     future_field: true,
   };
-  const got = await t
+  const received = await t
     .anthropic()
     .messages.create(
       { ...sent, model: "claude/claude-up" } as unknown as Anthropic.MessageCreateParamsNonStreaming,
@@ -59,7 +59,7 @@ verifies("llm.gateway", "passes messages through unchanged, with beta headers an
         headers: { "anthropic-beta": "feature-2026-01-01" },
       },
     );
-  expect(got).toEqual(message);
+  expect(received).toEqual(message);
   expect(upstream().body).toEqual({ ...sent, model: "claude-up" });
   expect(upstream().headers).toMatchObject({
     authorization: "Bearer sk-ant",
@@ -242,12 +242,12 @@ verifies(
         { type: "response.completed", response: response([]) },
       ),
     });
-    const asked = {
+    const settings = {
       model: "resp/gpt-resp",
       max_tokens: 50,
       thinking: { type: "enabled" as const, budget_tokens: 1_024 },
     };
-    const first = await t.anthropic().messages.create({ ...asked, messages: hello });
+    const first = await t.anthropic().messages.create({ ...settings, messages: hello });
     expect(first.content).toMatchObject([
       { type: "thinking", thinking: "why" },
       { type: "text", text: "so" },
@@ -263,7 +263,7 @@ verifies(
         { type: "response.completed", response: response([]) },
       ),
     });
-    await t.anthropic().messages.create({ ...asked, ...next });
+    await t.anthropic().messages.create({ ...settings, ...next });
     expect(upstream().body.input).toMatchObject([
       { role: "user" },
       {
@@ -277,7 +277,7 @@ verifies(
     ]);
     // The same conversation at Anthropic: its API would refuse the foreign signature.
     t.vendor.answer({ json: { id: "m", type: "message", role: "assistant", content: [], usage: {} } });
-    await t.anthropic().messages.create({ ...asked, ...next, model: "claude/claude-up" });
+    await t.anthropic().messages.create({ ...settings, ...next, model: "claude/claude-up" });
     expect(upstream().body.messages).toMatchObject([
       { role: "user" },
       { role: "assistant", content: [{ type: "text", text: "so" }] },
@@ -290,8 +290,8 @@ test("leaves out unsigned thinking of another model, and messages that consisted
   t.vendor.answer({
     sse: chatStream([{ reasoning_content: "unsigned" }, { content: "so" }], "stop"),
   });
-  const asked = { model: "chat/gpt-up", max_tokens: 50 };
-  const { content } = await t.anthropic().messages.create({ ...asked, messages: hello });
+  const settings = { model: "chat/gpt-up", max_tokens: 50 };
+  const { content } = await t.anthropic().messages.create({ ...settings, messages: hello });
   expect(content).toEqual([
     { type: "thinking", thinking: "unsigned", signature: "" },
     { type: "text", text: "so" },
@@ -303,7 +303,7 @@ test("leaves out unsigned thinking of another model, and messages that consisted
     { role: "assistant", content: [content[0]!] },
     ...hello,
   ];
-  await t.anthropic().messages.create({ ...asked, model: "claude/claude-up", messages });
+  await t.anthropic().messages.create({ ...settings, model: "claude/claude-up", messages });
   expect(upstream().body.messages).toEqual([
     ...hello,
     { role: "assistant", content: [{ type: "text", text: "so" }] },

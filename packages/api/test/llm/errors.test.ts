@@ -39,7 +39,7 @@ async function failure(
 
 verifies(
   "llm.gateway",
-  "reports wrong credentials, unknown models and invalid requests in each vendor's form",
+  "reports invalid credentials, unknown models and invalid requests in each vendor's form",
   async () => {
     expect(await failure(chat({}, "bpk_wrong"))).toMatchObject({
       status: 401,
@@ -132,7 +132,7 @@ test("ends a stream that fails after it began with an error event", async () => 
   });
 });
 
-test("answers 504 when the provider sends nothing until its timeout", async () => {
+test("responds 504 when the provider sends nothing until its timeout", async () => {
   t.vendor.answer({ sse: "", hold: true });
   expect(await failure(chat())).toMatchObject({ status: 504, error: { type: "server_error" } });
 });

@@ -16,7 +16,7 @@ afterAll(() => t.close());
 
 const hello = [{ role: "user" as const, content: "hello" }];
 const usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
-const whole = {
+const completion = {
   id: "c",
   object: "chat.completion",
   choices: [{ index: 0, message: {}, finish_reason: "stop" }],
@@ -47,9 +47,9 @@ async function cancel(token: string, body: JsonObject, deltas: object[] = [{ con
 verifies("llm.gateway", "reserves no negative, fractional or enormous number of tokens", async () => {
   const token = await t.key({ llm: { tokens_per_day: 5_000_000 } });
   for (const max_tokens of [-10_000_000, 0.5, 1e300]) await cancel(token, { max_tokens });
-  t.vendor.answer({ json: { ...whole, usage: { ...usage, prompt_tokens: 5_000_000 } } });
+  t.vendor.answer({ json: { ...completion, usage: { ...usage, prompt_tokens: 5_000_000 } } });
   expect(await statusOf(ask(token, {}))).toBe(200);
-  // A negative reservation that remains would have paid for this call.
+  // A remaining negative reservation would allow this call.
   expect(await statusOf(ask(token, {}))).toBe(429);
 });
 
@@ -62,7 +62,7 @@ verifies("llm.gateway", "counts the tokens that were streamed before a client di
 
 verifies("llm.gateway", "counts the estimate of a call whose provider reports no usage", async () => {
   const token = await t.key({ llm: { tokens_per_day: 1_000 } });
-  t.vendor.answer({ json: { ...whole, usage: undefined } });
+  t.vendor.answer({ json: { ...completion, usage: undefined } });
   expect(await statusOf(ask(token, { max_tokens: 1_000 }))).toBe(200);
   expect(await statusOf(ask(token, {}))).toBe(429);
 });

@@ -52,8 +52,10 @@ verifies("llm.gateway", "passes a chat completion through unchanged, unknown fie
     logit_bias: { "50256": -100 },
     vendor_field: { a: [1] },
   };
-  const got = await t.openai().chat.completions.create(sent as OpenAI.ChatCompletionCreateParamsNonStreaming);
-  expect(got).toEqual(answer);
+  const received = await t
+    .openai()
+    .chat.completions.create(sent as OpenAI.ChatCompletionCreateParamsNonStreaming);
+  expect(received).toEqual(answer);
   expect(upstream().path).toBe("/v1/chat/completions");
   expect(upstream().headers.authorization).toBe("Bearer sk-vendor");
   expect(upstream().body).toEqual({ ...sent, model: "gpt-up", stream: false });
@@ -128,6 +130,8 @@ verifies(
           content: [
             { type: "text", text: "Look" },
             { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } },
+            { type: "file", file: { filename: "a.pdf", file_data: "data:application/pdf;base64,JVBERi0x" } },
+            { type: "file", file: { file_id: "file-1" } },
           ],
         },
         {
@@ -171,6 +175,9 @@ verifies(
           content: [
             { type: "text", text: "Look" },
             { type: "image", source: { type: "base64", media_type: "image/png", data: PNG } },
+            // This instance is not at Anthropic itself, so PDFs are described.
+            { type: "text", text: "[resource: file:///a.pdf, application/pdf, 6 bytes]" },
+            { type: "text", text: "[file that this model cannot read]" },
           ],
         },
         {
@@ -199,14 +206,14 @@ test("returns a translated completion without a stream", async () => {
       "max_tokens",
     ),
   });
-  const got = await t.openai().chat.completions.create({
+  const received = await t.openai().chat.completions.create({
     model: "claude-up",
     messages: hello,
     reasoning_effort: "low",
     max_tokens: 9_000,
     response_format: { type: "json_schema", json_schema: { name: "n", schema: { type: "object" } } },
   });
-  expect(got.choices[0]).toEqual({
+  expect(received.choices[0]).toEqual({
     index: 0,
     message: { role: "assistant", content: "42", refusal: null, reasoning_content: "hm" },
     logprobs: null,
@@ -258,9 +265,9 @@ verifies("llm.gateway", "passes responses with encrypted reasoning through uncha
     stream: true,
     prompt_cache_key: "k",
   });
-  const got: unknown[] = [];
-  for await (const event of stream) got.push(event);
-  expect(got).toEqual(events.map((event, sequence_number) => ({ sequence_number, ...event })));
+  const received: unknown[] = [];
+  for await (const event of stream) received.push(event);
+  expect(received).toEqual(events.map((event, sequence_number) => ({ sequence_number, ...event })));
   expect(upstream().body).toEqual({
     model: "gpt-resp",
     input,
@@ -385,15 +392,15 @@ verifies(
     };
     t.vendor.answer({ sse: messageStream([signed, call], "tool_use") });
     const tool = { type: "function" as const, name: "shell", parameters: { type: "object" }, strict: false };
-    const asked = { model: "claude/claude-up", tools: [tool], reasoning: { effort: "high" as const } };
-    const first = await t.openai().responses.create({ ...asked, input: "hi" });
+    const settings = { model: "claude/claude-up", tools: [tool], reasoning: { effort: "high" as const } };
+    const first = await t.openai().responses.create({ ...settings, input: "hi" });
     expect(first.output).toMatchObject([
       { type: "reasoning" },
       { type: "function_call", call_id: "toolu_9" },
     ]);
     t.vendor.answer({ sse: messageStream([], "end_turn") });
     await t.openai().responses.create({
-      ...asked,
+      ...settings,
       input: [
         { role: "user", content: "hi" },
         ...(first.output as OpenAI.Responses.ResponseInputItem[]),

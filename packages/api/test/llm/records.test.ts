@@ -33,7 +33,7 @@ const refused = async (answer: Promise<unknown>) => {
 
 verifies(
   "llm.gateway",
-  "has the record on disk while the provider works and settles it with the usage",
+  "writes the record to disk before the provider answers and settles it with the usage",
   async () => {
     t.vendor.answer({
       sse: chatStream([{ content: "a" }], "stop", usage)

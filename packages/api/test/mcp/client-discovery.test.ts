@@ -1,4 +1,4 @@
-/** Responses to MCP clients that look for an authorization server or send a wrong token. */
+/** Responses to MCP clients that look for an authorization server or send an invalid token. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
@@ -14,14 +14,14 @@ test.each([
   "/.well-known/oauth-protected-resource",
   "/.well-known/oauth-protected-resource/mcp",
   "/.well-known/openid-configuration",
-])("answers %s with 404 and JSON, since there is no authorization server", async (path) => {
-  const found = await t.call("GET", path, { token: null });
-  expect(found.status).toBe(404);
-  expect(found.headers["content-type"]).toMatch(/^application\/json/);
-  expect(JSON.parse(found.text)).toMatchObject({ error: { code: "route.not_found" } });
+])("responds to %s with 404 and JSON, since there is no authorization server", async (path) => {
+  const response = await t.call("GET", path, { token: null });
+  expect(response.status).toBe(404);
+  expect(response.headers["content-type"]).toMatch(/^application\/json/);
+  expect(JSON.parse(response.text)).toMatchObject({ error: { code: "route.not_found" } });
 });
 
-test("says in JSON why a wrong or missing token is refused at /mcp", async () => {
+test("explains in JSON why an invalid or missing token is refused at /mcp", async () => {
   const body = { jsonrpc: "2.0", id: 1, method: "tools/list", params: {} };
   const headers = { accept: "application/json, text/event-stream" };
   const refused = async (token: string | null) => {

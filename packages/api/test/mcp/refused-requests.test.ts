@@ -45,7 +45,7 @@ test("responds 400 with a JSON-RPC error to an invalid message", async () => {
   expect((await send(base, { jsonrpc: "2.0", id: "x", method: 7 })).last.id).toBe("x");
 });
 
-test("responds 202 to notifications and answers", async () => {
+test("responds 202 to notifications and responses", async () => {
   for (const body of [
     { jsonrpc: "2.0", method: "notifications/initialized" },
     { jsonrpc: "2.0", method: "notifications/whatever", params: {} },
@@ -135,8 +135,8 @@ test("rejects stateless requests whose headers do not match the body", async () 
       code,
     ]);
   }
-  const asked = cases.at(-1)!;
-  expect((await send(base, asked[0], { headers: asked[1] })).last.error.data.supported).toContain(
+  const last_case = cases.at(-1)!;
+  expect((await send(base, last_case[0], { headers: last_case[1] })).last.error.data.supported).toContain(
     "2026-07-28",
   );
 });
@@ -163,21 +163,21 @@ test("hides a session, its calls and its tools from other callers", async () => 
     headers: other,
   });
   const token = key.json.token as string;
-  const theirs = await connect(base, "2025-11-25", token);
-  expect((await theirs.ask("tools/list")).last.result.tools).toEqual([]);
-  expect((await theirs.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
+  const other_client = await connect(base, "2025-11-25", token);
+  expect((await other_client.ask("tools/list")).last.result.tools).toEqual([]);
+  expect((await other_client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
 
-  const mine = await connect(base, "2025-11-25");
+  const admin_client = await connect(base, "2025-11-25");
   const before = t.runner.requests.length;
-  const running = mine.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
+  const running = admin_client.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
   await t.runner.started(before + 1);
   const { invocation_id } = t.runner.requests[before]!;
-  const stolen = { ...mine.headers };
+  const stolen = { ...admin_client.headers };
   expect((await send(base, plain, { token, headers: stolen })).status).toBe(404);
   const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } };
   expect((await send(base, cancel, { token, headers: stolen })).status).toBe(404);
-  expect((await theirs.ask("ping")).status).toBe(200);
-  await send(base, cancel, { token, headers: theirs.headers });
+  expect((await other_client.ask("ping")).status).toBe(200);
+  await send(base, cancel, { token, headers: other_client.headers });
   t.runner.release(invocation_id);
   expect((await running).last.result.content[0].text).toBe("released");
 });

@@ -104,7 +104,7 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     const wrong = await client.ask("tools/call", call("echo", { text: 7 }));
     expect(wrong.last.result).toMatchObject({
       isError: true,
-      // The text appears once, because the model pays for each word.
+      // The text appears once, because every word costs tokens.
       content: [{ type: "text", text: expect.stringMatching(/^\/text: [^\n]+$/) }],
       _meta: { "backplane/error": { code: "input.invalid" } },
     });

@@ -38,12 +38,12 @@ verifies(
     for (const row of readFileSync(file, "utf8").trimEnd().split("\n")) {
       const [method = "", path = ""] = row.split(" ");
       const shape = path.replace(/[<{]\w+[>}]/g, "{}");
-      const found = Object.entries(document.paths as Record<string, object>).find(
+      const match = Object.entries(document.paths as Record<string, object>).find(
         ([known, methods]) => known.replace(/\{\w+\}/g, "{}") === shape && method.toLowerCase() in methods,
       );
-      expect(found, row).toBeDefined();
+      expect(match, row).toBeDefined();
       // biome-ignore lint/suspicious/noExplicitAny: the tests read arbitrary parts of the document
-      const operation = (found![1] as any)[method.toLowerCase()];
+      const operation = (match![1] as any)[method.toLowerCase()];
       const body = /Body: \{([^}]*)\}/.exec(row)?.[1];
       if (body === undefined) continue;
       const fields = body.split(", ").map((field) => field.split(/[?:]/)[0]!);
@@ -68,6 +68,23 @@ verifies("api.openapi", "refuses query parameters that the document does not nam
     }
   }
   expect(accepted).toEqual([]);
+});
+
+test("describes the scope of a body in the routes that accept it", () => {
+  const fieldsOf = (path: string, method = "post") => {
+    const { schema } = document.paths[path][method].requestBody.content["application/json"];
+    const name = (schema.$ref as string | undefined)?.split("/").at(-1);
+    return (name === undefined ? schema : document.components.schemas[name]).properties;
+  };
+  const reference = { $ref: "#/components/schemas/BodyScope" };
+  for (const path of ["/v1/plugin-bindings", "/v1/invocations", "/v1/plugin-installations", "/v1/keys"])
+    expect(fieldsOf(path).scope, path).toEqual(reference);
+  // This one is the scope of an OAuth request.
+  expect(fieldsOf("/v1/plugin-bindings/{id}:login").scope).not.toEqual(reference);
+  expect(fieldsOf("/v1/chat/completions").scope).toBeUndefined();
+  expect(document.components.schemas.BodyScope.properties).toMatchObject({
+    project_id: { description: expect.stringContaining("org_wide") },
+  });
 });
 
 test("has valid references and unique operation ids", () => {

@@ -40,8 +40,8 @@ test("serves the chat page without a credential, from its own origin, in under 7
 });
 
 test("serves every file of the folder and nothing else", async () => {
-  const there = readdirSync(new URL("../../static/chat/", import.meta.url));
-  expect([...there, "remedies.json"].sort()).toEqual([...CHAT_FILES, "index.html"].sort());
+  const files = readdirSync(new URL("../../static/chat/", import.meta.url));
+  expect([...files, "remedies.json"].sort()).toEqual([...CHAT_FILES, "index.html"].sort());
   const read = createChatFiles();
   for (const name of [
     "",
@@ -64,6 +64,33 @@ test("has a remedy for every error code", () => {
   const listed = JSON.parse(text) as Record<string, string>;
   expect(Object.keys(listed)).toEqual(Object.keys(ERROR_CODES));
   expect(Object.values(listed).filter((remedy) => remedy === "")).toEqual([]);
+});
+
+test("serves the console under the policy of the other pages, and only the files of its build", async () => {
+  for (const path of ["/console", "/console/approvals", "/console/invocations/inv_1"]) {
+    const { status, headers, text } = await get(path);
+    expect([status, headers["content-type"], headers["cache-control"]], path).toEqual([
+      200,
+      "text/html; charset=utf-8",
+      "no-cache",
+    ]);
+    expect(String(headers["content-security-policy"])).not.toMatch(/unsafe|nonce/);
+    expect(text).not.toMatch(/<script>|<style| style=| on\w+=/);
+    for (const [, file] of text.matchAll(/(?:src|href)="(\/static\/[^"]+)"/g))
+      expect((await get(file!)).status, file).toBe(200);
+  }
+  for (const name of ["index.html", "LICENSES.md", ".fingerprint", "..%2fexplorer%2fLICENSE", "__proto__"])
+    expect((await get(`/static/console/${name}`)).status, name).toBe(404);
+});
+
+test("caches files of the console whose name has a hash, and compresses them for clients that ask for it", async () => {
+  const [, script] = /src="(\/static\/console\/index-[^"]+)"/.exec((await get("/console")).text)!;
+  const plain = await get(script!);
+  expect(plain.headers["cache-control"]).toBe("public, max-age=31536000, immutable");
+  const packed = await t.call("GET", script!, { token: null, headers: { "accept-encoding": "gzip" } });
+  expect(packed.headers["content-encoding"]).toBe("gzip");
+  expect(Number(packed.headers["content-length"])).toBeLessThan(plain.text.length / 2);
+  expect((await get("/static/console/color-scheme.js")).headers["cache-control"]).toBe("no-cache");
 });
 
 test("serves the overview page", async () => {

@@ -55,7 +55,7 @@ function open() {
 
 const call = { id: "c1", name: "look", args: {} };
 
-test("shows the same turn live and replayed in the same way", () => {
+test("shows a replayed turn in the same way as a live one", () => {
   const live = open();
   live.live(1, "user.message.received", { text: "go" });
   live.delta("Loo", { iteration: 1 });

@@ -88,8 +88,8 @@ verifies(
   "creates, lists and removes allow rules, and creates one from an answer",
   async () => {
     const first = await ask("one");
-    const shown = (await t.call("GET", `/v1/approvals/${first.approval_id}`)).json;
-    expect(shown.may_cover).toEqual({ session: [], always: ["arguments", "tool"] });
+    const approval = (await t.call("GET", `/v1/approvals/${first.approval_id}`)).json;
+    expect(approval.may_cover).toEqual({ session: [], always: ["arguments", "tool"] });
     const refused = await reply(first.approval_id, { response: "approve_always", covers: "server" });
     expect([refused.status, refused.json.error.code]).toEqual([403, "allow_rule.refused"]);
     expect((await reply(first.approval_id, { response: "approve_always" })).json).toMatchObject({

@@ -14,16 +14,19 @@ afterAll(() => t.close());
 
 const keyWith = async (...scopes: string[]) =>
   (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
-const shown = (response: TestResponse) => [response.status, response.json];
+const statusAndBody = (response: TestResponse) => [response.status, response.json];
 
 verifies(
   ["webapi.config", "config.mask"],
   "lists, reads, patches and deletes configuration, with masked secrets unless an admin requests one",
   async () => {
     const value = "sk-verysecretvalue-9876";
-    expect(shown(await t.call("GET", "/api/config"))).toEqual([200, {}]);
+    expect(statusAndBody(await t.call("GET", "/api/config"))).toEqual([200, {}]);
     const patch = (key: string, body: unknown) => t.call("PATCH", `/api/config/${key}`, { body });
-    expect(shown(await patch("provider", { value: "prod" }))).toEqual([200, { key: "provider", ok: true }]);
+    expect(statusAndBody(await patch("provider", { value: "prod" }))).toEqual([
+      200,
+      { key: "provider", ok: true },
+    ]);
     for (const [key, any] of Object.entries({
       // The address is set first, because a later change of it would remove the secrets.
       "plugin.x.base_url": null,
@@ -32,7 +35,7 @@ verifies(
       "plugin.x.password": "abcd",
       "plugin.x.list": [1, { a: "ü" }],
     })) {
-      expect(shown(await patch(key, { value: any }))).toEqual([200, { key, ok: true }]);
+      expect(statusAndBody(await patch(key, { value: any }))).toEqual([200, { key, ok: true }]);
     }
     const all = {
       "plugin.x.api_key": "****9876",
@@ -42,16 +45,19 @@ verifies(
       "plugin.x.retry_token": "****",
       provider: "prod",
     };
-    expect(shown(await t.call("GET", "/api/config"))).toEqual([200, all]);
+    expect(statusAndBody(await t.call("GET", "/api/config"))).toEqual([200, all]);
     expect((await t.call("GET", "/api/config?show=1")).json).toEqual(all);
     for (const [key, item] of Object.entries(all)) {
       const response = await t.call("GET", `/api/config/${key}`);
-      expect(shown(response)).toEqual([200, { key, value: item }]);
+      expect(statusAndBody(response)).toEqual([200, { key, value: item }]);
     }
 
     const url = "/api/config/plugin.x.api_key";
     expect((await t.call("GET", `${url}?show=0`)).json.value).toBe("****9876");
-    expect(shown(await t.call("GET", `${url}?show=1`))).toEqual([200, { key: "plugin.x.api_key", value }]);
+    expect(statusAndBody(await t.call("GET", `${url}?show=1`))).toEqual([
+      200,
+      { key: "plugin.x.api_key", value },
+    ]);
     const reader = await keyWith("config:read");
     expect((await t.call("GET", url, { token: reader })).json.value).toBe("****9876");
     const refused = await t.call("GET", `${url}?show=1`, { token: reader });
@@ -64,7 +70,7 @@ verifies(
       expect(readFileSync(join(t.home, name)).includes(value), name).toBe(false);
     }
 
-    const remove = async (key: string) => shown(await t.call("DELETE", `/api/config/${key}`));
+    const remove = async (key: string) => statusAndBody(await t.call("DELETE", `/api/config/${key}`));
     expect(await remove("provider")).toEqual([200, { key: "provider", removed: true }]);
     expect(await remove("provider")).toEqual([200, { key: "provider", removed: false }]);
     expect((await t.call("GET", "/api/config/provider")).status).toBe(404);

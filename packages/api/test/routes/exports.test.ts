@@ -17,7 +17,7 @@ const bind = (export_id: string, headers: Record<string, string> = {}, more: obj
     body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id, ...more },
     headers,
   });
-const found = async (list: string, call: Parameters<TestApi["call"]>[2] = {}) => {
+const listExports = async (list: string, call: Parameters<TestApi["call"]>[2] = {}) => {
   const response = await t.call("GET", `/v1/plugin-${list}`, call);
   return response.json.items.map((item: { export_id: string }) => item.export_id);
 };
@@ -31,12 +31,12 @@ verifies(
     expect(unbound.json).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
     await bind("ask", { "backplane-project": "proj_other" });
 
-    expect(await found("tools")).toEqual(["echo"]);
-    expect(await found("hooks")).toEqual(["notify"]);
-    expect(await found("compactors")).toEqual(["shrink"]);
-    expect(await found("harnesses")).toEqual(["triage"]);
-    expect(await found("tools", { headers: { "backplane-project": "proj_other" } })).toEqual(["ask"]);
-    expect(await found("tools", { headers: { "backplane-org": "org_other" } })).toEqual([]);
+    expect(await listExports("tools")).toEqual(["echo"]);
+    expect(await listExports("hooks")).toEqual(["notify"]);
+    expect(await listExports("compactors")).toEqual(["shrink"]);
+    expect(await listExports("harnesses")).toEqual(["triage"]);
+    expect(await listExports("tools", { headers: { "backplane-project": "proj_other" } })).toEqual(["ask"]);
+    expect(await listExports("tools", { headers: { "backplane-org": "org_other" } })).toEqual([]);
 
     const echo = (await t.call("GET", "/v1/plugin-tools")).json.items[0];
     expect(echo).toMatchObject({ kind: "tool", class: "isolated", package_version: "1.0.0" });
@@ -45,7 +45,7 @@ verifies(
     const key = await t.call("POST", "/v1/keys", {
       body: { name: "other", project_id: "proj_other", scopes: ["exports:read"] },
     });
-    expect(await found("tools", { token: key.json.token })).toEqual(["ask"]);
+    expect(await listExports("tools", { token: key.json.token })).toEqual(["ask"]);
     await t.call(
       "PATCH",
       `/v1/plugin-bindings/${(await t.call("GET", "/v1/plugin-bindings?kind=hook")).json.items[0].binding_id}`,
@@ -53,6 +53,6 @@ verifies(
         body: { status: "disabled" },
       },
     );
-    expect(await found("hooks")).toEqual([]);
+    expect(await listExports("hooks")).toEqual([]);
   },
 );

@@ -97,8 +97,11 @@ test("reports the kind and contents of a source without installing it", async ()
   );
   writeFileSync(join(kernel, "i.js"), "");
   const source = { kind: "folder", path: kernel };
-  const found = await t.call("POST", `${PATH}:inspect`, { body: { source } });
-  expect(found.json).toMatchObject({ kind: "kernel_plugins", plugins: [{ name: "memory", source: kernel }] });
+  const inspected = await t.call("POST", `${PATH}:inspect`, { body: { source } });
+  expect(inspected.json).toMatchObject({
+    kind: "kernel_plugins",
+    plugins: [{ name: "memory", source: kernel }],
+  });
   expect((await send({ source })).json.error).toMatchObject({
     code: "package.source_invalid",
     details: { fix: expect.stringContaining("POST /api/plugins/install") },

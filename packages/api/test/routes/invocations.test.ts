@@ -30,6 +30,19 @@ verifies(
     expect((await t.call("GET", url)).json).toMatchObject({ id: started.json.id, status: "running" });
     const listed = (await t.call("GET", "/v1/invocations?status=running&export_id=echo")).json.items;
     expect(listed.map((item: { id: string }) => item.id)).toEqual([started.json.id]);
+    const either = (await t.call("GET", "/v1/invocations?status=failed,running,failed&export_id=echo")).json
+      .items;
+    expect(either.map((item: { id: string }) => item.id)).toEqual([started.json.id]);
+    const neither = await t.call("GET", "/v1/invocations?status=failed,retryable_failure&export_id=echo");
+    expect(neither.json.items).toEqual([]);
+    const unknown = await t.call("GET", "/v1/invocations?status=failed,lost");
+    expect([unknown.status, unknown.json.error]).toMatchObject([
+      400,
+      {
+        code: "request.invalid",
+        message: expect.stringMatching(/"lost" is not a status; use one or more of .*retryable_failure/),
+      },
+    ]);
 
     await t.runner.started(1);
     const cancelled = await t.call("POST", `${url}:cancel`);

@@ -21,10 +21,10 @@ verifies(
   "creates a key with org, project, role and scopes, returns its token once, stores a hash and revokes it",
   async () => {
     for (const role of ROLES) {
-      const made = await t.call("POST", "/v1/keys", {
+      const created = await t.call("POST", "/v1/keys", {
         body: { name: `a ${role}`, role, project_id: "proj_a", scopes: ["secrets:read"] },
       });
-      expect([made.status, made.json.key.role]).toEqual([201, role]);
+      expect([created.status, created.json.key.role]).toEqual([201, role]);
     }
     const body = { name: "reader", project_id: "proj_a", role: "user", scopes: ["secrets:read"] };
     const created = await t.call("POST", "/v1/keys", { body });
@@ -49,8 +49,8 @@ verifies(
       body: { ...body, org_id: "org_b", project_id: null },
     });
     expect(elsewhere.json.key).toMatchObject({ org_id: "org_b", project_id: null });
-    const there = await t.call("GET", "/v1/status", { token: elsewhere.json.token });
-    expect(there.json.caller).toMatchObject({ org_id: "org_b", project_id: null, role: "user" });
+    const status = await t.call("GET", "/v1/status", { token: elsewhere.json.token });
+    expect(status.json.caller).toMatchObject({ org_id: "org_b", project_id: null, role: "user" });
 
     const all = await t.call("GET", "/v1/keys?project=*");
     expect(all.json.items.map((item: { id: string }) => item.id)).toContain(key.id);

@@ -30,7 +30,7 @@ const upload = (body: Buffer) =>
 
 const treeOf = (digest: string) => join(t.home, "blobs", "sha256", digest.slice("sha256:".length), "tree");
 
-/** Counts the answers by status; a 500 is never allowed, because a caller cannot handle it. */
+/** Counts the responses by status; a 500 is never allowed, because a caller cannot handle it. */
 function count(answers: readonly TestResponse[]): Record<number, number> {
   const counts: Record<number, number> = {};
   for (const { status, json } of answers) {

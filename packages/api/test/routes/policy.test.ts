@@ -98,7 +98,7 @@ test("rejects a write with a stale ETag and an invalid policy", async () => {
   expect((await t.call("GET", "/v1/policy")).json.generation).toBe(generation);
 });
 
-test("lets a project's admin key write only its project's policy, users only read, and guests do neither", async () => {
+test("lets project admins write only their project's policy, users only read it, and guests do neither", async () => {
   const scopes = ["policy:read", "policy:write"];
   const user = await createKey("user", scopes);
   expect((await t.call("GET", "/v1/policy", { token: user })).status).toBe(200);

@@ -4,28 +4,28 @@ import { expect, onTestFinished } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { ADMIN_TOKEN, startApi } from "../support/start-api.ts";
 
-/** Stands in for a method of the kernel: records the signal that it was given, and reports a step. */
-function work(seen: (AbortSignal | undefined)[], result: unknown) {
+/** Replaces a method of the kernel: records the signal that it receives, and reports a step. */
+function work(signals: (AbortSignal | undefined)[], result: unknown) {
   return async (...args: unknown[]) => {
     const operation = args.at(-1) as Operation | undefined;
-    seen.push(operation?.signal);
+    signals.push(operation?.signal);
     operation?.report({ step: "unpack", message: "Unpacking" });
     return result as never;
   };
 }
 
 verifies("run.progress", "streams the progress of every request that installs something", async () => {
-  const seen: (AbortSignal | undefined)[] = [];
+  const signals: (AbortSignal | undefined)[] = [];
   const wrap = (kernel: Kernel): Kernel => ({
     ...kernel,
     packages: {
       ...kernel.packages,
-      install: work(seen, { package: {}, created: true }),
-      installAgentPlugin: work(seen, {}),
+      install: work(signals, { package: {}, created: true }),
+      installAgentPlugin: work(signals, {}),
     },
-    installations: { ...kernel.installations, install: work(seen, { packages: [], bindings: [] }) },
-    workspaces: { ...kernel.workspaces, trust: work(seen, {}) },
-    plugins: { ...kernel.plugins, inspect: work(seen, []), install: work(seen, []) },
+    installations: { ...kernel.installations, install: work(signals, { packages: [], bindings: [] }) },
+    workspaces: { ...kernel.workspaces, trust: work(signals, {}) },
+    plugins: { ...kernel.plugins, inspect: work(signals, []), install: work(signals, []) },
   });
   const t = await startApi({ wrap });
   onTestFinished(() => t.close());
@@ -50,10 +50,10 @@ verifies("run.progress", "streams the progress of every request that installs so
     const { body: text } = await send("text/event-stream");
     expect(text, path).toMatch(/^event: progress\ndata: .*"step":"unpack"/m);
     expect(text, path).toMatch(/^event: result$/m);
-    expect(seen.pop(), path).toBeInstanceOf(AbortSignal);
-    // A client that does not ask for the stream gets JSON, and its request completes even if it disconnects.
+    expect(signals.pop(), path).toBeInstanceOf(AbortSignal);
+    // A client that does not request the stream gets JSON, and its request completes even if it disconnects.
     const plain = await send("application/json");
     expect(plain.headers["content-type"], path).toContain("application/json");
-    expect(seen.pop(), path).toBeUndefined();
+    expect(signals.pop(), path).toBeUndefined();
   }
 });

@@ -13,7 +13,7 @@ afterAll(() => t.close());
 
 verifies(
   "api.secrets",
-  "never returns a secret or stores it in plain text, and shows its name, end and bindings",
+  "never returns a secret or stores it in plain text, and shows its name, last characters and bindings",
   async () => {
     const value = "sk-verysecretvalue-9876";
     const seen: string[] = [];

@@ -64,13 +64,13 @@ verifies(
   "api.sessions",
   "responds to ids of another project with the same bytes as to unknown ids",
   async () => {
-    const there = { "backplane-project": "proj_other", "x-request-id": "same" };
-    const here = { "x-request-id": "same" };
-    const theirs = await t.call("POST", "/v1/runs?wait=true", {
+    const other_project = { "backplane-project": "proj_other", "x-request-id": "same" };
+    const own_project = { "x-request-id": "same" };
+    const other_run = await t.call("POST", "/v1/runs?wait=true", {
       body: { session_id: "theirs", input: { text: "/say secret words" } },
-      headers: there,
+      headers: other_project,
     });
-    const { id, chain_id } = theirs.json;
+    const { id, chain_id } = other_run.json;
     const input = { text: "x" };
     const requests: [string, (id: string) => string, string, unknown?][] = [
       ["GET", (resource) => `/v1/sessions/${resource}`, "theirs"],
@@ -95,20 +95,20 @@ verifies(
       ["POST", (resource) => `/v1/runs/${resource}:cancel`, id],
     ];
     for (const [method, path, resource, body] of requests) {
-      const foreign = await t.call(method, path(resource), { body, headers: here });
+      const foreign = await t.call(method, path(resource), { body, headers: own_project });
       const missing = await t.call(method, path(resource.replace(/.{6}$/, "zzzzzz")), {
         body,
-        headers: here,
+        headers: own_project,
       });
       expect([foreign.status, foreign.text], `${method} ${path("ID")}`).toEqual([404, missing.text]);
     }
     for (const key of ["chain_id", "from_chain_id"]) {
       const requestWith = (resource: string) =>
         key === "chain_id"
-          ? t.call("POST", "/v1/runs", { body: { chain_id: resource, input }, headers: here })
+          ? t.call("POST", "/v1/runs", { body: { chain_id: resource, input }, headers: own_project })
           : t.call("POST", "/v1/chains", {
               body: { session_id: "ids-1", from_chain_id: resource },
-              headers: here,
+              headers: own_project,
             });
       const unknown_id = chain_id.replace(/.{6}$/, "zzzzzz");
       expect((await requestWith(chain_id)).text).toBe((await requestWith(unknown_id)).text);
@@ -117,7 +117,7 @@ verifies(
       expect((await t.call("GET", `/v1/${list}`)).text).not.toMatch(/theirs|secret words/);
     // The same name in this project is another session.
     expect((await t.call("POST", "/v1/sessions", { body: { session_id: "theirs" } })).status).toBe(201);
-    expect((await t.call("GET", `/v1/runs/${id}`, { headers: there })).json.status).toBe("completed");
+    expect((await t.call("GET", `/v1/runs/${id}`, { headers: other_project })).json.status).toBe("completed");
   },
 );
 

@@ -29,7 +29,7 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const shown = ({ status, json }: TestResponse) => [status, json?.error?.code];
+const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const run = (session_id: string, text: string, query = "?wait=true") =>
   t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
 /** Enough messages for a compaction in a small context window. */
@@ -48,10 +48,9 @@ test("creates, reads, changes, branches and resets a session, and sends it messa
     body: { session_id: "support-42", metadata: { topic: "billing" } },
   });
   expect([created.status, created.json.id, created.json.workspace]).toEqual([201, "support-42", "default"]);
-  expect(shown(await t.call("POST", "/v1/sessions", { body: { session_id: "support-42" } }))).toEqual([
-    409,
-    "session.conflict",
-  ]);
+  expect(statusAndCode(await t.call("POST", "/v1/sessions", { body: { session_id: "support-42" } }))).toEqual(
+    [409, "session.conflict"],
+  );
   const named = await t.call("POST", "/v1/sessions?workspace=west", { body: {} });
   expect([named.status, named.json.workspace]).toEqual([201, "west"]);
 
@@ -118,8 +117,11 @@ test("forks a chain, adds blocks of all six kinds, verifies it and lists its run
   expect([fork.status, fork.json.session_id, fork.json.fork_entry_id]).toEqual([201, "chains-2", 2]);
   const listed = await t.call("GET", "/v1/chains?session_id=chains-1");
   expect(listed.json.items.map(({ id }: { id: string }) => id)).toEqual([second.json.id, head.id]);
-  expect(shown(await t.call("GET", "/v1/chains"))).toEqual([400, "request.invalid"]);
-  expect(shown(await t.call("GET", "/v1/chains?session_id=nobody"))).toEqual([404, "session.not_found"]);
+  expect(statusAndCode(await t.call("GET", "/v1/chains"))).toEqual([400, "request.invalid"]);
+  expect(statusAndCode(await t.call("GET", "/v1/chains?session_id=nobody"))).toEqual([
+    404,
+    "session.not_found",
+  ]);
 
   const text = (content: string) => [{ type: "text", text: content }];
   const blocks = [
@@ -146,7 +148,7 @@ test("forks a chain, adds blocks of all six kinds, verifies it and lists its run
     after = page.json.next;
   }
   expect(paged).toEqual(all.json.items);
-  expect(shown(await t.call("POST", path, { body: { blocks: [{ kind: "memo" }] } }))).toEqual([
+  expect(statusAndCode(await t.call("POST", path, { body: { blocks: [{ kind: "memo" }] } }))).toEqual([
     400,
     "request.invalid",
   ]);
@@ -206,9 +208,12 @@ test("waits for, streams, follows, resumes and cancels runs", async () => {
   const cancelled = await t.call("POST", `/v1/runs/${slow.json.id}:cancel`);
   expect([cancelled.status, cancelled.json.status]).toEqual([200, "cancelled"]);
   expect(JSON.parse((await followed).at(-1)!.data)).toEqual(cancelled.json);
-  expect(shown(await t.call("POST", `/v1/runs/${slow.json.id}:cancel`))).toEqual([409, "run.ended"]);
+  expect(statusAndCode(await t.call("POST", `/v1/runs/${slow.json.id}:cancel`))).toEqual([409, "run.ended"]);
   for (const wrong of [{ input: { text: "x" } }, { session_id: "a", chain_id: "b", input: { text: "x" } }])
-    expect(shown(await t.call("POST", "/v1/runs", { body: wrong }))).toEqual([400, "request.invalid"]);
+    expect(statusAndCode(await t.call("POST", "/v1/runs", { body: wrong }))).toEqual([
+      400,
+      "request.invalid",
+    ]);
 });
 
 test("sends a pending approval request once to a client that connects later", async () => {
@@ -253,8 +258,11 @@ test("follows all events of a session without creating it", async () => {
   expect(seen.filter((kind) => kind === "session.replay.done")).toHaveLength(1);
   expect(seen).toContain("assistant.message.delta");
   await expect.poll(() => t.kernel.fanout.stats().connections).toBe(0);
-  expect(shown(await t.call("GET", "/v1/sessions/nobody/events"))).toEqual([404, "session.not_found"]);
-  expect(shown(await t.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
+  expect(statusAndCode(await t.call("GET", "/v1/sessions/nobody/events"))).toEqual([
+    404,
+    "session.not_found",
+  ]);
+  expect(statusAndCode(await t.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
 });
 
 test("compacts a session onto a new chain and undoes the compaction once", async () => {
@@ -269,11 +277,11 @@ test("compacts a session onto a new chain and undoes the compaction once", async
   expect(listed.json.items).toEqual([created.json]);
   const undone = await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`);
   expect([undone.status, undone.json.id]).toEqual([200, before.head_chain_id]);
-  expect(shown(await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`))).toEqual([
+  expect(statusAndCode(await t.call("POST", `/v1/compactions/${created.json.chain.id}:undo`))).toEqual([
     409,
     "chain.changed",
   ]);
-  expect(shown(await t.call("POST", `/v1/compactions/${before.head_chain_id}:undo`))).toEqual([
+  expect(statusAndCode(await t.call("POST", `/v1/compactions/${before.head_chain_id}:undo`))).toEqual([
     400,
     "request.invalid",
   ]);
@@ -284,14 +292,14 @@ verifies(
   "shows what a compaction did with each entry, and its chain from the summary on",
   async () => {
     await sendLongMessages("loss-1");
-    const made = await t.call("POST", "/v1/compactions", {
+    const created = await t.call("POST", "/v1/compactions", {
       body: { session_id: "loss-1", compactor: "model", policy: { retain_system: false } },
     });
-    expect(made.status, made.text).toBe(201);
-    const id = made.json.chain.id as string;
-    expect((await t.call("GET", `/v1/compactions/${id}`)).json).toEqual(made.json);
+    expect(created.status, created.text).toBe(201);
+    const id = created.json.chain.id as string;
+    expect((await t.call("GET", `/v1/compactions/${id}`)).json).toEqual(created.json);
     const all = await t.call("GET", `/v1/compactions/${id}/entries`);
-    const { loss } = made.json;
+    const { loss } = created.json;
     expect(all.json.items).toHaveLength(loss.kept + loss.condensed + loss.dropped);
     expect(all.json.items[0]).toMatchObject({ outcome: "dropped", tokens_after: 0 });
     const page = await t.call("GET", `/v1/compactions/${id}/entries?limit=2`);
@@ -301,7 +309,7 @@ verifies(
     });
     const rest = await t.call("GET", `/v1/compactions/${id}/entries?after=${page.json.next}`);
     expect(rest.json).toEqual({ items: all.json.items.slice(2), next: null });
-    expect(shown(await t.call("GET", `/v1/compactions/${made.json.source.chain_id}`))).toEqual([
+    expect(statusAndCode(await t.call("GET", `/v1/compactions/${created.json.source.chain_id}`))).toEqual([
       400,
       "request.invalid",
     ]);
@@ -309,7 +317,7 @@ verifies(
     const derived = (await blocks("")).json.items;
     expect(derived[0]).toMatchObject({
       kind: "system",
-      content: [{ type: "text", text: made.json.summary }],
+      content: [{ type: "text", text: created.json.summary }],
     });
     expect((await blocks("?after=0")).json.items.length).toBeGreaterThan(derived.length);
   },
@@ -324,10 +332,13 @@ verifies("compactor.pins", "pins, lists and unpins entries over HTTP", async () 
   expect([pinned.status, pinned.json.text]).toEqual([201, "/say keep this"]);
   await t.call("POST", path, { body: { entry_id } });
   expect((await t.call("GET", path)).json).toEqual({ items: [pinned.json], next: null });
-  expect(shown(await t.call("POST", path, { body: { entry_id: 1 } }))).toEqual([400, "request.invalid"]);
+  expect(statusAndCode(await t.call("POST", path, { body: { entry_id: 1 } }))).toEqual([
+    400,
+    "request.invalid",
+  ]);
   for (let n = 0; n < 2; n++) expect((await t.call("DELETE", `${path}/${entry_id}`)).status).toBe(204);
   expect((await t.call("GET", path)).json.items).toEqual([]);
-  expect(shown(await t.call("GET", "/v1/sessions/nobody/pins"))).toEqual([404, "session.not_found"]);
+  expect(statusAndCode(await t.call("GET", "/v1/sessions/nobody/pins"))).toEqual([404, "session.not_found"]);
 });
 
 verifies("api.sessions", "honours Idempotency-Key on every create", async () => {
@@ -362,7 +373,7 @@ verifies("api.sessions", "honours Idempotency-Key on every create", async () => 
       first.json,
       "true",
     ]);
-    expect(shown(await t.call("POST", path, { body: other, headers })), path).toEqual([
+    expect(statusAndCode(await t.call("POST", path, { body: other, headers })), path).toEqual([
       409,
       "idempotency.conflict",
     ]);

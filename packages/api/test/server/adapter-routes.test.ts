@@ -49,15 +49,19 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-const shown = ({ status, json }: TestResponse) => [status, json?.error?.code];
+const statusAndCode = ({ status, json }: TestResponse) => [status, json?.error?.code];
 const keyWith = async (...scopes: string[]) =>
   (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
 
 test("serves the routes of a third-party plugin under /x/NAME, always as JSON", async () => {
-  const asked = await t.call("POST", "/x/weather/cities/S%C3%A3o%20Paulo?unit=c&unit=f", {
+  const response = await t.call("POST", "/x/weather/cities/S%C3%A3o%20Paulo?unit=c&unit=f", {
     body: { days: 3 },
   });
-  expect([asked.status, asked.json, asked.headers["x-weather"]]).toEqual([201, { city: "São Paulo" }, "sun"]);
+  expect([response.status, response.json, response.headers["x-weather"]]).toEqual([
+    201,
+    { city: "São Paulo" },
+    "sun",
+  ]);
   expect(seen.at(-1)).toMatchObject({
     route: "POST /cities/{city}",
     params: { city: "São Paulo" },
@@ -95,9 +99,9 @@ test("checks host, origin, credential and scope before it calls the plugin", asy
     [t.call("GET", "/x/weather/cities/Oslo/more"), 404, "route.not_found"],
     [t.call("GET", "/x/nobody/page"), 404, "route.not_found"],
   ];
-  for (const [input, status, code] of cases) expect(shown(await input)).toEqual([status, code]);
+  for (const [input, status, code] of cases) expect(statusAndCode(await input)).toEqual([status, code]);
   const other = await t.call("PUT", url, { body });
-  expect([...shown(other), other.headers.allow]).toEqual([404, "route.not_found", "POST"]);
+  expect([...statusAndCode(other), other.headers.allow]).toEqual([404, "route.not_found", "POST"]);
   expect(other.json.error.details.allow).toEqual(["POST"]);
   expect(seen.length).toBe(before);
 });
@@ -121,8 +125,8 @@ verifies(
     expect(metrics.text).toContain('route="weather_post_x_weather_cities_by_city",status="201"} 1');
 
     await t.kernel.plugins.setEnabled(ADMIN, "web", false);
-    expect(shown(await t.call("GET", "/api/config"))).toEqual([404, "route.not_found"]);
-    expect(shown(await t.call("PATCH", "/api/plugins/web", { body: { enabled: true } }))).toEqual([
+    expect(statusAndCode(await t.call("GET", "/api/config"))).toEqual([404, "route.not_found"]);
+    expect(statusAndCode(await t.call("PATCH", "/api/plugins/web", { body: { enabled: true } }))).toEqual([
       404,
       "route.not_found",
     ]);
@@ -154,6 +158,6 @@ verifies(
     await t.kernel.plugins.reload(ADMIN, "web");
     expect(mounted().toSorted()).toEqual(before.toSorted());
     expect((await t.call("GET", "/api/config")).status).toBe(200);
-    expect(shown(await t.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
+    expect(statusAndCode(await t.call("GET", "/x/web/api/config"))).toEqual([404, "route.not_found"]);
   },
 );

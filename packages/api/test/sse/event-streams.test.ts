@@ -10,7 +10,7 @@ let t: TestApi;
 let base: string;
 let watchers = 0;
 beforeEach(async () => {
-  t = await startApi({ wrap: counting, api: { limits: { event_streams: 12 } } });
+  t = await startApi({ wrap: countWatchers, api: { limits: { event_streams: 12 } } });
   base = await t.api.listen({ host: "127.0.0.1", port: 0 });
   await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
   await t.call("POST", "/v1/plugin-bindings", {
@@ -19,8 +19,8 @@ beforeEach(async () => {
 });
 afterEach(() => t.close());
 
-/** The kernel with a counter of open watchers. */
-function counting(kernel: Kernel): Kernel {
+/** Wraps the kernel to count open watchers. */
+function countWatchers(kernel: Kernel): Kernel {
   return {
     ...kernel,
     invocations: {
@@ -43,7 +43,7 @@ const open = (path: string, headers: Record<string, string> = {}, signal?: Abort
     ...(signal && { signal }),
   });
 
-async function running(): Promise<string> {
+async function startCall(): Promise<string> {
   const before = t.runner.requests.length;
   const started = await t.call("POST", "/v1/invocations", {
     body: { export_id: "echo", input: { do: "wait" } },
@@ -72,13 +72,13 @@ verifies(
   "api.invocations",
   "resumes a lost stream with Last-Event-ID without missing or repeating an event",
   async () => {
-    const id = await running();
-    const gone = new AbortController();
-    const first = await open(`/v1/invocations/${id}/events`, {}, gone.signal);
+    const id = await startCall();
+    const client = new AbortController();
+    const first = await open(`/v1/invocations/${id}/events`, {}, client.signal);
     for (const message of ["one", "two"]) t.runner.emit(id, { type: "progress", message });
     const seen = await readUntil(first, (text) => text.includes('"two"'));
     expect(seen).toMatch(/id: 1\ndata: .*"one".*\n\nid: 2\ndata: .*"two"/);
-    gone.abort();
+    client.abort();
     t.runner.emit(id, { type: "progress", message: "three" });
     const second = await open(`/v1/invocations/${id}/events`, { "last-event-id": "2" });
     t.runner.emit(id, { type: "progress", message: "four" });
@@ -90,20 +90,20 @@ verifies(
 );
 
 test("stops watching when the client disconnects", async () => {
-  const id = await running();
-  const gone = new AbortController();
+  const id = await startCall();
+  const client = new AbortController();
   const streams = await Promise.all(
-    Array.from({ length: 10 }, () => open(`/v1/invocations/${id}/events`, {}, gone.signal)),
+    Array.from({ length: 10 }, () => open(`/v1/invocations/${id}/events`, {}, client.signal)),
   );
   await Promise.all(streams.map((stream) => readUntil(stream, (text) => text.includes("connected"))));
   await vi.waitFor(() => expect(watchers).toBe(10), 5_000);
-  gone.abort();
+  client.abort();
   await vi.waitFor(() => expect(watchers).toBe(0), 5_000);
   expect((await t.call("GET", "/metrics")).text).toMatch(/backplane_event_streams 0/);
 });
 
 test("ends open streams when the server closes", async () => {
-  const id = await running();
+  const id = await startCall();
   const stream = await open(`/v1/invocations/${id}/events`);
   const all = await open("/v1/events");
   await readUntil(stream, (text) => text.includes("connected"));
@@ -113,7 +113,7 @@ test("ends open streams when the server closes", async () => {
 });
 
 test("sends heartbeats on a quiet stream", async () => {
-  const id = await running();
+  const id = await startCall();
   const stream = await open(`/v1/invocations/${id}/events`);
   await readUntil(stream, (text) => text.includes("connected"));
   t.clock.advance(15_000);
@@ -134,6 +134,29 @@ test("streams semantic events with type and cursor and resumes after a cursor", 
     so_far.includes(second.json.id),
   );
   expect(rest).not.toContain(done.json.id);
+});
+
+test("starts after the latest event and names the position to resume after", async () => {
+  const before = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  await readUntil(await open("/v1/events"), (so_far) => so_far.includes(before.json.id));
+  // The position follows the commits with a short delay.
+  const position = async () => {
+    const text = await readUntil(await open("/v1/events?after=latest"), (so_far) =>
+      so_far.includes("\ndata: "),
+    );
+    const [, id, seq] = /id: (\d+)\nevent: position\ndata: \{"seq":(\d+)\}/.exec(text)!;
+    expect(id).toBe(seq);
+    return Number(id);
+  };
+  const all = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(before.json.id));
+  const last = Number([...all.matchAll(/^id: (\d+)$/gm)].at(-1)![1]);
+  await vi.waitFor(async () => expect(await position()).toBeGreaterThanOrEqual(last), 10_000);
+  const stream = await open("/v1/events?after=latest");
+  const after = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const text = await readUntil(stream, (so_far) => so_far.includes(after.json.id));
+  expect(text).not.toContain(before.json.id);
+  const resumed = await open("/v1/events?after=latest", { "last-event-id": String(last) });
+  expect(await readUntil(resumed, (so_far) => so_far.includes(after.json.id))).not.toContain("position");
 });
 
 test("responds 413 to an upload over the limit while the client is still sending", async () => {
@@ -186,9 +209,9 @@ test("rejects streams over the limit with 429 until one is closed", async () => 
   const held: Response[] = [];
   for (const stop of stops) held.push(await open("/v1/events", {}, stop.signal));
   expect(held.map((response) => response.status)).toEqual(stops.map(() => 200));
-  const more = await open("/v1/events");
-  expect([more.status, more.headers.get("retry-after")]).toEqual([429, "5"]);
-  expect(await more.json()).toMatchObject({ error: { code: "request.overloaded", retryable: true } });
+  const rejected = await open("/v1/events");
+  expect([rejected.status, rejected.headers.get("retry-after")]).toEqual([429, "5"]);
+  expect(await rejected.json()).toMatchObject({ error: { code: "request.overloaded", retryable: true } });
   // Other requests are still served.
   expect((await t.call("GET", "/v1/status")).status).toBe(200);
   stops[0]!.abort();

@@ -1,6 +1,6 @@
 /**
- * A gateway without plugin processes: real kernel, SQLite and importer, and a scripted runner. The input of a call says
- * what it does: {do: "echo" | "fail" | "wait" | "talk"}.
+ * A gateway without plugin processes: real kernel, SQLite and importer, and a scripted runner. The input of a call
+ * determines what it does: {do: "echo" | "fail" | "wait" | "talk"}.
  */
 
 import { hash, randomFillSync } from "node:crypto";
@@ -22,9 +22,9 @@ import {
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, openContentStore } from "@backplane/supply";
 import { copyEmptyStore } from "@backplane/test-kit/empty-store";
-import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { createMemoryFolder } from "@backplane/test-kit/memory-folder";
 import { shareSchemas } from "@backplane/test-kit/shared-schemas";
+import { createTestLogger } from "@backplane/test-kit/test-logger";
 import { type Api, type ApiOptions, createApi } from "../../src/index.ts";
 
 export const ADMIN_TOKEN = "admin-token-of-the-test";
@@ -153,25 +153,32 @@ function assertDescribed(
   const path = url.split("?", 1)[0]!;
   // After the gate, /mcp responds with JSON-RPC, even for errors.
   if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
-  const shown = findRoute(api, method, path)?.responses[status];
+  const documented = findRoute(api, method, path)?.responses[status];
   // A browser gets a page, even for errors.
-  if (status >= 400 && shown?.type === "text/html") return;
+  if (status >= 400 && documented?.type === "text/html") return;
   const { error_schema = ErrorEnvelopeSchema } = findRoute(api, method, path) ?? {};
   if (status >= 400) return void error_schema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
-  if (shown === undefined)
-    throw new Error(`${method} ${path} answered ${status}, which it does not describe`);
-  shown.schema?.parse(json);
+  if (documented === undefined)
+    throw new Error(`${method} ${path} responded ${status}, which its description does not list`);
+  documented.schema?.parse(json);
 }
 
+/** The routes of each API that a test has called, in the order in which a path is compared with them. */
+const matchers = new WeakMap<Api, { route: Api["routeTable"][number]; pattern: RegExp }[]>();
+
 function findRoute(api: Api, method: string, path: string): Api["routeTable"][number] | undefined {
-  // The longer path is the one with a verb.
-  const routes = api.routeTable.toSorted((a, b) => b.path.length - a.path.length);
-  return routes.find(
-    (candidate) =>
-      candidate.method === method &&
-      new RegExp(`^${candidate.path.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+?")}$`).test(path),
-  );
+  let routes = matchers.get(api);
+  if (routes === undefined) {
+    // The longer path is the one with a verb.
+    const sorted = api.routeTable.toSorted((a, b) => b.path.length - a.path.length);
+    routes = sorted.map((route) => ({
+      route,
+      pattern: new RegExp(`^${route.path.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+?")}$`),
+    }));
+    matchers.set(api, routes);
+  }
+  return routes.find(({ route, pattern }) => route.method === method && pattern.test(path))?.route;
 }
 
 interface TestClock extends Clock {

@@ -187,11 +187,11 @@ function connect(url: string, options: ConnectOptions = {}): Promise<Remote> {
   const next: Remote["next"] = (kind, where = () => true) =>
     new Promise((resolve) => {
       const look = () => {
-        const found = ops.find((op) => op.op === kind && !taken.has(op) && where(op as never));
-        if (found === undefined) return;
-        taken.add(found);
+        const match = ops.find((op) => op.op === kind && !taken.has(op) && where(op as never));
+        if (match === undefined) return;
+        taken.add(match);
         waiting.delete(look);
-        resolve(found as never);
+        resolve(match as never);
       };
       waiting.add(look);
       look();

@@ -1,4 +1,4 @@
-/** A local server in place of the vendors' APIs. It records every request and answers with what the test has queued. */
+/** A local server in place of the vendors' APIs. It records every request and returns the replies that the test has queued. */
 import { once } from "node:events";
 import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";

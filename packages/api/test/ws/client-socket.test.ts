@@ -43,10 +43,10 @@ verifies("ws.schema", "supports every operation and resumes after a lost connect
     ref: "m1",
     connection_id: first.connection_id,
   });
-  const shown = await first.event("user.message.received");
-  expect(shown).toMatchObject({ session_id: "s", entry_id: 2, event: { payload: { text: "hello" } } });
-  expect(Object.keys(shown.event).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
-  expect(shown.event.id).toBe((accepted as { event_id?: string }).event_id);
+  const event = await first.event("user.message.received");
+  expect(event).toMatchObject({ session_id: "s", entry_id: 2, event: { payload: { text: "hello" } } });
+  expect(Object.keys(event.event).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
+  expect(event.event.id).toBe((accepted as { event_id?: string }).event_id);
 
   first.send({ op: "heartbeat", ref: "h1" });
   expect(await first.next("heartbeat")).toEqual({ op: "heartbeat", ref: "h1" });
@@ -100,7 +100,7 @@ async function pendingApproval(): Promise<string> {
   return json.approval_id;
 }
 
-test("answers an invalid frame with an error and keeps the socket open", async () => {
+test("responds to an invalid frame with an error and keeps the socket open", async () => {
   const remote = await attached();
   const frames: unknown[] = [
     "{",

@@ -15,7 +15,7 @@ test("delivers every entry once and in order across repeated disconnects", async
       // Different for each client, and the same in every run.
       const patience = ids.length + 1 + ((n * 37 + visit * 53) % 90);
       const dones = await follow(t.url, ids, (seen) => seen >= patience || ids.at(-1) === EVENTS + 1);
-      if (dones > 1) throw new Error("one attach was told twice that its replay is done");
+      if (dones > 1) throw new Error("one attach received session.replay.done twice");
       breaks++;
     }
     return ids;

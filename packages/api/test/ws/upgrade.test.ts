@@ -9,12 +9,12 @@ import { startWs, type TestWs } from "../support/test-agent.ts";
 let t: TestWs;
 let failing = false;
 beforeEach(async () => {
-  t = await startWs({ wrap: delegating, api: { limits: { sockets: 3 } } });
+  t = await startWs({ wrap: acceptDelegated, api: { limits: { sockets: 3 } } });
 });
 afterEach(() => t.close());
 
-/** A kernel that accepts two delegated tokens, one of them with a scope for sessions. */
-function delegating(kernel: Kernel): Kernel {
+/** Wraps the kernel to accept two delegated tokens, one of them with a scope for sessions. */
+function acceptDelegated(kernel: Kernel): Kernel {
   return {
     ...kernel,
     keys: {
@@ -87,7 +87,7 @@ test("rejects sockets over the limit with 429", async () => {
   await expect.poll(() => refusal({})).toBe("opened");
 });
 
-test("treats other upgrades as ordinary requests and answers an invalid handshake with the envelope", async () => {
+test("treats other upgrades as ordinary requests and responds to an invalid handshake with the envelope", async () => {
   const answer = async (lines: string[]) => {
     const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
     socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);

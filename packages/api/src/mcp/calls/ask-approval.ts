@@ -15,7 +15,7 @@ import {
 import { type Caller, type Kernel, requireScope } from "@backplane/ports";
 import type { Questions } from "../session/questions.ts";
 
-/** A person must see all arguments. Longer ones are shown by the console and `backplane approve show`. */
+/** A person must see all arguments. Calls with longer ones are answered in the console or with `backplane approve`. */
 const MAX_SHOWN = 8_000;
 const FEEDBACK_LENGTH = 2_000;
 
@@ -43,13 +43,13 @@ export async function askForApproval(
   const approval = await kernel.approvals.get(caller, approval_id);
   const message = describeApproval(approval);
   if (message === null) return;
-  const asked = questions.ask(
+  const pending_answer = questions.ask(
     "elicitation/create",
     { message, requestedSchema: FORM },
     approval.id,
     UNANSWERED,
   );
-  const answer = asked === null ? null : readAnswer(await asked);
+  const answer = pending_answer === null ? null : readAnswer(await pending_answer);
   if (answer !== null)
     await kernel.approvals.answer(caller, approval.id, { ...answer, digest: approval.digest });
 }
@@ -69,11 +69,11 @@ function mayAnswer(caller: Caller): boolean {
 }
 
 function describeApproval({ brief, input, package_id, reason, risk, tool }: Approval): string | null {
-  const shown = sanitizeText(JSON.stringify(input, null, 2));
-  if (shown.length > MAX_SHOWN) return null;
+  const arguments_text = sanitizeText(JSON.stringify(input, null, 2));
+  if (arguments_text.length > MAX_SHOWN) return null;
   const lines = [`Allow ${tool} (${package_id}) to run? Risk: ${risk}.`, reason];
   if (brief !== "") lines.push(brief);
-  return `${sanitizeText(lines.join("\n"))}\n\nArguments:\n${shown}`;
+  return `${sanitizeText(lines.join("\n"))}\n\nArguments:\n${arguments_text}`;
 }
 
 /** Null if the person closed the form or sent an answer that the form does not offer. The approval stays pending. */

@@ -31,7 +31,7 @@ const CLIENT_ERRORS: ReadonlySet<number> = new Set([
   MCP_ERRORS.url_elicitation_required,
 ]);
 
-/** Opens a file that the call refers to. Rejects if it is not stored any more. */
+/** Opens a file that the call refers to. Rejects if it is no longer stored. */
 export type OpenFile = (
   invocation_id: string,
   sha256: string,
@@ -136,18 +136,18 @@ function structuredContent(value: Json | undefined): JsonObject | undefined {
 }
 
 /**
- * The blocks in the block types of MCP. Stored data is put back into its block, because an MCP client has no other way
- * to read it; beyond the limit the block becomes a text block that names it.
+ * Converts the blocks to the block types of MCP. Stored data is put back into its block, because an MCP client has no
+ * other way to read it; beyond the limit the block becomes a text block that names it.
  */
 async function contentBlocks(blocks: readonly ContentBlock[], openFile: OpenFile): Promise<JsonObject[]> {
   const content: JsonObject[] = [];
-  let left: number = MCP_LIMITS.output_bytes;
+  let remaining: number = MCP_LIMITS.output_bytes;
   for (const block of blocks) {
     const bytes = Number(block.bytes);
     // A block of type file is only named; the part that a client can show is a separate block.
     const stored = isArtifact(block) && block.type !== "file";
-    const data = stored && bytes <= left ? await readStored(block, openFile) : null;
-    if (data !== null) left -= bytes;
+    const data = stored && bytes <= remaining ? await readStored(block, openFile) : null;
+    if (data !== null) remaining -= bytes;
     content.push(protocolBlock(data === null ? block : withInlineData(block, data)));
   }
   return content;

@@ -1,4 +1,4 @@
-/** Requests that a bound server answers: `resources/read`, `prompts/get` and `completion/complete`. */
+/** Requests that a bound server handles: `resources/read`, `prompts/get` and `completion/complete`. */
 import { isObject, type Json, type JsonObject, MCP_ERRORS, toBackplaneError } from "@backplane/contract";
 import type { Kernel, ServerInfo, ServerRequestListener } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
@@ -49,7 +49,7 @@ export async function callServer(
     for (const [key, answer] of Object.entries(responses)) call.questions.answer(key, answer as JsonObject);
   } else {
     const target = await findTarget(deps, request, exchange);
-    if (target === null) return exchange.answer(request.id, NO_COMPLETION);
+    if (target === null) return exchange.respond(request.id, NO_COMPLETION);
     // MCP allows a server to send questions to the client during the other two methods, but not during completion.
     const capabilities = method === "completion/complete" ? {} : exchange.capabilities;
     call = new ServerCall(deps.kernel, { ...exchange, capabilities }, { ...target, method, responses });

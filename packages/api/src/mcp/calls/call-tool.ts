@@ -46,17 +46,17 @@ export async function callTool(
     return await deliver(deps, { request, exchange, call, open: openCall(call) }, reply);
   }
   let { name, input } = readCall(request, exchange);
-  // Usually not a promise, and `await` would cost every call a tick (bench row mcp.http-call.cpu).
-  let found = deps.names.find(caller, exchange.view, name);
-  let tool = found instanceof Promise ? await found : found;
+  // Usually not a promise, and `await` would cost every call a tick (benchmark mcp.http-call.cpu).
+  let lookup = deps.names.find(caller, exchange.view, name);
+  let tool = lookup instanceof Promise ? await lookup : lookup;
   if (tool === null && exchange.view.server === null && name === TOOL_SEARCH.name)
-    return exchange.answer(request.id, await searchCatalog(deps.kernel.catalog, caller, input));
+    return exchange.respond(request.id, await searchCatalog(deps.kernel.catalog, caller, input));
   if (tool === null && exchange.view.server === null && name === TOOL_CALL.name) {
     const call = readToolCall(input);
-    if ("refusal" in call) return exchange.answer(request.id, call.refusal);
+    if ("refusal" in call) return exchange.respond(request.id, call.refusal);
     ({ name, input } = call);
-    found = deps.names.find(caller, exchange.view, name);
-    tool = found instanceof Promise ? await found : found;
+    lookup = deps.names.find(caller, exchange.view, name);
+    tool = lookup instanceof Promise ? await lookup : lookup;
   }
   if (tool === null) throw unknownTool(name);
   const open: OpenCall = openCall(null);
@@ -80,7 +80,7 @@ export async function callTool(
     if (refused.code === "export.not_found") throw unknownTool(tool.name);
     const result = refusalResult(refused);
     if (result === null) throw gatewayError(refused);
-    return exchange.answer(request.id, result);
+    return exchange.respond(request.id, result);
   }
   const call = new ToolCall(deps, exchange, ticket, questions, tool.name, () => {
     session?.calls.delete(request.id);
@@ -88,7 +88,7 @@ export async function callTool(
   });
   open.cancel = () => call.cancel();
   if (open.cancelled) call.cancel();
-  // Fails if the approval was answered elsewhere first or this caller may not answer it; the approval stays as it is.
+  // Fails if the approval was answered elsewhere first or this caller may not answer it; the approval is then unchanged.
   if (ticket.status === "waiting_approval")
     void askForApproval(deps.kernel, caller, ticket.invocation, questions).catch(() => undefined);
   return await deliver(deps, { request, exchange, call, open }, reply);

@@ -80,14 +80,14 @@ async function respondWithResult({ request, exchange, call, open }: ToolResponse
   open.done = true;
   const result = await call.result;
   if (open.cancelled) throw new McpError(MCP_ERRORS.refused, "the request was cancelled");
-  return exchange.answer(request.id, result);
+  return exchange.respond(request.id, result);
 }
 
 async function respondWithQuestions(deps: DeliverDeps, delivery: ToolResponse): Promise<RouteResponse> {
   const result = await inputRequired(deps, delivery);
   return result === null
     ? await respondWithResult(delivery)
-    : delivery.exchange.answer(delivery.request.id, result);
+    : delivery.exchange.respond(delivery.request.id, result);
 }
 
 /**
@@ -146,7 +146,7 @@ async function* streamCall(
     }
   } finally {
     call.questions.listen(null);
-    // Nobody can answer any more, unless the call was suspended until the client sends the request again.
+    // Nobody can answer now, unless the call was suspended until the client sends the request again.
     if (session !== null || !open.done) call.questions.close();
   }
 }
@@ -171,7 +171,7 @@ function cancelOnDisconnect({ open, call }: ToolResponse, reply: FastifyReply): 
 
 /**
  * Resolves when the call ends or asks a question; null if neither happens within the time limit, which applies when a
- * clock is passed. Uses one promise for all three outcomes, because nearly every call waits here (bench row
+ * clock is passed. Uses one promise for all three outcomes, because nearly every call waits here (benchmark
  * mcp.http-call.cpu).
  */
 function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {

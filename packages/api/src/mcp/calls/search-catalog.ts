@@ -13,17 +13,17 @@ export async function searchCatalog(
     return invalidArguments("query must be a string of 1 to 500 characters");
   if (typeof limit !== "number" || !Number.isInteger(limit) || limit < 1 || limit > MAX_RESULTS)
     return invalidArguments(`limit must be a whole number from 1 to ${MAX_RESULTS}`);
-  const found = await catalog.search(caller, query, limit);
-  const tools = found.map(({ name, description, input_schema }) => ({
+  const matches = await catalog.search(caller, query, limit);
+  const tools = matches.map(({ name, description, input_schema }) => ({
     name,
     description,
     inputSchema: input_schema,
   }));
-  const text = tools.length === 0 ? "No tool matches these words. Try others." : JSON.stringify({ tools });
+  const text = tools.length === 0 ? "No tool matches the query. Try other words." : JSON.stringify({ tools });
   return { content: [{ type: "text", text }], structuredContent: { tools } };
 }
 
-/** The call that `tool_call` stands for, or the result that says what is wrong with its arguments. */
+/** The call that `tool_call` requests, or a result that explains why its arguments are invalid. */
 export function readToolCall(
   input: JsonObject,
 ): { name: string; input: JsonObject } | { refusal: JsonObject } {

@@ -82,7 +82,7 @@ function ownerOf({ actor, scope }: Caller): string {
   return `${actor}\n${scope.org_id}\n${scope.project_id}`;
 }
 
-/** Covers what is requested, without the fields that differ each time the request is sent. */
+/** Covers the request without the fields that differ each time it is sent. */
 function digestOf({ method, params }: McpClientRequest): string {
   const { _meta: _m, inputResponses: _r, requestState: _s, ...rest } = params as JsonObject;
   return hash("sha256", canonicalJson({ method, rest }));

@@ -41,10 +41,10 @@ export function createPrompts(lists: ServerLists): Prompts {
         throw new McpError(MCP_ERRORS.invalid_params, "params.name must be a string");
       if (view.server !== null) return { server: view.server, name };
       const offered = await lists.list(caller, view, "prompts");
-      const found = offered.find(({ item, server }) => toPromptName(server, item.name) === name);
-      if (found === undefined)
+      const prompt = offered.find(({ item, server }) => toPromptName(server, item.name) === name);
+      if (prompt === undefined)
         throw new McpError(MCP_ERRORS.invalid_params, `Unknown prompt: ${name.slice(0, 128)}`);
-      return { server: found.server, name: found.item.name as string };
+      return { server: prompt.server, name: prompt.item.name as string };
     },
   };
 }

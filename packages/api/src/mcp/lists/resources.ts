@@ -34,7 +34,7 @@ export function createResources(lists: ServerLists): Resources {
     async findServer(caller, view, uri, stateless) {
       if (typeof uri !== "string")
         throw new McpError(MCP_ERRORS.invalid_params, "params.uri must be a string");
-      // A server may have resources that it does not list, so its own endpoint always asks the server.
+      // A server may have resources that it does not list, so its own endpoint always forwards the request.
       if (view.server !== null) return view.server;
       const listed = await lists.list(caller, view, "resources");
       const exact = listed.find(({ item }) => item.uri === uri);
@@ -84,11 +84,12 @@ export function matchesTemplate(template: unknown, uri: string): boolean {
   for (let i = 0; i < rest.length; i += 2) {
     const text = rest[i + 1]!;
     const last = i + 2 >= rest.length;
-    const found = last && text === "" ? uri.length : last ? uri.length - text.length : uri.indexOf(text, at);
-    if (found < at || !uri.startsWith(text, found)) return false;
+    const position =
+      last && text === "" ? uri.length : last ? uri.length - text.length : uri.indexOf(text, at);
+    if (position < at || !uri.startsWith(text, position)) return false;
     const wide = /^\{[+#/?&;.]/.test(rest[i]!);
-    if (!wide && /[/?#]/.test(uri.slice(at, found))) return false;
-    at = found + text.length;
+    if (!wide && /[/?#]/.test(uri.slice(at, position))) return false;
+    at = position + text.length;
   }
   return at === uri.length;
 }

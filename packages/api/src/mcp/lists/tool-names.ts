@@ -26,7 +26,7 @@ interface NamedTools {
 export function createToolNames(catalog: Catalog): ToolNames {
   const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, NamedTools>>();
 
-  async function named(caller: Caller, { server }: View): Promise<NamedTools> {
+  async function getNamedTools(caller: Caller, { server }: View): Promise<NamedTools> {
     const all = await catalog.list(caller);
     let views = known.get(all);
     if (views === undefined) {
@@ -35,19 +35,19 @@ export function createToolNames(catalog: Catalog): ToolNames {
     }
     // `tools` of a server stays the same array until its description changes; the server object does not stay the same.
     const key = server?.tools ?? null;
-    let found = views.get(key);
-    if (found === undefined) {
-      found = nameTools(all, server);
-      views.set(key, found);
+    let named = views.get(key);
+    if (named === undefined) {
+      named = nameTools(all, server);
+      views.set(key, named);
     }
-    return found;
+    return named;
   }
 
   return {
-    list: async (caller, view) => (await named(caller, view)).tools,
+    list: async (caller, view) => (await getNamedTools(caller, view)).tools,
     find(caller, view, name) {
       if (view.server === null) return catalog.find(caller, name);
-      return named(caller, view).then(({ byName }) => byName.get(name) ?? null);
+      return getNamedTools(caller, view).then(({ byName }) => byName.get(name) ?? null);
     },
   };
 }

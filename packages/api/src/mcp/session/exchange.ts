@@ -23,7 +23,7 @@ export interface McpExchange {
   least_level: LogLevel | null;
   /** The result in the form of this revision. */
   format(result: JsonObject): JsonObject;
-  answer(id: McpRequestId, result: JsonObject): RouteResponse;
+  respond(id: McpRequestId, result: JsonObject): RouteResponse;
 }
 
 type Origin = Pick<McpExchange, "caller" | "view">;
@@ -54,7 +54,7 @@ export function negotiatedExchange(
     capabilities,
     least_level,
     format: unchanged,
-    answer: plainResponse,
+    respond: plainResponse,
   };
 }
 
@@ -79,7 +79,7 @@ export function statelessExchange(
     ...result,
     _meta: { ...(isObject(result._meta) ? result._meta : {}), [MCP_META.server_info]: server_info },
   });
-  const answer = (id: McpRequestId, result: JsonObject): RouteResponse => ({
+  const respond = (id: McpRequestId, result: JsonObject): RouteResponse => ({
     status: 200,
     json: resultMessage(id, format(result)),
   });
@@ -95,7 +95,7 @@ export function statelessExchange(
     capabilities,
     least_level,
     format,
-    answer,
+    respond,
   };
 }
 
@@ -103,9 +103,9 @@ export function statelessExchange(
 export function withCacheFields(exchange: McpExchange, method: string): McpExchange {
   if (!exchange.stateless || !CACHEABLE.has(method)) return exchange;
   const format = (result: JsonObject) => exchange.format({ ttlMs: 0, cacheScope: "private", ...result });
-  const answer = (id: McpRequestId, result: JsonObject): RouteResponse => ({
+  const respond = (id: McpRequestId, result: JsonObject): RouteResponse => ({
     status: 200,
     json: resultMessage(id, format(result)),
   });
-  return { ...exchange, format, answer };
+  return { ...exchange, format, respond };
 }

@@ -24,7 +24,7 @@ export class Questions {
   readonly #capabilities: JsonObject;
   /** Answers that the request already contained. */
   readonly #supplied: Map<string, JsonObject> | null;
-  /** Created for the first question: most calls ask nothing (bench row mcp.http-call.cpu). */
+  /** Created for the first question: most calls ask nothing (benchmark mcp.http-call.cpu). */
   #pending: Map<string, PendingQuestion> | null = null;
   #asked = 0;
   #listener: ((question: Question) => void) | null = null;

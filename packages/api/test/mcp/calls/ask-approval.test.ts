@@ -27,13 +27,13 @@ const newKey = async (scopes: string[], role = "user") =>
 
 /** Calls the tool in a session and answers the elicitation with `reply`; null closes the connection instead. */
 async function callAndAnswer(client: McpClient, reply: JsonObject | null, token = ADMIN_TOKEN) {
-  const asked: JsonObject[] = [];
+  const questions: JsonObject[] = [];
   const stop = new AbortController();
   const running = client.ask("tools/call", call("ask", { text: "all of it" }), {
     signal: stop.signal,
     each(message) {
       if (message.method !== "elicitation/create") return;
-      asked.push(message.params as JsonObject);
+      questions.push(message.params as JsonObject);
       if (reply === null) stop.abort();
       else
         void send(
@@ -43,7 +43,7 @@ async function callAndAnswer(client: McpClient, reply: JsonObject | null, token 
         );
     },
   });
-  return { asked, running };
+  return { questions, running };
 }
 
 verifies(
@@ -52,12 +52,12 @@ verifies(
   async () => {
     const client = await connect(base, "2025-11-25", ADMIN_TOKEN, ELICITATION);
     const approve = { action: "accept", content: { decision: "approve" } };
-    const { asked, running } = await callAndAnswer(client, approve);
+    const { questions, running } = await callAndAnswer(client, approve);
     expect((await running).last.result).toMatchObject({ isError: false });
-    expect(asked).toHaveLength(1);
-    expect(asked[0]!.message).toMatch(/^Allow ask \(.+\) to run\? Risk: \w+\./);
-    expect(asked[0]!.message).toContain('"text": "all of it"');
-    expect(asked[0]!.requestedSchema).toMatchObject({
+    expect(questions).toHaveLength(1);
+    expect(questions[0]!.message).toMatch(/^Allow ask \(.+\) to run\? Risk: \w+\./);
+    expect(questions[0]!.message).toContain('"text": "all of it"');
+    expect(questions[0]!.requestedSchema).toMatchObject({
       properties: { decision: { enum: ["approve", "reject"] }, feedback: { type: "string" } },
       required: ["decision"],
     });
@@ -128,9 +128,9 @@ verifies(
 
 test("leaves the approval pending after a disconnect", async () => {
   const client = await connect(base, "2025-11-25", ADMIN_TOKEN, ELICITATION);
-  const { asked, running } = await callAndAnswer(client, null);
+  const { questions, running } = await callAndAnswer(client, null);
   await expect(running).rejects.toThrow();
-  expect(asked).toHaveLength(1);
+  expect(questions).toHaveLength(1);
   const [left] = await pending();
   expect((await answerOverHttp(left!.id, "reject")).status).toBe(200);
 });
@@ -143,11 +143,11 @@ verifies(["mcp.server", "approval.flow"], "asks only a caller that may answer ap
     [await newKey(both), {}, false],
   ] as const) {
     const client = await connect(base, "2025-11-25", token, capabilities);
-    const { asked, running } = await callAndAnswer(client, { action: "cancel" }, token);
+    const { questions, running } = await callAndAnswer(client, { action: "cancel" }, token);
     await expect.poll(async () => (await pending()).length).toBe(1);
     await answerOverHttp((await pending())[0]!.id, "approve");
     expect((await running).last.result.isError).toBe(false);
-    expect(asked.length).toBe(is_asked ? 1 : 0);
+    expect(questions.length).toBe(is_asked ? 1 : 0);
   }
 });
 
@@ -164,12 +164,12 @@ verifies(["mcp.server", "approval.flow"], "ends a stateless request with the que
 
 test("does not shorten arguments: a longer input is approved elsewhere", async () => {
   const client = await connect(base, "2025-11-25", ADMIN_TOKEN, ELICITATION);
-  const asked: JsonObject[] = [];
+  const questions: JsonObject[] = [];
   const running = client.ask("tools/call", call("ask", { text: "x".repeat(8_001) }), {
-    each: (message) => void (message.method === "elicitation/create" && asked.push(message)),
+    each: (message) => void (message.method === "elicitation/create" && questions.push(message)),
   });
   await expect.poll(async () => (await pending()).length).toBe(1);
   await answerOverHttp((await pending())[0]!.id, "reject");
   await running;
-  expect(asked).toEqual([]);
+  expect(questions).toEqual([]);
 });

@@ -43,7 +43,7 @@ test.each([
     streams: false,
     capabilities: {},
     view: { server: null },
-    answer: (_id: unknown, result: JsonObject) => result,
+    respond: (_id: unknown, result: JsonObject) => result,
   };
   const params = { ref, argument: { name: "x", value: "" } };
   const request = { id: 1, method: "completion/complete", params };

@@ -18,32 +18,32 @@ const cancelled = (requestId: string | number) => ({
   method: "notifications/cancelled",
   params: { requestId, reason: "enough" },
 });
-const ended = async (id: string) => (await t.kernel.invocations.get(ADMIN, id)).status;
+const statusOf = async (id: string) => (await t.kernel.invocations.get(ADMIN, id)).status;
 /** Starts a call that waits; resolves when it runs. */
-async function waiting(start: () => Promise<unknown>): Promise<string> {
+async function startWaitingCall(start: () => Promise<unknown>): Promise<string> {
   const before = t.runner.requests.length;
   start().catch(() => undefined);
   await t.runner.started(before + 1);
   return t.runner.requests[before]!.invocation_id;
 }
 
-async function settled(id: string): Promise<string> {
+async function waitForSettlement(id: string): Promise<string> {
   const stop = new AbortController();
   for await (const item of t.kernel.invocations.watch(ADMIN, id, 0, stop.signal))
     if ("settled" in item) return item.settled.status;
-  return await ended(id);
+  return await statusOf(id);
 }
 
 test("cancels a call on notifications/cancelled and ends its stream without a response", async () => {
   const client = await connect(base, "2025-11-25");
   const answer = Promise.withResolvers<unknown[]>();
-  const id = await waiting(async () => {
+  const id = await startWaitingCall(async () => {
     const { messages } = await client.ask("tools/call", call("echo", { do: "wait" }, "p"), { id: "a" });
     answer.resolve(messages);
   });
   t.runner.emit(id, { type: "progress", message: "still" });
   await send(base, cancelled("a"), { headers: client.headers });
-  expect(await settled(id)).toBe("cancelled");
+  expect(await waitForSettlement(id)).toBe("cancelled");
   expect((await answer.promise).filter((message) => "id" in (message as object))).toEqual([]);
 });
 
@@ -56,10 +56,10 @@ test("applies a cancellation that arrives before its request", async () => {
 
 test("rejects a request id that is in use", async () => {
   const client = await connect(base, "2025-11-25");
-  const id = await waiting(() => client.ask("tools/call", call("echo", { do: "wait" }), { id: 5 }));
+  const id = await startWaitingCall(() => client.ask("tools/call", call("echo", { do: "wait" }), { id: 5 }));
   expect((await client.ask("tools/call", call("echo"), { id: 5 })).last.error.code).toBe(-32600);
   t.runner.release(id);
-  expect(await settled(id)).toBe("succeeded");
+  expect(await waitForSettlement(id)).toBe("succeeded");
 });
 
 test("cancels a stateless call on disconnect, but not a call of a session", async () => {
@@ -68,21 +68,21 @@ test("cancels a stateless call on disconnect, but not a call of a session", asyn
   const { signal } = stop;
   const stateless = await connect(base, "2026-07-28");
   const session = await connect(base, "2025-11-25");
-  const gone = await waiting(() => stateless.ask("tools/call", params, { signal }));
-  const kept = await waiting(() => session.ask("tools/call", params, { signal }));
+  const stateless_call = await startWaitingCall(() => stateless.ask("tools/call", params, { signal }));
+  const session_call = await startWaitingCall(() => session.ask("tools/call", params, { signal }));
   stop.abort();
-  expect(await settled(gone)).toBe("cancelled");
-  expect(await ended(kept)).toBe("running");
-  t.runner.release(kept);
-  expect(await settled(kept)).toBe("succeeded");
+  expect(await waitForSettlement(stateless_call)).toBe("cancelled");
+  expect(await statusOf(session_call)).toBe("running");
+  t.runner.release(session_call);
+  expect(await waitForSettlement(session_call)).toBe("succeeded");
 });
 
 test("ends the session and cancels its calls on DELETE", async () => {
   const client = await connect(base, "2025-11-25");
-  const id = await waiting(() => client.ask("tools/call", call("echo", { do: "wait" })));
+  const id = await startWaitingCall(() => client.ask("tools/call", call("echo", { do: "wait" })));
   const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...client.headers };
   expect((await fetch(`${base}/mcp`, { method: "DELETE", headers })).status).toBe(204);
-  expect(await settled(id)).toBe("cancelled");
+  expect(await waitForSettlement(id)).toBe("cancelled");
   expect((await client.ask("ping")).status).toBe(404);
   expect((await fetch(`${base}/mcp`, { method: "DELETE", headers })).status).toBe(404);
   expect((await fetch(`${base}/mcp`, { headers })).status).toBe(404);

@@ -48,10 +48,10 @@ test("accepts a requestState once, only for its caller and its request", () => {
 test("declines pending questions when the client does not return in time", async () => {
   const suspended = new SuspendedCalls(clock);
   const own = upstreamCall();
-  const asked = own.questions.answerRequest("elicitation/create", {});
+  const answer = own.questions.answerRequest("elicitation/create", {});
   suspended.suspend(caller("a"), request(ASKED), own);
   timers.at(-1)!();
-  expect(await asked).toEqual({ action: "decline" });
+  expect(await answer).toEqual({ action: "decline" });
 });
 
 test("limits the suspended calls of one caller", () => {

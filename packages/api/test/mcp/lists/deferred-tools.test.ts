@@ -31,18 +31,18 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     "lists pinned tools with a search tool, finds a deferred tool and calls it",
     async () => {
       expect(await listedNames()).toEqual(["ask", "tool_call", "tool_search"]);
-      const found = await callTool("tool_search", { query: "echo" });
-      expect(found.structuredContent.tools).toMatchObject([
+      const search = await callTool("tool_search", { query: "echo" });
+      expect(search.structuredContent.tools).toMatchObject([
         { name: "echo", inputSchema: { type: "object" } },
       ]);
-      expect(JSON.parse(found.content[0].text)).toEqual(found.structuredContent);
+      expect(JSON.parse(search.content[0].text)).toEqual(search.structuredContent);
       const direct = await callTool("echo", { text: "hi" });
       const result = await callTool("tool_call", { name: "echo", arguments: { text: "hi" } });
       expect(result.isError ?? false).toBe(false);
       expect(result.content).toEqual(direct.content);
       const id = result._meta["backplane/invocation_id"];
       expect((await t.call("GET", `/v1/invocations/${id}`)).json).toMatchObject({ export_id: "echo" });
-      // The list stays as it was, so the client's prompt does not change.
+      // The list is unchanged, so the client's prompt does not change.
       expect(await listedNames()).toEqual(["ask", "tool_call", "tool_search"]);
     },
   );
@@ -63,9 +63,9 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
 
 verifies("client.profiles", "shows in the catalog what is deferred and why", async () => {
   const { items } = (await t.call("GET", "/v1/catalog")).json as { items: JsonObject[] };
-  const of = (name: string) => items.find((item) => item.name === name);
-  expect(of("echo")).toMatchObject({ deferred: true, deferred_by: "budget" });
-  expect(of("ask")).toMatchObject({ deferred: false, deferred_by: null });
+  const findTool = (name: string) => items.find((item) => item.name === name);
+  expect(findTool("echo")).toMatchObject({ deferred: true, deferred_by: "budget" });
+  expect(findTool("ask")).toMatchObject({ deferred: false, deferred_by: null });
 });
 
 test("returns the same array if no tool is deferred, and keeps another tool named tool_call", () => {

@@ -29,7 +29,7 @@ test("marks hidden characters in texts of resources and omits resources with hid
     { monotonic: () => 0 } as never,
     log as never,
   );
-  const found = await lists.list({ scope: {} } as never, { server: null }, "resources");
-  expect(found.map(({ item }) => item)).toEqual([{ uri: "x://one", name: "one", description: `first${X}` }]);
+  const items = await lists.list({ scope: {} } as never, { server: null }, "resources");
+  expect(items.map(({ item }) => item)).toEqual([{ uri: "x://one", name: "one", description: `first${X}` }]);
   expect(logged).toEqual([expect.stringContaining("contains hidden characters")]);
 });

@@ -7,14 +7,14 @@ const named = (names: string[]) => names.map((name) => ({ name, tool: catalogToo
 test("pages through tool names with any characters", () => {
   const tools = named(["a b", "příkaz", "x:y", "漢字"]);
   const pages = createToolPages(1);
-  const found: unknown[] = [];
+  const all_tools: unknown[] = [];
   let cursor: unknown;
   do {
     const page = pages.page(tools, cursor);
-    found.push(...(page.tools as { name: string }[]).map(({ name }) => name));
+    all_tools.push(...(page.tools as { name: string }[]).map(({ name }) => name));
     cursor = page.nextCursor;
   } while (cursor !== undefined);
-  expect(found).toEqual(["a b", "příkaz", "x:y", "漢字"]);
+  expect(all_tools).toEqual(["a b", "příkaz", "x:y", "漢字"]);
 });
 
 test.each(["", "!", "YQ==", "a".repeat(2_000), 7, null])("rejects %j as a cursor", (cursor) => {

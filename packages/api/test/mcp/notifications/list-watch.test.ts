@@ -15,7 +15,10 @@ const caller = (project_id: string | null): Caller => ({
 });
 
 /** The parts of a kernel that the watch needs, with one server whose notifications the test sends. */
-function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice: ServerNotice) => void } {
+function kernelWith(server: () => typeof SHARED): {
+  kernel: Kernel;
+  sendNotice: (notice: ServerNotice) => void;
+} {
   let received = (_notice: ServerNotice): void => undefined;
   const kernel = {
     catalog: { list: async () => [], onChanged: () => () => undefined },
@@ -27,11 +30,11 @@ function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice
       },
     },
   } as unknown as Kernel;
-  return { kernel, say: (notice) => received(notice) };
+  return { kernel, sendNotice: (notice) => received(notice) };
 }
 
 test("does not forward notices of one project's process to another project", async () => {
-  const { kernel, say } = kernelWith(() => SHARED);
+  const { kernel, sendNotice } = kernelWith(() => SHARED);
   const watch = createListWatch(kernel, clock);
   const received: string[] = [];
   for (const project_id of ["proj_a", "proj_b", null]) {
@@ -41,12 +44,12 @@ test("does not forward notices of one project's process to another project", asy
     });
   }
   const message = { binding_id: "bind_org", method: "notifications/message" };
-  say({ ...message, project_id: "proj_a", params: { data: "of a" } });
-  say({ ...message, project_id: null, params: { data: "of the org" } });
+  sendNotice({ ...message, project_id: "proj_a", params: { data: "of a" } });
+  sendNotice({ ...message, project_id: null, params: { data: "of the org" } });
   await new Promise(setImmediate);
   expect(received.splice(0)).toEqual(["proj_a of a", "null of the org"]);
   // A list change reveals nothing about other callers, and every process serves the same package.
-  say({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
+  sendNotice({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
   await new Promise(setImmediate);
   expect(received).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);
   watch.close();
@@ -54,7 +57,7 @@ test("does not forward notices of one project's process to another project", asy
 
 test("stops resource updates for a subscriber when its policy removes the resources", async () => {
   let capabilities: JsonObject = { resources: { subscribe: true } };
-  const { kernel, say } = kernelWith(() => ({ ...SHARED, capabilities }));
+  const { kernel, sendNotice } = kernelWith(() => ({ ...SHARED, capabilities }));
   const watch = createListWatch(kernel, clock);
   const received: string[] = [];
   await watch.listen(caller("p"), {
@@ -62,7 +65,7 @@ test("stops resource updates for a subscriber when its policy removes the resour
     notice: ({ method }) => received.push(method),
   });
   const notify = async (method: string) => {
-    say({ binding_id: "bind_org", project_id: "p", method, params: {} });
+    sendNotice({ binding_id: "bind_org", project_id: "p", method, params: {} });
     await new Promise(setImmediate);
   };
   await notify("notifications/resources/updated");

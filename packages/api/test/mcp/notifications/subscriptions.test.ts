@@ -94,7 +94,7 @@ test("sends nothing after close", async () => {
   expect(timers).toHaveLength(0);
 });
 
-test("subscribes at the server once and checks the policy for every client", async () => {
+test("subscribes with the server once and checks the policy for every client", async () => {
   const { sent, subscriptions } = createTestSubscriptions();
   await subscriptions.subscribe(caller, server, "x://one");
   const guest = { ...caller, role: "guest" } as Caller;

@@ -1,0 +1,53 @@
+/** The events of the gateway: the latest stored ones, then new ones. */
+import type { SemanticEvent } from "@backplane/contract";
+import { useCallback, useRef, useState } from "react";
+import { type LiveStream, useLiveStream } from "./live-stream.ts";
+import { useClient } from "./services.ts";
+
+const HISTORY = 500;
+const MAX_EVENTS = 5_000;
+/** Draws the events of one burst together. */
+const BATCH_MS = 60;
+/** The stream does not say where the stored events end; a scope may have none among the latest. */
+const FIRST_EVENT_MS = 1_000;
+
+export interface EventFeed extends LiveStream {
+  /** Newest first. */
+  events: readonly SemanticEvent[];
+  loaded: boolean;
+}
+
+export function useEventFeed(): EventFeed {
+  const client = useClient();
+  const received = useRef<SemanticEvent[]>([]);
+  const [events, setEvents] = useState<readonly SemanticEvent[]>([]);
+  const [loaded, setLoaded] = useState(false);
+  const run = useCallback(
+    async (signal: AbortSignal) => {
+      const position = await client.events.position({ signal });
+      const after = received.current.at(-1)?.seq ?? Math.max(0, position - HISTORY);
+      let batch: number | undefined;
+      const show = () => {
+        batch = undefined;
+        received.current = received.current.slice(-MAX_EVENTS);
+        setEvents(received.current.toReversed());
+        setLoaded(true);
+      };
+      const first = setTimeout(() => setLoaded(true), position === after ? 0 : FIRST_EVENT_MS);
+      try {
+        for await (const event of client.events.watch({ after, signal })) {
+          received.current.push(event);
+          batch ??= setTimeout(show, BATCH_MS);
+        }
+      } finally {
+        clearTimeout(first);
+        if (batch !== undefined) {
+          clearTimeout(batch);
+          show();
+        }
+      }
+    },
+    [client],
+  );
+  return { events, loaded, ...useLiveStream(run) };
+}

@@ -1,0 +1,28 @@
+/** A stream of one page. It runs while the tab is connected, and starts again after a lost connection. */
+import { useEffect, useState, useSyncExternalStore } from "react";
+import { useServices } from "./services.ts";
+
+export interface LiveStream {
+  /** Why the gateway ended the stream; null while it runs. */
+  error: unknown;
+  retry: () => void;
+}
+
+/** `run` resumes after the last item that it has received. A new `run` function restarts the stream. */
+export function useLiveStream(run: (signal: AbortSignal) => Promise<void>): LiveStream {
+  const { live } = useServices();
+  const connected = useSyncExternalStore(live.onState, () => live.state() === "live");
+  const [error, setError] = useState<unknown>(null);
+  const [attempt, setAttempt] = useState(0);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: another attempt starts the stream again
+  useEffect(() => {
+    if (!connected) return undefined;
+    const stop = new AbortController();
+    setError(null);
+    run(stop.signal).catch((cause: unknown) => {
+      if (!stop.signal.aborted) setError(cause);
+    });
+    return () => stop.abort();
+  }, [connected, run, attempt]);
+  return { error, retry: () => setAttempt((count) => count + 1) };
+}

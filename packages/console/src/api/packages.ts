@@ -1,0 +1,30 @@
+import type { Client } from "@backplane/client";
+import { queryOptions } from "@tanstack/react-query";
+import { listAllPages, pagedQuery } from "./pages.ts";
+
+export const packageQueries = {
+  list: (client: Client) =>
+    pagedQuery(["packages", "list"], (page) => client.packages.list({ ...page, limit: 200 })),
+  /** All versions of all packages: the detail page compares them, and a name finds its newest version. */
+  all: (client: Client) =>
+    queryOptions({
+      queryKey: ["packages", "all"],
+      queryFn: () => listAllPages((page) => client.packages.list({ ...page, limit: 200 })),
+    }),
+  detail: (client: Client, id: string) =>
+    queryOptions({ queryKey: ["packages", "detail", id], queryFn: () => client.packages.get(id) }),
+  /** The examples are part of the gateway, so they are loaded only once. */
+  examples: (client: Client) =>
+    queryOptions({
+      queryKey: ["packages", "examples"],
+      queryFn: () => client.examples.list(),
+      staleTime: Number.POSITIVE_INFINITY,
+    }),
+  /** Asks the sources of the packages, so it is loaded only on request and kept for a while. */
+  outdated: (client: Client) =>
+    queryOptions({
+      queryKey: ["packages", "outdated"],
+      queryFn: () => client.packages.outdated(),
+      staleTime: 10 * 60_000,
+    }),
+};

@@ -1,0 +1,29 @@
+/** Lists that are loaded page by page. */
+import type { ListOf } from "@backplane/client";
+import { infiniteQueryOptions } from "@tanstack/react-query";
+import type { Noun } from "./nouns.ts";
+
+/** The key starts with the noun, so that an event refreshes every list of that noun. */
+export function pagedQuery<T>(
+  key: readonly [Noun, ...unknown[]],
+  load: (page: { after?: string }) => Promise<ListOf<T>>,
+) {
+  return infiniteQueryOptions({
+    queryKey: key,
+    queryFn: ({ pageParam }) => load(pageParam === null ? {} : { after: pageParam }),
+    initialPageParam: null as string | null,
+    getNextPageParam: ({ next }) => next,
+  });
+}
+
+/** Every row, for lists that are short by nature. */
+export async function listAllPages<T>(load: (page: { after?: string }) => Promise<ListOf<T>>): Promise<T[]> {
+  const rows: T[] = [];
+  let after: string | null = null;
+  do {
+    const { items, next }: ListOf<T> = await load(after === null ? {} : { after });
+    rows.push(...items);
+    after = next;
+  } while (after !== null);
+  return rows;
+}

@@ -1,0 +1,43 @@
+/** Services that every page uses: the typed client, the query cache and the live connection of this tab. */
+import { type Client, createClient } from "@backplane/client";
+import { codeOf } from "@backplane/contract";
+import { MutationCache, QueryCache, QueryClient } from "@tanstack/react-query";
+import { createContext, useContext } from "react";
+import { withAnswerTimeout } from "./answer-timeout.ts";
+import { createLiveConnection, type LiveConnection } from "./live.ts";
+
+export interface Services {
+  client: Client;
+  queries: QueryClient;
+  live: LiveConnection;
+}
+
+export function createServices(origin = location.origin): Services {
+  const client = createClient({ url: origin, fetch: withAnswerTimeout((input, init) => fetch(input, init)) });
+  const onError = (error: unknown) => {
+    if (codeOf(error)?.startsWith("auth.") === true) live.recheck();
+  };
+  const queries = new QueryClient({
+    queryCache: new QueryCache({ onError }),
+    mutationCache: new MutationCache({ onError }),
+    defaultOptions: {
+      // The live connection refreshes what has changed, and everything after it was lost.
+      queries: { networkMode: "always", staleTime: 30_000, retry: false, refetchOnWindowFocus: false },
+      mutations: { networkMode: "always" },
+    },
+  });
+  const live: LiveConnection = createLiveConnection(queries);
+  return { client, queries, live };
+}
+
+export const ServicesContext = createContext<Services | null>(null);
+
+export function useServices(): Services {
+  const services = useContext(ServicesContext);
+  if (services === null) throw new Error("useServices needs a ServicesContext");
+  return services;
+}
+
+export function useClient(): Client {
+  return useServices().client;
+}

@@ -1,0 +1,18 @@
+import { Anchor } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { PageHeader } from "../parts/page-header.tsx";
+
+export function NotFoundPage() {
+  return (
+    <>
+      <PageHeader title="This page does not exist" />
+      <p>
+        Check the address, or go{" "}
+        <Anchor component={Link} to="/">
+          home
+        </Anchor>
+        .
+      </p>
+    </>
+  );
+}

@@ -1,0 +1,34 @@
+import { Button } from "@mantine/core";
+import { useEffect } from "react";
+import { useServices } from "../api/services.ts";
+import { CliCommand } from "../parts/cli-command.tsx";
+import { Icon } from "../parts/icon.tsx";
+import parts from "../parts/parts.module.css";
+import styles from "./shell.module.css";
+
+/** Shown while this browser has no login. A link that is opened in another tab signs this one in too. */
+export function SignInPage() {
+  const { live } = useServices();
+  useEffect(() => {
+    document.title = "Sign in · Backplane";
+  }, []);
+  return (
+    <main className={styles.signIn}>
+      <div className={`${parts.card} ${styles.signInCard}`}>
+        <span className={styles.mark}>
+          <Icon name="plugin" />
+        </span>
+        <h1>Sign in to Backplane</h1>
+        <p>
+          This browser has no login. Run this command on the machine of the gateway and open the link that it
+          prints:
+        </p>
+        <CliCommand command="backplane open" />
+        <p>The link works once and expires after five minutes. A login lasts twelve hours.</p>
+        <Button variant="default" onClick={() => live.recheck()}>
+          Check again
+        </Button>
+      </div>
+    </main>
+  );
+}

@@ -1,0 +1,67 @@
+import type { Approval, ApprovalStatus } from "@backplane/contract";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { approvalQueries } from "../../api/approvals.ts";
+import { useClient } from "../../api/services.ts";
+import { Badge, RiskBadge, type Tone } from "../../parts/badge.tsx";
+import type { Column } from "../../parts/data-table.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import type { IconName } from "../../parts/icon.tsx";
+import { PagedList } from "../../parts/paged-list.tsx";
+import parts from "../../parts/parts.module.css";
+import { RowLink } from "../../parts/row-link.tsx";
+import { Time } from "../../parts/time.tsx";
+
+const STATUSES: Record<ApprovalStatus, { tone: Tone; icon: IconName; word: string }> = {
+  pending: { tone: "warn", icon: "clock", word: "Waiting" },
+  approved: { tone: "good", icon: "check", word: "Approved" },
+  rejected: { tone: "bad", icon: "cross", word: "Rejected" },
+  expired: { tone: "quiet", icon: "clock", word: "Expired" },
+  cancelled: { tone: "quiet", icon: "cross", word: "Cancelled" },
+};
+
+const COLUMNS: readonly Column<Approval>[] = [
+  {
+    header: "Tool",
+    cell: ({ tool, invocation_id, brief }) => (
+      <>
+        <RowLink to="/invocations/$id" params={{ id: invocation_id }}>
+          {tool}
+        </RowLink>
+        <span className={parts.rowSub}>{brief}</span>
+      </>
+    ),
+  },
+  { header: "Risk", cell: ({ risk }) => <RiskBadge risk={risk} /> },
+  {
+    header: "Answer",
+    cell: ({ status }) => (
+      <Badge tone={STATUSES[status].tone} icon={STATUSES[status].icon}>
+        {STATUSES[status].word}
+      </Badge>
+    ),
+  },
+  { header: "By", cell: ({ answered_by }) => answered_by },
+  { header: "Feedback", cell: ({ feedback }) => feedback },
+  {
+    header: "When",
+    numeric: true,
+    cell: ({ resolved_at, requested_at }) => <Time at={resolved_at ?? requested_at} />,
+  },
+];
+
+export function AnsweredApprovals() {
+  const query = useInfiniteQuery(approvalQueries.list(useClient()));
+  return (
+    <PagedList
+      label="Answered approvals"
+      query={query}
+      columns={COLUMNS}
+      rowKey={({ id }) => id}
+      empty={
+        <EmptyView icon="approval" command="backplane approve list --status all">
+          No call has needed approval yet.
+        </EmptyView>
+      }
+    />
+  );
+}

@@ -1,0 +1,206 @@
+/**
+ * One decision. Each answer carries the digest of what is shown, so it cannot apply to a call that has changed since. If
+ * the risk is high, the focus starts on Reject: a habitual Enter must not approve.
+ */
+import {
+  type AnswerCoverage,
+  type Approval,
+  type ApprovalResponse,
+  compareRisk,
+  type Risk,
+} from "@backplane/contract";
+import { Anchor, Button, Menu, Textarea } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useEffect, useRef, useState } from "react";
+import { useServices } from "../../api/services.ts";
+import { RiskBadge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { CliCommand } from "../../parts/cli-command.tsx";
+import { Digest } from "../../parts/digest.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import { Icon } from "../../parts/icon.tsx";
+import { JsonView } from "../../parts/json-view.tsx";
+import { asSentence } from "../../parts/sentence.ts";
+import { Time } from "../../parts/time.tsx";
+import { useToast } from "../../parts/toast.tsx";
+import styles from "./approvals.module.css";
+import { Countdown, useExpired } from "./countdown.tsx";
+import type { ApprovalGroup } from "./group-approvals.ts";
+
+interface Answer {
+  response: ApprovalResponse;
+  covers?: AnswerCoverage;
+}
+
+export function ApprovalCard({ group: { first, all } }: { group: ApprovalGroup }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const expired = useExpired(first.expires_at);
+  const [feedback, setFeedback] = useState("");
+  const start = useInitialFocus(first.risk);
+  const answer = useMutation({
+    mutationFn: async ({ response, covers }: Answer) => {
+      for (const { id, digest } of all)
+        await client.approvals.answer(id, {
+          response,
+          digest,
+          ...(covers === undefined ? {} : { covers }),
+          ...(feedback.trim() === "" ? {} : { feedback: feedback.trim() }),
+        });
+    },
+    onSuccess: (_done, { response }) =>
+      toast.show({
+        tone: "good",
+        title: `${response === "reject" ? "Rejected" : "Approved"} ${first.tool}${times}`,
+      }),
+    onError: toast.fail,
+    onSettled: () =>
+      Promise.all([
+        queries.invalidateQueries({ queryKey: ["approvals"] }),
+        queries.invalidateQueries({ queryKey: ["allow-rules"] }),
+        queries.invalidateQueries({ queryKey: ["status"] }),
+      ]),
+  });
+  const times = all.length > 1 ? ` ×${all.length}` : "";
+  const off = expired || answer.isPending;
+  const { session, always } = first.may_cover;
+
+  return (
+    <Card>
+      <div className={styles.detail}>
+        <div className={styles.detailHead}>
+          <h2 className={styles.detailTitle}>
+            {first.tool}
+            {all.length > 1 && <span className={styles.times}>×{all.length}</span>}
+            <RiskBadge risk={first.risk} />
+          </h2>
+          <Countdown until={first.expires_at} />
+        </div>
+        <p className={styles.reason}>{asSentence(first.reason)}</p>
+        {first.changed.length > 0 && (
+          <p className={styles.notice}>Changed since the last request: {first.changed.join(", ")}.</p>
+        )}
+        <div>
+          <p className={styles.label}>Exact arguments</p>
+          <JsonView value={first.input} label="Exact arguments" />
+        </div>
+        <Textarea
+          label="Feedback to the caller"
+          description="Optional. The assistant reads it with your answer."
+          autosize
+          minRows={1}
+          maxRows={5}
+          maxLength={2000}
+          value={feedback}
+          onChange={({ currentTarget }) => setFeedback(currentTarget.value)}
+        />
+        <div className={styles.buttons}>
+          <Button
+            ref={start.reject}
+            color="red.8"
+            variant={start.careful ? "filled" : "light"}
+            disabled={off}
+            onClick={() => answer.mutate({ response: "reject" })}
+          >
+            {`Reject${times}`}
+          </Button>
+          <Button
+            ref={start.approve}
+            variant={start.careful ? "default" : "filled"}
+            disabled={off}
+            onClick={() => answer.mutate({ response: "approve" })}
+          >
+            {`Approve once${times}`}
+          </Button>
+          <CoverageButton
+            label="Approve for this session"
+            options={session}
+            names={coverageNames(first)}
+            disabled={off}
+            onChoose={(covers) => answer.mutate({ response: "approve_for_session", covers })}
+          />
+          <CoverageButton
+            label="Always allow"
+            options={always}
+            names={coverageNames(first)}
+            disabled={off}
+            onChoose={(covers) => answer.mutate({ response: "approve_always", covers })}
+          />
+        </div>
+        {expired && <p className={styles.notice}>This request has expired. The call was not made.</p>}
+        <Fields
+          items={[
+            ["What it does", first.brief],
+            ["Package", `${first.package_id} ${first.package_version}`],
+            ["Session", first.session_id],
+            ["Requested", <Time key="requested" at={first.requested_at} />],
+            [
+              "Call",
+              <Anchor
+                key="call"
+                component={Link}
+                to="/invocations/$id"
+                params={{ id: first.invocation_id } as never}
+              >
+                {first.invocation_id}
+              </Anchor>,
+            ],
+            ["Digest", <Digest key="digest" value={first.digest} />],
+            ["In a terminal", <CliCommand key="command" command={`backplane approve show ${first.id}`} />],
+          ]}
+        />
+      </div>
+    </Card>
+  );
+}
+
+function coverageNames({ tool, package_id }: Approval): Record<AnswerCoverage, string> {
+  return {
+    arguments: "Only these arguments",
+    tool: `Any arguments of ${tool}`,
+    server: `All tools of ${package_id}`,
+  };
+}
+
+interface CoverageButtonProps {
+  label: string;
+  options: readonly AnswerCoverage[];
+  names: Record<AnswerCoverage, string>;
+  disabled: boolean;
+  onChoose: (covers: AnswerCoverage) => void;
+}
+
+/** The menu says what the answer covers, even if there is only one choice. */
+function CoverageButton({ label, options, names, disabled, onChoose }: CoverageButtonProps) {
+  if (options.length === 0) return null;
+  return (
+    <Menu position="bottom-start">
+      <Menu.Target>
+        <Button variant="default" disabled={disabled} rightSection={<Icon name="down" size={14} />}>
+          {label}
+        </Button>
+      </Menu.Target>
+      <Menu.Dropdown>
+        {options.map((covers) => (
+          <Menu.Item key={covers} onClick={() => onChoose(covers)}>
+            {names[covers]}
+          </Menu.Item>
+        ))}
+      </Menu.Dropdown>
+    </Menu>
+  );
+}
+
+/** Moves the focus once, when the card is opened, and not while a text is being written. */
+function useInitialFocus(risk: Risk) {
+  const reject = useRef<HTMLButtonElement>(null);
+  const approve = useRef<HTMLButtonElement>(null);
+  const careful = compareRisk(risk, "high") >= 0;
+  useEffect(() => {
+    const active = document.activeElement;
+    if (active instanceof HTMLTextAreaElement || active instanceof HTMLInputElement) return;
+    (careful ? reject : approve).current?.focus({ preventScroll: true });
+  }, [careful]);
+  return { reject, approve, careful };
+}

@@ -1,0 +1,46 @@
+/** Calls that need a person's answer, answers that were given, and the rules that answer for a person. */
+import { Tabs } from "@mantine/core";
+import { useSearch } from "@tanstack/react-router";
+import { useSetFilters } from "../../parts/filters.ts";
+import { PageHeader } from "../../parts/page-header.tsx";
+import { AnsweredApprovals } from "./answered-approvals.tsx";
+import { StandingApprovals } from "./standing-approvals.tsx";
+import { WaitingApprovals } from "./waiting-approvals.tsx";
+
+const VIEWS = ["waiting", "answered", "rules"] as const;
+
+export function ApprovalsPage() {
+  const search = useSearch({ from: "/approvals" });
+  const setFilters = useSetFilters<typeof search>();
+  const view = VIEWS.find((known) => known === search.view) ?? "waiting";
+  return (
+    <>
+      <PageHeader
+        title="Approvals"
+        lead="Calls that need a person's answer. An answer is valid only for exactly the arguments that are shown."
+      />
+      <Tabs
+        value={view}
+        onChange={(next) =>
+          setFilters({ view: next === "waiting" ? undefined : (next ?? undefined), id: undefined })
+        }
+        keepMounted={false}
+      >
+        <Tabs.List mb="md">
+          <Tabs.Tab value="waiting">Waiting</Tabs.Tab>
+          <Tabs.Tab value="answered">Answered</Tabs.Tab>
+          <Tabs.Tab value="rules">Rules and grants</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="waiting">
+          <WaitingApprovals selected={search.id} />
+        </Tabs.Panel>
+        <Tabs.Panel value="answered">
+          <AnsweredApprovals />
+        </Tabs.Panel>
+        <Tabs.Panel value="rules">
+          <StandingApprovals />
+        </Tabs.Panel>
+      </Tabs>
+    </>
+  );
+}

@@ -1,0 +1,205 @@
+/** Approvals that hold for later calls: answers for a session and lasting allow rules. Each can be revoked. */
+import type { AllowRule, ApprovalGrant } from "@backplane/contract";
+import { Button } from "@mantine/core";
+import { useInfiniteQuery, useMutation, useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { approvalQueries } from "../../api/approvals.ts";
+import { useServices } from "../../api/services.ts";
+import { Badge, RiskBadge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { Confirm } from "../../parts/confirm.tsx";
+import { type Column, DataTable } from "../../parts/data-table.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Icon } from "../../parts/icon.tsx";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { useRows } from "../../parts/paged-list.tsx";
+import parts from "../../parts/parts.module.css";
+import { Time } from "../../parts/time.tsx";
+import { useToast } from "../../parts/toast.tsx";
+import { AllowRuleDialog } from "./allow-rule-dialog.tsx";
+import styles from "./approvals.module.css";
+
+type Standing = { kind: "grant"; grant: ApprovalGrant } | { kind: "rule"; rule: AllowRule };
+
+export function StandingApprovals() {
+  const { client } = useServices();
+  const grants = useQuery(approvalQueries.grants(client));
+  const rules = useInfiniteQuery(approvalQueries.rules(client));
+  const rule_rows = useRows(rules);
+  const [revoking, setRevoking] = useState<Standing | null>(null);
+  const [adding, setAdding] = useState(false);
+  const grant_columns = useMemo(() => grantColumns((grant) => setRevoking({ kind: "grant", grant })), []);
+  const rule_columns = useMemo(() => ruleColumns((rule) => setRevoking({ kind: "rule", rule })), []);
+  return (
+    <div className={styles.stack}>
+      <Card title="Approved for a session" flush>
+        {grants.isPending && <ListSkeleton />}
+        {grants.isError && <ErrorView error={grants.error} onRetry={() => void grants.refetch()} />}
+        {grants.data?.length === 0 && (
+          <EmptyView icon="session" command="backplane approve grants">
+            No answer applies to a whole session.
+          </EmptyView>
+        )}
+        {grants.data !== undefined && grants.data.length > 0 && (
+          <DataTable
+            label="Session grants"
+            columns={grant_columns}
+            rows={grants.data}
+            rowKey={({ id }) => id}
+          />
+        )}
+      </Card>
+      <Card
+        title="Allow rules"
+        flush
+        actions={
+          <Button size="xs" leftSection={<Icon name="plus" size={14} />} onClick={() => setAdding(true)}>
+            Add a rule
+          </Button>
+        }
+      >
+        {rules.isPending && <ListSkeleton />}
+        {rules.isError && <ErrorView error={rules.error} onRetry={() => void rules.refetch()} />}
+        {rules.isSuccess && rule_rows.length === 0 && (
+          <EmptyView
+            icon="approval"
+            command="backplane allow add TOOL"
+            action={<Button onClick={() => setAdding(true)}>Add a rule</Button>}
+          >
+            No rule lets calls run without asking.
+          </EmptyView>
+        )}
+        {rule_rows.length > 0 && (
+          <DataTable label="Allow rules" columns={rule_columns} rows={rule_rows} rowKey={({ id }) => id} />
+        )}
+      </Card>
+      {adding && <AllowRuleDialog onClose={() => setAdding(false)} />}
+      <RevokeDialog standing={revoking} onClose={() => setRevoking(null)} />
+    </div>
+  );
+}
+
+function RevokeDialog({ standing, onClose }: { standing: Standing | null; onClose: () => void }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const revoke = useMutation({
+    mutationFn: (one: Standing) =>
+      one.kind === "grant"
+        ? client.approvals.revokeGrant(one.grant.id)
+        : client.allow_rules.remove(one.rule.id),
+    onSuccess: () => toast.show({ tone: "good", title: "Revoked. The next call asks again." }),
+    onError: toast.fail,
+    onSettled: () => {
+      onClose();
+      return Promise.all([
+        queries.invalidateQueries({ queryKey: ["approvals"] }),
+        queries.invalidateQueries({ queryKey: ["allow-rules"] }),
+      ]);
+    },
+  });
+  const name =
+    standing === null ? "" : standing.kind === "grant" ? standing.grant.tool : subjectOf(standing.rule);
+  return (
+    <Confirm
+      opened={standing !== null}
+      title={`Revoke the approval of ${name}?`}
+      action="Revoke"
+      danger
+      busy={revoke.isPending}
+      onConfirm={() => {
+        if (standing !== null) revoke.mutate(standing);
+      }}
+      onClose={onClose}
+    >
+      <p>
+        The next such call needs a person's answer again. Calls that are already running are not affected.
+      </p>
+    </Confirm>
+  );
+}
+
+const COVERS = {
+  arguments: "Calls with the same arguments",
+  tool: "All calls of the tool",
+  server: "All tools",
+};
+
+function grantColumns(onRevoke: (grant: ApprovalGrant) => void): Column<ApprovalGrant>[] {
+  return [
+    { header: "Tool", cell: ({ tool }) => <strong>{tool}</strong> },
+    { header: "Covers", cell: ({ covers }) => COVERS[covers] },
+    { header: "Up to", cell: ({ max_risk }) => <RiskBadge risk={max_risk} /> },
+    { header: "Session", cell: ({ session_id }) => session_id },
+    { header: "For", cell: ({ granted_to }) => granted_to },
+    { header: "Since", cell: ({ granted_at }) => <Time at={granted_at} /> },
+    {
+      header: "Action",
+      numeric: true,
+      cell: (grant) => (
+        <Button size="compact-sm" variant="default" onClick={() => onRevoke(grant)}>
+          Revoke
+        </Button>
+      ),
+    },
+  ];
+}
+
+function subjectOf({ tool, package_id }: AllowRule): string {
+  return tool ?? package_id;
+}
+
+function ruleColumns(onRevoke: (rule: AllowRule) => void): Column<AllowRule>[] {
+  return [
+    {
+      header: "Rule",
+      cell: (rule) => (
+        <>
+          <strong>{subjectOf(rule)}</strong>
+          <span className={parts.rowSub}>{rule.note ?? COVERS[rule.covers]}</span>
+        </>
+      ),
+    },
+    {
+      header: "Arguments",
+      cell: ({ arguments: conditions }) =>
+        conditions === null ? "Any" : <code>{JSON.stringify(conditions)}</code>,
+    },
+    { header: "Up to", cell: ({ max_risk }) => <RiskBadge risk={max_risk} /> },
+    { header: "For", cell: ({ identity }) => identity ?? "Everyone" },
+    {
+      header: "State",
+      cell: ({ ended, suspended }) => {
+        if (ended !== null)
+          return (
+            <span title={ended}>
+              <Badge tone="quiet" icon="cross">
+                Ended
+              </Badge>
+            </span>
+          );
+        return suspended === null ? (
+          <Badge tone="good" icon="check">
+            In force
+          </Badge>
+        ) : (
+          <span title={suspended}>
+            <Badge tone="warn" icon="pause">
+              Suspended
+            </Badge>
+          </span>
+        );
+      },
+    },
+    { header: "Since", cell: ({ created_at }) => <Time at={created_at} /> },
+    {
+      header: "Action",
+      numeric: true,
+      cell: (rule) => (
+        <Button size="compact-sm" variant="default" onClick={() => onRevoke(rule)}>
+          Revoke
+        </Button>
+      ),
+    },
+  ];
+}

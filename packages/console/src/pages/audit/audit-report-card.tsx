@@ -1,0 +1,80 @@
+import type { AuditReport } from "@backplane/contract";
+import { Button } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { auditQueries } from "../../api/audit.ts";
+import { useClient } from "../../api/services.ts";
+import { Badge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { Digest } from "../../parts/digest.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import { Icon } from "../../parts/icon.tsx";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { asSentence } from "../../parts/sentence.ts";
+import { Time } from "../../parts/time.tsx";
+import styles from "./audit.module.css";
+
+/** Whether the log matches its hashes, its anchor and its export. */
+export function AuditReportCard() {
+  const query = useQuery(auditQueries.report(useClient()));
+  return (
+    <div className={styles.report}>
+      <Card
+        title="Integrity"
+        actions={
+          <Button
+            size="compact-sm"
+            variant="default"
+            leftSection={<Icon name="refresh" size={14} />}
+            loading={query.isFetching}
+            onClick={() => void query.refetch()}
+          >
+            Verify again
+          </Button>
+        }
+      >
+        {query.isPending && <ListSkeleton />}
+        {query.isError && <ErrorView error={query.error} onRetry={() => void query.refetch()} />}
+        {query.data !== undefined && (
+          <Report report={query.data} at={new Date(query.dataUpdatedAt).toISOString()} />
+        )}
+      </Card>
+    </div>
+  );
+}
+
+function Report({ report, at }: { report: AuditReport; at: string }) {
+  const { status, entries, hash, anchor, broken } = report;
+  return (
+    <Fields
+      items={[
+        [
+          "State",
+          status === "ok" ? (
+            <Badge key="state" tone="good" icon="check">
+              Intact
+            </Badge>
+          ) : (
+            <Badge key="state" tone="severe" icon="octagon">
+              Changed
+            </Badge>
+          ),
+        ],
+        ["Broken at", broken === null ? null : `Entry ${broken.seq}: ${asSentence(broken.reason)}`],
+        ["What to do", broken === null ? null : asSentence(broken.fix)],
+        ["Verified", <Time key="verified" at={at} />],
+        ["Entries", String(entries)],
+        ["Last hash", hash === "" ? null : <Digest key="hash" value={hash} />],
+        [
+          "Anchor",
+          anchor === null ? null : (
+            <>
+              entry {anchor.seq}, <Time at={anchor.at} />
+            </>
+          ),
+        ],
+        ["Exported", report.export === null ? null : `up to entry ${report.export.seq}`],
+      ]}
+    />
+  );
+}

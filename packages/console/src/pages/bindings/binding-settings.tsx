@@ -1,0 +1,233 @@
+/** Configuration, secrets, policy and rollout. Each part is saved on its own; the next call uses it. */
+import type { Binding, BindingPatch, BindingPolicy, Json, JsonObject, Package } from "@backplane/contract";
+import { Button, NumberInput, Select, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { type ReactNode, useState } from "react";
+import { bindingQueries } from "../../api/bindings.ts";
+import { packageQueries } from "../../api/packages.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { Card } from "../../parts/card.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { Notice } from "../../parts/notice.tsx";
+import { Sentence } from "../../parts/permission-list.tsx";
+import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
+import { useToast } from "../../parts/toast.tsx";
+import { findConfigSchema, listSlotNames } from "./binding-text.ts";
+import { PolicyFields } from "./policy-fields.tsx";
+import { SecretSlots } from "./secret-slots.tsx";
+
+export function BindingSettings({ binding, found }: { binding: Binding; found: Package | undefined }) {
+  const [config, setConfig] = useState<Json>(binding.config);
+  const [secrets, setSecrets] = useState(binding.secrets);
+  const [policy, setPolicy] = useState(binding.policy);
+  const [version, setVersion] = useState(binding.package_version);
+  const [percent, setPercent] = useState<number | string>(binding.rollout.traffic_percent);
+  const schema = found === undefined ? null : findConfigSchema(found, binding.export_id);
+  const slots = [
+    ...new Set([
+      ...(found === undefined ? [] : listSlotNames(found, binding.export_id)),
+      ...binding.unbound_slots,
+      ...Object.keys(binding.secrets),
+      ...Object.keys(policy.secret_env ?? {}),
+    ]),
+  ];
+  const installed = useQuery(packageQueries.all(useClient())).data ?? [];
+  const versions = installed
+    .filter(({ package_id }) => package_id === binding.package_id)
+    .map((one) => one.version);
+  const variables_changed = !sameJson(policy.secret_env ?? {}, binding.policy.secret_env ?? {});
+  return (
+    <div className={layout.stack}>
+      <ValidationNotice binding={binding} />
+      <SettingsCard
+        title="Configuration"
+        binding={binding}
+        patch={{ config: config as JsonObject }}
+        changed={!sameJson(config, binding.config)}
+      >
+        {schema === null && Object.keys(binding.config).length === 0 ? (
+          <p className={layout.dimmed}>This export has no configuration.</p>
+        ) : (
+          <SchemaForm
+            label="Configuration"
+            schema={schema ?? { type: "object" }}
+            value={config}
+            onChange={setConfig}
+          />
+        )}
+      </SettingsCard>
+      <SettingsCard
+        title="Secrets"
+        binding={binding}
+        patch={variables_changed ? { secrets, policy } : { secrets }}
+        changed={variables_changed || !sameJson(secrets, binding.secrets)}
+      >
+        <SecretSlots slots={slots} value={secrets} onChange={setSecrets} found={found} />
+        {found?.manifest.runtime.protocol === "mcp.stdio" && (
+          <NewSlot
+            taken={slots}
+            onAdd={(slot) =>
+              setPolicy({
+                ...policy,
+                secret_env: { ...policy.secret_env, [slot]: slot.toUpperCase() },
+              })
+            }
+          />
+        )}
+      </SettingsCard>
+      <SettingsCard
+        title="Policy"
+        binding={binding}
+        patch={{ policy }}
+        changed={!sameJson(policy, binding.policy)}
+      >
+        <PolicyFields value={policy} onChange={setPolicy} protocol={found?.manifest.runtime.protocol} />
+      </SettingsCard>
+      {versions.length > 1 && binding.share_of === undefined && (
+        <SettingsCard
+          title="Version"
+          binding={binding}
+          patch={{ package_version: version, policy: untrusted(binding) }}
+          changed={version !== binding.package_version}
+        >
+          <Select
+            label="Installed version that answers"
+            description="Moves only this binding, without a trial. To move all of them and review what changes, use the upgrade of the package."
+            allowDeselect={false}
+            maw="20rem"
+            data={versions}
+            value={version}
+            onChange={(next) => setVersion(next ?? binding.package_version)}
+          />
+        </SettingsCard>
+      )}
+      <SettingsCard
+        title="Rollout"
+        binding={binding}
+        patch={{ rollout: { traffic_percent: Number(percent) } }}
+        changed={Number(percent) !== binding.rollout.traffic_percent}
+      >
+        <NumberInput
+          label="Share of the calls that this version gets"
+          suffix=" %"
+          min={0}
+          max={100}
+          maw="20rem"
+          value={percent}
+          onChange={setPercent}
+        />
+      </SettingsCard>
+    </div>
+  );
+}
+
+/** A server on stdio receives the secret of a slot in a variable named after it. */
+function NewSlot({ taken, onAdd }: { taken: readonly string[]; onAdd: (slot: string) => void }) {
+  const [name, setName] = useState("");
+  const slot = name.trim().toLowerCase();
+  return (
+    <div className={layout.row} style={{ alignItems: "flex-end" }}>
+      <TextInput
+        label="Another slot"
+        description="The server receives its secret in the environment variable of this name, in capitals."
+        placeholder="API_TOKEN"
+        value={name}
+        onChange={({ currentTarget }) => setName(currentTarget.value)}
+      />
+      <Button
+        variant="default"
+        disabled={slot === "" || taken.includes(slot)}
+        onClick={() => {
+          onAdd(slot);
+          setName("");
+        }}
+      >
+        Add the slot
+      </Button>
+    </div>
+  );
+}
+
+/** Trust in one version does not carry over to another. */
+function untrusted({ policy, class_lowered_by }: Binding): BindingPolicy {
+  const { host_target, class: isolation, ...rest } = policy;
+  return {
+    ...rest,
+    ...(host_target === false ? { host_target } : {}),
+    ...(isolation === undefined || class_lowered_by !== null ? {} : { class: isolation }),
+  };
+}
+
+interface SettingsCardProps {
+  title: string;
+  binding: Binding;
+  patch: BindingPatch;
+  changed: boolean;
+  children: ReactNode;
+}
+
+/** A change by someone else in the meantime is refused instead of overwritten. */
+function SettingsCard({ title, binding, patch, changed, children }: SettingsCardProps) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const { binding_id, generation } = binding;
+  const save = useMutation({
+    mutationFn: () => client.bindings.patch(binding_id, patch, { generation }),
+    onSuccess: async () => {
+      toast.show({ tone: "good", title: `${title} saved. The next call uses it.` });
+      await Promise.all(
+        ["bindings", "catalog", "packages", "secrets"].map((noun) =>
+          queries.invalidateQueries({ queryKey: [noun] }),
+        ),
+      );
+    },
+  });
+  return (
+    <Card
+      title={title}
+      actions={
+        <Button
+          size="xs"
+          disabled={!changed}
+          loading={save.isPending}
+          onClick={() => save.mutate()}
+          aria-label={`Save ${title.toLowerCase()}`}
+        >
+          Save
+        </Button>
+      }
+    >
+      <div className={layout.tight}>
+        {children}
+        {save.error !== null && <ErrorView error={save.error} />}
+      </div>
+    </Card>
+  );
+}
+
+/** The problems that the gateway reports about the stored settings. */
+function ValidationNotice({ binding }: { binding: Binding }) {
+  const report = useQuery(bindingQueries.validation(useClient(), binding.binding_id));
+  if (report.data === undefined) return null;
+  const { issues, warnings } = report.data;
+  if (issues.length + warnings.length === 0) return null;
+  return (
+    <Notice
+      tone={issues.length > 0 ? "bad" : "warn"}
+      title={issues.length > 0 ? "The settings are not valid" : "Some settings have no effect here"}
+    >
+      <ul className={layout.sentences}>
+        {[...issues, ...warnings].map(({ path, message }) => (
+          <Sentence key={path + message} tone={issues.length > 0 ? "bad" : "warn"} icon="alert">
+            <code>{path}</code> {message}
+          </Sentence>
+        ))}
+      </ul>
+    </Notice>
+  );
+}
+
+function sameJson(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}

@@ -1,0 +1,212 @@
+/** Binds an export: choose it, configure it, fill its secret slots. */
+import {
+  type Binding,
+  type BindingPolicy,
+  isDescribed,
+  type Json,
+  type JsonObject,
+  type Package,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import { Button, Checkbox, Select } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { packageQueries } from "../../api/packages.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { Card } from "../../parts/card.tsx";
+import { CliCommand } from "../../parts/cli-command.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { useSetFilters } from "../../parts/filters.ts";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { Notice } from "../../parts/notice.tsx";
+import { PageHeader } from "../../parts/page-header.tsx";
+import { PermissionList } from "../../parts/permission-list.tsx";
+import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
+import { shellCommand } from "../../parts/shell-quote.ts";
+import { useToast } from "../../parts/toast.tsx";
+import { findConfigSchema, listSlotNames } from "./binding-text.ts";
+import { PolicyFields } from "./policy-fields.tsx";
+import { SecretSlots } from "./secret-slots.tsx";
+
+export function NewBindingPage() {
+  const search = useSearch({ from: "/bindings/new" });
+  const setFilters = useSetFilters<typeof search>();
+  const packages = useQuery(packageQueries.all(useClient()));
+  if (packages.isError && packages.data === undefined)
+    return (
+      <>
+        <PageHeader title="New binding" />
+        <ErrorView error={packages.error} onRetry={() => void packages.refetch()} />
+      </>
+    );
+  if (packages.isPending) return <ListSkeleton />;
+  const found = packages.data.find(({ id }) => id === search.package);
+  const exports = found === undefined ? [] : exportsOf(found);
+  const chosen = exports.find(({ value }) => value === search.export)?.value ?? exports[0]?.value;
+  return (
+    <>
+      <PageHeader
+        title="New binding"
+        lead="Makes an export callable, with exactly the settings on this page."
+      />
+      {packages.data.length === 0 ? (
+        <EmptyView
+          icon="plugin"
+          action={
+            <Button component={Link} to="/plugins/install">
+              Install a plugin
+            </Button>
+          }
+        >
+          Install a package first: there is nothing to bind.
+        </EmptyView>
+      ) : (
+        <div className={layout.stack}>
+          <Card title="Export">
+            <div className={layout.columns}>
+              <Select
+                label="Package"
+                searchable
+                allowDeselect={false}
+                data={packages.data.map(({ id, package_id, version }) => ({
+                  value: id,
+                  label: `${package_id} ${version}`,
+                }))}
+                value={found?.id ?? null}
+                onChange={(id) => setFilters({ package: id ?? undefined, export: undefined })}
+              />
+              <Select
+                label="Export"
+                allowDeselect={false}
+                disabled={found === undefined}
+                data={exports}
+                value={chosen ?? null}
+                onChange={(value) => setFilters({ export: value ?? undefined })}
+              />
+            </div>
+          </Card>
+          {found !== undefined && chosen !== undefined && (
+            <BindingDraftForm key={`${found.id} ${chosen}`} found={found} export_id={chosen} />
+          )}
+        </div>
+      )}
+    </>
+  );
+}
+
+/** A package that describes itself is bound as a whole; others also by single export. */
+function exportsOf({ manifest: { runtime, exports } }: Package): { value: string; label: string }[] {
+  const whole = { value: WHOLE_PACKAGE, label: "All tools" };
+  if (isDescribed(runtime.protocol)) return [whole];
+  const single = exports.map(({ id, kind }) => ({ value: id, label: `${id} (${kind})` }));
+  return exports.filter(({ kind }) => kind === "tool").length > 1 ? [...single, whole] : single;
+}
+
+function BindingDraftForm({ found, export_id }: { found: Package; export_id: string }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const navigate = useNavigate();
+  const [config, setConfig] = useState<Json>({});
+  const [secrets, setSecrets] = useState<Record<string, string>>({});
+  const [policy, setPolicy] = useState<BindingPolicy>({});
+  const [org_wide, setOrgWide] = useState(false);
+  const schema = findConfigSchema(found, export_id);
+  const slots = listSlotNames(found, export_id);
+  const open = slots.filter((slot) => secrets[slot] === undefined);
+  const item = found.manifest.exports.find(({ id }) => id === export_id);
+  const permissions = item?.permissions ?? found.manifest.runtime.permissions;
+  const create = useMutation({
+    mutationFn: (): Promise<Binding> =>
+      client.bindings.create({
+        package_id: found.package_id,
+        package_version: found.version,
+        export_id,
+        config: config as JsonObject,
+        secrets,
+        policy,
+        ...(org_wide ? { org_wide: true } : {}),
+      }),
+    onSuccess: async ({ binding_id, status }) => {
+      toast.show({
+        tone: "good",
+        title: status === "active" ? "It is bound and can be called." : "It is bound, but inactive.",
+      });
+      await Promise.all(
+        ["bindings", "catalog", "packages"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
+      );
+      await navigate({ to: "/bindings/$id", params: { id: binding_id } });
+    },
+  });
+  return (
+    <>
+      {permissions !== undefined && (
+        <Card title="What it will be able to do">
+          <PermissionList permissions={permissions} />
+        </Card>
+      )}
+      {schema !== null && (
+        <Card title="Configuration">
+          <SchemaForm label="Configuration" schema={schema} value={config} onChange={setConfig} />
+        </Card>
+      )}
+      {slots.length > 0 && (
+        <Card title="Secrets">
+          <SecretSlots slots={slots} value={secrets} onChange={setSecrets} found={found} />
+        </Card>
+      )}
+      <Card title="Policy">
+        <details>
+          <summary>Approval, isolation, timeouts, domains, folders</summary>
+          <PolicyFields value={policy} onChange={setPolicy} protocol={found?.manifest.runtime.protocol} />
+        </details>
+      </Card>
+      {open.length > 0 && (
+        <Notice
+          tone="warn"
+          title={`It will stay inactive until ${open.join(", ")} ${open.length === 1 ? "has" : "have"} a secret`}
+        />
+      )}
+      {create.error !== null && <ErrorView error={create.error} />}
+      <Card title="Bind">
+        <div className={layout.form}>
+          <Checkbox
+            label="For the whole organisation instead of one project"
+            checked={org_wide}
+            onChange={({ currentTarget }) => setOrgWide(currentTarget.checked)}
+          />
+          <div className={layout.row}>
+            <Button loading={create.isPending} onClick={() => create.mutate()}>
+              Bind
+            </Button>
+          </div>
+          <CliCommand command={bindCommand(found, export_id, config, secrets)} />
+        </div>
+      </Card>
+    </>
+  );
+}
+
+function bindCommand(
+  { package_id, version }: Package,
+  export_id: string,
+  config: Json,
+  secrets: Record<string, string>,
+): string {
+  const named = Object.entries(secrets).flatMap(([slot, ref]) => [
+    "--secret",
+    `${slot}=${ref.split("/").at(-1)}`,
+  ]);
+  const configured = Object.keys(config as object).length === 0 ? [] : ["--config", JSON.stringify(config)];
+  return shellCommand(
+    "backplane",
+    "binding",
+    "create",
+    `${package_id}@${version}`,
+    export_id,
+    ...configured,
+    ...named,
+  );
+}

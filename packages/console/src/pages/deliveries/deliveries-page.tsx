@@ -1,0 +1,143 @@
+/** The deliveries of events to all hooks, newest first. */
+import { DELIVERY_STATUSES, type Delivery } from "@backplane/contract";
+import { Button, Select } from "@mantine/core";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import { bindingQueries } from "../../api/bindings.ts";
+import { deliveryQueries } from "../../api/deliveries.ts";
+import { useClient } from "../../api/services.ts";
+import {
+  DELIVERY_COLUMNS,
+  DELIVERY_STATES,
+  DeliveryActions,
+  DeliveryBadge,
+  eventType,
+} from "../../parts/delivery-columns.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import { useSetFilters } from "../../parts/filters.ts";
+import { JsonView } from "../../parts/json-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListAndDetail } from "../../parts/list-and-detail.tsx";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { PageHeader } from "../../parts/page-header.tsx";
+import { PagedList } from "../../parts/paged-list.tsx";
+import parts from "../../parts/parts.module.css";
+import { Time } from "../../parts/time.tsx";
+
+const STATUS_OPTIONS = DELIVERY_STATUSES.map((value) => ({ value, label: DELIVERY_STATES[value].word }));
+
+export function DeliveriesPage() {
+  const client = useClient();
+  const search = useSearch({ from: "/deliveries" });
+  const setFilters = useSetFilters<typeof search>();
+  const status = DELIVERY_STATUSES.find((known) => known === search.status);
+  const query = useInfiniteQuery(deliveryQueries.list(client, { status, binding_id: search.binding }));
+  const hooks = useQuery(bindingQueries.all(client, { kind: "hook" })).data ?? [];
+  const filtered = status !== undefined || search.binding !== undefined;
+  return (
+    <>
+      <PageHeader
+        title="Deliveries"
+        lead="Deliveries of events to hooks. A dead delivery is kept until you replay or discard it."
+      />
+      <search className={parts.filters} aria-label="Filters">
+        <Select
+          aria-label="Status"
+          placeholder="Any status"
+          clearable
+          data={STATUS_OPTIONS}
+          value={status ?? null}
+          onChange={(value) => setFilters({ status: value ?? undefined })}
+        />
+        <Select
+          aria-label="Hook"
+          placeholder="Any hook"
+          searchable
+          clearable
+          data={hooks.map(({ binding_id, export_id, package_id }) => ({
+            value: binding_id,
+            label: `${export_id} of ${package_id}`,
+          }))}
+          value={search.binding ?? null}
+          onChange={(value) => setFilters({ binding: value ?? undefined })}
+        />
+        {filtered && (
+          <Button variant="subtle" onClick={() => setFilters({ status: undefined, binding: undefined })}>
+            Clear filters
+          </Button>
+        )}
+      </search>
+      <ListAndDetail
+        detail={
+          search.id === undefined
+            ? null
+            : { title: "Delivery", content: <DeliveryDetail key={search.id} id={search.id} /> }
+        }
+        onClose={() => setFilters({ id: undefined })}
+      >
+        <PagedList
+          label="Deliveries"
+          query={query}
+          columns={DELIVERY_COLUMNS}
+          rowKey={({ id }) => id}
+          empty={
+            filtered ? (
+              <EmptyView icon="event">No delivery matches these filters.</EmptyView>
+            ) : (
+              <EmptyView icon="event" command="backplane delivery list">
+                No event has been delivered to a hook yet. Bind a hook to receive events.
+              </EmptyView>
+            )
+          }
+        />
+      </ListAndDetail>
+    </>
+  );
+}
+
+function DeliveryDetail({ id }: { id: string }) {
+  const query = useQuery(deliveryQueries.detail(useClient(), id));
+  if (query.data === undefined)
+    return query.isError ? (
+      <ErrorView error={query.error} onRetry={() => void query.refetch()} />
+    ) : (
+      <ListSkeleton />
+    );
+  return (
+    <div className={layout.tight}>
+      <Fields items={fieldsOf(query.data)} />
+      <DeliveryActions delivery={query.data} />
+      <JsonView value={query.data.event} label="Event" />
+    </div>
+  );
+}
+
+function fieldsOf(delivery: Delivery) {
+  const { id, event, status, attempt, max_attempts, error, binding_id, invocation_id } = delivery;
+  const { ended_at, next_attempt_at } = delivery;
+  return [
+    ["Event", eventType(event)],
+    ["Status", <DeliveryBadge key="status" status={status} />],
+    ["Attempts", `${attempt} of ${max_attempts}`],
+    ["Next attempt", next_attempt_at === null ? null : <Time key="next" at={next_attempt_at} />],
+    ["Ended", ended_at === null ? null : <Time key="ended" at={ended_at} />],
+    ["Error", error],
+    [
+      "Hook",
+      <Link key="hook" to="/bindings/$id" params={{ id: binding_id }}>
+        {binding_id}
+      </Link>,
+    ],
+    [
+      "Call",
+      invocation_id === null ? null : (
+        <Link key="call" to="/invocations/$id" params={{ id: invocation_id }}>
+          {invocation_id}
+        </Link>
+      ),
+    ],
+    ["Delivery", id],
+  ] as const;
+}

@@ -1,0 +1,193 @@
+/** One entry of the marketplace: what it will be able to do, who reviewed it, and the installation. */
+import type { Client } from "@backplane/client";
+import { codeOf, type Installation, type MarketplaceCard } from "@backplane/contract";
+import { Button, Checkbox } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { marketplaceQueries } from "../../api/marketplace.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { Badge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { CliCommand } from "../../parts/cli-command.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { Notice } from "../../parts/notice.tsx";
+import { OperationProgress, useOperation } from "../../parts/operation-progress.tsx";
+import { PageHeader } from "../../parts/page-header.tsx";
+import { PermissionList } from "../../parts/permission-list.tsx";
+import { Time } from "../../parts/time.tsx";
+import { useToast } from "../../parts/toast.tsx";
+
+export function CardPage() {
+  const { id } = useParams({ from: "/marketplace/$id" });
+  const query = useQuery(marketplaceQueries.detail(useClient(), id));
+  if (query.isPending) return <ListSkeleton />;
+  if (query.data === undefined)
+    return (
+      <>
+        <PageHeader
+          title={codeOf(query.error) === "marketplace.not_found" ? "No such entry" : "Marketplace"}
+        />
+        <ErrorView error={query.error} onRetry={() => void query.refetch()} />
+      </>
+    );
+  return <CardDetail card={query.data} />;
+}
+
+function CardDetail({ card }: { card: MarketplaceCard }) {
+  const { name, description, installable, reason, contract, publisher, review, source, package: pack } = card;
+  return (
+    <>
+      <PageHeader
+        title={name}
+        badge={
+          installable ? null : (
+            <Badge tone="quiet" icon="clock">
+              Not published yet
+            </Badge>
+          )
+        }
+        lead={description}
+      />
+      <div className={layout.stack}>
+        {!installable && (
+          <Notice tone="info" title="It cannot be installed">
+            <p>{reason}</p>
+          </Notice>
+        )}
+        <div className={layout.pair}>
+          <Card title="What it will be able to do">
+            <PermissionList permissions={card.permissions} />
+          </Card>
+          <Card title="About it">
+            <Fields
+              items={[
+                ["Package", `${pack.package_id} ${pack.version}`],
+                ["Exports", pack.exports.map(({ id, kind }) => `${id} (${kind})`).join(", ")],
+                [
+                  "Publisher",
+                  publisher.url === null ? (
+                    publisher.name
+                  ) : (
+                    <a key="url" href={publisher.url}>
+                      {publisher.name}
+                    </a>
+                  ),
+                ],
+                ["Review", reviewText(review)],
+                ["License", source.license],
+                [
+                  "Source",
+                  source.url === null ? null : (
+                    <a key="source" href={source.url}>
+                      {source.url}
+                    </a>
+                  ),
+                ],
+                [
+                  "Cost",
+                  card.tokens === 0
+                    ? "Adds nothing to model requests"
+                    : `About ${card.tokens} tokens in every request to the model`,
+                ],
+                ["Artifact", card.oci],
+                ["Signed with", card.signature?.key_id ?? null],
+                [
+                  "Catalog",
+                  card.catalog.fetched_at === null ? (
+                    card.catalog.name
+                  ) : (
+                    <span key="catalog">
+                      {card.catalog.name}, <Time at={card.catalog.fetched_at} />
+                    </span>
+                  ),
+                ],
+              ]}
+            />
+          </Card>
+        </div>
+        {contract !== null && (
+          <Card title={`What a ${contract.kind} for it has to do`}>
+            <ul>
+              {contract.requirements.map((requirement) => (
+                <li key={requirement}>{requirement}</li>
+              ))}
+            </ul>
+            <p className={layout.dimmed}>See {contract.document}.</p>
+          </Card>
+        )}
+        {installable && <InstallCard card={card} />}
+      </div>
+    </>
+  );
+}
+
+function InstallCard({ card }: { card: MarketplaceCard }) {
+  const { id, name, oci, key_trusted, signature, install_policy } = card;
+  const { queries } = useServices();
+  const navigate = useNavigate();
+  const toast = useToast();
+  const [bind, setBind] = useState(install_policy.bind);
+  // Names the artifact that is shown, because the catalog can replace it at any time.
+  const settings = { bind, ...(oci === null ? {} : { oci }) };
+  const install = useOperation(
+    (client: Client) => client.marketplace.install(id, settings),
+    (done: Installation) => {
+      toast.show({ tone: "good", title: `${name} is installed.` });
+      void Promise.all(
+        ["packages", "bindings", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
+      );
+      void navigate({ to: "/plugins/$id", params: { id: done.packages[0]!.package.id } });
+    },
+  );
+  return (
+    <Card title="Install">
+      <div className={layout.form}>
+        {key_trusted === false && (
+          <Notice
+            tone="warn"
+            title="The key of its publisher is not trusted here"
+            actions={
+              <Button
+                component={Link}
+                to="/settings"
+                search={{ view: "signing" } as never}
+                size="xs"
+                variant="default"
+              >
+                Trust a key
+              </Button>
+            }
+          >
+            <p>
+              It is signed with <code>{signature?.key_id}</code>. An installation may be refused until you
+              trust that key.
+            </p>
+          </Notice>
+        )}
+        <Checkbox
+          label="Make its exports callable now"
+          checked={bind}
+          onChange={({ currentTarget }) => setBind(currentTarget.checked)}
+        />
+        {install.error !== null && <ErrorView error={install.error} />}
+        {install.running ? (
+          <OperationProgress label="Installing" progress={install.progress} onCancel={install.cancel} />
+        ) : (
+          <div className={layout.row}>
+            <Button onClick={() => install.run()}>Install</Button>
+          </div>
+        )}
+        <CliCommand command={`backplane plugin install marketplace:${id}`} />
+      </div>
+    </Card>
+  );
+}
+
+function reviewText({ status, reviewed_at, notes }: MarketplaceCard["review"]): string {
+  const when = reviewed_at === null ? "" : ` on ${reviewed_at.slice(0, 10)}`;
+  return `${status === "reviewed" ? `Reviewed${when}` : "Not reviewed"}${notes === null ? "" : `: ${notes}`}`;
+}

@@ -1,0 +1,344 @@
+/** Installs a plugin: choose a source, read in plain sentences what it will be able to do, then install. */
+import type { Client, PluginExample } from "@backplane/client";
+import type {
+  Installation,
+  InstallationSettings,
+  PluginView,
+  SourceInspection,
+  WorkspaceFolder,
+} from "@backplane/contract";
+import { Button, Checkbox, FileInput, Radio, Select, TagsInput, Textarea, TextInput } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { useSearch } from "@tanstack/react-router";
+import { useState } from "react";
+import { packageQueries } from "../../api/packages.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { Card } from "../../parts/card.tsx";
+import { CliCommand } from "../../parts/cli-command.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { OperationProgress, useOperation } from "../../parts/operation-progress.tsx";
+import { PageHeader } from "../../parts/page-header.tsx";
+import { shellCommand } from "../../parts/shell-quote.ts";
+import { choiceFlags, choiceSettings, type InstallChoices, InstallOptionFields } from "./install-options.tsx";
+import { InstallReview } from "./install-review.tsx";
+import { InstalledResult } from "./installed-result.tsx";
+import {
+  draftOf,
+  installCommand,
+  readSource,
+  SOURCE_KINDS,
+  type SourceDraft,
+  type SourceKind,
+} from "./read-source.ts";
+
+export type Installed =
+  | Installation
+  | { kind: "kernel"; plugins: PluginView[] }
+  | { kind: "linked"; folder: WorkspaceFolder };
+
+export function InstallPage() {
+  const search = useSearch({ from: "/plugins/install" });
+  const { queries } = useServices();
+  const [draft, setDraft] = useState<SourceDraft>(() => draftOf(search.source ?? ""));
+  const [file, setFile] = useState<File | null>(null);
+  const installed = useQuery(packageQueries.all(useClient()));
+  const [chosen, setChosen] = useState<boolean | null>(null);
+  const [choices, setChoices] = useState<InstallChoices>({});
+  const examples = useQuery({ ...packageQueries.examples(useClient()), enabled: draft.kind === "example" });
+  const input: InstallInput = { draft, file, examples: examples.data ?? [], choices };
+  const inspect = useOperation((client) => inspectSource(client, input));
+  // Bindings of an installed version would move, so by default the upgrade is reviewed afterwards.
+  const replaced = (inspect.data?.packages ?? [])
+    .filter(({ package_id, version }) =>
+      installed.data?.some((row) => row.package_id === package_id && row.version !== version),
+    )
+    .map(({ package_id }) => package_id);
+  const bind = chosen ?? replaced.length === 0;
+  const install = useOperation(
+    (client: Client, found: SourceInspection) => installSource(client, input, found, bind),
+    () =>
+      void Promise.all(
+        ["packages", "bindings", "catalog", "plugins", "marketplace"].map((noun) =>
+          queries.invalidateQueries({ queryKey: [noun] }),
+        ),
+      ),
+  );
+  const change = (changes: Partial<SourceDraft>) => {
+    setDraft((current) => ({ ...current, ...changes }));
+    inspect.reset();
+    install.reset();
+  };
+  const problem =
+    draft.kind === "archive" ? (file === null ? "Choose a file." : null) : problemOfSource(input);
+  if (install.data !== undefined)
+    return (
+      <InstalledResult
+        installed={install.data}
+        upgrades={bind ? [] : replaced}
+        onAgain={() => change({ text: "" })}
+      />
+    );
+  return (
+    <>
+      <PageHeader
+        title="Install a plugin"
+        lead="Nothing of the source runs and nothing is installed before you have read what it will be able to do."
+      />
+      <div className={layout.stack}>
+        <Card title="1. Where it comes from">
+          <form
+            className={layout.form}
+            onSubmit={(event) => {
+              event.preventDefault();
+              if (problem === null) inspect.run();
+            }}
+          >
+            <SourceFields
+              draft={draft}
+              examples={examples.data ?? []}
+              file={file}
+              onChange={change}
+              onFile={(next) => {
+                setFile(next);
+                change({});
+              }}
+            />
+            {inspect.running ? (
+              <OperationProgress
+                label="Inspecting the source"
+                progress={inspect.progress}
+                onCancel={inspect.cancel}
+              />
+            ) : (
+              <div className={layout.row}>
+                <Button
+                  type="submit"
+                  disabled={problem !== null}
+                  variant={inspect.data === undefined ? "filled" : "default"}
+                >
+                  Review
+                </Button>
+                {problem !== null && draft.text !== "" && <span className={layout.dimmed}>{problem}</span>}
+              </div>
+            )}
+          </form>
+        </Card>
+        {inspect.error !== null && <ErrorView error={inspect.error} onRetry={() => inspect.run()} />}
+        {inspect.data !== undefined && !installed.isPending && (
+          <>
+            <InstallReview found={inspect.data} draft={draft} />
+            <Card title="3. Install">
+              <div className={layout.form}>
+                {inspect.data.kind !== "kernel_plugins" && (
+                  <Checkbox
+                    label="Make its exports callable now"
+                    description={
+                      replaced.length === 0
+                        ? "Binds them with the permissions above. Without it, you bind them later with your own settings."
+                        : "Another version is installed, and its bindings would move to this one. Without it, you review the upgrade first."
+                    }
+                    checked={bind}
+                    onChange={({ currentTarget }) => setChosen(currentTarget.checked)}
+                  />
+                )}
+                {inspect.data.kind !== "kernel_plugins" && (
+                  <InstallOptionFields kind={draft.kind} value={choices} onChange={setChoices} />
+                )}
+                {install.error !== null && <ErrorView error={install.error} />}
+                {install.running ? (
+                  <OperationProgress
+                    label="Installing"
+                    progress={install.progress}
+                    onCancel={install.cancel}
+                  />
+                ) : (
+                  <div className={layout.row}>
+                    <Button onClick={() => install.run(inspect.data!)}>Install</Button>
+                  </div>
+                )}
+                <CliCommand
+                  command={shellCommand(
+                    ...installCommand(draft, file?.name ?? null, [
+                      ...(bind && choices.editable !== true ? ["--bind"] : []),
+                      ...choiceFlags(draft.kind, choices),
+                    ]),
+                  )}
+                />
+              </div>
+            </Card>
+          </>
+        )}
+      </div>
+    </>
+  );
+}
+
+interface InstallInput {
+  draft: SourceDraft;
+  file: File | null;
+  examples: readonly PluginExample[];
+  choices: InstallChoices;
+}
+
+function problemOfSource({ draft, examples }: InstallInput): string | null {
+  const source = readSource(draft, examples);
+  return typeof source === "string" ? source : null;
+}
+
+interface SourceFieldsProps {
+  draft: SourceDraft;
+  examples: readonly PluginExample[];
+  file: File | null;
+  onChange: (changes: Partial<SourceDraft>) => void;
+  onFile: (file: File | null) => void;
+}
+
+function SourceFields({ draft, examples, file, onChange, onFile }: SourceFieldsProps) {
+  const { kind, text, name, args } = draft;
+  const { label, placeholder, hint } = SOURCE_KINDS.find(({ value }) => value === kind)!;
+  const edit = (value: string) => {
+    // A source as the command line spells it selects its kind.
+    const known = /^(?:npm:|pypi:|image:|example:|oci:\/\/|https?:\/\/)/.test(value) ? draftOf(value) : null;
+    onChange(known === null ? { text: value } : { kind: known.kind, text: known.text });
+  };
+  return (
+    <>
+      <Radio.Group
+        label="Kind of source"
+        value={kind}
+        onChange={(next) => onChange({ kind: next as SourceKind })}
+      >
+        <div className={layout.choices}>
+          {SOURCE_KINDS.map((one) => (
+            <Radio.Card
+              key={one.value}
+              value={one.value}
+              className={layout.choice ?? ""}
+              aria-label={one.label}
+            >
+              <span className={layout.choiceLabel}>{one.label}</span>
+              <span className={layout.choiceHint}>{one.short}</span>
+            </Radio.Card>
+          ))}
+        </div>
+      </Radio.Group>
+      {kind === "archive" && (
+        <FileInput
+          label="Archive"
+          description={hint}
+          placeholder="Choose a file"
+          value={file}
+          onChange={onFile}
+          clearable
+        />
+      )}
+      {kind === "mcp_json" && (
+        <Textarea
+          label={label}
+          description={hint}
+          placeholder={placeholder}
+          autosize
+          minRows={6}
+          maxRows={20}
+          spellCheck={false}
+          value={text}
+          onChange={({ currentTarget }) => edit(currentTarget.value)}
+        />
+      )}
+      {kind === "example" && (
+        <Select
+          label={label}
+          description={examples.find((one) => one.name === text)?.description ?? hint}
+          placeholder={placeholder}
+          searchable
+          data={examples.map((one) => one.name)}
+          value={text === "" ? null : text}
+          onChange={(next) => onChange({ text: next ?? "" })}
+        />
+      )}
+      {kind !== "archive" && kind !== "mcp_json" && kind !== "example" && (
+        <TextInput
+          label={label}
+          description={hint}
+          placeholder={placeholder}
+          spellCheck={false}
+          value={text}
+          onChange={({ currentTarget }) => edit(currentTarget.value)}
+        />
+      )}
+      {kind === "mcp_url" && (
+        <TextInput
+          label="Name"
+          description="Its tools are named mcp_NAME_…."
+          value={name}
+          onChange={({ currentTarget }) => onChange({ name: currentTarget.value })}
+        />
+      )}
+      {(kind === "npm" || kind === "pypi" || kind === "image") && (
+        <Textarea
+          label="Arguments of the server"
+          description="One per line; most servers need none."
+          autosize
+          spellCheck={false}
+          value={args}
+          onChange={({ currentTarget }) => onChange({ args: currentTarget.value })}
+        />
+      )}
+      {kind === "pypi" && (
+        <TextInput
+          label="Program"
+          description="Only if the package has several."
+          value={draft.script}
+          onChange={({ currentTarget }) => onChange({ script: currentTarget.value })}
+        />
+      )}
+      {SERVERS.includes(kind) && (
+        <TagsInput
+          label="Secret slots"
+          description="Names for secrets that the server needs and does not declare itself. You bind the secrets later."
+          value={[...draft.slots]}
+          onChange={(slots) => onChange({ slots })}
+        />
+      )}
+    </>
+  );
+}
+
+const SERVERS: readonly SourceKind[] = ["npm", "pypi", "image", "mcp_url", "mcp_json"];
+
+async function inspectSource(
+  client: Client,
+  { draft, file, examples }: InstallInput,
+): Promise<SourceInspection> {
+  if (draft.kind === "archive") return await client.installations.inspectArchive(file!, {}, namedFile(file!));
+  const source = readSource(draft, examples);
+  if (typeof source === "string") throw new Error(source);
+  return await client.installations.inspect(source);
+}
+
+async function installSource(
+  client: Client,
+  { draft, file, examples, choices }: InstallInput,
+  found: SourceInspection,
+  bind: boolean,
+): Promise<Installed> {
+  if (found.kind === "kernel_plugins")
+    return { kind: "kernel", plugins: await client.plugins.install(found.plugins[0]!.source) };
+  if (draft.kind === "folder" && choices.editable === true)
+    return {
+      kind: "linked",
+      folder: await client.workspaces.trust({ path: draft.text.trim(), kind: "plugin", watch: true }),
+    };
+  const settings: InstallationSettings = { bind, ...choiceSettings(draft.kind, choices) };
+  if (draft.kind === "archive")
+    return await client.installations.installArchive(file!, settings, {}, namedFile(file!));
+  const source = readSource(draft, examples);
+  if (typeof source === "string") throw new Error(source);
+  return await client.installations.install({ ...settings, source });
+}
+
+/** The file name, which names a package that has no name of its own. */
+function namedFile({ name }: File): { name: string } {
+  return { name: name.replace(/\.(?:tgz|tar\.gz|tar|zip|jar)$/, "") };
+}

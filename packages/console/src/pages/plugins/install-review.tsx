@@ -1,0 +1,136 @@
+/** What a source contains and what it will be able to do, before anything is installed. */
+import { describeProvenance, type Permissions, type SourceInspection } from "@backplane/contract";
+import { useQuery } from "@tanstack/react-query";
+import { packageQueries } from "../../api/packages.ts";
+import { useClient } from "../../api/services.ts";
+import { Badge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import layout from "../../parts/layout.module.css";
+import { Notice } from "../../parts/notice.tsx";
+import { PermissionList, Sentence } from "../../parts/permission-list.tsx";
+import { RequestedPermissions } from "./package-permissions.tsx";
+import { countText } from "./package-text.ts";
+import type { SourceDraft } from "./read-source.ts";
+
+const KINDS: Record<SourceInspection["kind"], string> = {
+  package: "a package",
+  agent_plugin: "an Agent Plugin with servers and skills",
+  mcp_servers: "MCP servers",
+  kernel_plugins: "kernel plugins, which extend the gateway itself",
+};
+
+export function InstallReview({ found, draft }: { found: SourceInspection; draft: SourceDraft }) {
+  const { kind, packages, plugins, left_out, notes } = found;
+  return (
+    <Card title="2. What it is and what it will be able to do">
+      <div className={layout.stack}>
+        <p className={layout.text}>
+          This source contains {KINDS[kind]}:{" "}
+          {[...packages, ...plugins].map(({ name, version }) => `${name} ${version}`).join(", ")}.
+        </p>
+        {packages.map((one) => (
+          <PackageReview key={one.package_id} one={one} draft={draft} />
+        ))}
+        {plugins.map(({ name, version, category, provenance }) => (
+          <section key={name} className={layout.tight} aria-label={name}>
+            <h3 className={layout.subtitle}>
+              {name} {version} ({category})
+            </h3>
+            <ul className={layout.sentences}>
+              <Sentence tone="warn" icon="alert">
+                It becomes part of the agent host and sees the conversations that it is used in.
+              </Sentence>
+              <Sentence tone="good" icon="shield">
+                It runs in a process of its own until you trust it.
+              </Sentence>
+              {provenance !== undefined && <ProvenanceSentence provenance={provenance} />}
+            </ul>
+          </section>
+        ))}
+        {left_out.map(({ kind: what, name, reason, fix }) => (
+          <Notice key={name} tone="warn" title={`The ${what} ${name} cannot be used`}>
+            <p>
+              {reason} {fix}
+            </p>
+          </Notice>
+        ))}
+        {notes.map((note) => (
+          <p key={note} className={layout.dimmed}>
+            {note}
+          </p>
+        ))}
+      </div>
+    </Card>
+  );
+}
+
+type Preview = SourceInspection["packages"][number];
+
+function PackageReview({ one, draft }: { one: Preview; draft: SourceDraft }) {
+  const { name, package_id, version, manifest, provenance, exports, secret_slots } = one;
+  const installed = useQuery(packageQueries.all(useClient())).data?.filter(
+    (row) => row.package_id === package_id,
+  );
+  const here = installed?.some((row) => row.version === version) === true;
+  return (
+    <section className={layout.tight} aria-label={name}>
+      <div className={layout.between}>
+        <h3 className={layout.subtitle}>
+          {name} {version}
+        </h3>
+        <span className={layout.row}>
+          {here && (
+            <Badge tone="info" icon="check">
+              This version is installed
+            </Badge>
+          )}
+          {!here && installed !== undefined && installed.length > 0 && (
+            <Badge tone="warn" icon="up">
+              {`Replaces ${installed.map((row) => row.version).join(", ")}`}
+            </Badge>
+          )}
+        </span>
+      </div>
+      {manifest !== undefined && manifest.description !== "" && (
+        <p className={layout.text}>{manifest.description}</p>
+      )}
+      <ul className={layout.sentences}>
+        <Sentence tone="quiet" icon="plugin">
+          {exports.includes("*")
+            ? "It names its tools when it runs."
+            : `It offers ${countText(exports.length, "export")}: ${exports.join(", ")}.`}
+        </Sentence>
+        {provenance !== undefined && <ProvenanceSentence provenance={provenance} />}
+        {secret_slots.length > 0 && (
+          <Sentence tone="warn" icon="secret">
+            It stays inactive until {secret_slots.join(", ")} {secret_slots.length === 1 ? "has" : "have"} a
+            secret.
+          </Sentence>
+        )}
+      </ul>
+      {manifest === undefined ? (
+        <PermissionList permissions={serverPermissions(draft, secret_slots)} />
+      ) : (
+        <RequestedPermissions manifest={manifest} />
+      )}
+    </section>
+  );
+}
+
+function ProvenanceSentence({ provenance }: { provenance: NonNullable<Preview["provenance"]> }) {
+  const verified = provenance.state === "verified";
+  return (
+    <Sentence tone={verified ? "good" : "warn"} icon={verified ? "approval" : "question"}>
+      Provenance: {describeProvenance(provenance)}.
+    </Sentence>
+  );
+}
+
+/** A server without a manifest gets these at most: the gateway writes its manifest. */
+function serverPermissions({ kind, text }: SourceDraft, secret_slots: string[]): Permissions {
+  const common = { network: "egress", gateway_api_scopes: [], secret_slots } as const;
+  const url = kind === "mcp_url" && URL.canParse(text) ? new URL(text) : null;
+  return url === null
+    ? { ...common, gateway_api_scopes: [], filesystem: "scratch" }
+    : { ...common, gateway_api_scopes: [], filesystem: "none", allowed_domains: [url.host] };
+}

@@ -1,0 +1,142 @@
+/** What was installed and bound, and what to do next. */
+import type { Installation } from "@backplane/contract";
+import { Button } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { Card } from "../../parts/card.tsx";
+import layout from "../../parts/layout.module.css";
+import { Notice } from "../../parts/notice.tsx";
+import { PageHeader } from "../../parts/page-header.tsx";
+import { BindingBadge } from "../../parts/plugin-badges.tsx";
+import { RowLink } from "../../parts/row-link.tsx";
+import type { Installed } from "./install-page.tsx";
+
+export interface InstalledResultProps {
+  installed: Installed;
+  /** Packages of which another version is in use. */
+  upgrades: readonly string[];
+  onAgain: () => void;
+}
+
+export function InstalledResult({ installed, upgrades, onAgain }: InstalledResultProps) {
+  return (
+    <>
+      <PageHeader
+        title="Installed"
+        actions={
+          <Button variant="default" onClick={onAgain}>
+            Install another
+          </Button>
+        }
+      />
+      {installed.kind === "linked" && (
+        <Card title="Linked folder">
+          <p className={layout.text}>
+            {installed.folder.path} is loaded as {installed.folder.package_id}{" "}
+            {installed.folder.package_version}, and again when a file is saved.{" "}
+            <Link to="/settings" search={{ view: "folders" }}>
+              Show linked folders
+            </Link>
+          </p>
+        </Card>
+      )}
+      {installed.kind === "kernel" && (
+        <Card title="Kernel plugins">
+          <p className={layout.text}>
+            {installed.plugins.map(({ name, version }) => `${name} ${version}`).join(", ")} is loaded.{" "}
+            <Link to="/plugins" search={{ view: "kernel" }}>
+              Configure it
+            </Link>
+          </p>
+        </Card>
+      )}
+      {installed.kind !== "kernel" && installed.kind !== "linked" && (
+        <InstalledPackages installed={installed} upgrades={upgrades} />
+      )}
+    </>
+  );
+}
+
+function InstalledPackages({
+  installed,
+  upgrades,
+}: {
+  installed: Installation;
+  upgrades: readonly string[];
+}) {
+  const { packages, bindings, left_out, notes } = installed;
+  const waiting = bindings.filter(({ binding }) => binding.unbound_slots.length > 0);
+  return (
+    <div className={layout.stack}>
+      {waiting.map(({ binding }) => (
+        <Notice
+          key={binding.binding_id}
+          tone="warn"
+          title={`${binding.export_id === "*" ? binding.package_id : binding.export_id} is inactive until ${binding.unbound_slots.join(", ")} has a secret`}
+          actions={
+            <Button
+              component={Link}
+              to="/bindings/$id"
+              params={{ id: binding.binding_id } as never}
+              size="xs"
+            >
+              Bind the secret
+            </Button>
+          }
+        />
+      ))}
+      {left_out.map(({ kind, name, reason, fix }) => (
+        <Notice key={name} tone="warn" title={`The ${kind} ${name} was left out`}>
+          <p>
+            {reason} {fix}
+          </p>
+        </Notice>
+      ))}
+      <Card title="Packages" flush>
+        <ul className={layout.plainList}>
+          {packages.map(({ package: one, created }) => (
+            <li key={one.id} className={layout.listItem}>
+              <div className={layout.between}>
+                <span>
+                  <RowLink to="/plugins/$id" params={{ id: one.id }}>
+                    {one.manifest.name}
+                  </RowLink>{" "}
+                  {one.package_id} {one.version}
+                  {created ? "" : " (was already installed)"}
+                </span>
+                {upgrades.includes(one.package_id) && (
+                  <Button component={Link} to="/upgrades/$id" params={{ id: one.id } as never} size="xs">
+                    Review upgrade
+                  </Button>
+                )}
+              </div>
+            </li>
+          ))}
+        </ul>
+      </Card>
+      {bindings.length > 0 && (
+        <Card title="Bindings" flush>
+          <ul className={layout.plainList}>
+            {bindings.map(({ binding, change }) => (
+              <li key={binding.binding_id} className={layout.listItem}>
+                <div className={layout.between}>
+                  <span>
+                    <RowLink to="/bindings/$id" params={{ id: binding.binding_id }}>
+                      {binding.export_id === "*" ? "All tools" : binding.export_id}
+                    </RowLink>{" "}
+                    {binding.package_id} ({change})
+                  </span>
+                  <BindingBadge binding={binding} />
+                </div>
+              </li>
+            ))}
+          </ul>
+        </Card>
+      )}
+      {notes.map((note) => (
+        <p key={note} className={layout.dimmed}>
+          {note}
+        </p>
+      ))}
+    </div>
+  );
+}

@@ -1,0 +1,268 @@
+/** The plugins of the agent host: providers, strategies, memory, tools and adapters. Changes apply immediately. */
+import { codeOf, type Json, type JsonObject, type PluginView, pluginNamespace } from "@backplane/contract";
+import { Button, Group, Menu, Modal, Switch } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { useClient, useServices } from "../../api/services.ts";
+import { kernelPluginQueries } from "../../api/settings.ts";
+import { Badge, type Tone } from "../../parts/badge.tsx";
+import { Confirm } from "../../parts/confirm.tsx";
+import { type Column, DataTable } from "../../parts/data-table.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import { CodeBlock } from "../../parts/json-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import parts from "../../parts/parts.module.css";
+import { SchemaForm } from "../../parts/schema-form/schema-form.tsx";
+import { useToast } from "../../parts/toast.tsx";
+
+type Asked = { name: string; action: "trust" | "remove" };
+
+export function KernelPlugins() {
+  const client = useClient();
+  const query = useQuery(kernelPluginQueries.list(client));
+  const [opened, setOpened] = useState<string | null>(null);
+  const [asked, setAsked] = useState<Asked | null>(null);
+  const columns = useMemo(() => kernelColumns(setOpened, setAsked), []);
+  if (query.isError && query.data === undefined)
+    return <ErrorView error={query.error} onRetry={() => void query.refetch()} />;
+  if (query.isPending) return <ListSkeleton />;
+  const shown = query.data.find(({ name }) => name === opened);
+  return (
+    <div className={parts.card}>
+      {query.data.length === 0 ? (
+        <EmptyView icon="plugin" command="backplane plugin install npm:NAME">
+          No kernel plugin is loaded.
+        </EmptyView>
+      ) : (
+        <DataTable label="Kernel plugins" columns={columns} rows={query.data} rowKey={({ name }) => name} />
+      )}
+      {shown !== undefined && <KernelPluginDialog plugin={shown} onClose={() => setOpened(null)} />}
+      {asked !== null && <AskedDialog asked={asked} onClose={() => setAsked(null)} />}
+    </div>
+  );
+}
+
+const STATUS_WORDS: Record<PluginView["status"], string> = {
+  loaded: "Loaded",
+  unloading: "Unloading",
+  failed: "Failed",
+  unloaded: "Not loaded",
+  disabled: "Disabled",
+};
+const STATUS_TONES: Partial<Record<PluginView["status"], Tone>> = { loaded: "good", failed: "bad" };
+
+function kernelColumns(
+  onOpen: (name: string) => void,
+  onAsk: (asked: Asked) => void,
+): readonly Column<PluginView>[] {
+  return [
+    {
+      header: "Plugin",
+      cell: ({ name, version, error }) => (
+        <>
+          <strong>{name}</strong>
+          <span className={parts.rowSub}>{error ?? version}</span>
+        </>
+      ),
+    },
+    { header: "Category", cell: ({ category }) => category },
+    { header: "Source", cell: ({ origin }) => origin },
+    {
+      header: "Runs",
+      cell: ({ mode }) => (mode === "inline" ? "In the gateway" : "In its own process"),
+    },
+    {
+      header: "State",
+      cell: ({ status, enabled }) => (
+        <Badge
+          tone={enabled ? (STATUS_TONES[status] ?? "quiet") : "quiet"}
+          icon={status === "failed" ? "octagon" : enabled ? "check" : "pause"}
+        >
+          {enabled ? STATUS_WORDS[status] : "Disabled"}
+        </Badge>
+      ),
+    },
+    { header: "Enabled", cell: (plugin) => <EnabledSwitch plugin={plugin} /> },
+    { header: "Action", numeric: true, cell: (plugin) => <RowActions {...{ plugin, onOpen, onAsk }} /> },
+  ];
+}
+
+function EnabledSwitch({ plugin: { name, enabled } }: { plugin: PluginView }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const toggle = useMutation({
+    mutationFn: (next: boolean) => client.plugins.setEnabled(name, next),
+    onSuccess: (done) =>
+      toast.show({ tone: "good", title: `${name} is ${done.enabled ? "enabled" : "disabled"}.` }),
+    onError: toast.fail,
+    onSettled: () => queries.invalidateQueries({ queryKey: ["plugins"] }),
+  });
+  return (
+    <Switch
+      aria-label={`${name} is enabled`}
+      checked={toggle.isPending ? toggle.variables : enabled}
+      disabled={toggle.isPending}
+      onChange={({ currentTarget }) => toggle.mutate(currentTarget.checked)}
+    />
+  );
+}
+
+interface RowActionsProps {
+  plugin: PluginView;
+  onOpen: (name: string) => void;
+  onAsk: (asked: Asked) => void;
+}
+
+function RowActions({ plugin: { name, origin, trusted }, onOpen, onAsk }: RowActionsProps) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const changed = (title: string) => {
+    toast.show({ tone: "good", title });
+    void queries.invalidateQueries({ queryKey: ["plugins"] });
+  };
+  const reload = useMutation({
+    mutationFn: () => client.plugins.reload(name),
+    onSuccess: () => changed(`${name} was loaded again.`),
+    onError: toast.fail,
+  });
+  const revoke = useMutation({
+    mutationFn: () => client.plugins.setTrusted(name, false),
+    onSuccess: () => changed(`${name} runs in its own process again.`),
+    onError: toast.fail,
+  });
+  return (
+    <Group gap={4} justify="flex-end" wrap="nowrap">
+      <Button size="compact-sm" variant="default" onClick={() => onOpen(name)}>
+        Configure
+      </Button>
+      <Menu position="bottom-end">
+        <Menu.Target>
+          <Button size="compact-sm" variant="default" aria-label={`More actions for ${name}`}>
+            …
+          </Button>
+        </Menu.Target>
+        <Menu.Dropdown>
+          <Menu.Item onClick={() => reload.mutate()}>Reload</Menu.Item>
+          {origin !== "bundled" && (
+            <>
+              {trusted ? (
+                <Menu.Item onClick={() => revoke.mutate()}>Revoke trust</Menu.Item>
+              ) : (
+                <Menu.Item onClick={() => onAsk({ name, action: "trust" })}>Trust…</Menu.Item>
+              )}
+              <Menu.Item onClick={() => onAsk({ name, action: "remove" })}>Remove…</Menu.Item>
+            </>
+          )}
+        </Menu.Dropdown>
+      </Menu>
+    </Group>
+  );
+}
+
+function AskedDialog({ asked: { name, action }, onClose }: { asked: Asked; onClose: () => void }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const act = useMutation({
+    mutationFn: async (): Promise<unknown> =>
+      action === "trust" ? client.plugins.setTrusted(name, true) : client.plugins.remove(name),
+    onSuccess: () =>
+      toast.show({
+        tone: "good",
+        title: action === "trust" ? `${name} runs in the gateway.` : `${name} was removed.`,
+      }),
+    onError: toast.fail,
+    onSettled: () => {
+      onClose();
+      return queries.invalidateQueries({ queryKey: ["plugins"] });
+    },
+  });
+  return (
+    <Confirm
+      opened
+      danger
+      title={action === "trust" ? `Trust ${name}?` : `Remove ${name}?`}
+      action={action === "trust" ? "Trust" : "Remove"}
+      busy={act.isPending}
+      onConfirm={() => act.mutate()}
+      onClose={onClose}
+    >
+      <p>
+        {action === "trust"
+          ? "Its code will run inside the gateway process, with everything that the gateway can read and do. You can revoke this."
+          : "Its files are deleted and what it provides is no longer available. Its configuration is kept."}
+      </p>
+    </Confirm>
+  );
+}
+
+function KernelPluginDialog({ plugin, onClose }: { plugin: PluginView; onClose: () => void }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const { name, version, source, error, trace, config_schema, current_config } = plugin;
+  const [value, setValue] = useState<Json>(current_config);
+  const save = useMutation({
+    mutationFn: () => saveConfig(client, name, current_config, value as JsonObject),
+    onSuccess: () => {
+      toast.show({ tone: "good", title: `The configuration of ${name} is in use.` });
+      onClose();
+    },
+    onError: toast.fail,
+    onSettled: () =>
+      Promise.all([
+        queries.invalidateQueries({ queryKey: ["plugins"] }),
+        queries.invalidateQueries({ queryKey: ["config"] }),
+      ]),
+  });
+  return (
+    <Modal opened onClose={onClose} title={name} size="lg" closeButtonProps={{ "aria-label": "Close" }}>
+      <div className={layout.stack}>
+        <Fields
+          items={[
+            ["Version", version],
+            ["Source", source],
+            ["Error", error],
+          ]}
+        />
+        {trace !== null && <CodeBlock text={trace} label="Stack trace" />}
+        {config_schema === null ? (
+          <p className={layout.dimmed}>This plugin has no settings.</p>
+        ) : (
+          <SchemaForm label="Configuration" schema={config_schema} value={value} onChange={setValue} />
+        )}
+        <Group justify="flex-end" gap="xs">
+          <Button variant="default" onClick={onClose}>
+            Close
+          </Button>
+          {config_schema !== null && (
+            <Button loading={save.isPending} onClick={() => save.mutate()}>
+              Save
+            </Button>
+          )}
+        </Group>
+      </div>
+    </Modal>
+  );
+}
+
+/** Each setting is a key of the configuration. Unchanged ones, such as masked secrets, are not written. */
+async function saveConfig(
+  client: ReturnType<typeof useClient>,
+  name: string,
+  before: JsonObject,
+  after: JsonObject,
+): Promise<void> {
+  const prefix = `plugin.${pluginNamespace(name)}.`;
+  for (const [key, value] of Object.entries(after))
+    if (value !== undefined && JSON.stringify(value) !== JSON.stringify(before[key]))
+      await client.config.set(prefix + key, value);
+  for (const key of Object.keys(before))
+    if (after[key] === undefined) await client.config.unset(prefix + key).catch(ignoreUnset);
+}
+
+/** A value that is only a default has no key. */
+function ignoreUnset(error: unknown): void {
+  if (codeOf(error) !== "config.not_found") throw error;
+}

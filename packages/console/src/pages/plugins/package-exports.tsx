@@ -1,0 +1,166 @@
+/** What a package offers: tools as the model sees them with their cost, name collisions, and the other kinds. */
+import {
+  type CatalogEntry,
+  isDescribed,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Package,
+  type PluginExport,
+} from "@backplane/contract";
+import { useQuery } from "@tanstack/react-query";
+import { catalogQueries } from "../../api/catalog.ts";
+import { useClient } from "../../api/services.ts";
+import { Badge, RiskBadge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import { JsonView } from "../../parts/json-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { Notice } from "../../parts/notice.tsx";
+import { CatalogBadge } from "../../parts/plugin-badges.tsx";
+import { ReasonNotice } from "../../parts/reason-notice.tsx";
+import { durationText } from "../../parts/time-text.ts";
+
+export function PackageExports({ found }: { found: Package }) {
+  const catalog = useQuery(catalogQueries.list(useClient(), { all: true }));
+  if (catalog.isError && catalog.data === undefined)
+    return <ErrorView error={catalog.error} onRetry={() => void catalog.refetch()} />;
+  if (catalog.isPending) return <ListSkeleton />;
+  const entries = catalog.data.filter(
+    ({ package_id, package_version }) => package_id === found.package_id && package_version === found.version,
+  );
+  const listed = new Set(entries.map(({ name }) => name));
+  const declared = found.manifest.exports.filter(({ id, kind }) => kind !== "tool" || !listed.has(id));
+  const cost = entries.reduce(
+    (sum, { token_cost, status }) => sum + (status === "offered" ? token_cost : 0),
+    0,
+  );
+  return (
+    <div className={layout.stack}>
+      {entries.length > 0 && (
+        <p className={layout.dimmed}>
+          Its offered tools cost about {cost} tokens in every request to the model.
+        </p>
+      )}
+      {entries.map((entry) => (
+        <ToolCard key={`${entry.binding_id} ${entry.name}`} entry={entry} all={catalog.data} />
+      ))}
+      {declared.map((item) => (
+        <DeclaredCard key={item.id} found={found} item={item} />
+      ))}
+      {found.manifest.skills?.map(({ name, description }) => (
+        <Card key={name} title={`Skill ${name}`}>
+          <p className={layout.text}>{description}</p>
+        </Card>
+      ))}
+      {entries.length + found.manifest.exports.length + (found.manifest.skills?.length ?? 0) === 0 && (
+        <EmptyView icon="terminal">
+          {isDescribed(found.manifest.runtime.protocol)
+            ? "This package names its tools when it runs, so they are known after it has been bound."
+            : "This package exports nothing."}
+        </EmptyView>
+      )}
+    </div>
+  );
+}
+
+/** Sanitized and ranked by the gateway: exactly what is offered under this name. */
+function ToolCard({ entry, all }: { entry: CatalogEntry; all: readonly CatalogEntry[] }) {
+  const { name, description, status, reason, fix, risk, effect_class, requires_approval, token_cost } = entry;
+  const others = all.filter((one) => one.name === name && one.binding_id !== entry.binding_id);
+  return (
+    <Card
+      title={name}
+      actions={
+        <span className={layout.row}>
+          <CatalogBadge status={status} />
+          <RiskBadge risk={risk} />
+          {requires_approval && (
+            <Badge tone="warn" icon="approval">
+              Asks for approval
+            </Badge>
+          )}
+        </span>
+      }
+    >
+      <div className={layout.stack}>
+        {others.length > 0 && (
+          <Notice
+            tone={status === "failed" ? "bad" : "warn"}
+            title={`Another plugin also claims the name ${name}`}
+          >
+            <p>
+              {others.map(({ package_id, status: other }) => `${package_id} (${other})`).join(", ")}. {reason}{" "}
+              {fix}
+            </p>
+          </Notice>
+        )}
+        {others.length === 0 && reason !== null && <ReasonNotice tone="warn" reason={reason} fix={fix} />}
+        <p className={layout.text}>{description}</p>
+        <Fields
+          items={[
+            ["Effect", effect_class.replaceAll("_", " ")],
+            ["Cost", `About ${token_cost} tokens in every request to the model`],
+            [
+              "Deferred",
+              entry.deferred ? `Until tool_search finds it (${entry.deferred_by ?? "author"})` : null,
+            ],
+            ["Removed from its texts", entry.taken_out.length === 0 ? null : entry.taken_out.join("; ")],
+          ]}
+        />
+        <ModelView name={name} description={description} schema={entry.input_schema} />
+      </div>
+    </Card>
+  );
+}
+
+function DeclaredCard({ found, item }: { found: Package; item: PluginExport }) {
+  const schema = item.kind === "tool" ? schemaOf(found, item.tool.input_schema) : null;
+  return (
+    <Card
+      title={item.display_name ?? item.id}
+      actions={
+        <span className={layout.row}>
+          <Badge tone="quiet" icon="plugin">
+            {item.kind}
+          </Badge>
+          {item.kind === "tool" && item.tool.risk !== undefined && <RiskBadge risk={item.tool.risk} />}
+        </span>
+      }
+    >
+      <div className={layout.stack}>
+        {item.description !== undefined && <p className={layout.text}>{item.description}</p>}
+        <Fields
+          items={[
+            ["Export", item.id],
+            ["Effect", item.kind === "tool" ? item.tool.effect_class.replaceAll("_", " ") : null],
+            ["Receives", item.kind === "hook" ? item.hook.subscribes_to.join(", ") : null],
+            ["Context", item.kind === "compactor" ? item.compactor.target_context : null],
+            ["Mode", item.kind === "harness" ? item.harness.mode : null],
+            ["Timeout", durationText(item.default_timeout_ms)],
+            ["Cost", item.kind === "tool" ? "Known when it is bound" : null],
+          ]}
+        />
+        {schema !== null && <ModelView name={item.id} description={item.description ?? ""} schema={schema} />}
+      </div>
+    </Card>
+  );
+}
+
+function ModelView({ name, description, schema }: { name: string; description: string; schema: JsonObject }) {
+  return (
+    <details>
+      <summary>What the model sees</summary>
+      <JsonView label={`${name} as the model sees it`} value={{ name, description, input_schema: schema }} />
+    </details>
+  );
+}
+
+/** A schema of the package, by the path that its manifest names. */
+function schemaOf({ schemas }: Package, path: string | undefined): JsonObject | null {
+  const schema: Json | undefined = path === undefined ? undefined : schemas[path];
+  return isObject(schema) ? (schema as JsonObject) : null;
+}

@@ -1,0 +1,181 @@
+/** The source of a package, its provenance, the digest in use and its bindings. */
+import type { GatewayStatus } from "@backplane/client";
+import {
+  type Binding,
+  describeProvenance,
+  isDescribed,
+  type Package,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import { Button } from "@mantine/core";
+import { type UseQueryResult, useMutation } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useServices } from "../../api/services.ts";
+import { Card } from "../../parts/card.tsx";
+import { CliCommand } from "../../parts/cli-command.tsx";
+import { type Column, DataTable } from "../../parts/data-table.tsx";
+import { Digest } from "../../parts/digest.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { bytesText } from "../../parts/operation-progress.tsx";
+import { BindingBadge, SignatureBadge } from "../../parts/plugin-badges.tsx";
+import { RowLink } from "../../parts/row-link.tsx";
+import { shellCommand } from "../../parts/shell-quote.ts";
+import { Time } from "../../parts/time.tsx";
+import { useToast } from "../../parts/toast.tsx";
+import { kindText, originText, signatureText } from "./package-text.ts";
+
+export interface PackageOverviewProps {
+  found: Package;
+  bindings: UseQueryResult<Binding[]>;
+  status: GatewayStatus | undefined;
+}
+
+export function PackageOverview({ found, bindings, status }: PackageOverviewProps) {
+  const { manifest, signature, provenance, oci } = found;
+  const { runtime, skills = [] } = manifest;
+  const processes = status?.runner.servers.filter(({ package_id }) => package_id === found.package_id) ?? [];
+  return (
+    <div className={layout.stack}>
+      <Card
+        title="Bindings"
+        flush
+        actions={<SwitchButton bindings={bindings.data ?? []} name={manifest.name} />}
+      >
+        {bindings.isPending && <ListSkeleton />}
+        {bindings.isError && bindings.data === undefined && (
+          <ErrorView error={bindings.error} onRetry={() => void bindings.refetch()} />
+        )}
+        {bindings.data?.length === 0 && (
+          <EmptyView
+            icon="binding"
+            action={
+              <Button component={Link} to="/bindings/new" search={{ package: found.id } as never}>
+                Bind it
+              </Button>
+            }
+            command={shellCommand(
+              "backplane",
+              "binding",
+              "create",
+              `${found.package_id}@${found.version}`,
+              firstExport(found),
+            )}
+          >
+            Nothing of this package can be called until it is bound.
+          </EmptyView>
+        )}
+        {bindings.data !== undefined && bindings.data.length > 0 && (
+          <DataTable
+            label="Bindings of the package"
+            columns={BOUND_COLUMNS}
+            rows={bindings.data}
+            rowKey={({ binding_id }) => binding_id}
+          />
+        )}
+      </Card>
+      <div className={layout.pair}>
+        <Card title="Trust">
+          <Fields
+            items={[
+              ["Signature", <SignatureBadge key="badge" signature={signature} />],
+              ["What it proves", signatureText(signature)],
+              [
+                "Provenance",
+                provenance === undefined ? "Not recorded for this source." : describeProvenance(provenance),
+              ],
+              ["Digest", <Digest key="digest" value={found.digest} />],
+              ["Source", originText(found)],
+              ["Reference", oci?.reference ?? null],
+              ["OCI manifest", oci === undefined ? null : <Digest key="oci" value={oci.manifest_digest} />],
+              [
+                "Installed",
+                <span key="at">
+                  <Time at={found.installed_at} /> by {found.installed_by}
+                </span>,
+              ],
+            ]}
+          />
+        </Card>
+        <Card title="Package">
+          <Fields
+            items={[
+              ["Contains", kindText(found)],
+              ["License", manifest.license === "" ? "Not stated" : manifest.license],
+              ["Repository", manifest.source === "" ? null : manifest.source],
+              ["Protocol", runtime.protocol],
+              [
+                "Program",
+                runtime.protocol === "skills" ? null : <code key="run">{runtime.entrypoint.join(" ")}</code>,
+              ],
+              ["Size", bytesText(found.size_bytes)],
+              ["Skills", skills.length === 0 ? null : skills.map(({ name }) => name).join(", ")],
+              [
+                "Processes",
+                processes.length === 0 ? "None is running now." : processes.map(processText).join("; "),
+              ],
+            ]}
+          />
+        </Card>
+      </div>
+      <Card title="The same in a terminal">
+        <CliCommand
+          command={shellCommand("backplane", "plugin", "info", `${found.package_id}@${found.version}`)}
+        />
+      </Card>
+    </div>
+  );
+}
+
+const BOUND_COLUMNS: readonly Column<Binding>[] = [
+  {
+    header: "Export",
+    cell: ({ binding_id, export_id }) => (
+      <RowLink to="/bindings/$id" params={{ id: binding_id }}>
+        {export_id === WHOLE_PACKAGE ? "All tools" : export_id}
+      </RowLink>
+    ),
+  },
+  { header: "Version", cell: ({ package_version }) => package_version },
+  { header: "Scope", cell: ({ scope }) => scope.project_id ?? "Whole organisation" },
+  { header: "Calls", cell: ({ rollout }) => `${rollout.traffic_percent} %` },
+  { header: "State", cell: (binding) => <BindingBadge binding={binding} /> },
+  { header: "Changed", numeric: true, cell: ({ updated_at }) => <Time at={updated_at} /> },
+];
+
+/** Enables or disables all bindings together, from the next call on. */
+function SwitchButton({ bindings, name }: { bindings: readonly Binding[]; name: string }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const on = bindings.some(({ status }) => status !== "disabled");
+  const toggle = useMutation({
+    mutationFn: () =>
+      Promise.all(
+        bindings.map(({ binding_id }) =>
+          client.bindings.patch(binding_id, { status: on ? "disabled" : "active" }),
+        ),
+      ),
+    onSuccess: () =>
+      toast.show({ tone: "good", title: `${name} is ${on ? "disabled" : "enabled"} from the next call on.` }),
+    onError: toast.fail,
+    onSettled: () =>
+      Promise.all(["bindings", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] }))),
+  });
+  if (bindings.length === 0) return null;
+  return (
+    <Button size="xs" variant="default" loading={toggle.isPending} onClick={() => toggle.mutate()}>
+      {on ? "Disable all" : "Enable all"}
+    </Button>
+  );
+}
+
+function processText({ pid, state, memory_bytes }: GatewayStatus["runner"]["servers"][number]): string {
+  return `${pid} (${state}, ${bytesText(memory_bytes)})`;
+}
+
+function firstExport({ manifest: { runtime, exports } }: Package): string {
+  return isDescribed(runtime.protocol) ? WHOLE_PACKAGE : (exports[0]?.id ?? WHOLE_PACKAGE);
+}

@@ -1,0 +1,211 @@
+/** Upgrades that wait for a decision, and newer versions of what is installed. */
+import type { OutdatedPackage, WaitingUpgrade } from "@backplane/contract";
+import { Button } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { bindingQueries } from "../../api/bindings.ts";
+import { packageQueries } from "../../api/packages.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { Badge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { type Column, DataTable } from "../../parts/data-table.tsx";
+import { EmptyView } from "../../parts/empty-view.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Icon } from "../../parts/icon.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { Notice } from "../../parts/notice.tsx";
+import parts from "../../parts/parts.module.css";
+import { RowLink } from "../../parts/row-link.tsx";
+import { Time } from "../../parts/time.tsx";
+import { useToast } from "../../parts/toast.tsx";
+import { originText } from "./package-text.ts";
+
+export function PackageUpdates() {
+  const client = useClient();
+  const outdated = useQuery(packageQueries.outdated(client));
+  return (
+    <div className={layout.stack}>
+      <WaitingUpgrades />
+      <Card
+        title="Newer versions"
+        flush
+        actions={
+          <Button
+            size="xs"
+            variant="default"
+            leftSection={<Icon name="refresh" size={14} />}
+            loading={outdated.isFetching}
+            onClick={() => void outdated.refetch()}
+          >
+            Check again
+          </Button>
+        }
+      >
+        {outdated.isError && outdated.data === undefined && (
+          <ErrorView error={outdated.error} onRetry={() => void outdated.refetch()} />
+        )}
+        {outdated.isPending && <ListSkeleton />}
+        {outdated.data?.length === 0 && (
+          <EmptyView icon="check" command="backplane plugin outdated">
+            No package is installed, so there is nothing to upgrade.
+          </EmptyView>
+        )}
+        {outdated.data !== undefined && outdated.data.length > 0 && (
+          <DataTable
+            label="Versions in use and the newest ones"
+            columns={OUTDATED_COLUMNS}
+            rows={outdated.data.toSorted((a, b) => Number(b.outdated) - Number(a.outdated))}
+            rowKey={({ package_id }) => package_id}
+          />
+        )}
+      </Card>
+    </div>
+  );
+}
+
+const OUTDATED_COLUMNS: readonly Column<OutdatedPackage>[] = [
+  {
+    header: "Package",
+    cell: (row) => (
+      <>
+        <RowLink to="/plugins" search={{ q: row.package_id }}>
+          {row.package_id}
+        </RowLink>
+        <span className={parts.rowSub}>{row.note ?? originText(row)}</span>
+      </>
+    ),
+  },
+  { header: "In use", cell: ({ in_use }) => in_use.join(", ") || "–" },
+  { header: "Newest installed", cell: ({ newest_installed }) => newest_installed },
+  { header: "Newest available", cell: ({ newest_available }) => newest_available ?? "Unknown" },
+  {
+    header: "State",
+    cell: ({ outdated }) =>
+      outdated ? (
+        <Badge tone="warn" icon="up">
+          Outdated
+        </Badge>
+      ) : (
+        <Badge tone="good" icon="check">
+          Current
+        </Badge>
+      ),
+  },
+  { header: "Action", numeric: true, cell: (row) => <ReviewButton row={row} /> },
+];
+
+/** An installed version is reviewed directly; another one is installed first, without bindings. */
+function ReviewButton({ row }: { row: OutdatedPackage }) {
+  const { package_id, newest_installed, newest_available, outdated, source } = row;
+  const packages = useQuery(packageQueries.all(useClient()));
+  if (!outdated) return null;
+  const target = packages.data?.find(
+    (one) => one.package_id === package_id && one.version === newest_installed,
+  );
+  if (source !== null && newest_available !== null && newest_available !== newest_installed)
+    return (
+      <Button
+        component={Link}
+        to="/plugins/install"
+        search={{ source } as never}
+        size="compact-sm"
+        variant="default"
+      >
+        Get {newest_available}
+      </Button>
+    );
+  if (target === undefined) return null;
+  return (
+    <Button
+      component={Link}
+      to="/upgrades/$id"
+      params={{ id: target.id } as never}
+      size="compact-sm"
+      variant="default"
+    >
+      Review upgrade
+    </Button>
+  );
+}
+
+/** An upgrade that adds permissions is held while the old version answers. */
+export function WaitingUpgrades({ package_id }: { package_id?: string }) {
+  const client = useClient();
+  const waiting = useQuery(bindingQueries.waitingUpgrades(client));
+  if (waiting.isError && waiting.data === undefined)
+    return <ErrorView error={waiting.error} onRetry={() => void waiting.refetch()} />;
+  const shown = (waiting.data ?? []).filter(
+    (one) => package_id === undefined || one.package_id === package_id,
+  );
+  return shown.map((upgrade) => (
+    <WaitingUpgradeNotice
+      key={`${upgrade.package_id} ${upgrade.other_version} ${upgrade.scope.project_id}`}
+      upgrade={upgrade}
+    />
+  ));
+}
+
+function WaitingUpgradeNotice({ upgrade }: { upgrade: WaitingUpgrade }) {
+  const { waits_for, package_id, version, other_version, scope, binding_ids, since, message, fix } = upgrade;
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const decide = useMutation({
+    mutationFn: async (decision: "grant" | "withhold" | "withdraw"): Promise<unknown> => {
+      if (decision === "withdraw")
+        return await Promise.all(binding_ids.map((id) => client.bindings.rollback(id)));
+      return await client.bindings.upgrade({
+        package_id,
+        package_version: other_version,
+        new_permissions: decision,
+        ...(scope.project_id === null ? { org_wide: true } : {}),
+      });
+    },
+    onSuccess: (_done, decision) =>
+      toast.show({
+        tone: "good",
+        title:
+          decision === "withdraw"
+            ? `The upgrade was withdrawn; ${package_id} ${version} stays in use.`
+            : `${package_id} ${other_version} is in use.`,
+      }),
+    onError: toast.fail,
+    onSettled: () =>
+      Promise.all(
+        ["bindings", "packages", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
+      ),
+  });
+  const buttons = [
+    ["grant", "Grant and upgrade"],
+    ["withhold", "Upgrade without them"],
+    ["withdraw", "Withdraw"],
+  ] as const;
+  return (
+    <Notice
+      tone={waits_for === "rollback" ? "bad" : "warn"}
+      title={
+        waits_for === "rollback"
+          ? `${package_id} could not be rolled back`
+          : `The upgrade of ${package_id} to ${other_version} waits for your decision`
+      }
+      actions={
+        waits_for === "permissions" &&
+        buttons.map(([decision, label]) => (
+          <Button
+            key={decision}
+            size="xs"
+            variant="default"
+            loading={decide.isPending && decide.variables === decision}
+            onClick={() => decide.mutate(decision)}
+          >
+            {label}
+          </Button>
+        ))
+      }
+    >
+      <p>
+        {message} {waits_for === "rollback" ? fix : `${version} answers all calls`} since <Time at={since} />.
+      </p>
+    </Notice>
+  );
+}

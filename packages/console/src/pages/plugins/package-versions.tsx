@@ -1,0 +1,193 @@
+/** The installed versions of a package, the differences between them, and the rollback. */
+import { type Binding, comparePackages, type Package } from "@backplane/contract";
+import { Button, Select } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { packageQueries } from "../../api/packages.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { Badge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { Confirm } from "../../parts/confirm.tsx";
+import { type Column, DataTable } from "../../parts/data-table.tsx";
+import { Digest } from "../../parts/digest.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { Sentence } from "../../parts/permission-list.tsx";
+import { SignatureBadge } from "../../parts/plugin-badges.tsx";
+import { RowLink } from "../../parts/row-link.tsx";
+import { Time } from "../../parts/time.tsx";
+import { useToast } from "../../parts/toast.tsx";
+import { versionInUse } from "./group-packages.ts";
+import { countText } from "./package-text.ts";
+
+export function PackageVersions({ found, bindings }: { found: Package; bindings: readonly Binding[] }) {
+  const packages = useQuery(packageQueries.all(useClient()));
+  if (packages.isError && packages.data === undefined)
+    return <ErrorView error={packages.error} onRetry={() => void packages.refetch()} />;
+  if (packages.isPending) return <ListSkeleton />;
+  const versions = packages.data.filter(({ package_id }) => package_id === found.package_id);
+  return (
+    <div className={layout.stack}>
+      <Card title="Installed versions" flush actions={<RollbackButton bindings={bindings} />}>
+        <DataTable
+          label="Installed versions"
+          columns={versionColumns(bindings)}
+          rows={versions.toSorted((a, b) => b.installed_at.localeCompare(a.installed_at))}
+          rowKey={({ id }) => id}
+        />
+      </Card>
+      <VersionComparison found={found} versions={versions} used={versionInUse(bindings)} />
+    </div>
+  );
+}
+
+function versionColumns(bindings: readonly Binding[]): readonly Column<Package>[] {
+  const users = ({ version }: Package) =>
+    bindings.filter(({ package_version }) => package_version === version);
+  return [
+    {
+      header: "Version",
+      cell: ({ id, version }) => (
+        <RowLink to="/plugins/$id" params={{ id }} search={{ view: "versions" }}>
+          {version}
+        </RowLink>
+      ),
+    },
+    { header: "Digest", cell: ({ digest }) => <Digest value={digest} /> },
+    { header: "Trust", cell: ({ signature }) => <SignatureBadge signature={signature} /> },
+    {
+      header: "In use",
+      cell: (row) =>
+        users(row).length === 0 ? (
+          "No"
+        ) : (
+          <Badge tone="good" icon="check">
+            {`By ${countText(users(row).length, "binding")}`}
+          </Badge>
+        ),
+    },
+    { header: "Installed", cell: ({ installed_at }) => <Time at={installed_at} /> },
+    {
+      header: "Action",
+      numeric: true,
+      cell: (row) =>
+        bindings.length > 0 &&
+        users(row).length === 0 && (
+          <Button
+            component={Link}
+            to="/upgrades/$id"
+            params={{ id: row.id } as never}
+            size="compact-sm"
+            variant="default"
+          >
+            Review upgrade
+          </Button>
+        ),
+    },
+  ];
+}
+
+interface VersionComparisonProps {
+  found: Package;
+  versions: readonly Package[];
+  used: string | null;
+}
+
+function VersionComparison({ found, versions, used }: VersionComparisonProps) {
+  const others = versions.filter(({ id }) => id !== found.id);
+  const [chosen, setChosen] = useState<string | null>(null);
+  const before =
+    others.find(({ id }) => id === chosen) ?? others.find(({ version }) => version === used) ?? others[0];
+  if (before === undefined) return null;
+  return (
+    <Card
+      title={`From ${before.version} to ${found.version}`}
+      actions={
+        <Select
+          aria-label="Compare with version"
+          size="xs"
+          allowDeselect={false}
+          data={others.map(({ id, version }) => ({ value: id, label: version }))}
+          value={before.id}
+          onChange={setChosen}
+        />
+      }
+    >
+      <ChangeList before={before} after={found} />
+    </Card>
+  );
+}
+
+/** Sentences of `comparePackages` about what the version can do in addition. */
+const WIDER = /will be able to|will need the secret|will no longer ask for approval|provenance is lost/;
+
+/** One sentence for each change; those that widen what the plugin can do are marked. */
+export function ChangeList({ before, after }: { before: Package; after: Package }) {
+  const changes = comparePackages(before, after);
+  if (changes.length === 0)
+    return <p className={layout.text}>Nothing changes in its exports, permissions and configuration.</p>;
+  return (
+    <ul className={layout.sentences}>
+      {changes.map((sentence) => {
+        const wider = WIDER.test(sentence);
+        return (
+          <Sentence key={sentence} tone={wider ? "warn" : "quiet"} icon={wider ? "alert" : "dot"}>
+            {sentence}
+          </Sentence>
+        );
+      })}
+    </ul>
+  );
+}
+
+/** Ends a rollout or withdraws a held upgrade, if there is one; otherwise returns to the previous version. */
+function RollbackButton({ bindings }: { bindings: readonly Binding[] }) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const [asking, setAsking] = useState(false);
+  const pending = bindings.filter(
+    ({ held_upgrade, share_of, rollout }) =>
+      held_upgrade !== undefined || (share_of !== undefined && rollout.traffic_percent > 0),
+  );
+  const back = pending.length > 0 ? pending : bindings.filter(({ previous }) => previous !== undefined);
+  const rollback = useMutation({
+    mutationFn: async () => {
+      for (const { binding_id, generation } of back)
+        await client.bindings.rollback(binding_id, { generation });
+    },
+    onSuccess: () =>
+      toast.show({ tone: "good", title: "Rolled back. The next call runs the previous version." }),
+    onError: toast.fail,
+    onSettled: () => {
+      setAsking(false);
+      return Promise.all(
+        ["bindings", "packages", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })),
+      );
+    },
+  });
+  if (back.length === 0) return null;
+  const versions = [...new Set(back.flatMap(({ previous }) => previous?.package_version ?? []))].join(", ");
+  return (
+    <>
+      <Button size="xs" variant="default" onClick={() => setAsking(true)}>
+        {pending.length > 0 ? "End the rollout" : `Roll back to ${versions}`}
+      </Button>
+      <Confirm
+        opened={asking}
+        title={pending.length > 0 ? "End the rollout?" : `Roll back to ${versions}?`}
+        action="Roll back"
+        busy={rollback.isPending}
+        onConfirm={() => rollback.mutate()}
+        onClose={() => setAsking(false)}
+      >
+        <p>
+          {pending.length > 0
+            ? "The new version gets no more calls, and an upgrade that waits for an admin is withdrawn."
+            : "Each binding returns to the version and the settings that it had before its last upgrade."}
+        </p>
+      </Confirm>
+    </>
+  );
+}

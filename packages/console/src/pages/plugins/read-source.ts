@@ -1,0 +1,159 @@
+/** The sources that `backplane plugin install` accepts, as a person writes them. */
+import type { PluginExample } from "@backplane/client";
+import type { InstallationRequest } from "@backplane/contract";
+
+export type RequestedSource = InstallationRequest["source"];
+
+export const SOURCE_KINDS = [
+  {
+    value: "npm",
+    label: "npm",
+    short: "MCP server or kernel plugin",
+    placeholder: "@scope/server@1.2.3",
+    hint: "An MCP server or kernel plugin from the npm registry.",
+  },
+  {
+    value: "pypi",
+    label: "PyPI",
+    short: "MCP server in Python",
+    placeholder: "mcp-server-time==1.2.3",
+    hint: "An MCP server from the Python package index.",
+  },
+  {
+    value: "image",
+    label: "Container image",
+    short: "MCP server in an image",
+    placeholder: "ghcr.io/acme/server:1.2",
+    hint: "An MCP server in a container image.",
+  },
+  {
+    value: "oci",
+    label: "OCI registry",
+    short: "Signed package",
+    placeholder: "oci://ghcr.io/acme/devkit:0.1.0",
+    hint: "A package in an OCI registry.",
+  },
+  {
+    value: "mcp_url",
+    label: "Remote MCP server",
+    short: "By its address",
+    placeholder: "https://mcp.example.com/mcp",
+    hint: "The gateway connects to it; nothing runs here.",
+  },
+  {
+    value: "mcp_json",
+    label: "mcp.json",
+    short: "Servers of another client",
+    placeholder: '{ "mcpServers": { … } }',
+    hint: "All servers in another client's configuration file.",
+  },
+  {
+    value: "folder",
+    label: "Folder",
+    short: "On the gateway's machine",
+    placeholder: "/home/me/my-plugin",
+    hint: "A folder on the gateway's machine.",
+  },
+  {
+    value: "example",
+    label: "Example",
+    short: "Comes with Backplane",
+    placeholder: "Choose an example",
+    hint: "A plugin to try out and to learn from.",
+  },
+  {
+    value: "archive",
+    label: "Archive",
+    short: "From this computer",
+    placeholder: "",
+    hint: "A .tgz, .zip, .jar or OCI layout from this computer.",
+  },
+] as const;
+
+export type SourceKind = (typeof SOURCE_KINDS)[number]["value"];
+
+export interface SourceDraft {
+  kind: SourceKind;
+  text: string;
+  /** For a remote server. */
+  name: string;
+  /** Arguments of a server, one per line. */
+  args: string;
+  /** The program of a Python package, if it has several. */
+  script: string;
+  /** Slots of a server for secrets that it does not declare itself. */
+  slots: readonly string[];
+}
+
+/** Understands the spelling of the command line as well: `npm:NAME`, `oci://…`, `https://…`, `/folder`. */
+export function draftOf(text: string): SourceDraft {
+  const plain = { name: "", args: "", script: "", slots: [] };
+  for (const kind of ["npm", "pypi", "image"] as const)
+    if (text.startsWith(`${kind}:`)) return { ...plain, kind, text: text.slice(kind.length + 1) };
+  if (text.startsWith("example:")) return { ...plain, kind: "example", text: text.slice("example:".length) };
+  if (text.startsWith("oci://")) return { ...plain, kind: "oci", text };
+  if (/^https?:\/\//.test(text)) return { ...plain, kind: "mcp_url", text };
+  if (text.startsWith("/")) return { ...plain, kind: "folder", text };
+  if (text.trimStart().startsWith("{")) return { ...plain, kind: "mcp_json", text };
+  return { ...plain, kind: "npm", text };
+}
+
+/** Returns what is missing or wrong as a string. `examples` are those of the gateway. */
+export function readSource(
+  draft: SourceDraft,
+  examples: readonly PluginExample[] = [],
+): RequestedSource | string {
+  const text = draft.text.trim();
+  const args = draft.args.split("\n").filter((line) => line !== "");
+  const slots = draft.slots.length === 0 ? {} : { secret_slots: [...draft.slots] };
+  if (text === "") return "Name what to install.";
+  switch (draft.kind) {
+    case "npm":
+      return { kind: "npm", spec: text, args, ...slots };
+    case "pypi": {
+      const script = draft.script.trim();
+      return { kind: "pypi", spec: text, args, ...(script === "" ? {} : { script }), ...slots };
+    }
+    case "image":
+      return { kind: "image", reference: text, args, ...slots };
+    case "example": {
+      const found = examples.find(({ name }) => name === text);
+      return found === undefined
+        ? `${text} is not an example of this gateway.`
+        : { kind: "folder", path: found.path };
+    }
+    case "oci":
+      return { kind: "oci", reference: text.startsWith("oci://") ? text : `oci://${text}` };
+    case "folder":
+      return text.startsWith("/") ? { kind: "folder", path: text } : "Write the absolute path of the folder.";
+    case "mcp_url": {
+      const name = draft.name.trim();
+      return name === ""
+        ? "Name the server; its tools will be named mcp_NAME_…."
+        : { kind: "mcp_url", name, url: text, ...slots };
+    }
+    case "mcp_json":
+      try {
+        return { kind: "mcp_json", document: JSON.parse(text), ...slots };
+      } catch (error) {
+        return `This is not valid JSON: ${(error as Error).message}`;
+      }
+    case "archive":
+      return "Choose a file.";
+  }
+}
+
+/** The command that installs the same source. */
+export function installCommand(draft: SourceDraft, file: string | null, flags: string[] = []): string[] {
+  const { kind, text, name, args, script } = draft;
+  const more = args.split("\n").filter((line) => line !== "");
+  const rest = [...flags, ...(more.length === 0 ? [] : ["--", ...more])];
+  const install = ["backplane", "plugin", "install"];
+  if (kind === "archive") return [...install, file ?? "FILE", ...flags];
+  if (kind === "mcp_url") return [...install, "--mcp", text, name === "" ? "NAME" : name, ...flags];
+  if (kind === "mcp_json") return [...install, "./mcp.json", ...flags];
+  if (kind === "pypi" && script !== "") return [...install, `pypi:${text}`, "--script", script, ...rest];
+  return [...install, PREFIXED.includes(kind) ? `${kind}:${text}` : text, ...rest];
+}
+
+const PREFIXED: readonly SourceKind[] = ["npm", "pypi", "image", "example"];

@@ -1,0 +1,54 @@
+/**
+ * Finds the approval and the record of each tool call. The tape has neither id, so they are matched by the tool, the
+ * exact arguments and the time; identical calls are interchangeable.
+ */
+import { type Approval, type Invocation, isObject, type Json } from "@backplane/contract";
+import type { ToolItem, TranscriptItem } from "./build-transcript.ts";
+
+/** The clock of the tape and that of the records differ by this much at most. */
+const SKEW_MS = 1_000;
+
+/** Changes the tool items, and returns the approvals that belong to none of them. */
+export function attachCalls(
+  items: readonly TranscriptItem[],
+  approvals: readonly Approval[],
+  invocations: readonly Invocation[],
+): Approval[] {
+  const tools = items.filter((item): item is ToolItem => item.type === "tool");
+  const by_call = new Map<string, ToolItem[]>();
+  for (const tool of tools) {
+    const key = callKey(tool.name, tool.args);
+    const same = by_call.get(key);
+    if (same === undefined) by_call.set(key, [tool]);
+    else same.push(tool);
+  }
+  const find = (key: string, at: string, isFree: (tool: ToolItem) => boolean) =>
+    by_call.get(key)?.findLast((tool) => isFree(tool) && Date.parse(tool.at) <= Date.parse(at) + SKEW_MS);
+
+  const others: Approval[] = [];
+  for (const approval of approvals.toSorted((a, b) => a.requested_at.localeCompare(b.requested_at))) {
+    const { tool: name, input, requested_at, replaces } = approval;
+    const tool =
+      (replaces === null ? undefined : tools.find((each) => each.approval?.id === replaces)) ??
+      find(callKey(name, input), requested_at, (each) => each.approval === null);
+    if (tool === undefined) others.push(approval);
+    else tool.approval = approval;
+  }
+  for (const invocation of invocations.toSorted((a, b) => a.created_at.localeCompare(b.created_at))) {
+    const { id, export_id, input, created_at } = invocation;
+    const tool =
+      tools.find(({ approval }) => approval?.invocation_id === id) ??
+      find(callKey(export_id, input), created_at, (each) => each.invocation === null && !each.approval);
+    if (tool !== undefined) tool.invocation = invocation;
+  }
+  return others;
+}
+
+function callKey(name: string, input: Json): string {
+  return `${name} ${JSON.stringify(input, sortKeys)}`;
+}
+
+function sortKeys(_key: string, value: unknown): unknown {
+  if (!isObject(value as Json)) return value;
+  return Object.fromEntries(Object.entries(value as object).toSorted(([a], [b]) => (a < b ? -1 : 1)));
+}

@@ -1,0 +1,325 @@
+/** The policy of the organisation or project, and why a call of a tool would run, ask or be denied. */
+import {
+  CALL_CONTEXTS,
+  type CallContext,
+  type Json,
+  type Policy,
+  type PolicyExplanation,
+  type PolicyLevel,
+  RISK_CONTEXTS,
+  ROLES,
+  type Role,
+  TOLERANCES,
+} from "@backplane/contract";
+import { Button, SegmentedControl, Select, Textarea, TextInput } from "@mantine/core";
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { catalogQueries } from "../../api/catalog.ts";
+import { useClient, useServices } from "../../api/services.ts";
+import { policyQueries } from "../../api/settings.ts";
+import { Badge, RiskBadge } from "../../parts/badge.tsx";
+import { Card } from "../../parts/card.tsx";
+import { ErrorView } from "../../parts/error-view.tsx";
+import { Fields } from "../../parts/fields.tsx";
+import { JsonView } from "../../parts/json-view.tsx";
+import layout from "../../parts/layout.module.css";
+import { ListSkeleton } from "../../parts/list-skeleton.tsx";
+import { Sentence } from "../../parts/permission-list.tsx";
+import { useToast } from "../../parts/toast.tsx";
+
+export function PolicySettings() {
+  const [level, setLevel] = useState<PolicyLevel>("org");
+  const query = useQuery(policyQueries.current(useClient(), level));
+  return (
+    <div className={layout.stack}>
+      <div>
+        <SegmentedControl
+          aria-label="Level"
+          data={[
+            { value: "org", label: "Organisation" },
+            { value: "project", label: "Project" },
+          ]}
+          value={level}
+          onChange={(next) => setLevel(next as PolicyLevel)}
+        />
+      </div>
+      {query.isPending && <ListSkeleton />}
+      {query.isError && query.data === undefined && (
+        <ErrorView error={query.error} onRetry={() => void query.refetch()} />
+      )}
+      {query.data !== undefined && (
+        <>
+          <PolicyEditor
+            key={`${level} ${query.data.generation}`}
+            level={level}
+            policy={query.data.policy}
+            generation={query.data.generation}
+          />
+          <Card title="Effective policy">
+            <details>
+              <summary>Defaults, organisation and project combined</summary>
+              <JsonView value={query.data.effective} label="Effective policy" />
+            </details>
+          </Card>
+        </>
+      )}
+      <ExplainCard />
+    </div>
+  );
+}
+
+const CONTEXTS: Record<(typeof RISK_CONTEXTS)[number], { label: string; description: string }> = {
+  conversation: {
+    label: "In a conversation",
+    description: "A model calls a tool while a person reads along.",
+  },
+  background: {
+    label: "In the background",
+    description: "A run that somebody started, without a person watching.",
+  },
+  headless: { label: "Headless", description: "Nobody can be asked, so anything above is refused." },
+};
+const LEVELS = TOLERANCES.map((value) => ({ value, label: `Up to ${value} risk` })).map((one) =>
+  one.value === "none"
+    ? { ...one, label: "Nothing" }
+    : one.value === "full"
+      ? { ...one, label: "Everything but critical" }
+      : one,
+);
+
+interface PolicyEditorProps {
+  level: PolicyLevel;
+  policy: Policy;
+  generation: number;
+}
+
+/** The common choices as fields; the whole document as JSON, which the gateway checks. */
+function PolicyEditor({ level, policy, generation }: PolicyEditorProps) {
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const [draft, setDraft] = useState<Policy>(policy);
+  const [text, setText] = useState(() => JSON.stringify(policy, null, 2));
+  const [problem, setProblem] = useState<string | null>(null);
+  const save = useMutation({
+    mutationFn: () => client.policy.put(draft, { level, generation }),
+    onSuccess: async () => {
+      toast.show({ tone: "good", title: "The policy applies from the next call on." });
+      await Promise.all(["policy", "catalog"].map((noun) => queries.invalidateQueries({ queryKey: [noun] })));
+    },
+  });
+  const change = (next: Policy) => {
+    setDraft(next);
+    setText(JSON.stringify(next, null, 2));
+    setProblem(null);
+  };
+  const edit = (next: string) => {
+    setText(next);
+    try {
+      setDraft(JSON.parse(next) as Policy);
+      setProblem(null);
+    } catch (error) {
+      setProblem(`This is not valid JSON: ${(error as Error).message}`);
+    }
+  };
+  const changed = JSON.stringify(draft) !== JSON.stringify(policy);
+  return (
+    <Card
+      title="Policy"
+      actions={
+        <Button
+          size="xs"
+          disabled={!changed || problem !== null}
+          loading={save.isPending}
+          onClick={() => save.mutate()}
+          aria-label="Save the policy"
+        >
+          Save
+        </Button>
+      }
+    >
+      <div className={layout.stack}>
+        <div className={layout.columns}>
+          {RISK_CONTEXTS.map((context) => (
+            <Select
+              key={context}
+              label={`Runs without asking: ${CONTEXTS[context].label.toLowerCase()}`}
+              description={CONTEXTS[context].description}
+              placeholder="Default"
+              clearable
+              data={LEVELS}
+              value={draft.tolerance?.[context] ?? null}
+              onChange={(value) => change(withTolerance(draft, context, value))}
+            />
+          ))}
+          <Select
+            label="What a lasting approval may cover"
+            description="Answers for a session, allow rules and bindings that never ask."
+            placeholder="Default"
+            clearable
+            data={LEVELS}
+            value={draft.lasting_approvals ?? null}
+            onChange={(value) => {
+              const { lasting_approvals: _before, ...rest } = draft;
+              change(
+                value === null
+                  ? rest
+                  : { ...rest, lasting_approvals: value as NonNullable<Policy["lasting_approvals"]> },
+              );
+            }}
+          />
+        </div>
+        <Textarea
+          label="The whole policy as JSON"
+          description="Roles, channels, security rules, risk floors, token budgets and limits. Fields that are absent have their default."
+          autosize
+          minRows={4}
+          maxRows={24}
+          spellCheck={false}
+          classNames={{ input: layout.mono ?? "" }}
+          value={text}
+          error={problem}
+          onChange={({ currentTarget }) => edit(currentTarget.value)}
+        />
+        {save.error !== null && <ErrorView error={save.error} />}
+      </div>
+    </Card>
+  );
+}
+
+function withTolerance(
+  policy: Policy,
+  context: (typeof RISK_CONTEXTS)[number],
+  value: string | null,
+): Policy {
+  const { [context]: _before, ...rest } = policy.tolerance ?? {};
+  const tolerance = value === null ? rest : { ...rest, [context]: value };
+  const { tolerance: _all, ...others } = policy;
+  return Object.keys(tolerance).length === 0 ? others : ({ ...others, tolerance } as Policy);
+}
+
+const OUTCOMES = {
+  run: { tone: "good", icon: "check", word: "Runs" },
+  ask: { tone: "warn", icon: "approval", word: "Asks for approval" },
+  deny: { tone: "bad", icon: "octagon", word: "Is denied" },
+} as const;
+
+function ExplainCard() {
+  const client = useClient();
+  const tools = useQuery(catalogQueries.list(client, { all: true }));
+  const [tool, setTool] = useState<string | null>(null);
+  const [input, setInput] = useState("");
+  const [context, setContext] = useState<string | null>(null);
+  const [role, setRole] = useState<string | null>(null);
+  const [channel, setChannel] = useState("");
+  const explain = useMutation({
+    mutationFn: () => {
+      const given = input.trim() === "" ? undefined : (JSON.parse(input) as Json);
+      return client.policy.explain(tool!, {
+        ...(given === undefined ? {} : { input: given }),
+        ...(context === null ? {} : { context: context as CallContext }),
+        ...(role === null ? {} : { role: role as Role }),
+        ...(channel === "" ? {} : { channel }),
+      });
+    },
+  });
+  return (
+    <Card title="Why does a tool ask?">
+      <div className={layout.stack}>
+        <div className={layout.row} style={{ alignItems: "flex-end" }}>
+          <Select
+            label="Tool"
+            searchable
+            limit={50}
+            w="18rem"
+            data={[...new Set((tools.data ?? []).map(({ name }) => name))]}
+            value={tool}
+            onChange={setTool}
+          />
+          <Select
+            label="Context"
+            placeholder="A direct call"
+            clearable
+            w="11rem"
+            data={[...CALL_CONTEXTS]}
+            value={context}
+            onChange={setContext}
+          />
+          <Select
+            label="Role"
+            placeholder="Yours"
+            clearable
+            w="8rem"
+            data={[...ROLES]}
+            value={role}
+            onChange={setRole}
+          />
+          <TextInput
+            label="Channel"
+            placeholder="None"
+            w="9rem"
+            value={channel}
+            onChange={({ currentTarget }) => setChannel(currentTarget.value)}
+          />
+          <Textarea
+            label="Arguments as JSON"
+            description="Only for rules that check them."
+            autosize
+            w="18rem"
+            spellCheck={false}
+            value={input}
+            onChange={({ currentTarget }) => setInput(currentTarget.value)}
+          />
+          <Button
+            variant="default"
+            disabled={tool === null}
+            loading={explain.isPending}
+            onClick={() => explain.mutate()}
+          >
+            Explain
+          </Button>
+        </div>
+        {explain.error !== null && <ErrorView error={explain.error} />}
+        {explain.data !== undefined && <Explanation found={explain.data} />}
+      </div>
+    </Card>
+  );
+}
+
+function Explanation({ found }: { found: PolicyExplanation }) {
+  const { tone, icon, word } = OUTCOMES[found.outcome];
+  return (
+    <div className={layout.tight}>
+      <Fields
+        items={[
+          [
+            "Outcome",
+            <Badge key="outcome" tone={tone} icon={icon}>
+              {word}
+            </Badge>,
+          ],
+          ["Why", found.reason],
+          ["Risk", <RiskBadge key="risk" risk={found.risk} />],
+          ["Allowed by", found.allowed_by],
+          ["As", `${found.role}, ${found.context}`],
+        ]}
+      />
+      <ul className={layout.sentences}>
+        {found.risk_sources.map(({ source, risk, why }) => (
+          <Sentence key={source + why} tone="quiet" icon="dot">
+            {risk}: {why}
+          </Sentence>
+        ))}
+        {found.steps.map(({ rule, about, decision, reason }) => (
+          <Sentence
+            key={rule}
+            tone={decision === "pass" ? "good" : decision === "ask" ? "warn" : "bad"}
+            icon={decision === "pass" ? "check" : decision === "ask" ? "approval" : "octagon"}
+          >
+            {about}
+            {reason !== null && <span className={layout.reason}>{reason}</span>}
+          </Sentence>
+        ))}
+      </ul>
+    </div>
+  );
+}

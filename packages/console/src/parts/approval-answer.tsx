@@ -1,0 +1,159 @@
+/**
+ * The answer to identical calls that await approval, beside the conversation that made them. Each answer carries the
+ * digest of what is shown. If the risk is high, the focus starts on Reject: a habitual Enter must not approve.
+ */
+import {
+  type AnswerCoverage,
+  type Approval,
+  type ApprovalResponse,
+  codeOf,
+  compareRisk,
+} from "@backplane/contract";
+import { Button, Menu, Textarea } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { useEffect, useRef, useState } from "react";
+import { useServices } from "../api/services.ts";
+import { Icon } from "./icon.tsx";
+import { JsonView } from "./json-view.tsx";
+import layout from "./layout.module.css";
+import styles from "./parts.module.css";
+import { asSentence } from "./sentence.ts";
+import { useNow } from "./time.tsx";
+import { countdownText, exactTime } from "./time-text.ts";
+import { useToast } from "./toast.tsx";
+
+const SOON_MS = 60_000;
+
+export interface ApprovalAnswerFormProps {
+  approvals: readonly [Approval, ...Approval[]];
+  /** Called when the answer has been accepted; the form then disappears with its focus. */
+  onAnswered?: (() => void) | undefined;
+}
+
+export function ApprovalAnswerForm({ approvals, onAnswered }: ApprovalAnswerFormProps) {
+  const [first] = approvals;
+  const { client, queries } = useServices();
+  const toast = useToast();
+  const left = Date.parse(first.expires_at) - useNow(1_000);
+  const [feedback, setFeedback] = useState("");
+  const careful = compareRisk(first.risk, "high") >= 0;
+  const start = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (mayMoveFocus()) start.current?.focus({ preventScroll: true });
+  }, []);
+  const times = approvals.length > 1 ? ` ×${approvals.length}` : "";
+  const answer = useMutation({
+    mutationFn: async ({ response, covers }: { response: ApprovalResponse; covers?: AnswerCoverage }) => {
+      const said = feedback.trim() === "" ? {} : { feedback: feedback.trim() };
+      for (const [index, { id, digest }] of approvals.entries()) {
+        // A lasting answer covers all identical calls, so it is sent only once.
+        const reply =
+          index === 0 || response === "reject"
+            ? { response, ...(covers === undefined ? {} : { covers }) }
+            : { response: "approve" as const };
+        try {
+          await client.approvals.answer(id, { ...reply, digest, ...said });
+        } catch (error) {
+          // The lasting answer has already let this one run.
+          if (index === 0 || codeOf(error) !== "approval.closed") throw error;
+        }
+      }
+    },
+    onSuccess: () => onAnswered?.(),
+    onError: toast.fail,
+    onSettled: () =>
+      Promise.all([
+        queries.invalidateQueries({ queryKey: ["approvals"] }),
+        queries.invalidateQueries({ queryKey: ["allow-rules"] }),
+        queries.invalidateQueries({ queryKey: ["status"] }),
+      ]),
+  });
+  const off = left <= 0 || answer.isPending;
+  const names: Record<AnswerCoverage, string> = {
+    arguments: "Only these arguments",
+    tool: `Any arguments of ${first.tool}`,
+    server: `All tools of ${first.package_id}`,
+  };
+  const lasting = (label: string, response: ApprovalResponse, options: readonly AnswerCoverage[]) =>
+    options.length > 0 && (
+      <Menu position="bottom-start">
+        <Menu.Target>
+          <Button size="xs" variant="default" disabled={off} rightSection={<Icon name="down" size={12} />}>
+            {label}
+          </Button>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {options.map((covers) => (
+            <Menu.Item key={covers} onClick={() => answer.mutate({ response, covers })}>
+              {names[covers]}
+            </Menu.Item>
+          ))}
+        </Menu.Dropdown>
+      </Menu>
+    );
+
+  return (
+    // biome-ignore lint/a11y/useSemanticElements: a fieldset cannot be a grid in every browser
+    <div role="group" aria-label={`Approval of ${first.tool}`} className={styles.approvalAnswer}>
+      <p className={styles.approvalReason}>
+        <span>
+          {asSentence(first.reason)}
+          {first.changed.length > 0 && ` Changed since the last request: ${first.changed.join(", ")}.`}
+        </span>
+        <span
+          className={styles.approvalLeft}
+          data-soon={left < SOON_MS ? "" : undefined}
+          title={`Expires ${exactTime(Date.parse(first.expires_at))}`}
+        >
+          {left > 0 ? `Expires in ${countdownText(left)}` : "Expired"}
+        </span>
+      </p>
+      <JsonView value={first.input} label="Exact arguments" />
+      <Textarea
+        size="xs"
+        aria-label="Feedback to the assistant"
+        placeholder="Feedback to the assistant (optional)"
+        autosize
+        minRows={1}
+        maxRows={5}
+        maxLength={2000}
+        value={feedback}
+        onChange={({ currentTarget }) => setFeedback(currentTarget.value)}
+      />
+      <div className={layout.row}>
+        <Button
+          ref={careful ? start : undefined}
+          size="xs"
+          color="red.8"
+          variant={careful ? "filled" : "light"}
+          disabled={off}
+          onClick={() => answer.mutate({ response: "reject" })}
+        >
+          {`Reject${times}`}
+        </Button>
+        <Button
+          ref={careful ? undefined : start}
+          size="xs"
+          variant={careful ? "default" : "filled"}
+          disabled={off}
+          onClick={() => answer.mutate({ response: "approve" })}
+        >
+          {`Approve once${times}`}
+        </Button>
+        {lasting("Approve for this session", "approve_for_session", first.may_cover.session)}
+        {lasting("Always allow", "approve_always", first.may_cover.always)}
+      </div>
+      {left <= 0 && <p className={styles.approvalReason}>The call was not made.</p>}
+    </div>
+  );
+}
+
+/** Not while a text is being written or a dialog is open. */
+function mayMoveFocus(): boolean {
+  const active = document.activeElement;
+  if (document.querySelector('[role="dialog"]') !== null) return false;
+  return !(
+    (active instanceof HTMLTextAreaElement || active instanceof HTMLInputElement) &&
+    active.value !== ""
+  );
+}

@@ -1,0 +1,13 @@
+import { CopyButton } from "./copy-button.tsx";
+import styles from "./parts.module.css";
+
+/** A command of the CLI that does the same as the page, ready to copy. */
+export function CliCommand({ command }: { command: string }) {
+  return (
+    <span className={styles.command}>
+      {/* biome-ignore lint/a11y/noNoninteractiveTabindex: a long command scrolls, also by keyboard */}
+      <code tabIndex={0}>{command}</code>
+      <CopyButton text={command} label="Copy the command" />
+    </span>
+  );
+}

@@ -1,0 +1,79 @@
+/** What a plugin may do, one sentence each, with the author's reason beside it. */
+import { describedPermissions, type Grant, type Permissions } from "@backplane/contract";
+import { Icon, type IconName } from "./icon.tsx";
+import styles from "./layout.module.css";
+
+export function PermissionList({ permissions }: { permissions: Permissions }) {
+  return (
+    <ul className={styles.sentences}>
+      {describedPermissions(permissions).map(({ permission, sentence, granted, reasons }) => (
+        <Sentence key={permission} tone={granted ? "warn" : "good"} icon={granted ? "alert" : "shield"}>
+          {sentence}
+          {granted &&
+            reasons.map((reason) => (
+              <span key={reason} className={styles.reason}>
+                The author's reason: {reason}
+              </span>
+            ))}
+        </Sentence>
+      ))}
+    </ul>
+  );
+}
+
+const CLASSES: Record<Grant["class"], string> = {
+  isolated: "Each call runs in a sandbox of its own.",
+  worker: "Calls share a sandboxed process.",
+  inline: "It runs inside the gateway, without a sandbox.",
+};
+
+/** The permissions that a call gets after policy, binding and host have narrowed the author's request. */
+export function GrantList({ grant }: { grant: Grant }) {
+  const { mounts, capabilities, host } = grant;
+  return (
+    <ul className={styles.sentences}>
+      <Sentence
+        tone={grant.class === "inline" ? "bad" : "good"}
+        icon={grant.class === "inline" ? "octagon" : "shield"}
+      >
+        {CLASSES[grant.class]}
+      </Sentence>
+      {describedPermissions(grant).map(({ permission, sentence, granted }) => (
+        <Sentence key={permission} tone={granted ? "warn" : "good"} icon={granted ? "alert" : "shield"}>
+          {sentence}
+        </Sentence>
+      ))}
+      {mounts.map(({ source, target, writable }) => (
+        <Sentence key={target} tone={writable ? "bad" : "warn"} icon="alert">
+          {writable ? "It can read and write" : "It can read"} the folder {source} as {target}.
+        </Sentence>
+      ))}
+      {capabilities.length > 0 && (
+        <Sentence tone="warn" icon="alert">
+          It may use the capabilities {capabilities.join(", ")}.
+        </Sentence>
+      )}
+      {host === true && (
+        <Sentence tone="bad" icon="octagon">
+          Tools that request it run on the gateway's machine, without a sandbox.
+        </Sentence>
+      )}
+    </ul>
+  );
+}
+
+export interface SentenceProps {
+  tone: "good" | "warn" | "bad" | "info" | "quiet";
+  icon: IconName;
+  children: React.ReactNode;
+}
+
+/** An item of a list of sentences. */
+export function Sentence({ tone, icon, children }: SentenceProps) {
+  return (
+    <li className={styles.sentence} style={{ "--sentence-color": `var(--${tone})` } as object}>
+      <Icon name={icon} size={16} />
+      <span>{children}</span>
+    </li>
+  );
+}

@@ -1,0 +1,19 @@
+import { CliCommand } from "./cli-command.tsx";
+import { Notice, type NoticeProps } from "./notice.tsx";
+
+export interface ReasonNoticeProps {
+  tone: NoticeProps["tone"];
+  /** A sentence of the gateway, which may begin in lower case and has no full stop. */
+  reason: string;
+  /** What to do: a sentence or a command. */
+  fix: string | null;
+}
+
+/** Why something is not available, and what changes that. */
+export function ReasonNotice({ tone, reason, fix }: ReasonNoticeProps) {
+  return (
+    <Notice tone={tone} title={reason.charAt(0).toUpperCase() + reason.slice(1)}>
+      {fix !== null && (fix.startsWith("backplane ") ? <CliCommand command={fix} /> : <p>{fix}</p>)}
+    </Notice>
+  );
+}

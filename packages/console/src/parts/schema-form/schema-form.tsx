@@ -1,0 +1,109 @@
+/** A value and its schema as a form, as JSON, and as the model sees the tool. All three show the same value. */
+import type { Json, JsonObject } from "@backplane/contract";
+import { SegmentedControl, Textarea } from "@mantine/core";
+import { lazy, Suspense, useEffect, useId, useState } from "react";
+import { JsonView } from "../json-view.tsx";
+import { ListSkeleton } from "../list-skeleton.tsx";
+import styles from "./schema-form.module.css";
+
+const FormView = lazy(() => import("./form-view.tsx"));
+
+export interface SchemaFormProps {
+  label: string;
+  /** Null if there is no schema: then the value is edited as JSON only. */
+  schema: JsonObject | null;
+  value: Json;
+  onChange: (value: Json) => void;
+  disabled?: boolean;
+  /** The tool as it is offered to models; without it there is no such view. */
+  model?: { name: string; description: string; token_cost: number } | undefined;
+}
+
+type View = "form" | "json" | "model";
+
+export function SchemaForm({ label, schema, value, onChange, disabled = false, model }: SchemaFormProps) {
+  const id = useId();
+  const [view, setView] = useState<View>("form");
+  if (schema === null)
+    return <JsonEditor label={label} value={value} onChange={onChange} disabled={disabled} />;
+  const views = [
+    { value: "form", label: "Form" },
+    { value: "json", label: "JSON" },
+    ...(model === undefined ? [] : [{ value: "model", label: "What the model sees" }]),
+  ];
+  return (
+    <div className={styles.editor}>
+      <SegmentedControl
+        size="xs"
+        aria-label={`View of ${label}`}
+        data={views}
+        value={view}
+        onChange={(next) => setView(next as View)}
+      />
+      {view === "form" && (
+        <Suspense fallback={<ListSkeleton />}>
+          <FormView id={id} schema={schema} value={value} onChange={onChange} disabled={disabled} />
+        </Suspense>
+      )}
+      {view === "json" && <JsonEditor label={label} value={value} onChange={onChange} disabled={disabled} />}
+      {view === "model" && model !== undefined && (
+        <>
+          <p className={styles.cost}>About {model.token_cost} tokens in every request to the model.</p>
+          <JsonView
+            label="What the model sees"
+            value={{ name: model.name, description: model.description, input_schema: schema }}
+          />
+        </>
+      )}
+    </div>
+  );
+}
+
+export interface JsonEditorProps {
+  label: string;
+  value: Json;
+  onChange: (value: Json) => void;
+  disabled: boolean;
+}
+
+/** The text is kept while it is not valid JSON; the value changes only with valid text. */
+export function JsonEditor({ label, value, onChange, disabled }: JsonEditorProps) {
+  const [text, setText] = useState(() => JSON.stringify(value, null, 2));
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => {
+    setText((current) => (sameJson(current, value) ? current : JSON.stringify(value, null, 2)));
+  }, [value]);
+  const edit = (next: string) => {
+    setText(next);
+    try {
+      const parsed = JSON.parse(next) as Json;
+      setProblem(null);
+      onChange(parsed);
+    } catch (error) {
+      setProblem(`This is not valid JSON: ${(error as Error).message}`);
+    }
+  };
+  return (
+    <Textarea
+      aria-label={`${label} as JSON`}
+      classNames={{ input: styles.json ?? "" }}
+      autosize
+      minRows={6}
+      maxRows={24}
+      spellCheck={false}
+      disabled={disabled}
+      value={text}
+      error={problem}
+      onChange={({ currentTarget }) => edit(currentTarget.value)}
+    />
+  );
+}
+
+function sameJson(text: string, value: Json): boolean {
+  try {
+    return JSON.stringify(JSON.parse(text)) === JSON.stringify(value);
+  } catch {
+    // Text that is being edited is not replaced.
+    return true;
+  }
+}

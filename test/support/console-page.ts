@@ -1,0 +1,61 @@
+/** Helpers of the tests that open the console in a browser. */
+import axe from "axe-core";
+import type { Page } from "playwright-core";
+import { expect } from "vitest";
+
+export const waitUntilConsoleLive = (page: Page) =>
+  page.getByRole("status").getByText("Live", { exact: true }).waitFor();
+
+/** No part of the page shows its loading state. */
+export const waitUntilLoaded = (page: Page) =>
+  expect.poll(() => page.getByText("Loading…", { exact: true }).count()).toBe(0);
+
+/** Violations of WCAG 2.2 A and AA on the page as it is shown now. */
+export async function accessibilityProblems(page: Page): Promise<string[]> {
+  // The policy of the page refuses script elements with text, but not the debugger's.
+  await page.evaluate(axe.source);
+  const { violations } = (await page.evaluate(
+    "axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa'] })",
+  )) as { violations: { id: string; nodes: { html: string }[] }[] };
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
+}
+
+const MAX_TABS = 400;
+
+/** Presses Tab until the control with this name has the focus. */
+export async function focusByTab(page: Page, name: string): Promise<void> {
+  for (let presses = 0; presses < MAX_TABS; presses++) {
+    if (
+      (await page
+        .locator(":focus")
+        .textContent({ timeout: 1_000 })
+        .catch(() => null)) === name
+    )
+      return;
+    await page.keyboard.press("Tab");
+  }
+  throw new Error(`the Tab key does not reach ${name}`);
+}
+
+/**
+ * The visible controls that the Tab key does not reach. Within a group of tabs, options or radio buttons the arrow keys
+ * move, so only one of them has to be reached.
+ */
+export async function unreachableControls(page: Page): Promise<string[]> {
+  await page.evaluate(`(() => {
+    const grouped = "[role=tab], [role=option], [role=radio], [type=radio], [role=menuitem]";
+    const controls = [...document.querySelectorAll("a[href], button, input, select, textarea, [role=button]")];
+    globalThis.expected_controls = new Set(
+      controls.filter((each) => each.checkVisibility({ visibilityProperty: true }) && !each.disabled && !each.matches(grouped)
+        && each.type !== "hidden" && each.getClientRects().length > 0));
+    document.activeElement?.blur();
+  })()`);
+  const left = () =>
+    page.evaluate(
+      "(expected_controls.delete(document.activeElement), expected_controls.size)",
+    ) as Promise<number>;
+  for (let presses = 0; presses < MAX_TABS && (await left()) > 0; presses++) await page.keyboard.press("Tab");
+  return (await page.evaluate(
+    "[...expected_controls].map((each) => each.outerHTML.slice(0, 200))",
+  )) as string[];
+}
